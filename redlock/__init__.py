@@ -1,0 +1,1 @@
+"""A distributed lock on a majority of independent Redis masters."""

@@ -1,0 +1,197 @@
+"""Taking a lock: attempts, each of which wins a majority or leaves nothing behind.
+
+One attempt is one round to all masters with a token of its own.  In the common case that round also
+settles the fencing token; a second, short one follows where a master had a greater fence (R17).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from redlock._core import quorum, wire
+from redlock._core.effects import Op, Send, Timeout, wait
+from redlock._core.retry import delay
+from redlock._core.rounds import Round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.quorum import Tally
+    from redlock._core.terms import Plan, Terms
+    from redlock.errors import Outcome, Vote
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A majority granted it, in time."""
+
+    token: str
+    fence: int | None
+    valid_until: float
+    decided_at: float
+    asked: frozenset[int]                       # masters that may have a key of ours
+    votes: Callable[[], tuple[Vote, ...]]       # made when looked at, not on the way
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The last attempt failed, and was rolled back.
+
+    ``held``: somebody else has it.  ``unreachable``: too few masters took part (C2).  ``slow``: they
+    did, but too late for the lease to be worth having (R7).
+    """
+
+    kind: Literal["held", "unreachable", "slow"]
+    tally: Tally
+    at: float
+    attempts: int = 1
+    holder: str = ""                # of a refusal that is `held`: the token seen on most masters
+    remaining: float | None = None  # seconds until a majority is free if nobody extends its key
+    validity: float | None = None   # of one that is `slow`: what would have been left
+
+
+def acquire(terms: Terms, plan: Plan, now: float, deadline: float) -> Op[Grant | Refusal]:
+    """Try until it is granted or ``deadline`` has passed; at least once, and once more at the deadline."""
+    attempts = 0
+    while True:
+        last = now >= deadline
+        outcome = yield from attempt(terms, plan)
+        attempts += 1
+        if isinstance(outcome, Grant):
+            return outcome
+        # C1: an outage may pass.  A wrong password will not, however long one waits for it.
+        if last or outcome.tally.misconfigured:
+            return replace(outcome, attempts=attempts)
+        until = min(outcome.at + delay(plan.retry, attempts), deadline)
+        while True:
+            event = yield from wait(until)
+            if isinstance(event, Timeout):      # not the late answers of the attempt that failed
+                now = event.at
+                break
+
+
+def attempt(terms: Terms, plan: Plan) -> Op[Grant | Refusal]:
+    """One token, one round, and a rollback on every way out that is not a grant (R8, R9, R11)."""
+    token = terms.token()
+    proposal = terms.fences.propose() if plan.fencing else 0
+    ballot = Ballot(terms)
+    request = Send(wire.acquire(plan.keys, token, plan.ttl, proposal, terms.fence_ttl))
+    round_ = Round(terms, request, ballot.read)
+    try:
+        at = yield from round_.ask()
+        if not round_.tally.won:
+            refusal = ballot.refusal(round_.tally, at)
+        else:
+            fence: int | None = None
+            tally = round_.tally
+            if plan.fencing:
+                fence = proposal
+                if not ballot.stored(tally, proposal):
+                    fence, at, tally = yield from second_round(terms, plan, token, round_)
+            valid_until = quorum.valid_until(request.sent_at, plan.ttl, terms.drift_factor)
+            if not tally.won:
+                refusal = Refusal("unreachable" if tally.unreachable else "held", tally, at)
+            elif valid_until - at < plan.min_validity:
+                refusal = Refusal("slow", round_.tally, at, validity=valid_until - at)
+            else:
+                return Grant(token, fence, valid_until, at, round_.reached(), round_.tally.votes)
+    except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
+        raise
+    except BaseException:       # cancelled, Ctrl-C: the keys must not outlive us (R11)
+        yield from rollback(plan, token, round_)
+        raise
+    yield from rollback(plan, token, round_)
+    return refusal
+
+
+def second_round(terms: Terms, plan: Plan, token: str, first: Round) -> Op[tuple[int, float, Tally]]:
+    """A fence greater than all seen, to the masters that granted or may yet grant (R17).
+
+    Within the time of the attempt: a master's share of it does not grow by asking twice.
+    """
+    proposal = terms.fences.propose()
+    granted = frozenset(
+        master for master in first.reached() if first.tally.outcome(master) in ("granted", None)
+    )
+
+    def read(_: int, value: Any) -> tuple[Outcome, str]:
+        verdict, fence = wire.read_fence(value)
+        terms.fences.learn(fence)
+        if verdict == 1:
+            return "granted", ""
+        return "held", f"has the fence {fence}, {proposal} is not greater" if verdict == 0 else "not ours"
+
+    request = Send(wire.fence(plan.keys, token, proposal, terms.fence_ttl), to=granted)
+    round_ = Round(terms, request, read, before=first.tally)
+    at = yield from round_.ask(first.request.sent_at + terms.node_timeout)
+    return proposal, at, round_.tally
+
+
+def rollback(plan: Plan, token: str, round_: Round) -> Op[None]:
+    """Release on all masters that may have the key, the silent ones first of all (R9).
+
+    Nobody waits for the answers: on each connection the release stands behind the acquire (R10),
+    and what a broken connection swallowed is owed for as long as the key can live.
+    """
+    sent_at = round_.request.sent_at
+    if not sent_at:         # interrupted before the round was sent
+        return
+    release = Send(wire.release(plan.keys, token), to=round_.reached(), owed_until=sent_at + 2 * plan.ttl)
+    release.open = False    # nobody counts
+    yield from insist(release)
+
+
+def insist(release: Send) -> Op[None]:
+    """Carry out a release although somebody keeps pressing Ctrl-C: sending it twice does no harm."""
+    for _ in range(3):
+        try:
+            yield release
+        except GeneratorExit:
+            raise
+        except BaseException:  # noqa: BLE001, S112 - what interrupted us first is raised by the caller
+            continue
+        return
+
+
+class Ballot:
+    """Reads the votes of an attempt: grants with their fences, refusals with their holders."""
+
+    __slots__ = ("_fences", "_holders", "_terms")
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._fences: dict[int, int] = {}
+        self._holders: list[tuple[str, float]] = []
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        answer = wire.read_acquire(value)
+        self._terms.fences.learn(answer.fence)
+        if isinstance(answer, wire.Taken):
+            self._fences[master] = answer.fence
+            return "granted", ""
+        self._holders.append((answer.holder, answer.remaining))
+        return "held", f"by {answer.holder} for {answer.remaining:.3f} s"
+
+    def stored(self, tally: Tally, proposal: int) -> bool:
+        """Whether a majority has our proposal as its fence; only votes that count do."""
+        yes = sum(
+            1
+            for master, fence in self._fences.items()
+            if fence == proposal and tally.outcome(master) == "granted"
+        )
+        return yes >= tally.need
+
+    def refusal(self, tally: Tally, at: float) -> Refusal:
+        if tally.unreachable:
+            return Refusal("unreachable", tally, at)
+        tokens = [holder for holder, _ in self._holders]
+        left = sorted(remaining for _, remaining in self._holders)
+        missing = tally.need - tally.yes    # so many of these keys have to go
+        return Refusal(
+            "held",
+            tally,
+            at,
+            holder=max(tokens, key=tokens.count, default=""),
+            remaining=left[missing - 1] if missing <= len(left) else None,
+        )

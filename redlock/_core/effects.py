@@ -1,0 +1,89 @@
+"""The whole vocabulary between an operation and whoever drives it.
+
+An operation is a generator.  It yields what it wants and is resumed with what happened:
+
+    Send    ask masters to run a script; resumes at once with None, answers come through `Wait`
+    Wait    resume with the next event: a `Reply`, or `Timeout` when none came in time
+
+A driver must: set ``Send.sent_at`` before the first byte leaves; answer a `Send` towards a master
+that is down with a failed `Reply` at once; throw into the generator whatever interrupts a wait, and
+then go on driving it, for that is how an operation cleans up (R11).  Whatever else may wake an
+operation one day, a release that was announced for instance, is one more kind of event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from redlock._core.wire import Call
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Send:
+    """Run ``call`` on the masters in ``to`` (None: on all).  One `Send` is one round: identity counts.
+
+    With ``owed_until`` it is a release that must arrive: where the connection breaks before the
+    answer, or the master cannot do it now, it is sent again until that time (R10).
+    """
+
+    call: Call
+    to: frozenset[int] | None = None
+    owed_until: float | None = None
+    sent_at: float = 0.0
+    open: bool = True       # somebody still counts the answers; cleared when the round is decided
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """Resume with the next event, or with `Timeout` once ``until`` has passed."""
+
+    until: float
+
+
+@dataclass(slots=True, frozen=True)
+class Failure:
+    """Why a master has no answer.
+
+    ``sent`` False: not one byte of the request left, so there is nothing to roll back there.
+    ``configuration`` True: waiting will not help, somebody has to change a setting.
+    """
+
+    outcome: Literal["error", "timeout"]
+    reason: str
+    sent: bool = True
+    configuration: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Reply:
+    """What one master answered to one `Send`, or why it did not."""
+
+    request: Send
+    master: int
+    at: float
+    value: Any
+    failure: Failure | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Timeout:
+    """``Wait.until`` has passed."""
+
+    at: float
+
+
+Effect: TypeAlias = Send | Wait
+Event: TypeAlias = Reply | Timeout
+Op: TypeAlias = Generator[Effect, Event | None, T]
+
+
+def wait(until: float) -> Op[Event]:
+    """A `Wait` whose event is typed: a generator has but one type for all it is sent."""
+    event = yield Wait(until)
+    assert event is not None  # noqa: S101 - a driver that forgets the event is broken, not unlucky
+    return event

@@ -1,0 +1,62 @@
+"""Looking at a name without touching it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from redlock._core import wire
+from redlock._core.effects import Op, Send
+from redlock._core.quorum import majority
+from redlock._core.rounds import Round
+
+if TYPE_CHECKING:
+    from redlock._core.quorum import Tally
+    from redlock._core.terms import Terms
+    from redlock.errors import Outcome, Vote
+
+
+@dataclass(frozen=True, slots=True)
+class LockStatus:
+    """Who holds a name, as its masters saw it a moment ago.
+
+    A look, not a promise: it may have changed before you read it.
+
+    Attributes:
+        name: the name that was looked at.
+        token: of the holder that a majority of masters has, None if there is none.
+        remaining: seconds until it would have lost its majority if nobody extends it.
+        fence: the greatest fencing token that a master showed, None if none did.
+        votes: what each master said: ``held``, ``free``, or why it did not count.
+    """
+
+    name: str
+    token: str | None
+    remaining: float
+    fence: int | None
+    votes: tuple[Vote, ...]
+
+
+def inspect(terms: Terms, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
+    """Ask everybody, and wait for everybody up to `node_timeout`: a view with holes helps nobody."""
+    seen: dict[int, wire.Seen] = {}
+
+    def read(master: int, value: Any) -> tuple[Outcome, str]:
+        seen[master] = answer = wire.read_status(value)
+        if answer.holder:
+            return "held", f"by {answer.holder} for {answer.remaining:.3f} s"
+        return "free", ""
+
+    round_ = Round(terms, Send(wire.status(key)), read)
+    yield from round_.ask(end="complete")
+    tally = round_.tally
+    counted = [answer for master, answer in seen.items() if tally.outcome(master) in ("held", "free")]
+    need = majority(tally.size)
+    token, remaining = None, 0.0
+    for holder in {answer.holder for answer in counted if answer.holder}:
+        left = sorted((answer.remaining for answer in counted if answer.holder == holder), reverse=True)
+        if len(left) >= need:
+            # The majority lasts as long as its need-th longest key, not the median of what answered.
+            token, remaining = holder, left[need - 1]
+    fence = max((answer.fence for answer in seen.values()), default=0)
+    return LockStatus(name, token, remaining, fence or None, tally.votes()), tally

@@ -1,0 +1,144 @@
+"""What a holder has: a promise about time, and the fencing token that holds when time does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock.errors import LockLost, Reason, Vote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.acquire import Grant
+
+
+class LeaseState:
+    """A lock held until `valid_until`, as far as this process can know.
+
+    A promise about time, not about the resource: after a long pause the holder may act on what
+    already belongs to somebody else.  The first look at the lease then says so, but a look is not a
+    barrier; `fence` is: hand it to whatever you write to, and let that refuse smaller ones.
+    `token` names this claim; being random, it orders nothing.
+
+    Attributes:
+        name: the name of the lock; several names are joined by ", ".
+        names: the names, in the order in which they were given.
+        token: the random value of the keys on the masters.
+        fence: the fencing token, strictly increasing from grant to grant; None without fencing.
+        ttl: seconds, of the last acquire or extension that was won.
+        valid_until: on the clock of rule R5 (it counts while the machine sleeps).
+    """
+
+    # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
+    __slots__ = ("_asked", "_clock", "_grant", "_lost", "_mine", "_released", "_votes",
+                 "fence", "names", "token", "ttl", "valid_until")
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        ttl: float,
+        grant: Grant,
+        *,
+        clock: Callable[[], float],
+        mine: Callable[[], bool],
+    ) -> None:
+        self.names = names
+        self.token = grant.token
+        self.fence = grant.fence
+        self.ttl = ttl
+        self.valid_until = grant.valid_until
+        self._votes = grant.votes
+        self._asked = grant.asked       # masters that may have a key of ours
+        self._clock = clock
+        self._mine = mine               # False in a process that was forked off the holder
+        self._released = False
+        self._lost: Reason | None = None
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.names)
+
+    @property
+    def votes(self) -> tuple[Vote, ...]:
+        """What each master said in the last round that was won."""
+        return self._votes()
+
+    def remaining(self) -> float:
+        """Seconds for which this is still valid; 0 when it is not.  No I/O."""
+        if self._released or self._lost is not None or not self._mine():
+            return 0.0
+        return max(0.0, self.valid_until - self._clock())
+
+    @property
+    def valid(self) -> bool:
+        """Whether nobody else can hold the lock now.  No I/O; right also after a pause of any length."""
+        return self.remaining() > 0
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended without being released.  False for good after a normal release (C8)."""
+        if self._lost is None and not self._released and self._mine() and self._clock() >= self.valid_until:
+            self._lost = "expired"
+        return self._lost is not None
+
+    def ensure(self, at_least: float = 0.0) -> None:
+        """Raise `LockLost` unless more than `at_least` seconds remain.
+
+        Call it right before a step that cannot be undone.  It cannot protect what happens after a
+        pause between this look and that step; the fencing token can.
+        """
+        left = self.remaining()
+        if left > at_least:
+            return
+        if left > 0:
+            text = f"the lease on {self.name!r} has only {left:.3f} s left, {at_least:g} s are needed"
+            raise LockLost(text, name=self.name, votes=self.votes, reason="expired")
+        raise self.loss()
+
+    def loss(self) -> LockLost:
+        """The error that says how this lease ended."""
+        how = {
+            "expired": "it expired",
+            "taken": "somebody else holds it",
+            "unreachable": "it could not be renewed in time",
+            "max_hold": "it was held for as long as it may be",
+        }
+        if self.lost:
+            assert self._lost is not None  # noqa: S101 - for the type checker: `lost` just set it
+            text = f"the lease on {self.name!r} was lost: {how[self._lost]}"
+            return LockLost(text, name=self.name, votes=self.votes, reason=self._lost)
+        why = "it was released" if self._released else "it belongs to the process that forked this one"
+        return LockLost(f"the lease on {self.name!r} has ended: {why}", name=self.name, reason="expired")
+
+    # -- told by the operations ----------------------------------------------------------------------
+
+    def _shorten(self, valid_until: float) -> None:
+        self.valid_until = min(self.valid_until, valid_until)
+
+    def _extended(self, valid_until: float, ttl: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
+        self.valid_until, self.ttl, self._votes = valid_until, ttl, votes
+
+    def _lose(self, reason: Reason) -> None:
+        if self._lost is None and not self._released:
+            self._lost = reason
+
+    def _end(self) -> None:
+        """Released by its holder: from now on neither valid nor lost."""
+        if not self.lost:
+            self._released = True
+
+    def _found_gone(self, reason: Reason) -> None:
+        """The release found the keys gone (C8)."""
+        self._released, self._lost = False, reason
+
+    def _may_be_on(self, masters: list[int]) -> None:
+        self._asked = self._asked.union(masters)
+
+    def __repr__(self) -> str:
+        if self._released:
+            state = "released"
+        elif self.lost:
+            state = f"lost: {self._lost}"
+        else:
+            state = f"{self.remaining():.3f} s left"
+        return f"<{type(self).__name__} {self.name!r} fence={self.fence} {state}>"

@@ -1,0 +1,133 @@
+"""Counting votes (R1-R3) and the time that a majority is worth (R6).
+
+A majority of the configured masters intersects every other majority; that one common master is
+what the promises P1 and P2 stand on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock.errors import Outcome, Vote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Redis rounds an expiry to whole milliseconds on both ends: 2 ms.  See docs/design.md, "Validity".
+ROUNDING = 0.002
+
+
+def majority(masters: int) -> int:
+    """More than half of the configured masters, up or down (R1)."""
+    return masters // 2 + 1
+
+
+def drift(ttl: float, factor: float) -> float:
+    """What clocks that run at different rates may cost over one TTL (R6)."""
+    return ttl * factor + ROUNDING
+
+
+def valid_until(sent_at: float, ttl: float, factor: float) -> float:
+    """The end of a lease whose votes were asked for at ``sent_at``.
+
+    Counted from before the first byte left: the earliest moment at which any key can have been set.
+    """
+    return sent_at + ttl - drift(ttl, factor)
+
+
+class Tally:
+    """The votes of one round.
+
+    ``yes`` counts the outcome ``granted``.  The round is decided as soon as the rest cannot change
+    it any more, in either direction; a tie ends the moment it is certain.
+    """
+
+    __slots__ = ("_entries", "_no", "masters", "need", "size", "yes")
+
+    def __init__(self, masters: Sequence[str]) -> None:
+        self.masters = masters
+        self.size = len(masters)
+        self.need = majority(self.size)
+        self.yes = 0
+        self._no = 0
+        self._entries: list[tuple[Outcome, float | None, str, bool] | None] = [None] * self.size
+
+    def count(
+        self,
+        master: int,
+        outcome: Outcome,
+        latency: float | None = None,
+        reason: str = "",
+        *,
+        configuration: bool = False,
+    ) -> None:
+        """Record one vote.  A master votes once a round: a second answer changes nothing."""
+        if self._entries[master] is not None:
+            return
+        self._entries[master] = (outcome, latency, reason, configuration)
+        if outcome == "granted":
+            self.yes += 1
+        else:
+            self._no += 1
+
+    @property
+    def won(self) -> bool:
+        return self.yes >= self.need
+
+    @property
+    def lost(self) -> bool:
+        return self.size - self._no < self.need
+
+    @property
+    def decided(self) -> bool:
+        return self.yes >= self.need or self.size - self._no < self.need
+
+    @property
+    def denied(self) -> bool:
+        """A majority says that it is not ours (R13): proof, where a mere lack of votes is none."""
+        return self._number("held") >= self.need
+
+    @property
+    def settled(self) -> bool:
+        """Neither a majority for nor a majority that denies can still come about, or one has."""
+        open_ = self.size - self.yes - self._no
+        denials = self._number("held")
+        possible = self.yes + open_ >= self.need or denials + open_ >= self.need
+        return self.yes >= self.need or denials >= self.need or not possible
+
+    @property
+    def complete(self) -> bool:
+        return self.yes + self._no == self.size
+
+    def outcome(self, master: int) -> Outcome | None:
+        """What this master said; None: nothing yet."""
+        entry = self._entries[master]
+        return None if entry is None else entry[0]
+
+    def time_out(self, after: float) -> None:
+        """The round is over: who has not answered by now did not vote."""
+        for master, entry in enumerate(self._entries):
+            if entry is None:
+                self.count(master, "timeout", None, f"no answer within {after:.3g} s")
+
+    def _number(self, *outcomes: Outcome) -> int:
+        return sum(1 for entry in self._entries if entry is not None and entry[0] in outcomes)
+
+    @property
+    def unreachable(self) -> bool:
+        """Those known not to have voted exclude a majority by themselves (C2)."""
+        return self.size - self._number("error", "timeout", "quarantined") < self.need
+
+    @property
+    def misconfigured(self) -> bool:
+        """So many masters refuse for a reason that no waiting will cure that there is no majority."""
+        absent = sum(1 for entry in self._entries if entry is not None and entry[3])
+        return self.size - absent < self.need
+
+    def votes(self) -> tuple[Vote, ...]:
+        return tuple(
+            Vote(name, "pending", None, "decided without it")
+            if entry is None
+            else Vote(name, entry[0], entry[1], entry[2])
+            for name, entry in zip(self.masters, self._entries, strict=True)
+        )

@@ -1,0 +1,53 @@
+"""What the error replies of a master mean for a vote.
+
+Redis starts an error with a code in capitals.  Three questions matter: is it worth trying again, is
+it somebody's job to change a setting, and what does one tell a person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redlock._core.effects import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """An error as a master sent it, its code included."""
+
+    text: str
+
+    @property
+    def code(self) -> str:
+        return self.text.split(" ", 1)[0]
+
+    @property
+    def passing(self) -> bool:
+        """It may go away by itself: what is owed to this master is tried again."""
+        return self.code in _PASSING
+
+    def failure(self) -> Failure:
+        code = self.code
+        advice = _ADVICE.get(code, "")
+        text = self.text if len(self.text) <= _LONGEST else self.text[:_LONGEST] + "…"
+        reason = f"{text} ({advice})" if advice else text
+        return Failure("error", reason, configuration=code in _CONFIGURATION)
+
+
+_LONGEST = 200
+_PASSING = frozenset(
+    ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
+)
+_CONFIGURATION = frozenset(("NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "MOVED"))
+_ADVICE = {
+    "BUSY": "a script has been running for too long there",
+    "LOADING": "it is reading its data after a start",
+    "MISCONF": "it cannot write to its disk",
+    "MOVED": "it is part of a cluster; the masters of a quorum must be independent servers",
+    "NOAUTH": "it wants a password",
+    "NOPERM": "its ACL does not let this user run the scripts",
+    "NOREPLICAS": "min-replicas-to-write is not met",
+    "OOM": "it is full",
+    "READONLY": "it is a replica",
+    "WRONGTYPE": "something that is not a lock has this key",
+}

@@ -1,0 +1,67 @@
+"""Giving a lock back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redlock._core import wire
+from redlock._core.acquire import insist
+from redlock._core.effects import Op, Send
+from redlock._core.rounds import Round
+
+if TYPE_CHECKING:
+    from redlock._core.lease import LeaseState
+    from redlock._core.terms import Plan, Terms
+    from redlock.errors import Outcome, Reason
+
+
+class Denials:
+    """Reads the answers to an owner-checked request, and remembers what the denials prove (R13)."""
+
+    __slots__ = ("missing", "taken")
+
+    def __init__(self) -> None:
+        self.taken = False
+        self.missing: list[int] = []    # masters on which nobody holds it
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        answer = wire.read_owned(value)
+        if isinstance(answer, wire.Owned):
+            return "granted", ""
+        if answer.other:
+            self.taken = True
+            return "held", f"by {answer.other}"
+        self.missing.append(master)
+        return "held", "not ours any more: the key is gone"
+
+    @property
+    def reason(self) -> Reason:
+        return "taken" if self.taken else "expired"
+
+
+def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
+    """Release on every master that may have the key; True if the lease was still ours until then.
+
+    The lease is over before the first byte is sent, whatever comes back.  Masters that do not answer
+    are owed the release (R10).  Where too few answer to know better, the lease counts as having been
+    ours: it was valid, and nobody has denied it.
+    """
+    late = lease.lost
+    lease._end()  # noqa: SLF001 - the operations are its other half
+    denials = Denials()
+    request = Send(wire.release(plan.keys, lease.token), to=lease._asked)  # noqa: SLF001
+    request.owed_until = lease.valid_until + plan.ttl
+    round_ = Round(terms, request, denials.read)
+    try:
+        yield from round_.ask(end="settled")
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield from insist(request)
+        raise
+    if late:
+        return False
+    if round_.tally.denied:
+        lease._found_gone(denials.reason)  # noqa: SLF001
+        return False
+    return True

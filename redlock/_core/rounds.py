@@ -1,0 +1,89 @@
+"""One round: ask masters, count until it is decided (R2)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from redlock._core.effects import Op, Reply, Send, Wait
+from redlock._core.quorum import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.terms import Terms
+    from redlock.errors import Outcome
+
+# From a master and its answer to an outcome and the reason for it; raises ValueError for nonsense.
+Read: TypeAlias = "Callable[[int, Any], tuple[Outcome, str]]"
+
+
+class Round:
+    """One `Send` and the votes on it.  A vote for is one whose outcome is ``granted``."""
+
+    __slots__ = ("_read", "_terms", "_unsent", "request", "tally")
+
+    def __init__(self, terms: Terms, request: Send, read: Read, before: Tally | None = None) -> None:
+        """``before``: the round that this one goes on from, for masters that are not asked again."""
+        self.request = request
+        self.tally = Tally(terms.masters)
+        if request.to is not None:
+            for master in range(self.tally.size):
+                if master not in request.to:
+                    outcome = before.outcome(master) if before is not None else None
+                    self.tally.count(master, outcome or "error", None, "not asked")
+        self._terms = terms
+        self._read = read
+        self._unsent: list[int] = []
+
+    def ask(
+        self, until: float = math.inf, *, end: Literal["decided", "settled", "complete"] = "decided"
+    ) -> Op[float]:
+        """Send, then count until the ``end`` or until ``until`` or `node_timeout` has passed.
+
+        ``decided``: a majority granted or cannot any more.  ``settled``: nor can one deny.
+        ``complete``: everybody has answered, which is for looking, not for locking.
+        Returns the time of the event that ended it.
+        """
+        request, tally = self.request, self.tally
+        yield request
+        wait = Wait(min(until, request.sent_at + self._terms.node_timeout))
+        try:
+            while True:
+                event = yield wait
+                if type(event) is Reply:
+                    if event.request is request:    # a straggler of an earlier round is not a vote
+                        self._count(event)
+                        if tally.complete or getattr(tally, end):
+                            return event.at
+                else:
+                    assert event is not None  # noqa: S101 - see effects.wait
+                    tally.time_out(event.at - request.sent_at)
+                    return event.at
+        finally:
+            request.open = False
+
+    def _count(self, reply: Reply) -> None:
+        master, failure, tally = reply.master, reply.failure, self.tally
+        if failure is not None:
+            if not failure.sent:
+                self._unsent.append(master)
+            tally.count(master, failure.outcome, None, failure.reason, configuration=failure.configuration)
+            return
+        latency = reply.at - self.request.sent_at
+        try:
+            outcome, reason = self._read(master, reply.value)
+        except ValueError as error:
+            tally.count(master, "error", latency, str(error))
+            return
+        objection = self._terms.electorate.objection(master, reply.at)
+        if objection is None:
+            tally.count(master, outcome, latency, reason)
+        else:   # R21, C16: it was asked, its vote is not counted
+            configuration = objection.configuration
+            tally.count(master, objection.outcome, latency, objection.reason, configuration=configuration)
+
+    def reached(self) -> frozenset[int]:
+        """Masters that have the request, or may have it."""
+        asked = range(self.tally.size) if self.request.to is None else self.request.to
+        return frozenset(asked).difference(self._unsent)

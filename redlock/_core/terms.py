@@ -1,0 +1,43 @@
+"""What all locks of one `Masters` share, and what one lock adds to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tenacity.wait import wait_base
+
+    from redlock._core.electorate import Electorate
+    from redlock._core.fencing import FenceClock
+    from redlock._core.wire import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """One deployment: the masters, its times in seconds, and the sources of what is not pure."""
+
+    masters: tuple[str, ...]        # as shown to people; the order is that of the configuration
+    node_timeout: float
+    drift_factor: float
+    fence_ttl: float
+    electorate: Electorate
+    fences: FenceClock
+    token: Callable[[], str]        # a fresh random token at every call (R8)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One lock: what is taken, for how long, and how often it is tried."""
+
+    names: tuple[str, ...]
+    keys: Keys
+    ttl: float
+    min_validity: float
+    retry: wait_base
+
+    @property
+    def fencing(self) -> bool:
+        return bool(self.keys.fences)

@@ -1,0 +1,201 @@
+"""The wire contract (section 4): keys, arguments and replies of the scripts.
+
+The only place outside the scripts that knows milliseconds.  Replies come as the protocol has them,
+bytes, integers and lists, and leave as small records.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from redlock import scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock.scripts import Script
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A script with its keys and arguments, as strings in the order of the protocol."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Where one lock lives on every master."""
+
+    locks: tuple[str, ...]
+    fences: tuple[str, ...]
+
+
+def keys_for(prefix: str, names: Sequence[str], *, fencing: bool = True) -> Keys:
+    locks = tuple(prefix + name for name in names)
+    return Keys(locks, tuple(fence_key(lock) for lock in locks) if fencing else ())
+
+
+def fence_key(key: str) -> str:
+    """The fence key, in the same hash slot as ``key``.
+
+    A cluster hashes what stands between the first ``{`` and the next ``}``, if anything does.
+    """
+    start = key.find("{")
+    end = key.find("}", start + 1) if start >= 0 else -1
+    return f"{key}:fence" if end > start + 1 else f"{{{key}}}:fence"
+
+
+def announcement_key(prefix: str) -> str:
+    return "redlock-max-ttl:" + prefix
+
+
+def milliseconds(seconds: float) -> str:
+    """Whole milliseconds, rounded up: a key may outlive what it guards, never the reverse.
+
+    What is subtracted first is far below the clock's resolution; without it 0.07 s would be 71 ms.
+    """
+    return str(max(1, math.ceil(seconds * 1000 - 1e-6)))
+
+
+# -- requests ----------------------------------------------------------------------------------------
+
+
+def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
+    return Call(
+        scripts.ACQUIRE,
+        keys.locks + keys.fences,
+        (str(len(keys.locks)), token, milliseconds(ttl), str(proposal), milliseconds(fence_ttl)),
+    )
+
+
+def fence(keys: Keys, token: str, proposal: int, fence_ttl: float) -> Call:
+    args = (str(len(keys.locks)), token, str(proposal), milliseconds(fence_ttl))
+    return Call(scripts.FENCE, keys.locks + keys.fences, args)
+
+
+def extend(keys: Keys, token: str, ttl: float, fence_ttl: float) -> Call:
+    args = (str(len(keys.locks)), token, milliseconds(ttl), milliseconds(fence_ttl))
+    return Call(scripts.EXTEND, keys.locks + keys.fences, args)
+
+
+def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
+    args = (str(len(keys.locks)), token, milliseconds(ttl), str(fence or 0), milliseconds(fence_ttl))
+    return Call(scripts.REPAIR, keys.locks + keys.fences, args)
+
+
+def release(keys: Keys, token: str) -> Call:
+    return Call(scripts.RELEASE, keys.locks, (token,))
+
+
+def status(key: str) -> Call:
+    return Call(scripts.STATUS, (key, fence_key(key)), ())
+
+
+def announce(prefix: str, max_ttl: float) -> Call:
+    return Call(scripts.ANNOUNCE, (announcement_key(prefix),), (milliseconds(max_ttl),))
+
+
+# -- replies -----------------------------------------------------------------------------------------
+
+
+class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of ours
+    """A master answered something that the contract of the script does not allow."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """Answer of acquire: the keys are set; ``fence`` is what the master has now."""
+
+    fence: int
+
+
+@dataclass(slots=True)
+class Held:
+    """Answer of acquire: ``holder`` has it, for ``remaining`` seconds (infinite without expiry)."""
+
+    fence: int
+    holder: str
+    remaining: float
+
+
+@dataclass(slots=True)
+class Owned:
+    """Answer of extend and release: the caller held every name."""
+
+    listeners: int = 0
+
+
+@dataclass(slots=True)
+class NotOwned:
+    """Answer of extend and release: ``other`` holds one of the names, "" if nobody does."""
+
+    other: str
+
+
+@dataclass(slots=True)
+class Seen:
+    """Answer of status."""
+
+    holder: str
+    remaining: float
+    fence: int
+
+
+def read_acquire(value: Any) -> Taken | Held:
+    match value:
+        case [1, bytes(fence)]:
+            return Taken(int(fence))
+        case [0, bytes(fence), bytes(holder), int(pttl)]:
+            return Held(int(fence), _text(holder), _seconds(pttl))
+    raise BadReply(_odd(value))
+
+
+def read_fence(value: Any) -> tuple[int, int]:
+    """1, 0 or -1 as the script says, and the fence that the master has now."""
+    match value:
+        case [(1 | 0 | -1) as verdict, bytes(fence)]:
+            return verdict, int(fence)
+    raise BadReply(_odd(value))
+
+
+def read_owned(value: Any) -> Owned | NotOwned:
+    match value:
+        case [1]:
+            return Owned()
+        case [1, int(listeners)]:
+            return Owned(listeners)
+        case [0, bytes(other)]:
+            return NotOwned(_text(other))
+    raise BadReply(_odd(value))
+
+
+def read_status(value: Any) -> Seen:
+    match value:
+        case [bytes(holder), int(pttl), bytes(fence)] if fence.isdigit():
+            return Seen(_text(holder), _seconds(pttl), int(fence))
+    raise BadReply(_odd(value))
+
+
+def read_announce(value: Any) -> float:
+    match value:
+        case int(ms) if ms > 0:
+            return ms / 1000
+    raise BadReply(_odd(value))
+
+
+def _text(token: bytes) -> str:
+    # Other libraries may use any bytes as a token; ours are hexadecimal.
+    return token.decode("utf-8", "backslashreplace")
+
+
+def _seconds(pttl: int) -> float:
+    return math.inf if pttl == -1 else max(0, pttl) / 1000
+
+
+def _odd(value: Any) -> str:
+    return f"unexpected answer {value!r:.80}"
