@@ -121,15 +121,21 @@ class LeaseState:
     def _lose(self, reason: Reason) -> None:
         if self._lost is None and not self._released:
             self._lost = reason
+            self._changed()
 
     def _end(self) -> None:
         """Released by its holder: from now on neither valid nor lost."""
         if not self.lost:
             self._released = True
+        self._changed()
 
     def _found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""
         self._released, self._lost = False, reason
+        self._changed()
+
+    def _changed(self) -> None:
+        """It has ended: for a shell that lets somebody wait for that."""
 
     def _may_be_on(self, masters: list[int]) -> None:
         self._asked = self._asked.union(masters)

@@ -57,14 +57,15 @@ class Pipeline(Generic[Inbox]):
             if request.owed_until is not None:
                 self._owed.append(entry)
             return self.down
-        if request.owed_until is None and self.silent_for(at) > self.patience:
-            return Failure("timeout", f"no answer for {self.silent_for(at):.3g} s, so not asked", sent=False)
+        if request.owed_until is None and self.silent(at):
+            silence = at - self._under_way[0].at
+            return Failure("timeout", f"no answer for {silence:.3g} s, so not asked", sent=False)
         self._under_way.append(entry)
         return None
 
-    def silent_for(self, at: float) -> float:
-        """Seconds for which the oldest request has been waiting; 0 if there is none."""
-        return at - self._under_way[0].at if self._under_way else 0.0
+    def silent(self, at: float) -> bool:
+        """Whether the oldest answer is overdue."""
+        return bool(self._under_way) and at - self._under_way[0].at > self.patience
 
     def answered(self, value: Any, at: float) -> tuple[Entry[Inbox], Reply | None]:
         """The next answer came.  Without a `Reply` the entry is to be written again, as text.
@@ -111,6 +112,11 @@ class Pipeline(Generic[Inbox]):
             entry.at, entry.text = at, False
         self._under_way.extend(due)
         return due
+
+    @property
+    def waiting(self) -> int:
+        """How many answers are to come."""
+        return len(self._under_way)
 
     @property
     def idle(self) -> bool:

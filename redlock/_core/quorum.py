@@ -118,6 +118,11 @@ class Tally:
         """Those known not to have voted exclude a majority by themselves (C2)."""
         return self.size - self._number("error", "timeout", "quarantined") < self.need
 
+    def explain(self) -> str:
+        """Why `unreachable`, for people."""
+        absent = self._number("error", "timeout", "quarantined")
+        return f"{absent} of {self.size} masters took no part, and {self.need} are needed for a majority"
+
     @property
     def misconfigured(self) -> bool:
         """So many masters refuse for a reason that no waiting will cure that there is no majority."""

@@ -1,0 +1,278 @@
+"""redis-py at arm's length: who a master is, how to reach it, what it says of itself.
+
+redis-py builds and authenticates the connection, for it knows URLs, TLS, ACL users, unix sockets and
+credential providers.  Then the bare socket is taken over: a vote has our deadlines and no retries
+(R4).  Everything that depends on the inside of redis-py is in this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import hiredis
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    InvalidResponse,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
+from redis.retry import Retry
+
+from redlock import scripts
+from redlock._core import wire
+from redlock._core.effects import Failure
+from redlock._core.electorate import Facts
+from redlock._core.refusals import ErrorReply
+from redlock.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock._core.wire import Call
+
+# What of a client's settings says where a server is and who we are.  Its timeouts, retries, decoding
+# and pooling are its own business (R4, C17).
+_SETTINGS = frozenset(
+    ("host", "port", "db", "path", "username", "password", "credential_provider", "client_name", "socket_type")
+)
+
+# A connection whose packets nobody confirms for so long is given up, and a new one is tried: the host
+# is gone or cut off.  A server that merely hangs does not count, its kernel still confirms.
+_UNCONFIRMED = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One configured master: its name for people, its identity, and how to connect."""
+
+    name: str                               # host:port or the path of a socket; never a password
+    identity: tuple[str, int] | str         # what makes two entries the same server (C15)
+    kind: Callable[..., AbstractConnection]     # a class of redis-py
+    settings: dict[str, Any] = field(repr=False)
+
+
+def endpoint(master: object) -> Endpoint:
+    """From a URL or a client of redis-py to an endpoint.
+
+    Raises:
+        ConfigurationError: if it is neither, or the URL cannot be read.  The text has no password.
+    """
+    if isinstance(master, str):
+        return _from_url(master)
+    if isinstance(master, (redis.Redis, redis.asyncio.Redis)):
+        pool = master.connection_pool
+        parents = {parent.__name__ for parent in pool.connection_class.__mro__}
+        if any("Sentinel" in parent for parent in parents) or hasattr(pool, "sentinel_manager"):
+            raise ConfigurationError(
+                "a master that Sentinel may replace can forget its locks in a failover: "
+                "give the address of an independent server instead"
+            )
+        return _endpoint(parents, pool.connection_kwargs)
+    raise ConfigurationError(
+        f"a master is a URL or a redis.Redis, not {type(master).__name__}: for example 'redis://10.0.0.1:6379'"
+    )
+
+
+def _from_url(url: str) -> Endpoint:
+    shown = url.split("://", 1)[0] + "://…" if "://" in url else "it"
+    try:
+        parts = urlsplit(url)
+        tcp, host, port = parts.scheme in ("redis", "rediss"), parts.hostname, parts.port
+        parse: Any = redis.connection.parse_url
+        settings: dict[str, Any] = dict(parse(url))
+    except ValueError:
+        # The parser's own words may quote the password, if the mistake is a character in it.
+        raise ConfigurationError(
+            f"{shown} is no URL of a master: write redis://, rediss:// or unix://, percent-encode "
+            "characters like / # ? in a password, and give a port from 1 to 65535"
+        ) from None
+    if tcp and (not host or port == 0):
+        missing = "has port 0" if host else "names no host"
+        raise ConfigurationError(
+            f"{shown} {missing}: write redis://HOST:PORT, with a port from 1 to 65535, "
+            "and percent-encode characters like / # ? in a password"
+        )
+    kind = settings.pop("connection_class", Connection)
+    return _endpoint({parent.__name__ for parent in kind.__mro__}, settings)
+
+
+def _endpoint(parents: set[str], given: dict[str, Any]) -> Endpoint:
+    settings = {
+        name: value
+        for name, value in given.items()
+        if value is not None and (name in _SETTINGS or name.startswith("ssl_"))
+    }
+    if "UnixDomainSocketConnection" in parents:
+        path = str(Path(settings.get("path", "")).absolute())
+        return Endpoint(path, path, UnixDomainSocketConnection, settings)
+    host = str(settings.setdefault("host", "localhost"))
+    port = int(settings.setdefault("port", 6379))
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    kind = SSLConnection if "SSLConnection" in parents else Connection
+    return Endpoint(name, (host.lower(), port), kind, settings)
+
+
+class Dial:
+    """One attempt to connect to a master, to be made in a thread of its own; `abort` ends it early."""
+
+    def __init__(self, target: Endpoint, timeout: float) -> None:
+        self._target = target
+        self._connection: Any = target.kind(    # untyped in part, and we reach for its socket
+            **target.settings,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,     # one answer to one command, nothing pushed in between
+        )
+
+    def __call__(self, prefix: str, max_ttl: float) -> tuple[socket.socket, Facts]:
+        """Connect, authenticate, load the scripts, ask who it is, announce ``max_ttl`` (R21).
+
+        Blocks, at most ``timeout`` at each read.  Raises what redis-py raises; see `failure`.
+        """
+        connection = self._connection
+        try:
+            connection.connect()
+            facts = _handshake(connection, prefix, max_ttl)
+            sock: socket.socket = connection._sock  # noqa: SLF001 - there is no public way to it
+            connection._sock = None  # noqa: SLF001 - ours from now on
+        except BaseException:
+            with contextlib.suppress(Exception):
+                connection.disconnect()
+            raise
+        _tune(sock)
+        return sock, facts
+
+    def abort(self) -> None:
+        """Wake the thread that connects, from another one."""
+        sock = self._connection._sock  # noqa: SLF001
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def failure(self, error: BaseException) -> Failure:
+        """What a failed attempt means for the vote of this master."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        password = self._target.settings.get("password")
+        if password:
+            text = text.replace(str(password), "***")
+        return classify(error, text)
+
+
+def classify(error: BaseException, text: str) -> Failure:
+    """Tell what waiting may cure from what somebody has to configure."""
+    if isinstance(error, (AuthenticationError, AuthorizationError)):
+        return Failure("error", f"wrong user or password: {text}", sent=False, configuration=True)
+    if isinstance(error, NoPermissionError):
+        return Failure("error", f"not permitted: {text}", sent=False, configuration=True)
+    if isinstance(error, InvalidResponse):
+        return Failure("error", f"does not speak the Redis protocol: {text}", sent=False, configuration=True)
+    if any(word in text for word in ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "Hostname mismatch")):
+        return Failure("error", f"TLS: {text}", sent=False, configuration=True)
+    if isinstance(error, (redis.TimeoutError, TimeoutError)):
+        return Failure("timeout", f"no connection: {text}", sent=False)
+    return Failure("error", text, sent=False)
+
+
+def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
+    announce = wire.announce(prefix, max_ttl)
+    commands: list[Sequence[str]] = [("SCRIPT", "LOAD", script.text) for script in scripts.ALL]
+    commands += [
+        ("INFO", "server"),
+        ("CONFIG", "GET", "append*"),
+        ("EVAL", announce.script.text, str(len(announce.keys)), *announce.keys, *announce.args),
+    ]
+    for command in commands:
+        connection.send_command(*command, check_health=False)
+    answers: list[Any] = []
+    for _ in commands:
+        try:
+            answers.append(connection.read_response())
+        except (ResponseError, AuthenticationError) as error:
+            answers.append(error)   # an answer all the same; the rest still has to be read
+    info, config, announced = answers[-3:]
+    for loaded in answers[:-3]:
+        # Where only SCRIPT LOAD is not permitted, the texts are sent when they are needed.
+        if isinstance(loaded, RedisError) and not isinstance(loaded, NoPermissionError):
+            raise loaded
+    if isinstance(announced, NoPermissionError):
+        raise NoPermissionError(f"{announced} (grant EVAL and the key {announce.keys[0]})")
+    if isinstance(announced, RedisError):
+        raise announced
+    identity = _info(info) if isinstance(info, bytes) else {}
+    uptime = identity.get("uptime_in_seconds", "")
+    return Facts(
+        run_id=identity.get("run_id"),
+        uptime=int(uptime) if uptime.isdigit() else None,
+        durable=_durable(config),
+        announced=wire.read_announce(announced),
+    )
+
+
+def _info(reply: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    return {key: value for key, colon, value in lines if colon}
+
+
+def _durable(reply: Any) -> bool:
+    if not isinstance(reply, list):     # CONFIG is not permitted: the exemption does not apply (R21)
+        return False
+    config = dict(zip(reply[::2], reply[1::2], strict=False))
+    return bool(config.get(b"appendonly") == b"yes" and config.get(b"appendfsync") == b"always")
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setblocking(False)
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # An idle connection that a firewall forgot, or whose host vanished, is found before it is needed.
+    for option, value in (
+        ("TCP_KEEPIDLE", 10),
+        ("TCP_KEEPALIVE", 10),      # its name on macOS
+        ("TCP_KEEPINTVL", 2),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", int(_UNCONFIRMED * 1000)),
+    ):
+        number = getattr(socket, option, None)
+        if number is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+# -- the protocol, once connected --------------------------------------------------------------------
+
+
+def pack(call: Call) -> bytes:
+    """The command that runs a script by its name in the master's cache."""
+    return _pack(("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args))
+
+
+def pack_text(call: Call) -> bytes:
+    """The same with the text of the script, for a master that has forgotten it."""
+    return _pack(("EVAL", call.script.text, len(call.keys), *call.keys, *call.args))
+
+
+def _pack(words: tuple[Any, ...]) -> bytes:
+    packed: bytes = hiredis.pack_command(words)
+    return packed
+
+
+NOTHING = object()  # what a parser says while an answer is not complete
+
+
+def parser() -> Any:
+    """A parser that is fed bytes and gives answers, errors as `ErrorReply`."""
+    reply_error: Callable[[str], Any] = ErrorReply
+    return hiredis.Reader(protocolError=InvalidResponse, replyError=reply_error, notEnoughData=NOTHING)

@@ -1,0 +1,121 @@
+"""Runs operations in the caller's thread: does what they yield, and tells them what happened."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from inspect import GEN_CLOSED, getgeneratorstate
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redlock._core.effects import Send
+from redlock._threads.housekeeper import Housekeeper
+from redlock._threads.links import Links
+from redlock._threads.waiter import Waiter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Event, Op
+    from redlock._core.electorate import Electorate
+
+T = TypeVar("T")
+
+
+class Driver:
+    """The links of one `Masters` in one process, from the first operation until `close`."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        electorate: Electorate,
+        *,
+        node_timeout: float,
+        connect_timeout: float,
+        prefix: str,
+        max_ttl: float,
+    ) -> None:
+        self._links = Links(endpoints, electorate, node_timeout)
+        self._housekeeper = Housekeeper(
+            self._links, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl
+        )
+        self._node_timeout = node_timeout
+        self._ready = False
+        self._closed = False
+        self.stop = self._housekeeper.end       # without waiting: for the garbage collector
+        _DRIVERS.add(self)
+
+    def run(self, op: Op[T]) -> T:
+        """Drive ``op`` to its end.
+
+        Whatever interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the
+        point where it waits; it cleans up and lets it through (R11).
+        """
+        waiter = Waiter()
+        step: Callable[[Any], Any] = op.send
+        argument: Any = None
+        try:
+            if not self._ready:
+                self._get_ready()
+            while True:
+                try:
+                    effect = step(argument)
+                    argument = self._perform(effect, waiter)
+                    step = op.send
+                except StopIteration as stop:
+                    result: T = stop.value
+                    return result
+                except BaseException as error:
+                    if getgeneratorstate(op) == GEN_CLOSED:   # it has cleaned up and ended with this error
+                        raise
+                    step, argument = op.throw, error
+        finally:
+            self._links.finish(waiter)
+
+    def _perform(self, effect: Any, waiter: Waiter) -> Event | None:
+        if type(effect) is Send:
+            self._links.send(effect, waiter)
+            return None
+        return self._links.wait(effect.until, waiter)
+
+    def _get_ready(self) -> None:
+        self._housekeeper.start()
+        self._housekeeper.wait_until_decided()
+        self._ready = True
+
+    def settle(self) -> None:
+        """Send what is owed, for at most `node_timeout` (R11)."""
+        if self._ready and not self._closed:
+            self._housekeeper.settle(self._node_timeout)
+
+    def close(self) -> None:
+        """Send what is owed, then leave no thread and no socket.  May be called twice."""
+        self.settle()
+        self._closed = True
+        self._housekeeper.end()
+        self._housekeeper.join()
+
+    def disown(self) -> None:
+        """In a forked child: these sockets are the parent's.  Takes no lock, its owner may be gone."""
+        self._closed = True
+        self._links.disown()
+        _DRIVERS.discard(self)
+
+
+# Those that may still owe a release when the interpreter exits.
+_DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    for driver in list(_DRIVERS):
+        driver.settle()
+
+
+def _in_child() -> None:
+    for driver in list(_DRIVERS):
+        driver.disown()
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_in_child)

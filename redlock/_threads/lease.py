@@ -1,0 +1,49 @@
+"""A held lock, for threads."""
+
+from __future__ import annotations
+
+import threading
+
+from redlock import _clock
+from redlock._core.lease import LeaseState
+
+
+class Lease(LeaseState):
+    __doc__ = LeaseState.__doc__
+    __slots__ = ("_ended",)
+
+    # In the chunks of a wait: the timeout of an Event stands still while the machine sleeps (R5).
+    _CHUNK = 1.0
+
+    def wait_lost(self, timeout: float | None = None) -> bool:
+        """Wait until this lease is lost; True if it is, False if it was released or ``timeout`` has passed.
+
+        Args:
+            timeout: seconds, None: as long as it lasts.  A lease that is extended lasts longer.
+        """
+        until = None if timeout is None else _clock.now() + timeout
+        ended = self._ended_event()
+        while not self.lost and not self._released:
+            now = _clock.now()
+            if until is not None and now >= until:
+                return False
+            left = min(self.valid_until, self.valid_until if until is None else until) - now
+            ended.wait(max(0.0, min(left, self._CHUNK)))
+            if not self._mine():
+                return False
+        return self.lost
+
+    def _ended_event(self) -> threading.Event:
+        with _making:
+            event: threading.Event | None = getattr(self, "_ended", None)
+            if event is None:       # few leases are ever waited for
+                self._ended = event = threading.Event()
+        return event
+
+    def _changed(self) -> None:
+        event: threading.Event | None = getattr(self, "_ended", None)
+        if event is not None:
+            event.set()
+
+
+_making = threading.Lock()

@@ -1,0 +1,124 @@
+"""The connection to one master: bytes out, answers in, never blocking on either."""
+
+from __future__ import annotations
+
+import math
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import InvalidResponse
+
+from redlock import _connect
+from redlock._core.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from redlock._connect import Dial, Endpoint
+    from redlock._core.effects import Reply
+    from redlock._core.pipeline import Entry
+    from redlock._threads.waiter import Waiter
+
+_CHUNK = 65536
+# What a socket that does not block says when it would have to; TLS has its own words for it.
+_NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Link:
+    """One master's connection and the queue of what is under way on it.
+
+    Knows no lock and no thread: `Links` calls it with its mutex held.  A KeyboardInterrupt can come
+    between any two steps, also between taking an answer off the socket and handing it to the parser;
+    then what follows would be taken for the answer to another question.  So whoever moves bytes marks
+    the link `torn` first and mends it last, and a link that is found torn is closed.
+    """
+
+    __slots__ = (
+        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "pipeline", "retry_at", "sock", "tls", "torn",
+    )
+
+    def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
+        self.endpoint = endpoint
+        self.pipeline: Pipeline[Waiter] = Pipeline(master, patience)
+        self.sock: socket.socket | None = None
+        self.fd = -1
+        self.tls = False
+        self.torn = False
+        self.backlog = bytearray()      # what the kernel did not take yet
+        self.failures = 0               # attempts to connect that failed in a row
+        self.retry_at = -math.inf       # when the next one is due
+        self.dial: Dial | None = None   # the one that is under way
+        self._parser: Any = None
+
+    def open(self, sock: socket.socket) -> None:
+        self.sock, self.fd = sock, sock.fileno()
+        self.tls = isinstance(sock, ssl.SSLSocket)
+        self.torn = False
+        self.backlog.clear()
+        self._parser = _connect.parser()
+        self.failures = 0
+        self.pipeline.connected()
+
+    def write(self, data: bytes) -> None:
+        """Hand ``data`` to the kernel, and keep what it does not take.  OSError: the connection broke."""
+        assert self.sock is not None  # noqa: S101 - the pipeline refuses requests while it is down
+        if self.backlog:
+            self.backlog += data
+            return
+        try:
+            sent = self.sock.send(data)
+        except _NOT_NOW:
+            sent = 0
+        if sent < len(data):
+            self.backlog += data[sent:]
+
+    def flush(self) -> None:
+        """Try again what the kernel did not take."""
+        if self.sock is None or not self.backlog:
+            return
+        try:
+            del self.backlog[: self.sock.send(self.backlog)]
+        except _NOT_NOW:
+            return
+
+    def read(self, now: float, deliver: Callable[[Entry[Waiter], Reply], None]) -> None:
+        """Hand every whole answer that is there to ``deliver``; half ones wait in the parser.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        sock, parser, pipeline = self.sock, self._parser, self.pipeline
+        assert sock is not None  # noqa: S101 - see write
+        while True:
+            try:
+                data = sock.recv(_CHUNK)
+            except _NOT_NOW:
+                return
+            if not data:
+                raise ConnectionResetError("the master closed the connection")
+            parser.feed(data)
+            while (value := self._next(parser)) is not _connect.NOTHING:
+                if not pipeline.waiting:
+                    raise ConnectionAbortedError("it sent an answer to no question")
+                entry, reply = pipeline.answered(value, now)
+                if reply is None:
+                    self.write(_connect.pack_text(entry.request.call))
+                else:
+                    deliver(entry, reply)
+            # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
+            if len(data) < _CHUNK and not self.tls:
+                return
+
+    @staticmethod
+    def _next(parser: Any) -> Any:
+        try:
+            return parser.gets()
+        except InvalidResponse as error:
+            raise ConnectionAbortedError(f"it does not speak the Redis protocol: {error}") from None
+
+    def close(self) -> None:
+        if self.sock is not None:
+            self.sock.close()
+        self.sock, self.fd = None, -1
+        self.backlog.clear()

@@ -1,0 +1,271 @@
+"""All links of one `Masters`, shared by all its locks and threads.
+
+A round runs in the caller's thread: it writes to all masters and polls them all, without a hand-over
+to another thread.  When several threads wait, one of them leads: it reads for everybody and wakes
+whose answer came; when it has its own it hands the lead to one of those who follow.  What no caller
+does, connecting and late answers and owed releases, is the business of the `Housekeeper`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from typing import TYPE_CHECKING
+
+from redlock import _clock, _connect
+from redlock._core.effects import Failure, Reply, Timeout
+from redlock._core.quorum import majority
+from redlock._threads.bell import Bell
+from redlock._threads.link import Link
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Event, Send
+    from redlock._core.electorate import Electorate, Facts
+    from redlock._core.pipeline import Entry
+    from redlock._threads.waiter import Waiter
+
+TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
+_LONGEST_POLL = 3600.0
+# "The other side has hung up" without "there is something to read": Linux has a name for it; elsewhere
+# a hang-up is reported whatever one asks for.
+_HANGUP: int = getattr(select, "POLLRDHUP", 0)
+_CLOSED = "these Masters were closed"
+_INTERRUPTED = ConnectionAbortedError("interrupted in the middle of a message")
+
+
+class Links:
+    """The connections to all masters, and who reads them.
+
+    ``mutex`` guards the links, their pipelines and who leads.  Nothing blocks while it is held.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint], electorate: Electorate, node_timeout: float) -> None:
+        self.all = [Link(master, target, node_timeout) for master, target in enumerate(endpoints)]
+        self.electorate = electorate
+        self.mutex = threading.Lock()
+        self.changed = threading.Condition(self.mutex)      # a link came up, or failed to
+        self.watch = select.poll()      # of the housekeeper: hang-ups only, so that answers do not wake it
+        self.dozing = False             # the housekeeper sleeps until somebody rings
+        self.bell = Bell()              # for the housekeeper
+        self.watch.register(self.bell.fd, select.POLLIN)
+        self._poll = select.poll()      # of whoever leads
+        self._lead_bell = Bell()        # there is one more link to read from
+        self._poll.register(self._lead_bell.fd, select.POLLIN)
+        self._by_fd: dict[int, Link] = {}
+        self._leader: Waiter | None = None
+        self._followers: dict[Waiter, None] = {}    # in the order in which they came
+        self._closed = False
+
+    # -- for the driver ------------------------------------------------------------------------------
+
+    def send(self, request: Send, waiter: Waiter) -> None:
+        """Write ``request`` to its masters; for those that are down the answer is there at once."""
+        data = _connect.pack(request.call)
+        with self.mutex:
+            self._refuse_if_closed()
+            request.sent_at = now = _clock.now()
+            for link in self.all:
+                pipeline = link.pipeline
+                if request.to is not None and pipeline.master not in request.to:
+                    continue
+                if link.torn or pipeline.silent(now):
+                    self._read(link, now)   # perhaps it was us who were stopped, and the answers are here
+                link.torn = True
+                failure = pipeline.submit(request, waiter, now)
+                if failure is None:
+                    self._write(link, data, now)
+                else:
+                    link.torn = False
+                    if request.open:
+                        waiter.events.append(Reply(request, pipeline.master, now, None, failure))
+
+    def wait(self, until: float, waiter: Waiter) -> Event:
+        """The next event for ``waiter``, or `Timeout`."""
+        events = waiter.events
+        if events:
+            return events.popleft()
+        try:
+            while True:
+                with self.mutex:
+                    if events:
+                        return events.popleft()
+                    if self._leader is None:
+                        self._leader = waiter
+                    elif self._leader is not waiter:
+                        waiter.prepare()
+                        self._followers[waiter] = None
+                now = _clock.now()
+                if now >= until:
+                    return Timeout(now)
+                if self._leader is waiter:
+                    self._lead(until, waiter)
+                else:
+                    waiter.sleep(until - now)
+                self._refuse_if_closed()
+        finally:
+            self.forget(waiter)
+
+    def forget(self, waiter: Waiter) -> None:
+        """``waiter`` neither leads nor follows any more; somebody else leads if somebody waits."""
+        if self._leader is not waiter and waiter not in self._followers:
+            return
+        with self.mutex:
+            self._followers.pop(waiter, None)
+            if self._leader is waiter:
+                self._leader = next(iter(self._followers), None)
+                if self._leader is not None:
+                    del self._followers[self._leader]
+                    self._leader.wake()
+
+    def finish(self, waiter: Waiter) -> None:
+        """The operation of ``waiter`` is over; late answers to it are the housekeeper's business."""
+        self.forget(waiter)
+        if self.dozing:
+            self.dozing = False
+            self.bell.ring()
+
+    def _lead(self, until: float, waiter: Waiter) -> None:
+        """Read for everybody until there is an event for ``waiter``, or ``until``."""
+        while not (waiter.events or self._closed):
+            left = until - _clock.now()
+            if left <= 0:
+                return
+            # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
+            ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
+            now = _clock.now()
+            with self.mutex:
+                for fd, _ in ready:
+                    link = self._by_fd.get(fd)
+                    if link is not None:
+                        self._read(link, now)
+                    elif fd == self._lead_bell.fd:
+                        self._lead_bell.silence()
+
+    # -- for the housekeeper, with the mutex held ----------------------------------------------------
+
+    def decide(self) -> bool:
+        """Whether a majority is up, or so many failed that there can be none (R2)."""
+        need = majority(len(self.all))
+        up = sum(link.pipeline.down is None for link in self.all)
+        failed = sum(link.failures > 0 for link in self.all)
+        return up >= need or len(self.all) - failed < need
+
+    def tried(self) -> bool:
+        """Whether every master is up, or failed at least once."""
+        return all(link.pipeline.down is None or link.failures > 0 for link in self.all)
+
+    def attach(self, link: Link, sock: socket.socket, facts: Facts, now: float) -> str | None:
+        """A connection was made: vote from now on, and first of all send what is owed (R10)."""
+        notice = self.electorate.admit(link.pipeline.master, facts, now)
+        link.open(sock)
+        self._by_fd[link.fd] = link
+        self._poll.register(link.fd, select.POLLIN)
+        self.watch.register(link.fd, _HANGUP)
+        self.settle_debts(link, now)
+        self._lead_bell.ring()
+        self.changed.notify_all()
+        return notice
+
+    def settle_debts(self, link: Link, now: float) -> None:
+        """Write the releases that are owed to this master."""
+        if link.torn:
+            self._read(link, now)
+        for entry in link.pipeline.due(now):
+            link.torn = True
+            self._write(link, _connect.pack(entry.request.call), now)
+
+    def look(self, link: Link, now: float) -> None:
+        """Read what has arrived, unless a caller who leads does it anyway."""
+        if self._leader is None or link.torn:
+            self._read(link, now)
+
+    def hung_up(self, fd: int, now: float) -> None:
+        link = self._by_fd.get(fd)
+        if link is not None:
+            self._read(link, now)
+
+    def detach(self, link: Link, error: OSError, now: float) -> None:
+        """The connection is gone.  What it carried fails, and its releases are owed."""
+        link.torn = True
+        fd = link.fd
+        if self._by_fd.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+            self.watch.unregister(fd)
+        text = error.strerror or str(error) or type(error).__name__
+        self.electorate.heard(link.pipeline.master, link.pipeline.heard_at)
+        for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
+            self._deliver(entry, reply)
+        link.close()
+        link.retry_at = now
+        link.torn = False
+        self.dozing = False
+        self.bell.ring()
+
+    def close(self) -> None:
+        """Close every descriptor.  Operations under way fail."""
+        with self.mutex:
+            self._closed = True
+            now = _clock.now()
+            for link in self.all:
+                if link.sock is not None:
+                    self.detach(link, ConnectionAbortedError(_CLOSED), now)
+            self.changed.notify_all()
+            for follower in self._followers:
+                follower.wake()
+            self._lead_bell.ring()
+            self._lead_bell.close()
+            self.bell.close()
+
+    def disown(self) -> None:
+        """Close our copies of the descriptors without a word to the other side."""
+        for link in self.all:
+            if link.sock is not None:
+                os.close(link.sock.detach())
+                link.sock = None
+        self.bell.close()
+        self._lead_bell.close()
+
+    # -- with the mutex held -------------------------------------------------------------------------
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise RedlockError(_CLOSED)
+
+    def _write(self, link: Link, data: bytes, now: float) -> None:
+        try:
+            link.write(data)
+            if link.backlog:
+                self._poll.modify(link.fd, select.POLLIN | select.POLLOUT)
+        except OSError as error:
+            self.detach(link, error, now)
+        link.torn = False
+
+    def _read(self, link: Link, now: float) -> None:
+        if link.sock is None:
+            return
+        if link.torn:   # found like this: somebody was interrupted, see `Link`
+            self.detach(link, _INTERRUPTED, now)
+            return
+        link.torn = True
+        try:
+            if link.backlog:
+                link.flush()
+                if not link.backlog:
+                    self._poll.modify(link.fd, select.POLLIN)
+            link.read(now, self._deliver)
+        except OSError as error:
+            self.detach(link, error, now)
+        link.torn = False
+
+    def _deliver(self, entry: Entry[Waiter], reply: Reply) -> None:
+        if not entry.request.open:
+            return      # a straggler: its round is decided
+        entry.inbox.events.append(reply)
+        if entry.inbox is not self._leader:
+            entry.inbox.wake()

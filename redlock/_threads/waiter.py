@@ -1,0 +1,38 @@
+"""One operation under way in one thread: its inbox, and how to wake it."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from redlock._core.effects import Reply
+
+
+class Waiter:
+    """Where the answers for one operation arrive.
+
+    Its thread either reads for everybody (it leads) or sleeps in `sleep` until whoever leads has an
+    answer for it, or hands the lead over (it follows).
+    """
+
+    __slots__ = ("_signal", "events")
+
+    def __init__(self) -> None:
+        self.events: deque[Reply] = deque()
+        self._signal: Lock | None = None    # most operations never follow
+
+    def prepare(self) -> None:
+        """Before it can be found by `wake`: from now on a wake-up is not missed."""
+        if self._signal is None:
+            self._signal = Lock()
+        self._signal.acquire(blocking=False)
+
+    def sleep(self, seconds: float) -> None:
+        assert self._signal is not None  # noqa: S101 - prepare() came first
+        self._signal.acquire(timeout=min(seconds, 3600.0))
+
+    def wake(self) -> None:
+        if self._signal is not None and self._signal.locked():
+            self._signal.release()
