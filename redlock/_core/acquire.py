@@ -51,12 +51,19 @@ class Refusal:
     validity: float | None = None   # of one that is `slow`: what would have been left
 
 
-def acquire(terms: Terms, plan: Plan, now: float, deadline: float) -> Op[Grant | Refusal]:
-    """Try until it is granted or ``deadline`` has passed; at least once, and once more at the deadline."""
+def acquire(
+    terms: Terms, plan: Plan, now: float, deadline: float, won: list[Grant] | None = None
+) -> Op[Grant | Refusal]:
+    """Try until it is granted or ``deadline`` has passed; at least once, and once more at the deadline.
+
+    ``won`` gets the grant the moment there is one: a Ctrl-C that strikes on the way back to the caller
+    must not make it forget what it has to release (R11).
+    """
     attempts = 0
+    won = [] if won is None else won
     while True:
         last = now >= deadline
-        outcome = yield from attempt(terms, plan)
+        outcome = yield from attempt(terms, plan, won)
         attempts += 1
         if isinstance(outcome, Grant):
             return outcome
@@ -71,7 +78,7 @@ def acquire(terms: Terms, plan: Plan, now: float, deadline: float) -> Op[Grant |
                 break
 
 
-def attempt(terms: Terms, plan: Plan) -> Op[Grant | Refusal]:
+def attempt(terms: Terms, plan: Plan, won: list[Grant]) -> Op[Grant | Refusal]:
     """One token, one round, and a rollback on every way out that is not a grant (R8, R9, R11)."""
     token = terms.token()
     proposal = terms.fences.propose() if plan.fencing else 0
@@ -95,7 +102,8 @@ def attempt(terms: Terms, plan: Plan) -> Op[Grant | Refusal]:
             elif valid_until - at < plan.min_validity:
                 refusal = Refusal("slow", round_.tally, at, validity=valid_until - at)
             else:
-                return Grant(token, fence, valid_until, at, round_.reached(), round_.tally.votes)
+                won.append(Grant(token, fence, valid_until, at, round_.reached(), round_.tally.votes))
+                return won[-1]
     except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
         raise
     except BaseException:       # cancelled, Ctrl-C: the keys must not outlive us (R11)

@@ -46,13 +46,13 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
     are owed the release (R10).  Where too few answer to know better, the lease counts as having been
     ours: it was valid, and nobody has denied it.
     """
-    late = lease.lost
-    lease._end()  # noqa: SLF001 - the operations are its other half
     denials = Denials()
     request = Send(wire.release(plan.keys, lease.token), to=lease._asked)  # noqa: SLF001
     request.owed_until = lease.valid_until + plan.ttl
     round_ = Round(terms, request, denials.read)
+    late = lease.lost
     try:
+        lease._end()  # noqa: SLF001 - the operations are its other half
         yield from round_.ask(end="settled")
     except GeneratorExit:
         raise

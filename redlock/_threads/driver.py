@@ -60,14 +60,15 @@ class Driver:
                 self._get_ready()
             while True:
                 try:
-                    effect = step(argument)
-                    argument = self._perform(effect, waiter)
-                    step = op.send
+                    while True:     # in here, so that its jump back is covered too
+                        effect = step(argument)
+                        argument = self._perform(effect, waiter)
+                        step = op.send
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
                 except BaseException as error:
-                    if getgeneratorstate(op) == GEN_CLOSED:   # it has cleaned up and ended with this error
+                    if getgeneratorstate(op) == GEN_CLOSED:     # it has cleaned up, and ended with this
                         raise
                     step, argument = op.throw, error
         finally:

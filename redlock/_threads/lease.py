@@ -6,6 +6,7 @@ import threading
 
 from redlock import _clock
 from redlock._core.lease import LeaseState
+from redlock._threads.forklock import ForkLock
 
 
 class Lease(LeaseState):
@@ -46,4 +47,4 @@ class Lease(LeaseState):
             event.set()
 
 
-_making = threading.Lock()
+_making = ForkLock()

@@ -152,23 +152,23 @@ class MultiLock:
         now = _clock.now()
         deadline = now + patience if blocking else now
         terms = self._masters._terms  # noqa: SLF001
-        lease: Lease | None = None
-        pid = os.getpid()
+        won: list[Grant] = []
         try:
-            outcome = self._masters._run(acquire(terms, self._plan, now, deadline))  # noqa: SLF001
+            outcome = self._masters._run(acquire(terms, self._plan, now, deadline, won))  # noqa: SLF001
             if isinstance(outcome, Grant):
-                lease = Lease(
-                    self._plan.names, self._plan.ttl, outcome,
-                    clock=_clock.now, mine=lambda: os.getpid() == pid,
-                )
+                lease = self._make_lease(outcome)
                 self._own.lease = self._lease = lease
                 return lease
         except BaseException:
-            if lease is not None:       # interrupted between the grant and our caller (R11)
+            for grant in won:       # interrupted between the grant and our caller (R11)
                 self._own.lease = None
-                self._release(lease)
+                self._release(self._make_lease(grant))
             raise
         return outcome
+
+    def _make_lease(self, grant: Grant) -> Lease:
+        mine = functools.partial(_is_this_process, os.getpid())
+        return Lease(self._plan.names, self._plan.ttl, grant, clock=_clock.now, mine=mine)
 
     def release(self) -> None:
         """Give the lock back, on every master that can be reached.
@@ -183,6 +183,9 @@ class MultiLock:
         lease = self._held()
         try:
             ours = self._release(lease)
+        except BaseException:
+            self._release(lease)        # interrupted, perhaps before anything was sent (R11)
+            raise
         finally:
             self._own.lease = None
         if not ours:
@@ -326,6 +329,10 @@ class MultiLock:
             name=self._name,
             votes=refusal.tally.votes(),
         )
+
+
+def _is_this_process(pid: int) -> bool:
+    return os.getpid() == pid
 
 
 def _attempts(refusal: Refusal) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +13,7 @@ from redlock._core.electorate import Electorate
 from redlock._core.fencing import FenceClock
 from redlock._core.terms import Terms
 from redlock._threads.driver import Driver
+from redlock._threads.forklock import ForkLock
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Masters:
         self._driver: Driver | None = None
         self._pid = 0
         self._closed = False
-        self._making = threading.Lock()
+        self._making = ForkLock()
 
     @classmethod
     def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Any) -> Self:

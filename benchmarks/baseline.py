@@ -1,0 +1,50 @@
+"""The limit to compare with: one thread, bare sockets, the very bytes that the library sends."""
+
+from __future__ import annotations
+
+import select
+import socket
+
+import hiredis
+
+
+class BareSockets:
+    """Sends the same commands to all masters and reads the same replies, as fast as Python can.
+
+    It knows nothing of tokens, votes, time, errors or threads.  ``need`` replies end a round; what is
+    late is read at the start of the next, as the library does it.
+    """
+
+    def __init__(self, addresses: list[tuple[str, int]], need: int) -> None:
+        self.sockets = [socket.create_connection(address) for address in addresses]
+        for sock in self.sockets:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setblocking(False)
+        self.by_fd = {sock.fileno(): index for index, sock in enumerate(self.sockets)}
+        self.readers = [hiredis.Reader() for _ in self.sockets]
+        self.poll = select.poll()
+        for sock in self.sockets:
+            self.poll.register(sock, select.POLLIN)
+        self.need = need
+        self.late = [0] * len(self.sockets)
+
+    def round(self, command: bytes) -> list[object]:
+        for sock in self.sockets:
+            sock.send(command)
+        for index in range(len(self.late)):
+            self.late[index] += 1
+        answers: list[object] = []
+        while len(answers) < self.need:
+            for fd, _ in self.poll.poll(1000):
+                index = self.by_fd[fd]
+                reader = self.readers[index]
+                reader.feed(self.sockets[index].recv(65536))
+                while (answer := reader.gets()) is not False:
+                    self.late[index] -= 1
+                    if not self.late[index]:
+                        answers.append(answer)
+        return answers
+
+    def close(self) -> None:
+        for sock in self.sockets:
+            sock.close()

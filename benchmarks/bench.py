@@ -1,0 +1,102 @@
+"""What one uncontended acquire and release costs, as a ratio to bare sockets in the same run.
+
+    python -m benchmarks.bench [--rounds N] [--cycles N]
+
+Machines are shared and noisy: rounds of library and baseline alternate, the figure is the median of
+the ratios, and a single time proves nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.baseline import BareSockets
+from redlock import Masters, _connect
+from redlock._core import wire
+from redlock._core.quorum import majority
+from redlock.testing import LocalMasters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TTL = 30.0
+
+
+def bare_cycle(bare: BareSockets, name: str) -> Callable[[], None]:
+    keys = wire.keys_for("redlock:", [name])
+    token = "0" * 40
+
+    def cycle() -> None:
+        proposal = time.time_ns() // 1000
+        bare.round(_connect.pack(wire.acquire(keys, token, TTL, proposal, 3600.0)))
+        bare.round(_connect.pack(wire.release(keys, token)))
+
+    return cycle
+
+
+def seconds(cycle: Callable[[], object], cycles: int) -> float:
+    began = time.perf_counter()
+    for _ in range(cycles):
+        cycle()
+    return (time.perf_counter() - began) / cycles
+
+
+def compare(one: Callable[[], object], other: Callable[[], object], rounds: int, cycles: int) -> list[tuple[float, float]]:
+    """Seconds per cycle of the two in turn, so that both meet the same noise."""
+    for cycle in (one, other):
+        seconds(cycle, cycles)      # caches, branch predictors, the first connection
+    return [(seconds(one, cycles), seconds(other, cycles)) for _ in range(rounds)]
+
+
+def report(title: str, pairs: list[tuple[float, float]], bar: float) -> None:
+    ratios = sorted(a / b for a, b in pairs)
+    middle = statistics.median(ratios)
+    us = [statistics.median(column) * 1e6 for column in zip(*pairs, strict=True)]
+    verdict = "ok" if middle <= bar else "ABOVE THE BAR"
+    print(
+        f"{title:<58} {us[0]:7.0f} µs {us[1]:7.0f} µs   ratio {middle:.2f} "
+        f"({ratios[0]:.2f} … {ratios[-1]:.2f}), bar {bar:g}: {verdict}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--rounds", type=int, default=21, help="measurements of each (default %(default)s)")
+    arguments.add_argument("--cycles", type=int, default=200, help="cycles in a measurement (default %(default)s)")
+    options = arguments.parse_args()
+
+    with LocalMasters(5) as servers, Masters(servers.urls, restart_guard=False) as masters:
+        addresses = [("127.0.0.1", port) for port in servers.ports]
+        lock = masters.lock("bench", ttl=TTL)
+
+        def cycle() -> None:
+            lock.acquire()
+            lock.release()
+
+        cycle()
+        print(f"acquire + release, 5 masters on loopback, {options.rounds} × {options.cycles} cycles\n")
+        for need, title, bar in (
+            (majority(5), "library / bare sockets that read a majority", 1.4),
+            (5, "library / bare sockets that read every reply", 1.4),
+        ):
+            bare = BareSockets(addresses, need)
+            report(title, compare(cycle, bare_cycle(bare, "bare"), options.rounds, options.cycles), bar)
+            bare.close()
+        frozen_pairs = []
+        for _ in range(options.rounds):
+            healthy = seconds(cycle, options.cycles)
+            servers.pause(4)
+            lock.acquire(timeout=1)     # the one that finds out
+            lock.release()
+            frozen_pairs.append((seconds(cycle, options.cycles), healthy))
+            servers.resume(4)
+            cycle()
+        report("one master frozen / all five healthy", frozen_pairs, 1.1)
+
+
+if __name__ == "__main__":
+    main()

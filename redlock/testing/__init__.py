@@ -1,0 +1,18 @@
+"""Real servers for tests, demos and experiments, gone without a trace when the test is.
+
+`LocalMasters` starts them, kills them, pauses them and moves their clocks.  The pytest fixtures
+``redlock_servers`` and ``redlock_masters`` need no import: pytest finds the plugin by itself.
+"""
+
+from redlock.testing._clock import ClockUnavailable
+from redlock.testing.local import LocalMasters
+from redlock.testing.servers import ServerFailed, ServerNotFound, clock_available, find_server
+
+__all__ = [
+    "ClockUnavailable",
+    "LocalMasters",
+    "ServerFailed",
+    "ServerNotFound",
+    "clock_available",
+    "find_server",
+]

@@ -1,0 +1,99 @@
+"""A wall clock of its own for a server, moved by libfaketime while the server runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+# Where Debian, Fedora, Alpine and `make install` put it.
+_PLACES: Final = (
+    "lib/*/faketime/libfaketime.so.1",
+    "lib64/faketime/libfaketime.so.1",
+    "lib/faketime/libfaketime.so.1",
+    "local/lib/*/faketime/libfaketime.so.1",
+    "local/lib/faketime/libfaketime.so.1",
+)
+
+
+class ClockUnavailable(RuntimeError):  # noqa: N818 - named for what is the case, like the errors of redlock
+    """Clocks of servers cannot be moved here.  The text says why and what to do."""
+
+
+class Clock:
+    """The wall clock of one server: true time plus an offset, which survives restarts of the server.
+
+    Only the wall clock moves, not the monotonic one.  A server computes its uptime from the wall
+    clock, so a jump changes that as well.
+    """
+
+    def __init__(self, program: Path, file: Path) -> None:
+        self._preload = preload(program)
+        self._file = file
+        self.offset = 0.0
+        self.jump(0.0)
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": self._preload,
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",  # or a jump would wait for up to ten seconds
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def jump(self, seconds: float) -> None:
+        self.offset += seconds
+        # Replaced in one step: the server may be reading it.
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(f"{self.offset:+.6f}s\n")
+        fresh.replace(self._file)
+
+
+@cache
+def preload(program: Path) -> str:
+    """The LD_PRELOAD with which this server starts."""
+    if sys.platform != "linux":
+        raise ClockUnavailable(f"clocks of servers can be moved on Linux only, this is {sys.platform}")
+    library = next((found for place in _PLACES for found in Path("/usr").glob(place)), None)
+    if library is None:
+        raise ClockUnavailable("there is no libfaketime: install the system package faketime or libfaketime")
+    # Debian's servers use jemalloc, which asks for the time while it is being loaded and then waits
+    # for ever for a libfaketime that is not ready, unless libc was named, too.
+    for candidate in (f"{library}:libc.so.6", str(library)):
+        if _starts(program, candidate):
+            return candidate
+    raise ClockUnavailable(f"{program} does not start with {library} preloaded: try another server")
+
+
+def _starts(program: Path, candidate: str) -> bool:
+    with subprocess.Popen(
+        [program, "--version"],
+        env={**os.environ, "LD_PRELOAD": candidate, "FAKETIME": "+0"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            process.kill()
+            process.wait()
+            forget_shared_memory(process.pid)
+    # What cannot be preloaded is a remark of the loader, not a failure.
+    return process.returncode == 0 and b"cannot be preloaded" not in output
+
+
+def forget_shared_memory(pid: int) -> None:
+    """What libfaketime leaves behind for every process that is killed.
+
+    The process itself needs it to have a name only while it starts.
+    """
+    for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
+        with suppress(FileNotFoundError):
+            Path("/dev/shm", name).unlink()  # noqa: S108 - the C library's choice

@@ -1,0 +1,45 @@
+"""Outlives the process that started it by a moment, to end the servers that it left behind.
+
+A program of its own, run by path: it must start fast and depend on nothing but the standard
+library.  Standard input is the read end of a pipe whose write end only the test process has, so
+end of file means that it is gone, however it went.
+"""
+
+import os
+import signal
+import sys
+import time
+
+
+def main(directory: str) -> None:
+    if os.getpgrp() != os.getpid():
+        sys.exit("started by hand, this would kill whoever started it")
+    while os.read(0, 64):
+        pass
+    try:
+        cleaner = os.fork()
+        if cleaner == 0:
+            remove(directory)
+            os._exit(0)
+        # Out of the group that dies in the next line.
+        os.setpgid(cleaner, 0)
+    finally:
+        # The group, not a list of process ids: it cannot miss a server that was just started, and no
+        # stranger can have got its number while this process, its leader, lives.  It ends here too.
+        os.killpg(0, signal.SIGKILL)
+
+
+def remove(directory: str, patience: float = 10.0) -> None:
+    """Again until it is gone: a server may create a file while it dies."""
+    import shutil  # noqa: PLC0415 - most supervisors never get here
+
+    gives_up = time.monotonic() + patience
+    while time.monotonic() < gives_up:
+        shutil.rmtree(directory, ignore_errors=True)
+        if not os.access(directory, os.F_OK):
+            return
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

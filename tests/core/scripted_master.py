@@ -1,0 +1,96 @@
+"""Just enough of a Redis server to run the scripts: the real Lua text, a dict, and a clock that stands still.
+
+For looking at one script on one master.  Masters that fail, many of them, are in ``tests/simulation``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lupa import lua51
+
+if TYPE_CHECKING:
+    from redlock._core.wire import Call
+
+
+class ErrorReplied(Exception):  # noqa: N818
+    """The script ended with an error reply."""
+
+
+class ScriptedMaster:
+    """``values`` and ``expiries`` (ms, -1: none) are open for a test to set and to look at."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, Any] = {}
+        self.expiries: dict[bytes, int] = {}
+        self.published: list[tuple[bytes, bytes]] = []
+        self.listeners = 0
+        self.may_publish = True
+        # Redis hands out bytes and takes them back: no decoding, as tokens may be anything.
+        self._lua = lua51.LuaRuntime(encoding=None)
+        table = self._lua.eval(b"function() return {} end")()
+        table[b"call"] = self._call
+        table[b"pcall"] = self._pcall
+        table[b"error_reply"] = lambda text: self._lua.table_from({b"err": text})
+        self._lua.globals()[b"redis"] = table
+
+    def run(self, call: Call) -> Any:
+        """What the master would answer, as the protocol has it."""
+        program = self._lua.eval(b"function(KEYS, ARGV)\n" + call.script.text.encode() + b"\nend")
+        keys = self._lua.table_from([key.encode() for key in call.keys])
+        args = self._lua.table_from([arg.encode() for arg in call.args])
+        return self._answer(program(keys, args))
+
+    def set(self, key: str, value: str | list[bytes], ms: int = -1) -> None:
+        self.values[key.encode()] = value if isinstance(value, list) else value.encode()
+        self.expiries[key.encode()] = ms
+
+    def get(self, key: str) -> str | None:
+        value = self.values.get(key.encode())
+        return None if value is None else value.decode()
+
+    def pttl(self, key: str) -> int:
+        return self.expiries.get(key.encode(), -2)
+
+    def _answer(self, value: Any) -> Any:
+        if lua51.lua_type(value) == "table":
+            if value[b"err"] is not None:
+                raise ErrorReplied(value[b"err"].decode())
+            return [self._answer(value[index]) for index in range(1, len(value) + 1)]
+        return int(value) if isinstance(value, float) else value     # Redis cuts numbers
+
+    def _call(self, command: bytes, *raw: Any) -> Any:
+        args = [arg if isinstance(arg, bytes) else b"%d" % arg for arg in raw]
+        key = args[0]
+        match command:
+            case b"GET":
+                value = self.values.get(key)
+                if isinstance(value, list):
+                    raise ErrorReplied("WRONGTYPE Operation against a key holding the wrong kind of value")
+                return False if value is None else value     # nil becomes false in a script
+            case b"SET":
+                self.values[key] = args[1]
+                self.expiries[key] = int(args[3]) if args[2:3] == [b"PX"] else -1
+                return True
+            case b"DEL":
+                self.expiries.pop(key, None)
+                return int(self.values.pop(key, None) is not None)
+            case b"PTTL":
+                return self.expiries.get(key, -2)
+            case b"PEXPIRE":
+                if key not in self.values:
+                    return 0
+                self.expiries[key] = int(args[1])
+                return 1
+            case b"PUBLISH":
+                if not self.may_publish:
+                    raise ErrorReplied("NOPERM")
+                self.published.append((key, args[1]))
+                return self.listeners
+        raise AssertionError(command)
+
+    def _pcall(self, command: bytes, *args: Any) -> Any:
+        try:
+            return self._call(command, *args)
+        except ErrorReplied as error:
+            return self._lua.table_from({b"err": str(error).encode()})

@@ -1,0 +1,147 @@
+"""Several attempts: how long acquire goes on, and what keeps one attempt apart from the next (C1, R8, R25)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from redlock._core.acquire import Grant, Refusal, acquire
+from redlock._core.effects import Failure
+from tests.core.world import NEVER, START, Interrupt, Master, World, down, held, refuses, turns
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+HELD = [0, b"0", b"somebody-else", 5000]
+
+
+def frees_itself(after: int, refused_with: object = HELD) -> Master:
+    """Grants from the attempt number ``after`` + 1 on."""
+    return Master(0.01, {"acquire": turns(*[refused_with] * after, lambda call: [1, call.args[3].encode()])})
+
+
+@pytest.mark.parametrize(
+    ("timeout", "attempts", "ends"),
+    [
+        # Every attempt takes 0.01 s, the pause between two is 0.5 s.
+        pytest.param(0.0, [0.0], 0.01, id="once"),
+        pytest.param(-5.0, [0.0], 0.01, id="deadline-in-the-past"),
+        pytest.param(0.3, [0.0, 0.3], 0.31, id="last-look-at-the-deadline"),
+        pytest.param(0.51, [0.0, 0.51], 0.52, id="pause-ends-with-the-deadline"),
+        pytest.param(1.2, [0.0, 0.51, 1.02, 1.2], 1.21, id="pause-is-cut-short"),
+    ],
+)
+def test_tries_until_the_deadline_and_once_more_at_it(timeout: float, attempts: list[float], ends: float) -> None:
+    world = World(*[held(0.01)] * 3)
+    refusal = world.run(acquire(world.terms, world.plan(pause=0.5), world.now, world.now + timeout))
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == "held"
+    assert refusal.attempts == len(attempts)
+    assert [sent.at - START for sent in world.all("acquire")] == pytest.approx(attempts)
+    assert world.after_start() == pytest.approx(ends)
+
+
+def test_it_is_granted_in_the_last_look() -> None:
+    world = World(*[frees_itself(1) for _ in range(3)])
+    assert isinstance(world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1)), Grant)
+    assert world.after_start() == pytest.approx(0.11)
+
+
+@pytest.mark.parametrize("refused_with", [HELD, Failure("error", "connection refused", sent=False)])
+def test_without_a_deadline_it_goes_on_whatever_is_wrong(refused_with: object) -> None:
+    """C1: an outage is no reason to give up, for ever means for ever."""
+    world = World(*[frees_itself(500, refused_with) for _ in range(3)])
+    assert isinstance(world.run(acquire(world.terms, world.plan(), world.now, math.inf)), Grant)
+    assert len(world.all("acquire")) == 501
+
+
+def test_the_last_attempt_says_what_was_wrong() -> None:
+    """C1: `QuorumUnreachable` only if the last attempt was an outage."""
+    first_down = turns(Failure("error", "down", sent=False), HELD)
+    world = World(*[Master(0.01, {"acquire": first_down}) for _ in range(3)])
+    refusal = world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.kind, refusal.attempts) == ("held", 2)
+
+
+@pytest.mark.parametrize(
+    ("masters", "attempts"),
+    [
+        # Waiting does not cure a wrong password; but only a majority of them makes it hopeless.
+        pytest.param([refuses()] * 3, 1, id="all"),
+        pytest.param([refuses(), refuses(), Master()], 1, id="majority"),
+        pytest.param([refuses(), held(), held()], 2, id="minority"),
+        pytest.param([refuses(), Master()], 1, id="half-of-two"),
+        pytest.param([refuses(), refuses(), down(), Master(), Master()], 2, id="minority-and-an-outage"),
+        pytest.param([refuses(configuration=False)] * 3, 2, id="passing-errors"),
+        pytest.param([down(configuration=True)] * 3, 1, id="wrong-password-while-connecting"),
+    ],
+)
+def test_a_misconfigured_majority_ends_it_at_once(masters: list[Master], attempts: int) -> None:
+    world = World(*masters)
+    refusal = world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1))
+    assert isinstance(refusal, Refusal)
+    assert refusal.attempts == attempts
+
+
+def test_a_fresh_token_for_every_attempt() -> None:
+    """R8: not for every call."""
+    world = World(*[held(0.01)] * 3)
+    world.run(acquire(world.terms, world.plan(), world.now, world.now + 1.2))
+    tokens = [sent.token for sent in world.all("acquire")]
+    assert len(tokens) == len(set(tokens)) == 4
+    # and the rollback of each is for its own token
+    assert [sent.token for sent in world.all("release")] == tokens
+
+
+def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
+    # It answers 0.05 s after the attempt was given up, in the middle of the next one: a grant of a token
+    # that has been rolled back since.
+    world = World(Master(0.3), node_timeout=0.25)
+    refusal = world.run(acquire(world.terms, world.plan(pause=0.02), world.now, world.now + 0.27))
+    assert isinstance(refusal, Refusal)
+    assert refusal.attempts == 2
+    assert len(world.arrived) == 1      # it did arrive
+    assert world.after_start() == pytest.approx(0.52)
+
+
+def test_late_answers_do_not_cut_a_pause_short() -> None:
+    world = World(*[held(0.01)] * 3, Master(0.2), Master(0.3))
+    world.run(acquire(world.terms, world.plan(pause=0.5), world.now, world.now + 0.4))
+    assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.4])
+
+
+def test_an_attempt_that_outlives_the_deadline_is_followed_by_one_last_look() -> None:
+    """The time it may take beyond the deadline is bounded: two times `node_timeout`."""
+    world = World(*[Master(NEVER)] * 3, node_timeout=0.25)
+    world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1))
+    assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.25])
+    assert world.after_start() == pytest.approx(0.5)
+
+
+def test_the_wait_object_is_asked_after_every_refused_attempt() -> None:
+    """C4, R25: any callable that tenacity would take, with the number of attempts so far."""
+    asked = []
+
+    def strategy(state: RetryCallState) -> float:
+        asked.append(state.attempt_number)
+        return 0.1 * state.attempt_number
+
+    world = World(*[held()] * 3)
+    plan = replace(world.plan(), retry=strategy)  # type: ignore[arg-type]
+    world.run(acquire(world.terms, plan, world.now, world.now + 0.65))
+    assert asked == [1, 2, 3, 4]
+    assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.1, 0.3, 0.6, 0.65])
+
+
+def test_interrupted_between_two_attempts() -> None:
+    """Nothing is left to roll back then, so nothing is sent (R9: it was done before the pause)."""
+    world = World(*[held(0.01)] * 3)
+    pause = 1 + 2 + 1       # the round, its two deciding answers, the rollback; then the wait
+    interrupt = Interrupt(frozenset([pause]), KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        world.run(acquire(world.terms, world.plan(), world.now, math.inf), interrupt)
+    assert world.verbs() == ["acquire", "release"]

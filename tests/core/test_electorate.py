@@ -1,0 +1,284 @@
+"""Who may vote: quarantine, promotion, durable masters, announcements, duplicates (R21, R22, C16)."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, strategies as st
+
+from redlock._core.electorate import Electorate, Facts
+from tests.core.world import PROPERTY
+
+NAMES = ("redis-a:6379", "redis-b:6379", "redis-c:6379")
+NOW = 1000.0
+
+
+def electorate(max_ttl: float = 60.0, *, guard: bool = True) -> Electorate:
+    return Electorate(NAMES, max_ttl, guard=guard)
+
+
+def outcome(voters: Electorate, at: float, master: int = 0) -> str | None:
+    objection = voters.objection(master, at)
+    return None if objection is None else objection.outcome
+
+
+@pytest.mark.parametrize(
+    ("uptime", "votes_after"),
+    [
+        # INFO counts whole seconds and cuts at both ends: an uptime of 1 may have been a moment.
+        pytest.param(0, 60.0, id="just-now"),
+        pytest.param(1, 60.0, id="one-second-may-be-none"),
+        pytest.param(2, 59.0, id="two"),
+        pytest.param(30, 31.0, id="half-way"),
+        pytest.param(60, 1.0, id="sixty-may-be-fifty-nine"),
+        pytest.param(61, 0.0, id="not-yet-exceeded"),
+        pytest.param(62, None, id="exceeded"),
+        pytest.param(10**6, None, id="old"),
+    ],
+)
+def test_it_votes_when_its_uptime_exceeds_max_ttl_for_certain(uptime: int, votes_after: float | None) -> None:
+    voters = electorate(60.0)
+    voters.admit(0, Facts("run", uptime), NOW)
+    if votes_after is None:
+        assert outcome(voters, NOW) is None
+        assert voters.quarantined_for(0, NOW) == 0.0
+        return
+    end = NOW + votes_after
+    assert outcome(voters, NOW) == "quarantined"
+    assert outcome(voters, end) == "quarantined"     # exceeds, not reaches
+    assert outcome(voters, end + 0.001) is None
+    assert voters.quarantined_for(0, NOW) == pytest.approx(votes_after)
+
+
+@PROPERTY
+@given(
+    started=st.floats(0, 500), asked=st.floats(0, 500), answered=st.floats(0, 1), at=st.floats(0, 1000),
+    cut=st.booleans(),
+)
+def test_never_early(started: float, asked: float, answered: float, at: float, cut: bool) -> None:
+    """Whatever the rounding: who votes has been up for longer than max_ttl."""
+    asked += started
+    # both ends may be cut to whole seconds
+    uptime = math.floor(asked) - math.floor(started) if cut else math.floor(asked - started)
+    voters = electorate(60.0)
+    voters.admit(0, Facts("run", uptime), asked + answered)
+    if voters.objection(0, at) is None:
+        assert at - started > 60.0 - 1e-6
+
+
+def test_the_message_names_the_seconds_and_the_switch() -> None:
+    """R22."""
+    voters = electorate(60.0)
+    voters.admit(0, Facts("run", 20), NOW)
+    objection = voters.objection(0, NOW + 1)
+    assert objection is not None
+    assert "40.0 s" in objection.reason
+    assert "restart_guard=False" in objection.reason
+    assert not objection.configuration      # waiting helps
+
+
+def test_one_that_never_connected_has_no_vote() -> None:
+    assert outcome(electorate(), NOW) == "quarantined"
+
+
+def test_the_guard_can_be_switched_off() -> None:
+    """R22: for brand-new deployments and tests."""
+    voters = electorate(guard=False)
+    voters.admit(0, Facts("run", 0), NOW)
+    voters.admit(1, Facts(None, None), NOW)
+    assert outcome(voters, NOW, 0) is None
+    assert outcome(voters, NOW, 1) is None
+    assert voters.quarantined_for(0, NOW) == 0.0
+
+
+# -- restarts ----------------------------------------------------------------------------------------
+
+
+def test_a_reconnection_to_the_same_process_changes_nothing() -> None:
+    voters = electorate()
+    voters.admit(0, Facts("run", 1000), NOW)
+    voters.admit(0, Facts("run", 0), NOW + 500)     # whatever it says now: it is the same process
+    assert outcome(voters, NOW + 500) is None
+    # and one in quarantine does not start from the beginning
+    voters = electorate(60.0)
+    voters.admit(0, Facts("run", 0), NOW)
+    voters.admit(0, Facts("run", 5), NOW + 5)
+    assert outcome(voters, NOW + 60.001) is None
+
+
+def test_another_process_with_a_short_uptime_has_restarted() -> None:
+    voters = electorate(60.0)
+    voters.admit(0, Facts("old", 1000), NOW)
+    voters.heard(0, NOW + 100)
+    voters.admit(0, Facts("new", 3), NOW + 110)
+    assert outcome(voters, NOW + 110) == "quarantined"
+    assert outcome(voters, NOW + 168.001) is None       # from its start, not from our connection
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_promoted_replica_counts_as_restarted_now(durable: bool) -> None:
+    """Its uptime is old, but what it has of the old master's keys is anybody's guess."""
+    voters = electorate(60.0)
+    voters.admit(0, Facts("old", 1000), NOW)
+    voters.heard(0, NOW + 100)
+    voters.admit(0, Facts("new", 5000, durable=durable), NOW + 110)
+    assert outcome(voters, NOW + 110) == "quarantined"
+    assert outcome(voters, NOW + 170) == "quarantined"
+    assert outcome(voters, NOW + 170.001) is None
+    # a reconnection does not make it old
+    voters.admit(0, Facts("new", 5020, durable=durable), NOW + 130)
+    assert outcome(voters, NOW + 170) == "quarantined"
+
+
+def test_a_replica_that_had_started_while_the_old_master_still_answered() -> None:
+    """What tells them apart is the last answer of the old one, not when we connected to it."""
+    voters = electorate(60.0)
+    voters.admit(0, Facts("old", 1000), NOW)
+    voters.heard(0, NOW + 200)
+    voters.admit(0, Facts("new", 100), NOW + 210)       # up since NOW + 111 at the latest
+    assert outcome(voters, NOW + 270) == "quarantined"
+    assert outcome(voters, NOW + 270.001) is None
+
+
+@pytest.mark.xfail(strict=True, reason="seen only if the old process answered us after the replica had started")
+def test_a_promoted_replica_behind_a_quiet_connection_counts_as_restarted_now() -> None:
+    """R21: "a change of run_id behind an old uptime".
+
+    Nobody needed a lock here for an hour.  In that hour a replica was started, and then took over from
+    the master that had been granting locks to others until that moment.
+    """
+    voters = electorate(60.0)
+    voters.admit(0, Facts("old", 10_000), NOW)
+    voters.heard(0, NOW)
+    took_over = NOW + 3600
+    voters.admit(0, Facts("replica", 3000), took_over + 1)
+    assert outcome(voters, took_over + 1) == "quarantined"
+
+
+def test_a_durable_master_may_vote_right_after_its_restart() -> None:
+    """R21: append-only file, written before every answer: it forgets nothing."""
+    voters = electorate(60.0)
+    voters.admit(0, Facts("old", 1000, durable=True), NOW)
+    voters.heard(0, NOW + 100)
+    voters.admit(0, Facts("new", 0, durable=True), NOW + 103)
+    assert outcome(voters, NOW + 103) is None
+
+
+@pytest.mark.xfail(strict=True, reason="only the settings of the new process are looked at")
+def test_a_master_that_becomes_durable_by_restarting_has_forgotten() -> None:
+    """P5: the process that forgot was not durable.  Switching persistence on is a restart like any other."""
+    voters = electorate(60.0)
+    voters.admit(0, Facts("old", 1000, durable=False), NOW)
+    voters.heard(0, NOW + 100)
+    voters.admit(0, Facts("new", 0, durable=True), NOW + 103)
+    assert outcome(voters, NOW + 103) == "quarantined"
+
+
+# -- what is not permitted ---------------------------------------------------------------------------
+
+
+def test_where_INFO_is_not_permitted_somebody_has_to_change_that() -> None:  # noqa: N802
+    voters = electorate()
+    voters.admit(0, Facts(None, None), NOW)
+    objection = voters.objection(0, NOW + 1e6)      # no waiting helps
+    assert objection is not None
+    assert objection.outcome == "error"
+    assert objection.configuration
+    assert "INFO" in objection.reason
+    assert "restart_guard=False" in objection.reason
+
+
+def test_once_it_is_permitted_it_counts() -> None:
+    voters = electorate()
+    voters.admit(0, Facts(None, None), NOW)
+    voters.admit(0, Facts("run", 1000), NOW + 10)
+    assert outcome(voters, NOW + 10) is None
+
+
+# -- two names of one server (C16) -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_the_second_name_of_a_server_has_no_vote(guard: bool) -> None:
+    voters = electorate(guard=guard)
+    for master, run_id in enumerate(["one", "two", "one"]):
+        voters.admit(master, Facts(run_id, 1000), NOW)
+    assert outcome(voters, NOW, 0) is None
+    assert outcome(voters, NOW, 1) is None
+    objection = voters.objection(2, NOW + 1e6)
+    assert objection is not None
+    assert objection.outcome == "error"
+    assert objection.configuration
+    assert "redis-a:6379" in objection.reason
+    assert "redis-b:6379" not in objection.reason
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_which_one_votes_does_not_depend_on_who_connected_first(order: tuple[int, ...]) -> None:
+    voters = electorate()
+    for master in order:
+        voters.admit(master, Facts("same", 1000), NOW)
+    assert [outcome(voters, NOW, master) for master in range(3)] == [None, "error", "error"]
+
+
+def test_it_votes_again_once_they_are_two_servers() -> None:
+    voters = electorate()
+    voters.admit(0, Facts("same", 1000), NOW)
+    voters.admit(1, Facts("same", 1000), NOW)
+    assert outcome(voters, NOW, 1) == "error"
+    voters.admit(0, Facts("another", 5000), NOW + 10)
+    assert outcome(voters, NOW + 10, 1) is None
+
+
+def test_unknown_run_ids_are_not_the_same() -> None:
+    voters = electorate(guard=False)
+    for master in range(3):
+        voters.admit(master, Facts(None, None), NOW)
+    assert [outcome(voters, NOW, master) for master in range(3)] == [None] * 3
+
+
+# -- announcements -----------------------------------------------------------------------------------
+
+
+def test_the_largest_announced_max_ttl_governs() -> None:
+    """R21: another client may have had a lease for so long."""
+    voters = electorate(60.0)
+    voters.admit(0, Facts("a", 100, announced=60.0), NOW)
+    assert outcome(voters, NOW) is None
+    voters.admit(1, Facts("b", 5000, announced=300.0), NOW)
+    # it concerns all masters, also those that connected before
+    assert voters.max_ttl == 300.0
+    assert outcome(voters, NOW) == "quarantined"
+    assert outcome(voters, NOW + 201.001) is None
+
+
+def test_a_smaller_one_changes_nothing() -> None:
+    voters = electorate(60.0)
+    voters.admit(0, Facts("a", 61, announced=10.0), NOW)
+    assert voters.max_ttl == 60.0
+    assert outcome(voters, NOW) == "quarantined"
+
+
+def test_a_difference_is_told_once() -> None:
+    voters = electorate(60.0)
+    assert voters.admit(0, Facts("a", 100, announced=60.0), NOW) is None
+    notice = voters.admit(1, Facts("b", 100, announced=300.0), NOW)
+    assert notice is not None
+    for part in ("60 s", "300 s", "redis-b:6379", "max_ttl"):
+        assert part in notice
+    assert voters.admit(2, Facts("c", 100, announced=300.0), NOW) is None
+    assert voters.admit(1, Facts("b", 100, announced=300.0), NOW) is None
+    assert voters.admit(0, Facts("a", 100), NOW) is None        # nothing announced
+
+
+@pytest.mark.xfail(strict=True, reason="every further value that differs is told as well")
+def test_a_difference_is_told_once_also_if_masters_differ() -> None:
+    """R21: "a difference is logged once".  A master that was down missed the larger announcement."""
+    voters = electorate(60.0)
+    notices = [
+        voters.admit(0, Facts("a", 100, announced=300.0), NOW),
+        voters.admit(1, Facts("b", 100, announced=90.0), NOW),
+        voters.admit(2, Facts("c", 100, announced=120.0), NOW),
+    ]
+    assert sum(notice is not None for notice in notices) == 1

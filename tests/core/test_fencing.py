@@ -1,0 +1,234 @@
+"""Fencing tokens: proposed with every acquire, settled by a majority, at most one more round (R16-R19)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from redlock._core.acquire import Grant, Refusal, acquire, attempt
+from redlock._core.electorate import Facts
+from redlock._core.fencing import LIMIT, FenceClock
+from tests.core.world import NEVER, PROPERTY, START, WALL, Master, World, breaks, down, held, outcomes, turns
+
+HIGH = WALL + 1000      # of a client whose wall clock is ahead
+
+
+def has(fence: int, after: float = 0.01, then: list[object] | None = None, later: float | None = None) -> Master:
+    """Takes it, and has a fence that is not the one proposed; answers the second round with ``then``."""
+    master = Master(after, {"acquire": [1, str(fence).encode()]})
+    if then is not None:
+        master.says["fence"] = then
+    if later is not None:
+        master.slow["fence"] = later
+    return master
+
+
+# -- the clock ---------------------------------------------------------------------------------------
+
+
+def test_proposals_rise_even_if_the_wall_clock_stands_still_or_falls() -> None:
+    wall = iter([100, 100, 50, 200])
+    clock = FenceClock(lambda: next(wall))
+    assert [clock.propose() for _ in range(4)] == [100, 101, 102, 200]
+
+
+def test_proposals_exceed_everything_seen() -> None:
+    clock = FenceClock(lambda: 100)
+    clock.learn(5000)
+    clock.learn(7)      # what was seen stays seen
+    assert clock.propose() == 5001
+
+
+def test_a_broken_wall_clock_does_not_use_up_the_numbers() -> None:
+    """Lua counts exactly up to 2**53: a date in the year 3000 must not get there."""
+    clock = FenceClock(lambda: 2**60)
+    assert clock.propose() == LIMIT
+    assert clock.propose() == LIMIT + 1
+    assert LIMIT < 2**53
+
+
+@PROPERTY
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("wall"), st.integers(0, 2**52)),
+            st.tuples(st.just("learn"), st.integers(0, 2**52)),
+        )
+    )
+)
+def test_every_proposal_is_greater_than_all_before(steps: list[tuple[str, int]]) -> None:
+    wall, highest = 0, 0
+    clock = FenceClock(lambda: wall)
+    for kind, number in steps:
+        if kind == "wall":
+            wall = number
+        else:
+            clock.learn(number)
+            highest = max(highest, number)
+        proposal = clock.propose()
+        assert proposal > highest
+        assert proposal >= wall
+        highest = proposal
+
+
+# -- one round, mostly -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "masters",
+    [
+        pytest.param([Master(0.01)] * 3, id="all"),
+        pytest.param([Master(0.01), Master(0.01), has(HIGH, 0.02)], id="two-of-three"),
+        pytest.param([Master(0.01), Master(0.01), Master(0.01), has(HIGH), down()], id="three-of-five"),
+    ],
+)
+def test_stored_by_a_majority_it_needs_no_second_round(masters: list[Master]) -> None:
+    world = World(*masters)
+    grant = world.run(attempt(world.terms, world.plan()))
+    assert isinstance(grant, Grant)
+    assert grant.fence == WALL
+    assert world.verbs() == ["acquire"]
+
+
+@pytest.mark.parametrize(
+    ("masters", "to", "at"),
+    [
+        # The second round goes to those that granted or may yet grant, and to nobody else.
+        pytest.param([has(HIGH), has(HIGH), Master(0.02)], {0, 1, 2}, 0.02, id="nobody-stored-it"),
+        pytest.param([has(HIGH), Master(0.02), Master(0.1)], {0, 1, 2}, 0.04, id="one-of-two-stored-it"),
+        pytest.param([has(HIGH), has(HIGH), held(0.0)], {0, 1}, 0.02, id="not-to-the-one-that-refused"),
+        pytest.param([has(HIGH), has(HIGH), down()], {0, 1}, 0.02, id="not-to-the-one-that-is-down"),
+        pytest.param([has(HIGH), has(HIGH), breaks(0.0)], {0, 1}, 0.02, id="not-to-the-one-that-broke"),
+        pytest.param([has(HIGH), has(HIGH), Master(NEVER)], {0, 1, 2}, 0.02, id="to-the-one-that-is-slow"),
+    ],
+)
+def test_otherwise_there_is_one(masters: list[Master], to: set[int], at: float) -> None:
+    world = World(*masters)
+    grant = world.run(attempt(world.terms, world.plan()))
+    assert isinstance(grant, Grant)
+    assert world.verbs() == ["acquire", "fence"]
+    first, second = world.sent
+    assert second.to == to
+    assert second.token == first.token
+    assert second.request.call.args[2] == str(HIGH + 1)
+    assert grant.fence == HIGH + 1
+    assert world.after_start() == pytest.approx(at)
+    # R6: time counts from the first byte of the first round
+    assert grant.valid_until == pytest.approx(START + 10 - 0.102)
+    assert grant.decided_at == pytest.approx(START + at)
+
+
+def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:
+    """R21: a quarantined master may have stored the proposal, but may forget it as it forgot before."""
+    # Two of the three that count have stored it, and the one that does not count.
+    world = World(Master(0.0), Master(0.01), Master(0.01), has(HIGH, 0.02), Master(NEVER), guard=True)
+    world.terms.electorate.admit(0, Facts(run_id="another", uptime=1), START)
+    grant = world.run(attempt(world.terms, world.plan()))
+    assert isinstance(grant, Grant)
+    assert world.verbs() == ["acquire", "fence"]
+    assert world.sent[1].to == {1, 2, 3, 4}
+    assert grant.fence == HIGH + 1
+    assert outcomes(grant.votes())[0] == "quarantined"
+
+
+def test_who_refused_before_still_refuses() -> None:
+    """C2 after a second round: two hold it for somebody else, one did not answer twice."""
+    world = World(has(HIGH, 0.01), has(HIGH, 0.01), has(HIGH, 0.01, later=NEVER), held(0.0), held(0.0))
+    refusal = world.run(attempt(world.terms, world.plan()))
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == "held"
+    assert outcomes(refusal.tally.votes()) == ["granted", "granted", "timeout", "held", "held"]
+
+
+@pytest.mark.parametrize(
+    ("masters", "kind", "at"),
+    [
+        # Equal is not greater, and neither is smaller (R18).
+        pytest.param([has(HIGH, then=[0, str(HIGH + 1).encode()])] * 3, "held", 0.02, id="equal"),
+        pytest.param([has(HIGH, then=[0, str(HIGH + 9).encode()])] * 3, "held", 0.02, id="overtaken"),
+        pytest.param([has(HIGH, then=[-1, b"0"])] * 3, "held", 0.02, id="not-the-owner-any-more"),
+        pytest.param([has(HIGH, later=NEVER)] * 3, "unreachable", 0.25, id="within-the-time-of-the-attempt"),
+        pytest.param(
+            [has(HIGH), has(HIGH, then=[0, str(HIGH + 1).encode()]), Master(0.01, {"acquire": [1, b"1"]}, {"fence": NEVER})],
+            "held", 0.25, id="one-vote-is-no-majority",
+        ),
+        pytest.param([has(HIGH), has(HIGH, later=0.2), down()], None, 0.21, id="just-in-time"),
+        pytest.param([has(HIGH), has(HIGH, later=0.245), down()], "unreachable", 0.25, id="just-too-late"),
+    ],
+)
+def test_the_majority_of_the_second_round_decides(masters: list[Master], kind: str | None, at: float) -> None:
+    world = World(*masters)
+    outcome = world.run(attempt(world.terms, world.plan()))
+    assert world.after_start() == pytest.approx(at)
+    if kind is None:
+        assert isinstance(outcome, Grant)
+        return
+    assert isinstance(outcome, Refusal)
+    assert outcome.kind == kind
+    assert world.verbs() == ["acquire", "fence", "release"]
+    taken, _, released = world.sent
+    assert released.token == taken.token
+    assert released.to == {number for number, master in enumerate(masters) if master.after}     # not: down
+
+
+def test_a_second_round_that_took_too_long_leaves_too_little() -> None:
+    """R7 is about the end of the attempt, not of its first round."""
+    world = World(*[has(HIGH, 0.01, later=0.2)] * 3)
+    refusal = world.run(attempt(world.terms, world.plan(ttl=1.0, min_validity=0.8)))
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == "slow"
+    assert refusal.validity == pytest.approx(1.0 - 0.012 - 0.21)
+
+
+def test_it_learns_from_grants_refusals_and_second_rounds() -> None:
+    """R16: whoever was refused knows the fence of the holder, and need not ask twice next time."""
+    world = World(held(fence=HIGH), held(fence=HIGH + 5), held(fence=3))
+    world.run(attempt(world.terms, world.plan()))
+    assert world.terms.fences.propose() == HIGH + 6
+
+    world = World(*[has(HIGH, then=[0, str(HIGH + 70).encode()])] * 3)
+    world.run(attempt(world.terms, world.plan()))
+    assert world.terms.fences.propose() == HIGH + 71
+
+
+def test_it_learns_from_masters_whose_votes_do_not_count() -> None:
+    world = World(held(fence=HIGH), guard=True)
+    world.terms.electorate.admit(0, Facts(run_id="another", uptime=1), START)
+    world.run(attempt(world.terms, world.plan()))
+    assert world.terms.fences.propose() == HIGH + 1
+
+
+def test_having_learned_the_next_attempt_needs_one_round() -> None:
+    first_high = [turns([0, str(HIGH).encode(), b"ann", 10], lambda call: [1, call.args[3].encode()]) for _ in "abc"]
+    world = World(*[Master(0.01, {"acquire": says}) for says in first_high])
+    grant = world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1))
+    assert isinstance(grant, Grant)
+    assert grant.fence == HIGH + 1
+    assert world.verbs() == ["acquire", "release", "acquire"]
+
+
+def test_without_fencing_no_fence_key_is_touched() -> None:
+    """C14."""
+    world = World(*[Master(0.01)] * 3)
+    plan = world.plan(fencing=False)
+    grant = world.run(attempt(world.terms, plan))
+    assert isinstance(grant, Grant)
+    assert grant.fence is None
+    assert world.verbs() == ["acquire"]
+    assert world.sent[0].request.call.keys == ("redlock:invoice:42",)
+    assert world.terms.fences.propose() == WALL     # not even a proposal was used up
+
+
+def test_several_names_have_one_fence() -> None:
+    """Section 4: all names in one script, lock keys first, then their fence keys."""
+    world = World(*[Master(0.01)] * 3)
+    plan = world.plan("a", "b{x}", "c")
+    grant = world.run(attempt(world.terms, plan))
+    assert isinstance(grant, Grant)
+    assert grant.fence == WALL
+    call = world.sent[0].request.call
+    assert call.keys == (
+        "redlock:a", "redlock:b{x}", "redlock:c",
+        "{redlock:a}:fence", "redlock:b{x}:fence", "{redlock:c}:fence",
+    )
+    assert call.args == ("3", "token-1", "10000", str(WALL), "3600000")

@@ -1,0 +1,81 @@
+"""Looking at a name: the view of a majority, with its holes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from redlock._core.electorate import Facts
+from redlock._core.inspect import LockStatus, inspect
+from tests.core.world import NEVER, START, Master, World, down, outcomes
+
+
+def sees(holder: str = "", ms: int = -2, fence: int = 0, after: float = 0.01) -> Master:
+    return Master(after, {"status": [holder.encode(), ms, str(fence).encode()]})
+
+
+def look(*masters: Master, **options: Any) -> tuple[LockStatus, World]:
+    world = World(*masters, **options)
+    status, _ = world.run(inspect(world.terms, "a", "redlock:a"))
+    return status, world
+
+
+@pytest.mark.parametrize(
+    ("masters", "token", "remaining"),
+    [
+        pytest.param([sees(), sees(), sees()], None, 0.0, id="free"),
+        pytest.param([sees("ann", 1000)] * 3, "ann", 1.0, id="all"),
+        # The majority lasts as long as the second longest of three keys: not the median of what answered.
+        pytest.param([sees("ann", 1000), sees("ann", 9000), sees("ann", 2000)], "ann", 2.0, id="second-longest"),
+        pytest.param([sees("ann", 1500), sees("ann", 19_800), down()], "ann", 1.5, id="two-answer"),
+        pytest.param(
+            [sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), down(), down()], "ann", 3.0, id="three-of-five",
+        ),
+        pytest.param([sees("ann", 1000), sees(), sees()], None, 0.0, id="minority"),
+        pytest.param([sees("ann", 1000), sees("bob", 1000), sees()], None, 0.0, id="split"),
+        pytest.param([sees("ann", 9000), sees("bob", 1000), sees("bob", 4000)], "bob", 1.0, id="two-of-bob"),
+        pytest.param([sees("ann", -1), sees("ann", -1), sees()], "ann", math.inf, id="without-expiry"),
+        pytest.param([sees("ann", 1000), sees("ann", 1000)], "ann", 1.0, id="two-masters"),
+        pytest.param([sees("ann", 1000), sees()], None, 0.0, id="one-of-two"),
+        pytest.param([down()] * 3, None, 0.0, id="down"),
+        pytest.param(
+            [sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), sees("ann", 2000), down()], "ann", 3.0, id="five",
+        ),
+    ],
+)
+def test_holder(masters: list[Master], token: str | None, remaining: float) -> None:
+    status, _ = look(*masters)
+    assert (status.name, status.token, status.remaining) == ("a", token, remaining)
+
+
+def test_it_waits_for_everybody_but_not_for_ever() -> None:
+    status, world = look(sees(after=0.01), sees(after=0.2), sees(after=0.02))
+    assert world.after_start() == pytest.approx(0.2)
+    assert outcomes(status.votes) == ["free"] * 3
+    status, world = look(sees("ann", 1000), sees("ann", 1000), Master(NEVER))
+    assert world.after_start() == pytest.approx(0.25)
+    assert outcomes(status.votes) == ["held", "held", "timeout"]
+    assert (status.token, status.remaining) == ("ann", 1.0)
+    assert "ann for 1.000 s" in status.votes[0].reason
+
+
+def test_the_fence_is_the_greatest_that_was_shown() -> None:
+    assert look(sees(fence=7), sees(fence=9), sees(fence=8))[0].fence == 9
+    assert look(sees(), sees(), sees())[0].fence is None
+
+
+def test_a_vote_that_does_not_count_makes_no_majority() -> None:
+    world = World(*[sees("ann", 1000)] * 2, sees(), guard=True)
+    world.terms.electorate.admit(0, Facts("restarted", 1), START)
+    status, tally = world.run(inspect(world.terms, "a", "redlock:a"))
+    assert status.token is None
+    assert outcomes(status.votes) == ["quarantined", "held", "free"]
+    assert tally.complete
+
+
+def test_it_changes_nothing() -> None:
+    _, world = look(sees(), down(), Master(NEVER))
+    assert world.verbs() == ["status"]
+    assert world.sent[0].request.call.keys == ("redlock:a", "{redlock:a}:fence")

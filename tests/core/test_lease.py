@@ -1,0 +1,225 @@
+"""What a holder has: the states of a lease, and that no look at it is ever late (P6, C8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+import pytest
+
+from redlock._core.acquire import Grant
+from redlock._core.lease import LeaseState
+from redlock.errors import LockLost, Reason, Vote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REASONS: tuple[Reason, ...] = get_args(Reason)
+VOTES = (Vote("redis-a:6379", "granted", 0.001),)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.mine = True
+
+    def lease(self, *names: str, valid_until: float = 110.0) -> LeaseState:
+        grant = Grant("token", 7, valid_until, 100.0, frozenset([0, 1]), lambda: VOTES)
+        return LeaseState(names or ("a",), 10.0, grant, clock=lambda: self.now, mine=lambda: self.mine)
+
+
+def test_a_fresh_one() -> None:
+    lease = Clock().lease("a", "b")
+    assert (lease.name, lease.names, lease.token, lease.fence, lease.ttl) == ("a, b", ("a", "b"), "token", 7, 10.0)
+    assert lease.votes == VOTES
+    assert (lease.valid, lease.lost, lease.remaining(), lease.valid_until) == (True, False, 10.0, 110.0)
+    lease.ensure()
+    lease.ensure(9.9)
+
+
+@pytest.mark.parametrize(
+    ("at", "valid"),
+    [(100.0, True), (109.999, True), (110.0, False), (110.001, False), (1e9, False)],
+)
+@pytest.mark.parametrize("look", ["valid", "remaining", "lost", "ensure", "loss", "repr"])
+def test_the_first_look_says_so_whichever_it_is(at: float, valid: bool, look: str) -> None:
+    """P6: after a pause of any length.  Nothing has to run for a lease to end."""
+    clock = Clock()
+    lease = clock.lease()
+    clock.now = at
+    seen: dict[str, Callable[[], bool]] = {
+        "valid": lambda: lease.valid,
+        "remaining": lambda: lease.remaining() > 0,
+        "lost": lambda: not lease.lost,
+        "ensure": lambda: ensures(lease),
+        "loss": lambda: "expired" not in str(lease.loss()),
+        "repr": lambda: "s left" in repr(lease),
+    }
+    assert seen[look]() == valid
+    assert lease.lost == (not valid)
+
+
+def ensures(lease: LeaseState, at_least: float = 0.0) -> bool:
+    try:
+        lease.ensure(at_least)
+    except LockLost:
+        return False
+    return True
+
+
+def test_time_that_goes_back_does_not_bring_it_back() -> None:
+    """No clock of R5 does that; once said to be lost, it is lost."""
+    clock = Clock()
+    lease = clock.lease()
+    clock.now = 110.0
+    assert lease.lost
+    clock.now = 101.0
+    assert (lease.lost, lease.valid, lease.remaining()) == (True, False, 0.0)
+
+
+@pytest.mark.parametrize(("at_least", "enough"), [(0.0, True), (4.9, True), (5.1, False), (100.0, False)])
+def test_ensure(at_least: float, enough: bool) -> None:
+    clock = Clock()
+    lease = clock.lease()
+    clock.now = 105.0
+    assert ensures(lease, at_least) == enough
+    assert not lease.lost       # too short for that step is not over
+
+
+def test_ensure_says_how_much_is_left() -> None:
+    clock = Clock()
+    lease = clock.lease()
+    clock.now = 105.0
+    with pytest.raises(LockLost, match=r"5\.000 s left, 7 s are needed") as caught:
+        lease.ensure(7)
+    assert (caught.value.name, caught.value.votes) == ("a", VOTES)
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_lost_for_a_reason(reason: Reason) -> None:
+    lease = Clock().lease()
+    lease._lose(reason)
+    assert (lease.lost, lease.valid, lease.remaining()) == (True, False, 0.0)
+    error = lease.loss()
+    assert (error.reason, error.name, error.votes) == (reason, "a", VOTES)
+    assert f"lost: {reason}" in repr(lease)
+    with pytest.raises(LockLost) as caught:
+        lease.ensure()
+    assert caught.value.reason == reason
+
+
+def test_the_first_reason_stays() -> None:
+    lease = Clock().lease()
+    lease._lose("taken")
+    lease._lose("max_hold")
+    assert lease.loss().reason == "taken"
+
+
+def test_released_is_neither_valid_nor_lost_for_good() -> None:
+    """C8."""
+    clock = Clock()
+    lease = clock.lease()
+    lease._end()
+    clock.now = 1e9
+    lease._lose("unreachable")      # a keeper that was about to say so
+    assert (lease.lost, lease.valid, lease.remaining()) == (False, False, 0.0)
+    assert "released" in repr(lease)
+    with pytest.raises(LockLost, match="was released"):
+        lease.ensure()
+
+
+def test_what_was_lost_cannot_be_released() -> None:
+    lease = Clock().lease()
+    lease._lose("taken")
+    lease._end()
+    assert lease.lost
+
+
+def test_released_too_late_is_lost() -> None:
+    clock = Clock()
+    lease = clock.lease()
+    clock.now = 110.0
+    lease._end()
+    assert lease.lost
+    assert lease.loss().reason == "expired"
+
+
+@pytest.mark.parametrize("reason", ["taken", "expired"])
+def test_a_release_that_found_it_gone(reason: Reason) -> None:
+    lease = Clock().lease()
+    lease._end()
+    lease._found_gone(reason)
+    assert (lease.lost, lease.valid) == (True, False)
+    assert f"lost: {reason}" in repr(lease)
+    assert lease.loss().reason == reason
+
+
+def test_an_extension() -> None:
+    clock = Clock()
+    lease = clock.lease()
+    votes = (Vote("redis-b:6379", "granted"),)
+    lease._extended(150.0, 40.0, lambda: votes)
+    assert (lease.valid_until, lease.ttl, lease.votes) == (150.0, 40.0, votes)
+    assert (lease.token, lease.fence) == ("token", 7)       # R19
+
+
+def test_only_ever_shortened() -> None:
+    lease = Clock().lease()
+    lease._shorten(120.0)
+    assert lease.valid_until == 110.0
+    lease._shorten(105.0)
+    assert lease.valid_until == 105.0
+
+
+def test_in_a_forked_child_it_is_nobodys() -> None:
+    """The parent holds it: here it is not valid, and not lost either."""
+    clock = Clock()
+    lease = clock.lease()
+    clock.mine = False
+    assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
+    with pytest.raises(LockLost, match="process"):
+        lease.ensure()
+    clock.now = 1e9
+    assert not lease.lost
+
+
+def test_masters_that_may_have_a_key_only_get_more() -> None:
+    lease = Clock().lease()
+    lease._may_be_on([2])
+    assert lease._asked == {0, 1, 2}
+
+
+def test_no_attribute_by_mistake() -> None:
+    with pytest.raises(AttributeError):
+        Clock().lease().valid_untill = 1.0  # type: ignore[attr-defined]
+
+
+def test_repr_shows_no_token() -> None:
+    """Who knows the token can release: it does not belong into logs."""
+    lease = Clock().lease("a")
+    assert "token" not in repr(lease)
+    assert "fence=7" in repr(lease)
+    assert "10.000 s left" in repr(lease)
+
+
+class Watched(LeaseState):
+    __slots__ = ("seen",)
+
+    def _changed(self) -> None:
+        self.seen = [*getattr(self, "seen", []), self.lost]
+
+
+def test_a_shell_is_told_when_it_ends() -> None:
+    clock = Clock()
+    grant = Grant("token", 7, 110.0, 100.0, frozenset(), lambda: VOTES)
+
+    def watched() -> Watched:
+        return Watched(("a",), 10.0, grant, clock=lambda: clock.now, mine=lambda: True)
+
+    lease = watched()
+    lease._lose("taken")
+    lease._lose("max_hold")     # it has ended already
+    assert lease.seen == [True]
+    lease = watched()
+    lease._end()
+    lease._found_gone("expired")
+    assert lease.seen == [False, True]

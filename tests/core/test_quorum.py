@@ -1,0 +1,187 @@
+"""Counting votes, and the time that a majority is worth (R1, R2, R6, C2).  Properties over all orders."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import get_args
+
+import pytest
+from hypothesis import given, strategies as st
+
+from redlock._core.quorum import Tally, drift, majority, valid_until
+from redlock.errors import Outcome
+from tests.core.world import PROPERTY
+
+VOTES: tuple[Outcome, ...] = ("granted", "held", "error", "timeout", "quarantined")
+ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")
+
+
+def tally_of(votes: list[Outcome] | tuple[Outcome, ...], size: int | None = None) -> Tally:
+    size = len(votes) if size is None else size
+    tally = Tally([f"redis-{number}" for number in range(size)])
+    for master, vote in enumerate(votes):
+        tally.count(master, vote)
+    return tally
+
+
+full_sets = st.lists(st.sampled_from(VOTES), min_size=1, max_size=9)
+orders = full_sets.flatmap(lambda votes: st.tuples(st.just(votes), st.permutations(range(len(votes)))))
+
+
+@pytest.mark.parametrize(("masters", "need"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4), (8, 5)])
+def test_a_majority_is_more_than_half(masters: int, need: int) -> None:
+    assert majority(masters) == need
+    assert Tally(["m"] * masters).need == need
+
+
+@PROPERTY
+@given(st.integers(1, 1000))
+def test_two_majorities_always_share_a_master(masters: int) -> None:
+    """What P1 and P2 stand on."""
+    assert 2 * majority(masters) > masters
+    assert 2 * (majority(masters) - 1) <= masters       # and no more than that is asked for
+
+
+@PROPERTY
+@given(full_sets)
+def test_every_full_set_of_votes_decides(votes: list[Outcome]) -> None:
+    tally = tally_of(votes)
+    assert tally.complete
+    assert tally.decided
+    assert tally.settled
+    assert tally.won != tally.lost
+    assert tally.won == (votes.count("granted") > len(votes) / 2)
+    assert tally.denied == (votes.count("held") > len(votes) / 2)
+    absent = sum(vote in ABSENT for vote in votes)
+    assert tally.unreachable == (absent > len(votes) - majority(len(votes)))
+
+
+@PROPERTY
+@given(orders)
+def test_a_decided_tally_never_changes_its_mind(case: tuple[list[Outcome], list[int]]) -> None:
+    votes, order = case
+    tally = tally_of([], len(votes))
+    verdict: tuple[bool, bool] | None = None
+    proof: tuple[bool, bool] | None = None
+    assert not tally.decided
+    for master in order:
+        tally.count(master, votes[master])
+        assert tally.decided == (tally.won or tally.lost)
+        if tally.decided:
+            verdict = verdict or (tally.won, tally.lost)
+            assert (tally.won, tally.lost) == verdict
+        if tally.settled:
+            proof = proof or (tally.won, tally.denied)
+            assert (tally.won, tally.denied) == proof
+    assert verdict is not None
+    assert proof is not None
+
+
+@PROPERTY
+@given(orders)
+def test_it_is_decided_at_the_first_vote_that_decides(case: tuple[list[Outcome], list[int]]) -> None:
+    """Neither a vote too early nor one too late: what is open can no longer change the result."""
+    votes, order = case
+    need, size = majority(len(votes)), len(votes)
+    tally = tally_of([], size)
+    for count, master in enumerate(order, 1):
+        tally.count(master, votes[master])
+        so_far = [votes[asked] for asked in order[:count]]
+        yes, denials, left = so_far.count("granted"), so_far.count("held"), size - count
+        assert tally.decided == (yes >= need or yes + left < need)
+        could = [(y >= need, d >= need) for y, d in product(range(yes, yes + left + 1), range(denials, denials + left + 1))
+                 if y - yes + d - denials <= left]
+        assert tally.settled == (len(set(could)) == 1)
+
+
+@PROPERTY
+@given(orders, st.sampled_from(VOTES))
+def test_a_master_votes_once(case: tuple[list[Outcome], list[int]], again: Outcome) -> None:
+    votes, order = case
+    tally = tally_of(votes)
+    before = tally.votes(), tally.yes, tally.won, tally.denied, tally.unreachable
+    for master in order:
+        tally.count(master, again, 0.5, "again", configuration=True)
+    assert (tally.votes(), tally.yes, tally.won, tally.denied, tally.unreachable) == before
+    assert not tally.misconfigured
+
+
+def test_a_tie_ends_at_once() -> None:
+    assert tally_of(["held"], 2).lost
+    assert tally_of(["granted"], 2).decided is False
+    assert tally_of(["held", "granted", "error"], 4).lost
+    assert tally_of(["granted", "granted", "held"], 4).decided is False
+
+
+@pytest.mark.parametrize(
+    ("absent", "size", "unreachable"),
+    [(0, 1, False), (1, 1, True), (1, 2, True), (1, 3, False), (2, 3, True), (1, 4, False), (2, 4, True),
+     (2, 5, False), (3, 5, True), (2, 6, False), (3, 6, True)],
+)
+@pytest.mark.parametrize("kind", ABSENT)
+def test_those_known_not_to_have_voted_exclude_a_majority(
+    absent: int, size: int, unreachable: bool, kind: Outcome
+) -> None:
+    """C2: by themselves.  Who has not answered yet is not known not to have voted."""
+    assert tally_of([kind] * absent, size).unreachable == unreachable
+    assert tally_of([kind] * absent + ["held"] * (size - absent), size).unreachable == unreachable
+
+
+@pytest.mark.parametrize(("wrong", "size", "hopeless"), [(1, 2, True), (1, 3, False), (2, 3, True), (2, 5, False), (3, 5, True)])
+def test_misconfigured_is_a_majority_that_waiting_will_not_bring(wrong: int, size: int, hopeless: bool) -> None:
+    tally = tally_of([], size)
+    for master in range(wrong):
+        tally.count(master, "error", configuration=True)
+    assert tally.misconfigured == hopeless
+    for master in range(wrong, size):
+        tally.count(master, "error", configuration=False)
+    assert tally.misconfigured == hopeless
+
+
+def test_the_end_of_a_round_is_a_timeout_for_who_has_not_answered() -> None:
+    tally = tally_of(["granted", "held"], 4)
+    tally.time_out(0.25)
+    assert [vote.outcome for vote in tally.votes()] == ["granted", "held", "timeout", "timeout"]
+    assert [vote.reason for vote in tally.votes()[2:]] == ["no answer within 0.25 s"] * 2
+    assert tally.complete
+
+
+def test_votes_in_the_order_of_the_configuration() -> None:
+    tally = Tally(["a", "b", "c"])
+    tally.count(2, "held", 0.02, "by ann")
+    tally.count(0, "granted", 0.01)
+    votes = tally.votes()
+    assert [(v.master, v.outcome, v.latency, v.reason) for v in votes] == [
+        ("a", "granted", 0.01, ""),
+        ("b", "pending", None, "decided without it"),
+        ("c", "held", 0.02, "by ann"),
+    ]
+    assert (tally.outcome(0), tally.outcome(1), tally.outcome(2)) == ("granted", None, "held")
+
+
+def test_every_outcome_there_is_has_a_meaning_here() -> None:
+    """A new outcome must be thought about: does it vote, deny, or stay away (C2)?"""
+    assert set(get_args(Outcome)) == {*VOTES, "free", "pending"}
+
+
+@pytest.mark.parametrize(("ttl", "factor", "expected"), [(30.0, 0.01, 0.302), (1.0, 0.01, 0.012), (10.0, 0.0, 0.002)])
+def test_drift(ttl: float, factor: float, expected: float) -> None:
+    assert drift(ttl, factor) == pytest.approx(expected)
+
+
+@PROPERTY
+@given(
+    sent_at=st.floats(0, 1e6), ttl=st.floats(0.1, 60), factor=st.floats(0, 0.1),
+    slow=st.floats(-1, 1), delay=st.floats(0, 1),
+)
+def test_the_lease_ends_before_the_key(sent_at: float, ttl: float, factor: float, slow: float, delay: float) -> None:
+    """P1: the master sets the key after `sent_at`, its clock runs faster by up to the factor, and it
+    rounds by a millisecond."""
+    set_at = sent_at + delay
+    key_gone = set_at + (ttl - 0.001) / (1 + abs(slow) * factor)
+    assert valid_until(sent_at, ttl, factor) <= key_gone + 1e-9
+
+
+def test_an_outage_is_explained() -> None:
+    tally = tally_of(["granted", "held", "error", "timeout", "quarantined"])
+    assert tally.explain() == "3 of 5 masters took no part, and 3 are needed for a majority"

@@ -1,0 +1,179 @@
+"""Giving a lock back: to whom, for how long it is owed, and what the answers prove (C8, R10, R11, R13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redlock._core.extend import extend
+from redlock._core.release import release
+from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down
+
+if TYPE_CHECKING:
+    from redlock.errors import Reason
+
+GONE: list[Any] = [0, b""]
+TAKEN: list[Any] = [0, OTHER.encode()]
+
+
+def gone(after: float = 0.01) -> Master:
+    return Master(after, {"release": GONE})
+
+
+def taken(after: float = 0.01) -> Master:
+    return Master(after, {"release": TAKEN})
+
+
+def ours(after: float = 0.01) -> Master:
+    return Master(after)
+
+
+@pytest.mark.parametrize(
+    ("masters", "reason", "at"),
+    [
+        pytest.param([ours(), ours(0.02), ours(0.2)], None, 0.02, id="majority"),
+        pytest.param([ours(), ours(), gone(0.02)], None, 0.01, id="one-lacks-it"),
+        pytest.param([gone(), gone(0.02), ours(0.2)], "expired", 0.02, id="majority-lacks-it"),
+        pytest.param([taken(), gone(0.02), ours(0.2)], "taken", 0.02, id="somebody-else"),
+        # It was valid, and nobody has denied it.
+        pytest.param([Master(NEVER)] * 3, None, 0.25, id="no-answer"),
+        pytest.param([down()] * 3, None, 0.0, id="all-down"),
+        pytest.param([breaks()] * 3, None, 0.0, id="all-break"),
+        pytest.param([gone(), ours()], None, 0.01, id="one-one"),
+        pytest.param([gone(), Master(NEVER), Master(NEVER)], None, 0.25, id="one-denial-is-no-proof"),
+        pytest.param([taken(), taken(), ours(), ours()], None, 0.01, id="two-two"),
+        # That it was ours can be excluded early; that it was not takes a majority, and is waited for.
+        pytest.param([gone(0.0), down(), gone(0.1), gone(0.2), down()], "expired", 0.2, id="waits-for-the-proof"),
+    ],
+)
+def test_whether_it_was_ours(masters: list[Master], reason: Reason | None, at: float) -> None:
+    world = World(*masters)
+    plan = world.plan()
+    lease = world.lease(plan)
+    assert world.run(release(world.terms, plan, lease)) == (reason is None)
+    assert world.after_start() == pytest.approx(at)
+    # C8: lost stays False after a normal release; after one that found it gone it is True
+    assert lease.lost == (reason is not None)
+    assert not lease.valid
+    if reason is not None:
+        assert lease.loss().reason == reason
+
+
+def test_it_ends_before_the_first_byte_is_sent() -> None:
+    world = World(*[ours()] * 3)
+    plan = world.plan()
+    lease = world.lease(plan)
+    operation = release(world.terms, plan, lease)
+    operation.send(None)
+    assert not lease.valid
+    assert not lease.lost
+
+
+def test_it_goes_where_a_key_may_be() -> None:
+    world = World(*[ours()] * 5)
+    plan = world.plan("a", "b")
+    lease = world.lease(plan, asked=frozenset([0, 2, 3]))
+    world.run(release(world.terms, plan, lease))
+    [sent] = world.sent
+    assert sent.to == {0, 2, 3}
+    assert sent.request.call.keys == ("redlock:a", "redlock:b")
+    assert sent.request.call.args == ("token-0",)
+
+
+def test_it_goes_where_a_repair_went() -> None:
+    world = World(Master(0.0, {"extend": GONE}), ours(), ours())
+    plan = world.plan()
+    lease = world.lease(plan, asked=frozenset([1, 2]))
+    world.run(extend(world.terms, plan, lease, plan.ttl, world.now))
+    world.run(release(world.terms, plan, lease))
+    assert world.all("release")[0].to == {0, 1, 2}
+
+
+def test_masters_that_do_not_answer_owe_it_for_as_long_as_the_key_can_live() -> None:
+    world = World(*[Master(NEVER)] * 3)
+    plan = world.plan(ttl=10.0)
+    lease = world.lease(plan)
+    world.run(release(world.terms, plan, lease))
+    [sent] = world.sent
+    assert sent.request.owed_until is not None
+    assert sent.request.owed_until >= START + 10.0 + world.terms.node_timeout
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param(True, id="won"),
+        pytest.param(
+            False,
+            id="unanswered",
+            marks=pytest.mark.xfail(strict=True, reason="knows only of extensions that were won"),
+        ),
+    ],
+)
+def test_it_is_owed_for_the_longest_ttl_that_a_key_may_have(answers: bool) -> None:
+    """R10: until the token's TTL has passed, and an extension may have made that longer.
+
+    Also one that was not won: the minority that obeyed has the longer TTL.
+    """
+    world = World(*[ours() if answers else Master(NEVER)] * 3)
+    plan = world.plan(ttl=1.0)
+    lease = world.lease(plan)
+    world.run(extend(world.terms, plan, lease, 50.0, world.now))
+    sent_at = world.all("extend")[0].at
+    world.run(release(world.terms, plan, lease))
+    owed_until = world.all("release")[0].request.owed_until
+    assert owed_until is not None
+    assert owed_until >= sent_at + 50.0
+
+
+@pytest.mark.parametrize("masters", [[ours()] * 3, [gone()] * 3])
+def test_one_that_was_lost_before_is_released_all_the_same(masters: list[Master]) -> None:
+    """P7: keys of ours may be left on some masters.  The reason of the loss stays the first one."""
+    world = World(*masters)
+    plan = world.plan()
+    lease = world.lease(plan)
+    lease._lose("unreachable")
+    assert world.run(release(world.terms, plan, lease)) is False
+    assert world.verbs() == ["release"]
+    assert lease.lost
+    assert lease.loss().reason == "unreachable"
+
+
+def test_one_that_expired_unnoticed_is_lost() -> None:
+    """After a pause nobody has looked yet: the release is the first look (P6)."""
+    world = World(*[ours()] * 3)
+    plan = world.plan()
+    lease = world.lease(plan)
+    world.now = lease.valid_until + 1.0
+    assert world.run(release(world.terms, plan, lease)) is False
+    assert lease.lost
+    assert lease.loss().reason == "expired"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("written", [None, 1, 3])
+@pytest.mark.parametrize("number", range(3))
+def test_interrupted_it_still_goes_to_everybody(number: int, written: int | None, again: bool) -> None:
+    """R11: the Send, and the waits for the two answers that decide."""
+    world = World(*[ours()] * 3)
+    plan = world.plan()
+    lease = world.lease(plan)
+    at = frozenset([number, number + 1] if again else [number])
+    error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        world.run(release(world.terms, plan, lease), Interrupt(at, error, written))
+    assert caught.value is error
+    assert any(sent.to == {0, 1, 2} for sent in world.sent)
+    assert {sent.token for sent in world.sent} == {"token-0"}
+    assert all(sent.request.owed_until is not None for sent in world.sent)
+    assert not lease.valid
+    assert not lease.lost
+
+
+def test_dropped_it_says_nothing() -> None:
+    world = World(*[ours()] * 3)
+    plan = world.plan()
+    operation = release(world.terms, plan, world.lease(plan))
+    operation.send(None)
+    operation.close()       # a generator that yields now makes this a RuntimeError

@@ -1,0 +1,345 @@
+"""What each script promises on top of its file, by running it (section 4, R14, R16-R18, R20, P8)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from redlock import scripts
+from redlock._core import wire
+from redlock._core.acquire import Ballot, Grant, attempt
+from redlock._core.quorum import Tally
+from tests.core.scripted_master import ErrorReplied, ScriptedMaster
+from tests.core.world import WALL, Master, World
+
+ONE = wire.keys_for("redlock:", ["a"])
+TWO = wire.keys_for("redlock:", ["a", "b"])
+BARE = wire.keys_for("redlock:", ["a", "b"], fencing=False)
+A, B = TWO.locks
+FA, FB = TWO.fences
+
+
+def test_every_file_is_loaded_and_named_as_a_master_names_it() -> None:
+    folder = Path(scripts.__file__).parent
+    assert {script.name for script in scripts.ALL} == {file.stem for file in folder.glob("*.lua")}
+    for script in scripts.ALL:
+        text = (folder / f"{script.name}.lua").read_bytes()
+        assert script.sha == hashlib.sha1(text, usedforsecurity=False).hexdigest()
+
+
+@pytest.mark.parametrize("script", scripts.ALL, ids=lambda script: script.name)
+def test_every_script_starts_with_its_contract(script: scripts.Script) -> None:
+    contract = script.text.split("\n\n")[0] + script.text.split("\nlocal")[0]
+    for part in ("-- KEYS", "returns"):
+        assert part in contract
+    # whoever reads it from the hash slot of one key must find every key among KEYS (no key is made up)
+    assert not re.search(r"redis\.call\('\w+', '", script.text)
+
+
+# -- acquire -----------------------------------------------------------------------------------------
+
+
+def test_acquire_takes_all_names_and_stores_the_proposal() -> None:
+    master = ScriptedMaster()
+    assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [1, b"500"]
+    assert (master.get(A), master.get(B)) == ("tok", "tok")
+    assert (master.pttl(A), master.pttl(B)) == (10_000, 10_000)
+    assert (master.get(FA), master.get(FB)) == ("500", "500")
+    assert (master.pttl(FA), master.pttl(FB)) == (60_000, 60_000)
+
+
+def test_acquire_keeps_a_fence_that_is_greater_and_answers_with_it() -> None:
+    master = ScriptedMaster()
+    master.set(FB, "900", 5)
+    taken, fence = master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
+    assert taken
+    assert fence == b"900"
+    assert (master.get(FA), master.get(FB)) == (None, "900")
+    assert master.pttl(FB) == 60_000        # R20: the life of the fence counts from the last grant
+
+
+@pytest.mark.parametrize("keys", [TWO, BARE], ids=["fenced", "bare"])
+def test_acquire_takes_none_if_somebody_holds_one(keys: wire.Keys) -> None:
+    master = ScriptedMaster()
+    master.set(B, "ann", 3000)
+    before = dict(master.values), dict(master.expiries)
+    assert master.run(wire.acquire(keys, "tok", 10.0, 500, 60.0)) == [0, b"0", b"ann", 3000]
+    assert (master.values, master.expiries) == before
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "answer"),
+    [
+        ((b"ann", 3000), (b"bob", 4000), [b"bob", 4000]),
+        ((b"ann", 4000), (b"bob", 3000), [b"ann", 4000]),
+        ((b"ann", -1), (b"bob", 3000), [b"ann", -1]),
+        ((b"ann", 3000), (b"bob", -1), [b"bob", -1]),
+    ],
+)
+def test_acquire_tells_the_holder_that_lasts_longest(
+    a: tuple[bytes, int], b: tuple[bytes, int], answer: list[object]
+) -> None:
+    master = ScriptedMaster()
+    master.set(A, a[0].decode(), a[1])
+    master.set(B, b[0].decode(), b[1])
+    master.set(FA, "7")
+    assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [0, b"7", *answer]
+
+
+def test_acquire_without_fencing_touches_no_fence() -> None:
+    master = ScriptedMaster()
+    assert master.run(wire.acquire(BARE, "tok", 10.0, 0, 60.0)) == [1, b"0"]
+    assert set(master.values) == {A.encode(), B.encode()}
+
+
+@pytest.mark.parametrize("fence", ["abc", "-5", "1.5", "", "9007199254740992", "1e5", "0x10"])
+@pytest.mark.parametrize("script", ["acquire", "fence"])
+def test_a_fence_that_is_not_one_is_an_error(script: str, fence: str) -> None:
+    """Beyond 2**53 a Lua number is not exact: order would be lost silently."""
+    master = ScriptedMaster()
+    master.set(FA, fence)
+    master.set(A, "tok", 10)
+    call = wire.acquire(ONE, "tok", 10.0, 5, 60.0) if script == "acquire" else wire.fence(ONE, "tok", 5, 60.0)
+    with pytest.raises(ErrorReplied, match=r"BADFENCE .*fence"):
+        master.run(call)
+    assert master.get(FA) == fence
+
+
+def test_large_fences_stay_exact() -> None:
+    master = ScriptedMaster()
+    assert master.run(wire.acquire(ONE, "tok", 10.0, 2**53 - 1, 60.0)) == [1, b"9007199254740991"]
+    assert master.get(ONE.fences[0]) == "9007199254740991"
+
+
+@pytest.mark.parametrize("script", ["acquire", "extend", "release", "repair", "fence"])
+def test_a_key_of_another_type_is_an_error(script: str) -> None:
+    master = ScriptedMaster()
+    master.set(A, [b"a list"])
+    calls = {
+        "acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0),
+        "fence": wire.fence(ONE, "tok", 5, 60.0),
+        "extend": wire.extend(ONE, "tok", 10.0, 60.0),
+        "repair": wire.repair(ONE, "tok", 10.0, 5, 60.0),
+        "release": wire.release(ONE, "tok"),
+    }
+    with pytest.raises(ErrorReplied, match="WRONGTYPE"):
+        master.run(calls[script])
+
+
+@pytest.mark.xfail(strict=True, reason="the answer to an equal proposal is the one to a stored proposal")
+@pytest.mark.parametrize("keys", [ONE, TWO], ids=["one", "several"])
+def test_an_equal_proposal_is_not_taken_for_a_stored_one(keys: wire.Keys) -> None:
+    """R18.  Two clients may propose the same: the same microsecond, or both saw the same highest fence.
+
+    The first had the lock and gave it back; the acquire of the second was on its way all the time.  The
+    master does not accept its proposal, but answers as if it had.
+    """
+    master = ScriptedMaster()
+    world = World(Master())
+    master.run(wire.acquire(keys, "first", 10.0, 500, 60.0))
+    master.run(wire.release(keys, "first"))
+    ballot = Ballot(world.terms)
+    tally = Tally(["redis-a:6379"])
+    outcome, _ = ballot.read(0, master.run(wire.acquire(keys, "second", 10.0, 500, 60.0)))
+    tally.count(0, outcome)
+    assert tally.won
+    assert not ballot.stored(tally, 500)
+
+
+@pytest.mark.xfail(strict=True, reason="the answer to an equal proposal is the one to a stored proposal")
+def test_two_grants_never_have_the_same_fence() -> None:
+    """P2, with the proposals of two clients whose wall clocks show the same microsecond."""
+    servers = [ScriptedMaster() for _ in range(3)]
+    fences = []
+    for _ in range(2):
+        world = World(*[Master(0.01, dict.fromkeys(("acquire", "fence", "release"), server.run)) for server in servers])
+        plan = world.plan("a")
+        grant = world.run(attempt(world.terms, plan))
+        assert isinstance(grant, Grant)
+        fences.append(grant.fence)
+        for server in servers:
+            server.run(wire.release(plan.keys, grant.token))
+    assert fences[0] == WALL
+    assert fences[1] is not None
+    assert fences[1] > WALL
+
+
+# -- fence -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("proposal", "answer", "stored"),
+    [(501, [1, b"501"], "501"), (500, [0, b"500"], "500"), (499, [0, b"500"], "500")],
+)
+def test_fence_accepts_only_what_is_greater(proposal: int, answer: list[object], stored: str) -> None:
+    """R18: equal is not greater."""
+    master = ScriptedMaster()
+    for lock in TWO.locks:
+        master.set(lock, "tok", 10_000)
+    master.set(FA, "500", 7)
+    assert master.run(wire.fence(TWO, "tok", proposal, 60.0)) == answer
+    assert master.get(FA) == stored
+    assert master.get(FB) == (stored if answer[0] == 1 else None)
+    assert master.pttl(FA) == (60_000 if answer[0] == 1 else 7)
+
+
+@pytest.mark.parametrize("a", ["tok", "ann", None])
+@pytest.mark.parametrize("b", ["tok", "ann", None])
+def test_fence_only_for_the_owner_of_every_name(a: str | None, b: str | None) -> None:
+    master = ScriptedMaster()
+    for lock, token in ((A, a), (B, b)):
+        if token is not None:
+            master.set(lock, token, 10_000)
+    master.set(FB, "500", 7)
+    owner = (a, b) == ("tok", "tok")
+    assert master.run(wire.fence(TWO, "tok", 600, 60.0)) == ([1, b"600"] if owner else [-1, b"500"])
+    assert master.get(FB) == ("600" if owner else "500")
+
+
+# -- extend ------------------------------------------------------------------------------------------
+
+
+def test_extend_sets_the_ttl_and_keeps_the_fences_alive() -> None:
+    master = ScriptedMaster()
+    master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
+    assert master.run(wire.extend(TWO, "tok", 3.0, 90.0)) == [1]
+    assert [master.pttl(lock) for lock in TWO.locks] == [3000, 3000]        # set, not added
+    assert [master.pttl(fence) for fence in TWO.fences] == [90_000, 90_000]
+    assert [master.get(fence) for fence in TWO.fences] == ["500", "500"]    # R19
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "other"),
+    [
+        ("tok", None, b""), (None, "tok", b""), (None, None, b""), ("tok", "ann", b"ann"), ("ann", "tok", b"ann"),
+        ("ann", None, b"ann"), (None, "ann", b"ann"),
+    ],
+)
+@pytest.mark.parametrize("fences", [True, False])
+def test_extend_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, other: bytes, fences: bool) -> None:
+    """R12, P8: no key is made, none of somebody else's gets longer."""
+    keys = TWO if fences else BARE
+    master = ScriptedMaster()
+    for lock, token in ((A, a), (B, b)):
+        if token is not None:
+            master.set(lock, token, 1000)
+    master.set(FA, "500", 7)
+    before = dict(master.values), dict(master.expiries)
+    assert master.run(wire.extend(keys, "tok", 10.0, 60.0)) == [0, other]
+    assert (master.values, master.expiries) == before
+
+
+# -- repair ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lock", "fence", "repaired"),
+    [
+        pytest.param(None, None, True, id="forgot-everything"),
+        pytest.param(None, "400", True, id="missed-the-acquire"),
+        pytest.param(None, "500", True, id="lost-the-key-only"),
+        pytest.param("tok", "500", True, id="has-it"),
+        pytest.param(None, "501", False, id="a-newer-grant-was-there"),
+        pytest.param("ann", None, False, id="somebody-holds-it"),
+        pytest.param("ann", "400", False, id="somebody-holds-it-with-an-older-fence"),
+    ],
+)
+def test_repair(lock: str | None, fence: str | None, repaired: bool) -> None:
+    """R14."""
+    master = ScriptedMaster()
+    if lock is not None:
+        master.set(A, lock, 1000)
+    if fence is not None:
+        master.set(FA, fence, 7)
+    before = dict(master.values), dict(master.expiries)
+    assert master.run(wire.repair(ONE, "tok", 8.0, 500, 60.0)) == [int(repaired)]
+    if not repaired:
+        assert (master.values, master.expiries) == before
+        return
+    assert (master.get(A), master.pttl(A)) == ("tok", 8000)
+    assert (master.get(FA), master.pttl(FA)) == ("500", 60_000)
+
+
+def test_repair_gives_all_names_or_none() -> None:
+    master = ScriptedMaster()
+    master.set(B, "ann", 1000)
+    assert master.run(wire.repair(TWO, "tok", 8.0, 500, 60.0)) == [0]
+    assert master.get(A) is None
+    assert master.run(wire.repair(BARE, "tok", 8.0, None, 60.0)) == [0]
+
+
+def test_repair_without_fencing() -> None:
+    master = ScriptedMaster()
+    assert master.run(wire.repair(BARE, "tok", 8.0, None, 60.0)) == [1]
+    assert set(master.values) == {A.encode(), B.encode()}
+
+
+# -- release -----------------------------------------------------------------------------------------
+
+
+def test_release_deletes_and_tells_whoever_waits() -> None:
+    master = ScriptedMaster()
+    master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
+    master.listeners = 3
+    assert master.run(wire.release(TWO, "tok")) == [1, 6]
+    assert (master.get(A), master.get(B)) == (None, None)
+    assert master.published == [(f"{A}:released".encode(), b"tok"), (f"{B}:released".encode(), b"tok")]
+    assert master.get(FA) == "500"          # the fence outlives the lock
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "other", "left"),
+    [
+        (None, None, b"", []), ("tok", None, b"", []), ("ann", "tok", b"ann", ["ann"]), ("tok", "ann", b"ann", ["ann"]),
+        ("ann", None, b"ann", ["ann"]), ("ann", "bob", b"bob", ["ann", "bob"]),
+    ],
+)
+def test_release_leaves_the_keys_of_others_alone(a: str | None, b: str | None, other: bytes, left: list[str]) -> None:
+    """P8; and what is ours goes, also where not all is (P7)."""
+    master = ScriptedMaster()
+    for lock, token in ((A, a), (B, b)):
+        if token is not None:
+            master.set(lock, token, 1000)
+    assert master.run(wire.release(TWO, "tok")) == [0, other]
+    assert [value.decode() for value in master.values.values()] == left
+    assert len(master.published) == [a, b].count("tok")
+
+
+def test_release_works_where_publishing_is_not_permitted() -> None:
+    master = ScriptedMaster()
+    master.run(wire.acquire(ONE, "tok", 10.0, 500, 60.0))
+    master.may_publish = False
+    assert master.run(wire.release(ONE, "tok")) == [1, 0]
+    assert master.get(A) is None
+
+
+# -- status and announce -----------------------------------------------------------------------------
+
+
+def test_status_changes_nothing() -> None:
+    master = ScriptedMaster()
+    assert wire.read_status(master.run(wire.status(A))) == wire.Seen("", 0.0, 0)
+    master.set(A, "ann", 2500)
+    master.set(FA, "77", 5)
+    before = dict(master.values), dict(master.expiries)
+    assert wire.read_status(master.run(wire.status(A))) == wire.Seen("ann", 2.5, 77)
+    assert (master.values, master.expiries) == before
+
+
+def test_announce_raises_and_never_lowers() -> None:
+    """R21: without expiry, for it has to outlive every lease."""
+    master = ScriptedMaster()
+    key = "redlock-max-ttl:redlock:"
+    for max_ttl, largest in ((60.0, 60.0), (10.0, 60.0), (60.0, 60.0), (300.0, 300.0), (60.0, 300.0)):
+        assert wire.read_announce(master.run(wire.announce("redlock:", max_ttl))) == largest
+        assert master.get(key) == str(int(largest * 1000))
+        assert master.pttl(key) == -1
+
+
+def test_announce_mends_a_value_that_is_none() -> None:
+    master = ScriptedMaster()
+    master.set("redlock-max-ttl:redlock:", "soon")
+    assert master.run(wire.announce("redlock:", 60.0)) == 60_000

@@ -1,0 +1,266 @@
+"""A scripted world for one operation: masters that answer when and what a table says, and a clock.
+
+    world = World(Master(0.1), Master(0.2), Master(NEVER))
+    grant = world.run(acquire(world.terms, world.plan(), world.now, deadline))
+    assert world.now == pytest.approx(START + 0.2)
+
+Nothing here decides anything: a master says what it was told to say, and `World` keeps the record of
+what was sent to whom and when.  Many clients at once, with masters that run the real scripts, are the
+business of ``tests/simulation``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from hypothesis import settings
+from tenacity.wait import wait_fixed
+
+from redlock._core import wire
+from redlock._core.acquire import Grant
+from redlock._core.effects import Failure, Op, Reply, Send, Timeout, Wait
+from redlock._core.electorate import Electorate, Facts
+from redlock._core.fencing import FenceClock
+from redlock._core.lease import LeaseState
+from redlock._core.terms import Plan, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock.errors import Vote
+
+T = TypeVar("T")
+
+NEVER = math.inf
+START = 100.0               # not 0: a monotonic clock has been running for a while
+WALL = 1_700_000_000_000_000  # the wall clock in µs, which stands still unless a test moves it
+OTHER = "somebody-else"
+
+# Slow, shared machines are no reason for a property to fail.
+PROPERTY = settings(deadline=None, max_examples=150)
+
+# A value, or what makes one of the call that is answered.
+Says: TypeAlias = "Any | Callable[[wire.Call], Any]"
+
+
+@dataclass
+class Master:
+    """Answers every request ``after`` so many seconds, or ``slow[verb]``, with ``says[verb]``.
+
+    Unless it is told otherwise it grants everything.  An answer that is a `Failure` stands for what the
+    driver reports: with ``sent=False`` it is one that is known to be down.
+    """
+
+    after: float = 0.0
+    says: dict[str, Says] = field(default_factory=dict)
+    slow: dict[str, float] = field(default_factory=dict)
+
+    def answer(self, call: wire.Call) -> tuple[float, Any]:
+        verb = call.script.name
+        said = self.says[verb] if verb in self.says else _GRANTS[verb]
+        value = said(call) if callable(said) else said
+        return self.slow.get(verb, self.after), value
+
+
+_GRANTS: dict[str, Says] = {
+    # {1, fence}: what was proposed is what it has now, "0" without fence keys
+    "acquire": lambda call: [1, call.args[3].encode() if len(call.keys) > int(call.args[0]) else b"0"],
+    "fence": lambda call: [1, call.args[2].encode()],
+    "extend": [1],
+    "repair": [1],
+    "release": [1, 0],
+    "status": [b"", -2, b"0"],
+    "announce": 60_000,
+}
+
+
+def held(after: float = 0.0, by: str = OTHER, *, ms: int = 5000, fence: int = 0) -> Master:
+    """Somebody else has it, here."""
+    return Master(after, {"acquire": [0, str(fence).encode(), by.encode(), ms]})
+
+
+def down(reason: str = "connection refused", *, configuration: bool = False) -> Master:
+    """Known to be down: fails at once, and nothing leaves for it."""
+    failure = Failure("error", reason, sent=False, configuration=configuration)
+    return Master(0.0, dict.fromkeys(_GRANTS, failure))
+
+
+def breaks(after: float = 0.0) -> Master:
+    """The connection breaks under every request: it may have arrived, or not."""
+    return Master(after, dict.fromkeys(_GRANTS, Failure("error", "connection lost")))
+
+
+def refuses(reason: str = "NOPERM", *, after: float = 0.0, configuration: bool = True) -> Master:
+    """Answers with an error reply, as the pipeline reports one."""
+    failure = Failure("error", reason, configuration=configuration)
+    return Master(after, dict.fromkeys(_GRANTS, failure))
+
+
+def turns(*values: Says) -> Callable[[wire.Call], Any]:
+    """One value after the other; the last one for ever."""
+    rest = itertools.chain(values[:-1], itertools.repeat(values[-1]))
+
+    def say(call: wire.Call) -> Any:
+        value = next(rest)
+        return value(call) if callable(value) else value
+
+    return say
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One `Send`: when it left, and for whom."""
+
+    at: float
+    to: frozenset[int]
+    request: Send
+
+    @property
+    def verb(self) -> str:
+        return self.request.call.script.name
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        return self.request.call.args
+
+    @property
+    def token(self) -> str:
+        return self.args[0] if self.verb == "release" else self.args[1]
+
+
+@dataclass
+class Interrupt:
+    """Throws ``error`` at the effects whose number is in ``at``, counted from 0.
+
+    ``written``: at a `Send`, to how many masters it was written before the interruption hit.
+    """
+
+    at: frozenset[int]
+    error: BaseException
+    written: int | None = None      # None: not even begun, `Send.sent_at` is not set
+
+
+class World:
+    """The masters, the clock, and the record."""
+
+    def __init__(
+        self,
+        *masters: Master,
+        node_timeout: float = 0.25,
+        drift_factor: float = 0.01,
+        guard: bool = False,
+        max_ttl: float = 60.0,
+    ) -> None:
+        self.masters = masters
+        self.now = START
+        self.wall = WALL
+        self.sent: list[Sent] = []
+        self.effects: list[tuple[str, float]] = []      # every effect: what, and when it was asked for
+        self.arrived: list[Reply] = []                  # in the order in which they reached the operation
+        self._pending: list[tuple[float, int, Reply]] = []
+        self._order = itertools.count()
+        self._tokens = (f"token-{number}" for number in itertools.count(1))
+        names = tuple(f"redis-{letter}:6379" for letter in "abcdefghijklmnop"[: len(masters)])
+        electorate = Electorate(names, max_ttl, guard=guard)
+        for master in range(len(masters)):
+            electorate.admit(master, Facts(run_id=f"run-{master}", uptime=10**6), START)
+        self.terms = Terms(
+            masters=names,
+            node_timeout=node_timeout,
+            drift_factor=drift_factor,
+            fence_ttl=3600.0,
+            electorate=electorate,
+            fences=FenceClock(lambda: self.wall),
+            token=lambda: next(self._tokens),
+        )
+
+    def plan(
+        self,
+        *names: str,
+        ttl: float = 10.0,
+        min_validity: float | None = None,
+        fencing: bool = True,
+        pause: float = 0.5,
+    ) -> Plan:
+        """``pause``: between attempts, always the same, so that tables have exact times."""
+        names = names or ("invoice:42",)
+        keys = wire.keys_for("redlock:", names, fencing=fencing)
+        floor = ttl / 2 if min_validity is None else min_validity
+        return Plan(names=names, keys=keys, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
+
+    def lease(self, plan: Plan, **changes: Any) -> LeaseState:
+        """One that was granted just now, on all masters unless ``changes`` says otherwise."""
+        everybody = frozenset(range(len(self.masters)))
+        valid_until = self.now + plan.ttl * 0.99 - 0.002
+        grant = Grant("token-0", WALL if plan.fencing else None, valid_until, self.now, everybody, _no_votes)
+        grant = replace(grant, **changes)
+        return LeaseState(plan.names, plan.ttl, grant, clock=lambda: self.now, mine=lambda: True)
+
+    # -- driving -------------------------------------------------------------------------------------
+
+    def run(self, op: Op[T], interrupt: Interrupt | None = None) -> T:
+        """Drive ``op`` to its end.  An interruption is thrown into it, as by every driver (R11)."""
+        event: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                effect = op.send(event) if error is None else op.throw(error)
+                event, error = None, None
+                number = len(self.effects)
+                self.effects.append((type(effect).__name__, self.now))
+                if interrupt is not None and number in interrupt.at:
+                    if isinstance(effect, Send) and interrupt.written is not None:
+                        self._write(effect, interrupt.written)
+                    error = interrupt.error
+                elif isinstance(effect, Send):
+                    self._write(effect)
+                else:
+                    event = self._next(effect)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+
+    def _write(self, request: Send, first: int | None = None) -> None:
+        request.sent_at = self.now
+        asked = range(len(self.masters)) if request.to is None else sorted(request.to)
+        to = frozenset(list(asked)[:first])
+        self.sent.append(Sent(self.now, to, request))
+        for master in sorted(to):
+            after, value = self.masters[master].answer(request.call)
+            failure = value if isinstance(value, Failure) else None
+            reply = Reply(request, master, self.now + after, None if failure else value, failure)
+            if after < NEVER:
+                heapq.heappush(self._pending, (reply.at, next(self._order), reply))
+
+    def _next(self, wait: Wait) -> Reply | Timeout:
+        if self._pending and self._pending[0][0] <= wait.until:
+            at, _, reply = heapq.heappop(self._pending)
+            self.now = max(self.now, at)
+            reply.at = self.now
+            self.arrived.append(reply)
+            return reply
+        assert wait.until < NEVER, "nothing will ever happen"
+        self.now = max(self.now, wait.until)
+        return Timeout(self.now)
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def verbs(self) -> list[str]:
+        return [sent.verb for sent in self.sent]
+
+    def all(self, verb: str) -> list[Sent]:
+        return [sent for sent in self.sent if sent.verb == verb]
+
+    def after_start(self) -> float:
+        return self.now - START
+
+
+def outcomes(votes: Sequence[Vote]) -> list[str]:
+    return [vote.outcome for vote in votes]
+
+
+def _no_votes() -> tuple[Vote, ...]:
+    return ()

@@ -1,0 +1,32 @@
+"""A process that takes and gives back a lock on command, with a wall clock of its own.
+
+    python -m tests.servers.holder OFFSET_SECONDS URL ...
+
+Reads ``acquire`` and ``release`` from standard input, answers with the fence, ``none`` or ``ok``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from redlock import Masters, _clock
+
+
+def main() -> None:
+    offset, *urls = sys.argv[1:]
+    true = _clock.wall_us
+    _clock.wall_us = lambda: true() + int(float(offset) * 1e6)
+    with Masters(urls, restart_guard=False, node_timeout=0.2) as masters:
+        lock = masters.lock("job", ttl=10)
+        for line in sys.stdin:
+            match line.strip():
+                case "acquire":
+                    lease = lock.acquire(timeout=5)
+                    print("none" if lease is None else lease.fence, flush=True)
+                case "release":
+                    lock.release()
+                    print("ok", flush=True)
+
+
+if __name__ == "__main__":
+    main()

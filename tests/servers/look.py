@@ -1,0 +1,46 @@
+"""Looking at servers behind the library's back."""
+
+from __future__ import annotations
+
+import time
+
+from redlock import QuorumUnreachable
+
+
+def lock_keys(servers) -> list[set[str]]:
+    """The lock keys on every master that answers; fences and announcements are meant to stay."""
+    return [
+        set()
+        if keys is None
+        else {key for key in keys if not key.endswith(":fence") and not key.startswith("redlock-max-ttl:")}
+        for keys in servers.keys()
+    ]
+
+
+def eventually(condition, seconds: float = 5.0):
+    """Wait until ``condition()`` is true: for what happens in the background, soon but not at once.
+
+    An unreachable quorum is one more "not yet".
+    """
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            value = condition()
+        except QuorumUnreachable as error:
+            value, why = None, str(error)
+        else:
+            why = repr(value)
+        if value:
+            return value
+        if time.monotonic() > until:
+            raise AssertionError(f"not within {seconds} s: {condition}, last: {why}")
+        time.sleep(0.005)
+
+
+def nothing_left(servers) -> bool:
+    return not any(lock_keys(servers))
+
+
+def all_up(masters) -> bool:
+    """Every master is connected and votes: a lock taken now is on all of them."""
+    return all(vote.outcome in ("free", "held") for vote in masters.status("whatever").votes)

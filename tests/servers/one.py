@@ -1,0 +1,42 @@
+"""One server with settings of its own, for faults that `LocalMasters` has no word for."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+
+from tests.servers.needs import missing
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def redis_server(tmp_path, *arguments: str, port: int | None = None):
+    """Yields its port, once something listens there."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        missing("redis-server")
+    port = port or free_port()
+    listen = [] if "--port" in arguments else ["--port", str(port)]
+    process = subprocess.Popen(
+        [binary, "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path), *listen, *arguments],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + 5
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            assert process.poll() is None, "the server ended"
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        yield port
+    finally:
+        process.kill()
+        process.wait()

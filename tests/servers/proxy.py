@@ -1,0 +1,92 @@
+"""A TCP proxy in front of a server, that can hold, cut and drop what passes."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+
+
+class Proxy:
+    """Forwards to ``port``; ``replies`` says what becomes of what the server answers.
+
+    ``pass``; ``half``: only the first two bytes of it, and nothing after; ``hold``: nothing until it
+    passes again; ``lose``: the connection is reset instead, after the server has done the work.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.replies = "pass"
+        self.delay = 0.0
+        self._target = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._closed = False
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            if not select.select([self._listener], [], [], 0.05)[0]:
+                continue
+            client, _ = self._listener.accept()
+            try:
+                server = socket.create_connection(self._target)
+            except OSError:     # as good as refused
+                client.close()
+                continue
+            self._pairs.append((client, server))
+            thread = threading.Thread(target=self._pump, args=(client, server))
+            self._threads.append(thread)
+            thread.start()
+
+    def _pump(self, client: socket.socket, server: socket.socket) -> None:
+        halved = False
+        held = b""
+        with contextlib.suppress(OSError, ValueError), client, server:
+            while not self._closed:
+                if held and self.replies == "pass":
+                    client.sendall(held)
+                    held = b""
+                for ready in select.select([client, server], [], [], 0.01)[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    if ready is client:
+                        server.sendall(data)
+                        continue
+                    if self.delay:
+                        time.sleep(self.delay)
+                    if self.replies == "pass" and not halved:
+                        client.sendall(held + data)
+                        held = b""
+                    elif self.replies == "half" and not halved:
+                        halved = True
+                        client.sendall(data[:2])
+                    elif self.replies == "hold":
+                        held += data
+                    elif self.replies == "lose":
+                        return
+
+    def drop(self) -> None:
+        """Reset every connection that there is."""
+        for pair in self._pairs:
+            for sock in pair:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._closed = True
+        self.drop()
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,137 @@
+"""P2 on real servers: fences rise, whatever the clients' wall clocks say."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+from redlock import Masters
+from redlock.testing import LocalMasters
+from tests.servers.look import all_up, eventually
+
+HANDOVERS = 500
+
+
+class Holder:
+    def __init__(self, offset: float, urls: list[str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.servers.holder", str(offset), *urls],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, command: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def __enter__(self) -> Holder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=10)
+
+
+@pytest.mark.timeout(240)
+def test_handovers_between_processes_that_disagree_by_an_hour():
+    """A random master is down at each hand-over: frozen mostly, killed and restarted with its data at times."""
+    seed = random.randrange(2**32)
+    choose = random.Random(seed)
+    print(f"seed {seed}")
+    with (
+        LocalMasters(5, persistence="always") as servers,
+        Holder(-1800, servers.urls) as behind,
+        Holder(1800, servers.urls) as ahead,
+    ):
+        fences: list[int] = []
+        for turn in range(HANDOVERS):
+            victim = choose.randrange(5)
+            kill = turn % 20 == 0
+            if kill:
+                servers.kill(victim)
+            else:
+                servers.pause(victim)
+            holder = choose.choice((behind, ahead))
+            answer = holder("acquire")
+            assert answer.isdigit(), (turn, victim, answer)
+            fences.append(int(answer))
+            # The release meets another set of masters than the acquire.
+            if kill:
+                servers.restart(victim)
+            else:
+                servers.resume(victim)
+            assert holder("release") == "ok"
+        assert fences == sorted(set(fences))
+        hour = 3600 * 1_000_000
+        assert fences[-1] - fences[0] < 2 * hour     # they rose by microseconds, not by leaps
+
+
+def test_one_acquire_is_one_script_call_a_master(redlock_servers, redlock_masters):
+    """The fence costs no second round trip where nobody's is greater (R16, R17)."""
+    lock = redlock_masters.lock("job", ttl=10)
+    eventually(lambda: all_up(redlock_masters))
+    clients = [redlock_servers.client(i) for i in range(5)]
+    for client in clients:
+        client.config_resetstat()
+    for _ in range(200):
+        lock.acquire()
+        lock.release()
+    redlock_masters.status("job")       # behind the last release on every connection
+    for client in clients:
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 2 * 200 + 1
+
+
+def test_a_client_that_is_behind_takes_one_more_round(redlock_servers):
+    """R17: its proposal is too small, so it stores max(seen) + 1, and knows better from then on."""
+    ahead = 4_000_000_000_000_000
+    for i in range(5):
+        redlock_servers.client(i).set("{redlock:job}:fence", ahead)
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        lock = masters.lock("job", ttl=10)
+        with lock as lease:
+            assert lease.fence == ahead + 1
+        with lock as lease:
+            assert lease.fence == ahead + 2
+        stored = [redlock_servers.client(i).get("{redlock:job}:fence") for i in range(5)]
+        assert stored.count(str(ahead + 2).encode()) >= 3
+
+
+def test_without_fencing_no_fence_key_is_touched(redlock_servers, redlock_masters):
+    """C14."""
+    with redlock_masters.lock("job", ttl=10, fencing=False) as lease:
+        assert lease.fence is None
+        lease_keys = [keys for keys in redlock_servers.keys() if keys is not None]
+        assert not any(":fence" in key for keys in lease_keys for key in keys)
+
+
+def test_one_fence_for_several_names_is_greater_than_that_of_each(redlock_servers, redlock_masters):
+    """Section 4: one fence that is greater than that of every name."""
+    ahead = 4_000_000_000_000_000
+    for i in range(5):
+        redlock_servers.client(i).set("{redlock:b}:fence", ahead)
+    with redlock_masters.lock(["a", "b"], ttl=10) as lease:
+        assert lease.fence == ahead + 1
+        assert lease.names == ("a", "b")
+    with redlock_masters.lock("a", ttl=10) as alone:
+        assert alone.fence > ahead + 1
+
+
+def test_fence_keys_live_for_fence_ttl_after_the_last_extension(redlock_servers):
+    """R20."""
+    with Masters(redlock_servers.urls, restart_guard=False, fence_ttl=100.0) as masters:
+        eventually(lambda: all_up(masters))
+        lock = masters.lock("job", ttl=10)
+        lock.acquire()
+        client = redlock_servers.client(0)
+        assert 99_000 < client.pttl("{redlock:job}:fence") <= 100_000
+        client.pexpire("{redlock:job}:fence", 500)
+        lock.extend()
+        masters.status("job")
+        assert 99_000 < client.pttl("{redlock:job}:fence") <= 100_000
+        lock.release()

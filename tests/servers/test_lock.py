@@ -1,0 +1,356 @@
+"""The lock as a user meets it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from tenacity import wait_fixed
+
+from redlock import (
+    ConfigurationError,
+    Lease,
+    LockLost,
+    Masters,
+    MultiLock,
+    NotAcquired,
+    NotExtended,
+    NotHeld,
+    QuorumUnreachable,
+    WouldDeadlock,
+)
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left
+
+
+def test_with_and_what_a_lease_tells(redlock_servers, redlock_masters):
+    lock = redlock_masters.lock("invoice:42", ttl=10)
+    assert not lock.owned()
+    assert lock.lease is None
+    with lock as lease:
+        assert isinstance(lease, Lease)
+        assert (lease.name, lease.names, lease.ttl) == ("invoice:42", ("invoice:42",), 10)
+        assert len(lease.token) == 40
+        # R6: 10 s less 1 % less 2 ms less what the round trip took
+        assert 9 < lease.remaining() < 10 - 0.1 - 0.002
+        assert lease.valid
+        assert not lease.lost
+        assert lock.owned()
+        assert lock.lease is lease
+        assert lock.locked()
+        assert sum(vote.outcome == "granted" for vote in lease.votes) >= 3
+        assert len(lease.votes) == 5
+        lease.ensure(5)
+        with pytest.raises(LockLost):
+            lease.ensure(20)
+        keys = redlock_servers.keys()
+        assert any(found.get("redlock:invoice:42", ("", 0))[0] == lease.token for found in keys)
+    assert not lock.locked()
+    assert not lock.owned()
+    # C8: ended, not lost
+    assert not lease.valid
+    assert not lease.lost
+    assert lease.wait_lost(1) is False
+    assert lease.remaining() == 0
+    with pytest.raises(LockLost, match="released"):
+        lease.ensure()
+
+
+def test_held_by_somebody_else(redlock_servers, redlock_masters):
+    with redlock_masters.lock("job", ttl=10) as lease, Masters(redlock_servers.urls, restart_guard=False) as others:
+        assert others.lock("job", ttl=10).acquire(blocking=False) is None
+        began = time.monotonic()
+        assert others.lock("job", ttl=10).acquire(timeout=0.3) is None
+        assert time.monotonic() - began >= 0.3
+        with pytest.raises(NotAcquired) as caught, others.lock("job", ttl=10, timeout=0):
+            pass
+        assert not isinstance(caught.value, QuorumUnreachable)
+        assert lease.token in str(caught.value)
+        assert caught.value.name == "job"
+        assert others.lock("job", ttl=10).locked()
+        assert not others.lock("job", ttl=10).owned()
+        status = others.status("job")
+        assert status.token == lease.token
+        assert status.fence == lease.fence
+        assert 9 < status.remaining <= 10
+
+
+def test_waiting_ends_with_the_release(redlock_servers, redlock_masters):
+    lock = redlock_masters.lock("job", ttl=10)
+    lock.acquire()
+    with Masters(redlock_servers.urls, restart_guard=False) as others:
+        got = []
+        other = others.lock("job", ttl=10)
+
+        def waits():
+            got.append(other.acquire(timeout=10))
+            other.release()
+
+        waiting = threading.Thread(target=waits)
+        waiting.start()
+        time.sleep(0.1)
+        assert not got
+        lock.release()
+        waiting.join()
+        assert got[0] is not None
+        assert got[0].fence > lock.lease.fence
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_crashed_holder_blocks_no_longer_than_its_ttl(redlock_servers, redlock_masters):
+    """P3."""
+    began = time.monotonic()
+    assert redlock_masters.lock("job", ttl=1.0).acquire() is not None
+    with Masters(redlock_servers.urls, restart_guard=False) as others:
+        lease = others.lock("job", ttl=1.0, retry=wait_fixed(0.01)).acquire(timeout=10)
+        assert lease is not None
+        assert time.monotonic() - began >= 0.98
+        assert lease.fence > 0
+
+
+def test_extend_sets_and_does_not_add(redlock_servers, redlock_masters):
+    eventually(lambda: all_up(redlock_masters))
+    lock = redlock_masters.lock("job", ttl=10)
+    lease = lock.acquire()
+    first = lease.fence
+    assert lock.extend(20) is lease
+    assert 19 < lease.remaining() < 20
+    assert lease.ttl == 20
+    lock.extend(2)      # C6: shorter is allowed, and counts at once
+    assert lease.remaining() < 2
+    lock.extend()
+    assert 9 < lease.remaining() < 10
+    assert lease.fence == first     # R19
+    redlock_masters.status("job")
+    assert 9_000 < redlock_servers.client(0).pttl("redlock:job") <= 10_000
+    lock.release()
+
+
+def test_extending_gives_the_key_back_to_a_master_that_lost_it(redlock_servers, redlock_masters):
+    """R14."""
+    eventually(lambda: all_up(redlock_masters))
+    lock = redlock_masters.lock("job", ttl=10)
+    lease = lock.acquire()
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    redlock_servers.client(1).delete("redlock:job")
+
+    def repaired():
+        lock.extend()   # its answer counts only if it comes before the third yes
+        return redlock_servers.client(1).get("redlock:job")
+
+    assert eventually(repaired) == lease.token.encode()
+    lock.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_frozen_majority_takes_nothing_away(redlock_servers):
+    """R13: an extension without answers leaves the validity that there was."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+        lock = masters.lock("job", ttl=5)
+        lease = lock.acquire()
+        before = lease.valid_until
+        for i in range(3):
+            redlock_servers.pause(i)
+        with pytest.raises(NotExtended, match="valid for another") as caught:
+            lock.extend()
+        assert [vote.outcome for vote in caught.value.votes].count("timeout") == 3
+        assert lease.valid_until == before
+        assert lease.valid
+        for i in range(3):
+            redlock_servers.resume(i)
+        eventually(lambda: all_up(masters))
+        assert lock.extend().valid_until > before
+        lock.release()
+
+
+@pytest.mark.parametrize(("successor", "reason"), [(None, "expired"), ("somebody", "taken")])
+def test_a_majority_that_denies_it_is_proof(redlock_servers, redlock_masters, successor, reason):
+    """R13: told at the next extension, long before the time is up."""
+    eventually(lambda: all_up(redlock_masters))
+    lock = redlock_masters.lock("job", ttl=30)
+    lease = lock.acquire()
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    for i in range(5):
+        client = redlock_servers.client(i)
+        client.delete("redlock:job")
+        if successor:
+            client.set("redlock:job", successor, px=30_000)
+    with pytest.raises(LockLost) as caught:
+        lock.extend()
+    assert caught.value.reason == reason
+    assert lease.lost
+    assert lease.wait_lost(10) is True
+    assert not lock.owned()
+    with pytest.raises(LockLost):       # lost is lost, and the key of others stays (P8)
+        lock.release()
+    if successor:
+        assert redlock_servers.client(0).get("redlock:job") == b"somebody"
+
+
+def test_release_that_finds_it_gone_says_so(redlock_servers, redlock_masters):
+    eventually(lambda: all_up(redlock_masters))
+    lock = redlock_masters.lock("job", ttl=30)
+    lease = lock.acquire()
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    for i in range(5):
+        redlock_servers.client(i).delete("redlock:job")
+    with pytest.raises(LockLost):
+        lock.release()
+    assert lease.lost       # C8
+
+
+def test_expired_is_lost_without_a_word_from_the_network(redlock_servers):
+    """P6: the first look after the time says so, with every master frozen."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
+        lock = masters.lock("job", ttl=0.5)
+        lease = lock.acquire()
+        for i in range(5):
+            redlock_servers.pause(i)
+        assert lease.valid
+        assert lease.wait_lost(5) is True
+        assert not lease.valid
+        with pytest.raises(LockLost) as caught:
+            lease.ensure()
+        assert caught.value.reason == "expired"
+        with pytest.raises(LockLost):
+            lock.extend()
+        with pytest.raises(LockLost):
+            lock.release()
+        for i in range(5):
+            redlock_servers.resume(i)
+
+
+def test_with_raises_at_the_end_if_it_was_lost_but_never_hides_the_body(redlock_servers):
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
+        with pytest.raises(LockLost), masters.lock("job", ttl=0.2):
+            time.sleep(0.25)
+        with pytest.raises(ZeroDivisionError) as caught, masters.lock("job", ttl=0.2):
+            time.sleep(0.25)
+            raise ZeroDivisionError
+        assert "was lost" in caught.value.__notes__[0]
+        with pytest.raises(ZeroDivisionError) as caught, masters.lock("job", ttl=10):
+            raise ZeroDivisionError
+        assert not hasattr(caught.value, "__notes__")
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_whoever_does_not_hold_it_can_neither_release_nor_extend(redlock_masters):
+    lock = redlock_masters.lock("job", ttl=10)
+    for call in (lock.release, lock.extend):
+        with pytest.raises(NotHeld):
+            call()
+    lock.acquire()
+    lock.release()
+    for call in (lock.release, lock.extend):
+        with pytest.raises(NotHeld):
+            call()
+
+
+def test_a_hold_belongs_to_the_thread_that_acquired(redlock_masters):
+    """C10; and no second acquire loses the token of the first."""
+    lock = redlock_masters.lock("job", ttl=10)
+    lock.acquire()
+    seen = {}
+
+    def other():
+        seen["owned"] = lock.owned()
+        seen["lease"] = lock.lease
+        seen["acquired"] = lock.acquire(timeout=0.05)
+        for call in ("release", "extend"):
+            try:
+                getattr(lock, call)()
+            except NotHeld as error:
+                seen[call] = str(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen["owned"] is False
+    assert seen["lease"] is lock.lease
+    assert seen["acquired"] is None
+    assert "another thread" in seen["release"]
+    assert "another thread" in seen["extend"]
+    assert lock.owned()
+    with pytest.raises(WouldDeadlock):
+        lock.acquire()
+    lock.release()
+
+
+def test_several_names_are_taken_all_or_none(redlock_servers, redlock_masters):
+    eventually(lambda: all_up(redlock_masters))
+    both = redlock_masters.lock(["b", "a"], ttl=10)
+    with redlock_masters.lock("a", ttl=10):
+        assert both.acquire(timeout=0) is None
+        eventually(lambda: all(keys == {"redlock:a"} for keys in lock_keys(redlock_servers)))
+    with both as lease:
+        assert lease.names == ("b", "a")
+        assert lease.name == "b, a"
+        assert redlock_masters.lock("a", ttl=10).acquire(timeout=0) is None
+        assert redlock_masters.lock("b", ttl=10).acquire(timeout=0) is None
+        assert both.extend().valid
+        assert both.locked()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_decorator(redlock_servers, redlock_masters):
+    lock = redlock_masters.lock("job", ttl=10)
+
+    @lock
+    def work(x: int, *, y: int) -> int:
+        """Works."""
+        assert lock.owned()
+        return x + y
+
+    assert work(1, y=2) == 3
+    assert work.__doc__ == "Works."
+    assert not lock.owned()
+    with pytest.raises(ConfigurationError, match="coroutine"):
+
+        @lock
+        async def wrong() -> None: ...
+
+
+def test_a_lock_may_have_masters_of_its_own(redlock_servers):
+    lock = MultiLock("job", redlock_servers.urls[:1], ttl=10, timeout=0)
+    with pytest.raises(QuorumUnreachable, match="quarantined"):     # they are new; `Masters` can say otherwise
+        lock.acquire()
+    lock.close()
+
+
+def test_the_wait_strategy_is_asked_after_every_refused_attempt(redlock_servers, redlock_masters):
+    """C4, R25."""
+    asked = []
+
+    def strategy(state):
+        asked.append(state.attempt_number)
+        return 0.01
+
+    with redlock_masters.lock("job", ttl=10), Masters(redlock_servers.urls, restart_guard=False) as others:
+        assert others.lock("job", ttl=10, retry=strategy).acquire(timeout=0.2) is None
+    assert asked == list(range(1, len(asked) + 1))
+    assert len(asked) >= 5
+
+
+def test_names_may_be_anything_but_nul(redlock_servers, redlock_masters):
+    for name in ("ünïcode ☃", "a{b}c", "}{", " ", "n" * 512, "line\nbreak", "'\"\\"):
+        with redlock_masters.lock(name, ttl=10) as lease:
+            assert redlock_masters.status(name).token == lease.token
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_mixed_fleets_exclude_each_other(redlock_servers):
+    """Section 4: with prefix "" the keys are those of other Redlock libraries."""
+    with Masters(redlock_servers.urls, restart_guard=False, prefix="") as masters:
+        for i in range(3):
+            redlock_servers.client(i).set("job", b"\xff\xfe not ours", px=10_000, nx=True)
+        assert masters.lock("job", ttl=10).acquire(timeout=0) is None
+        assert masters.lock("job", ttl=10).locked()
+
+
+def test_from_env(redlock_servers, monkeypatch):
+    monkeypatch.setenv("REDLOCK_MASTERS", " , ".join(redlock_servers.urls) + ",")
+    with Masters.from_env(restart_guard=False) as masters, masters.lock("job", ttl=10):
+        pass
+    monkeypatch.delenv("REDLOCK_MASTERS")
+    with pytest.raises(ConfigurationError, match="REDLOCK_MASTERS is not set"):
+        Masters.from_env()

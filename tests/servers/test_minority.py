@@ -1,0 +1,82 @@
+"""P4: whatever a minority does, acquire takes what it takes with all masters healthy.
+
+Every deadline is made so long that waiting for the bad master could not be mistaken for noise.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from redlock import Masters
+from tests.servers.look import eventually, nothing_left
+from tests.servers.proxy import Proxy
+
+NODE_TIMEOUT = 5.0
+
+
+def freeze(servers, proxy):
+    servers.pause(4)
+
+
+def refuse(servers, proxy):
+    servers.kill(4)
+
+
+def half_a_reply(servers, proxy):
+    proxy.replies = "half"
+
+
+def no_reply(servers, proxy):
+    proxy.replies = "hold"
+
+
+def lost_reply(servers, proxy):
+    proxy.replies = "lose"
+
+
+@pytest.mark.parametrize("fault", [freeze, refuse, half_a_reply, no_reply, lost_reply])
+@pytest.mark.parametrize("when", ["before connecting", "connected"])
+def test_nobody_waits_for_it(redlock_servers, fault, when):
+    with Proxy(redlock_servers.ports[4]) as proxy:
+        urls = [*redlock_servers.urls[:4], proxy.url]
+        if when == "before connecting":
+            fault(redlock_servers, proxy)
+        options = {"node_timeout": NODE_TIMEOUT, "connect_timeout": 4.0, "restart_guard": False}
+        with Masters(urls, **options) as masters:
+            lock = masters.lock("job", ttl=30)
+            if when == "connected":
+                with lock:
+                    pass
+                fault(redlock_servers, proxy)
+            began = time.monotonic()
+            for _ in range(20):
+                lease = lock.acquire(timeout=0)
+                assert lease is not None
+                lock.release()
+            assert time.monotonic() - began < NODE_TIMEOUT / 2
+            # What is owed to it may take its time at the end: heal it first.
+            proxy.replies = "pass"
+            proxy.drop()
+            if redlock_servers.alive(4):
+                redlock_servers.resume(4)
+            else:
+                redlock_servers.restart(4)
+            eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_replies_lost_after_the_command_was_applied_leave_nothing(redlock_servers):
+    """The key is there, the answer is not: the release is owed to the master after reconnecting (R10)."""
+    with Proxy(redlock_servers.ports[0]) as proxy:
+        with Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
+            lock = masters.lock("job", ttl=30)
+            with lock:
+                pass
+            for _ in range(20):
+                proxy.replies = "lose"
+                with lock:
+                    pass
+                proxy.replies = "pass"
+                eventually(lambda: nothing_left(redlock_servers))
+                eventually(lambda: masters.status("job").votes[0].outcome == "free")

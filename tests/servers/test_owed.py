@@ -1,0 +1,129 @@
+"""R10, R11: a release that could not be delivered is owed, and paid."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import time
+
+from redlock import Masters
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left
+from tests.servers.proxy import Proxy
+
+
+def test_after_reconnecting(redlock_servers, redlock_masters):
+    lock = redlock_masters.lock("job", ttl=30)
+    eventually(lambda: all_up(redlock_masters))
+    lock.acquire()
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    redlock_servers.pause(3)
+    lock.release()
+    # The connection with the release in it dies before the master has read it.
+    assert lock_keys(redlock_servers)[3] == set()   # paused: it shows nothing
+    redlock_servers.client(3).connection_pool.disconnect()
+    redlock_servers.resume(3)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_while_a_master_cannot_be_reached(redlock_servers):
+    with Proxy(redlock_servers.ports[0]) as proxy:
+        with Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
+            lock = masters.lock("job", ttl=30)
+            eventually(lambda: all_up(masters))
+            lock.acquire()
+            eventually(lambda: all(lock_keys(redlock_servers)))
+            proxy.replies = "lose"      # every attempt to connect fails as well
+            proxy.drop()
+            lock.release()
+            eventually(lambda: not any(lock_keys(redlock_servers)[1:]))
+            assert lock_keys(redlock_servers)[0]
+            time.sleep(0.2)
+            assert lock_keys(redlock_servers)[0]
+            proxy.replies = "pass"
+            eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_not_after_the_ttl(redlock_servers):
+    """What is owed is forgotten when the key has expired anyway: memory stays bounded."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
+        lock = masters.lock("job", ttl=0.3)
+        eventually(lambda: all_up(masters))
+        lock.acquire()
+        redlock_servers.kill(0)
+        lock.release()
+        driver = masters._driver
+        assert driver is not None
+        (link, *_) = driver._links.all
+        assert link.pipeline.owes
+        time.sleep(0.7)
+        redlock_servers.restart(0)
+        eventually(lambda: not link.pipeline.owes)
+        assert redlock_servers.client(0).info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] == 0
+
+
+def test_a_failed_attempt_is_rolled_back_on_the_silent_ones(redlock_servers):
+    """R9: they may have the key although they never said so."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
+        lock = masters.lock("job", ttl=30)
+        with lock:
+            pass
+        for i in (0, 1, 2):
+            redlock_servers.pause(i)
+        try:
+            lock.acquire(timeout=0)
+        except TimeoutError:
+            pass
+        for i in (0, 1, 2):
+            redlock_servers.resume(i)
+        eventually(lambda: nothing_left(redlock_servers), 2.0)
+
+
+def run(code: str, urls: list[str]) -> subprocess.Popen[str]:
+    head = f"from redlock import Masters\nmasters = Masters({urls!r}, restart_guard=False, node_timeout=0.3)\n"
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", head + textwrap.dedent(code)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+
+
+def test_at_interpreter_exit(redlock_servers):
+    """Exits right behind a release that nobody had time to confirm."""
+    with Proxy(redlock_servers.ports[0]) as proxy:
+        proxy.delay = 0.02      # its handshake and its answers are late
+        code = """
+            lock = masters.lock("job", ttl=30)
+            masters.status("job")
+            for _ in range(20):
+                lock.acquire(); lock.release()
+        """
+        process = run(code, [proxy.url, *redlock_servers.urls[1:]])
+        output, errors = process.communicate(timeout=20)
+        assert process.returncode == 0, errors
+        assert not errors
+    eventually(lambda: nothing_left(redlock_servers), 1.0)
+
+
+def test_at_interpreter_exit_for_at_most_node_timeout(redlock_servers):
+    code = """
+        import os, signal, sys, time
+        lock = masters.lock("job", ttl=30)
+        lock.acquire()
+        print("held", flush=True)
+        sys.stdin.read()
+        lock.release()
+        print(time.monotonic(), flush=True)
+    """
+    head = f"from redlock import Masters\nmasters = Masters({redlock_servers.urls!r}, restart_guard=False, node_timeout=0.3)\n"
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", head + textwrap.dedent(code)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    redlock_servers.pause(0)
+    output, _ = process.communicate("", timeout=20)
+    assert time.monotonic() - float(output) < 5     # node_timeout and the end of an interpreter
+    assert process.returncode == 0
+    redlock_servers.resume(0)
+    eventually(lambda: nothing_left(redlock_servers), 2.0)

@@ -1,0 +1,137 @@
+"""R21, R22: a master that restarted and may have forgotten does not vote until it cannot matter."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from redlock import Masters, QuorumUnreachable
+from redlock.testing import LocalMasters
+from tests.servers.look import all_up, eventually
+
+MAX_TTL = 2.0
+TTL = 2.0
+OPTIONS = {"max_ttl": MAX_TTL, "node_timeout": 0.2}
+
+
+@pytest.fixture(scope="module")
+def old_servers():
+    """Masters that have been up for longer than `max_ttl`, and may therefore vote."""
+    with LocalMasters(3) as servers:
+        with Masters(servers.urls, **OPTIONS) as masters:
+            # Whole seconds of uptime are rounded to the safe side: one and a bit more.
+            until = time.monotonic() + 10
+            while masters.lock("warm", ttl=TTL).acquire(timeout=5) is None:
+                assert time.monotonic() < until
+        yield servers
+
+
+def wait_until_voting(servers):
+    with Masters(servers.urls, **OPTIONS) as masters:
+        eventually(lambda: all_up(masters), 10)
+
+
+def test_new_masters_are_quarantined_and_the_message_says_what_to_do():
+    with LocalMasters(3) as servers, Masters(servers.urls, **OPTIONS) as masters:
+        lock = masters.lock("job", ttl=TTL)
+        with pytest.raises(QuorumUnreachable) as caught:
+            lock.acquire(timeout=0)
+        text = str(caught.value)
+        assert "restart_guard=False" in text
+        for vote, port in zip(caught.value.votes, servers.ports, strict=True):
+            assert f"127.0.0.1:{port}" in text
+            assert vote.outcome in ("quarantined", "pending")
+        assert "its vote counts in" in text
+        # C1: a waiting acquire outlasts it, and never counts a vote before max_ttl of uptime.
+        began = time.monotonic()
+        assert lock.acquire(timeout=10) is not None
+        assert time.monotonic() - began < MAX_TTL + 2
+        for i in range(3):
+            assert servers.client(i).info("server")["uptime_in_seconds"] >= int(MAX_TTL)
+        lock.release()
+
+
+def test_restarted_empty_it_may_not_give_away_what_it_forgot(old_servers):
+    wait_until_voting(old_servers)
+    with Masters(old_servers.urls, **OPTIONS) as one, Masters(old_servers.urls, **OPTIONS) as two:
+        for masters in (one, two):
+            eventually(lambda: all_up(masters))  # noqa: B023
+        lock = one.lock("job", ttl=TTL)
+        lock.acquire()
+        one.status("job")
+        old_servers.restart(0, keep_data=False)
+        old_servers.restart(1, keep_data=False)
+        # A majority has no key; without the guard it would be granted at once.
+        with pytest.raises(QuorumUnreachable, match="quarantined"):
+            two.lock("another job", ttl=TTL).acquire(timeout=0.3)
+        try:
+            assert two.lock("job", ttl=TTL).acquire(timeout=0) is None
+        except QuorumUnreachable:
+            pass    # which of the two it is depends on whose answer came first (C2)
+        assert lock.owned()
+        lock.release()
+    wait_until_voting(old_servers)
+
+
+def test_switched_off_it_votes_at_once():
+    with LocalMasters(3) as servers, Masters(servers.urls, restart_guard=False) as masters:
+        with masters.lock("job", ttl=10) as lease:
+            assert lease.valid
+
+
+def test_a_master_that_forgets_nothing_votes_at_once():
+    """Exempt: append-only file with appendfsync always; and it does keep what it was told."""
+    with LocalMasters(3, persistence="always") as servers, Masters(servers.urls, **OPTIONS) as masters:
+        lock = masters.lock("job", ttl=TTL)
+        lease = lock.acquire(timeout=0)
+        assert lease is not None
+        for i in range(3):
+            servers.restart(i)
+        eventually(lambda: masters.status("job").token == lease.token, 1.5)
+        lock.release()
+
+
+def test_everysec_is_not_exempt():
+    with LocalMasters(3, persistence="everysec") as servers, Masters(servers.urls, **OPTIONS) as masters:
+        with pytest.raises(QuorumUnreachable, match="quarantined"):
+            masters.lock("job", ttl=TTL).acquire(timeout=0)
+
+
+def test_the_largest_max_ttl_announced_governs_and_is_logged_once(old_servers, caplog):
+    wait_until_voting(old_servers)
+    try:
+        with Masters(old_servers.urls, max_ttl=3600.0, restart_guard=False) as long:
+            long.status("job")      # connects, and announces
+        with caplog.at_level(logging.WARNING, "redlock"), Masters(old_servers.urls, **OPTIONS) as short:
+            with pytest.raises(QuorumUnreachable, match=r"counts in 3[56]\d\d"):
+                short.lock("job", ttl=TTL).acquire(timeout=0)
+            eventually(lambda: all(vote.outcome == "quarantined" for vote in short.status("job").votes))
+        different = [record for record in caplog.records if "different max_ttl" in record.message]
+        assert len(different) == 1
+        assert old_servers.client(0).get("redlock-max-ttl:redlock:") == b"3600000"
+    finally:
+        for i in range(3):
+            old_servers.client(i).delete("redlock-max-ttl:redlock:")
+
+
+def test_every_client_announces_also_with_the_guard_off(redlock_servers):
+    with Masters(redlock_servers.urls, restart_guard=False, max_ttl=42.0, prefix="p:") as masters:
+        eventually(lambda: masters.status("job").votes and redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000")
+    with Masters(redlock_servers.urls, restart_guard=False, max_ttl=30.0, prefix="p:") as masters:
+        masters.status("job")
+    assert redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000"      # raised, never lowered
+
+
+def test_where_info_is_not_permitted_the_vote_says_so(redlock_servers):
+    client = redlock_servers.client(0)
+    client.acl_setuser("blind", enabled=True, passwords=["+x"], commands=["+@all", "-info"], keys=["*"], channels=["*"])
+    url = f"redis://blind:x@127.0.0.1:{redlock_servers.ports[0]}"
+    try:
+        with Masters([url]) as masters, pytest.raises(QuorumUnreachable, match=r"grant \+info"):
+            masters.lock("job", ttl=10).acquire()
+        with Masters([url], restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
+            assert lease.valid
+    finally:
+        client.acl_deluser("blind")
