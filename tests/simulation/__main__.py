@@ -1,0 +1,112 @@
+"""``python -m tests.simulation --seeds 100000``: the long run, on all cores.
+
+--start N           the first seed
+--variant NAME      with a broken variant: how often is it caught, and by what?
+--trace SEED        everything that happens in one run
+--exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+from tests.simulation.exhaustive import explore
+from tests.simulation.invariants import Violation
+from tests.simulation.parameters import draw
+from tests.simulation.run import Run, report
+from tests.simulation.variants import VARIANTS
+
+CHUNK = 100
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=10_000)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--variant", choices=sorted(VARIANTS))
+    parser.add_argument("--trace", type=int, metavar="SEED")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--exhaustive", action="store_true")
+    options = parser.parse_args()
+    if options.exhaustive:
+        for ahead in (-50.0, 0.0, 50.0):
+            print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
+        return 0
+    if options.trace is not None:
+        return trace(options.trace, options.variant)
+    return many(options.start, options.seeds, options.variant, options.jobs)
+
+
+def broken(name: str | None) -> tuple[Any, dict[str, Any]]:
+    return (VARIANTS[name].applied(), VARIANTS[name].fixed) if name else (nullcontext(), {})
+
+
+def trace(seed: int, variant: str | None) -> int:
+    context, fixed = broken(variant)
+    run = Run(draw(seed, **fixed))
+    with context:
+        try:
+            run.play()
+        except Violation:  # it is the last line of the trace
+            pass
+        finally:
+            print(run.parameters, *run.world.lines(), sep="\n")
+    return 0
+
+
+def chunk(start: int, *, seeds: int, variant: str | None) -> tuple[int, int, list[tuple[int, str, str]]]:
+    """So many seeds from ``start``: how many, how many grants, and what went wrong."""
+    grants, failures = 0, []
+    context, fixed = broken(variant)
+    with context:
+        for seed in range(start, start + seeds):
+            run = Run(draw(seed, **fixed))
+            try:
+                run.play()
+            except Violation as violation:
+                failures.append((seed, violation.invariant, f"{violation}\n{report(run)}"))
+            except Exception as error:  # noqa: BLE001 - a long run goes on and tells in the end
+                failures.append((seed, type(error).__name__, f"{error!r}\n{report(run)}"))
+            grants += run.judge.grants
+    return seeds, grants, failures
+
+
+def many(start: int, seeds: int, variant: str | None, jobs: int) -> int:
+    began = time.perf_counter()
+    done = grants = 0
+    seen: Counter[str] = Counter()
+    starts = range(start, start + seeds, CHUNK)
+    with ProcessPoolExecutor(jobs) as pool:
+        for count, granted, failures in pool.map(partial(chunk, seeds=CHUNK, variant=variant), starts):
+            done += count
+            grants += granted
+            for seed, invariant, text in failures:
+                seen[invariant] += 1
+                if not variant and sum(seen.values()) <= 3:
+                    print(f"\n{text}", file=sys.stderr)
+                elif variant and sum(seen.values()) <= 3:
+                    print(f"\nseed {seed}: {text.splitlines()[0]}")
+            took = time.perf_counter() - began
+            print(
+                f"\r{done} seeds, {grants} grants, {took:.0f} s, violated: {dict(seen)}", end="", flush=True
+            )
+    print()
+    if variant:
+        caught = sum(count for name, count in seen.items() if name in VARIANTS[variant].expected)
+        print(f"{variant}: caught in {caught} of {done} runs")
+        return 0 if caught else 1
+    return 1 if seen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""What users do with locks: acquire, hold too long, extend, release, be interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenacity.wait import wait_random_exponential
+
+from redlock import scripts
+from redlock._core import acquire as acquiring, extend as extending, release as releasing, wire
+from redlock._core.lease import LeaseState
+from redlock._core.terms import Plan
+from tests.simulation.client import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._core.effects import Send
+    from tests.simulation.client import Client, Task
+    from tests.simulation.invariants import Hold
+
+
+def plan_for(client: Client, names: Sequence[str], ttl: float) -> Plan:
+    parameters = client.parameters
+    return Plan(
+        names=tuple(names),
+        keys=wire.keys_for(PREFIX, names),
+        ttl=ttl,
+        min_validity=parameters.min_validity * ttl,
+        # In proportion to the TTL, so that a run has about as many attempts whatever its TTL is.
+        retry=wait_random_exponential(multiplier=ttl / 20, max=parameters.eager * ttl, min=ttl / 500),
+    )
+
+
+class Actor:
+    """One thread of a client.  Does one thing after the other until the client closes or dies."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.world = client.world
+        self.judge = client.judge
+        self.hold: Hold | None = None
+        self._acquiring: Task | None = None
+        self._plan: Plan
+        self._request: Send  # of the present attempt
+        self._invoked_at = 0.0
+        self.acquired = 0
+        self._idle = False  # between two things
+        self._begins = False  # ... and about to begin the next one
+
+    def think(self) -> None:
+        self._idle = self._begins = True
+        pause = self.world.random.expovariate(1 / (0.15 * self.client.parameters.ttl))
+        self.world.after(pause, self.client.gate, self.begin)
+
+    def begin(self) -> None:
+        chance, parameters = self.world.random, self.client.parameters
+        self._begins = False
+        if self.client.closing:
+            return
+        self._idle = False
+        names = [f"lock-{number}" for number in range(parameters.names)]
+        if chance.random() < parameters.several:
+            chance.shuffle(names)
+        else:
+            names = [chance.choice(names)]
+        self.acquire(names, parameters.ttl, chance.choice((0.0, 0.5, 2.0)) * parameters.ttl)
+
+    def acquire(self, names: Sequence[str], ttl: float, timeout: float) -> None:
+        client = self.client
+        self._plan = plan_for(client, names, ttl)
+        self._invoked_at = self.world.now
+        now = client.clock()
+        op = acquiring.acquire(client.terms, self._plan, now, now + timeout)
+        self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
+
+    def _sends_acquire(self, request: Send, task: Task) -> None:
+        """Every acquire that is sent is an attempt of its own; every release ends one."""
+        if request.call.script is scripts.ACQUIRE:
+            if task.attempt is not None:
+                task.attempt.over = True
+            token = request.call.args[1]
+            self._request = request
+            task.attempt = self.judge.attempt(self.client, self._plan.names, token, self._plan.ttl)
+        self._sends(request, task)
+
+    def _sends(self, request: Send, task: Task) -> None:
+        if request.owed_until is not None and task.attempt is not None:
+            task.attempt.over = True
+            task.attempt.owed_until = self.client.true_time(request.owed_until)
+
+    def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
+        self._acquiring = None
+        if not isinstance(outcome, acquiring.Grant):
+            if task.attempt is not None:
+                task.attempt.over = True
+            self.world.log("not granted", task.attempt, "interrupted" if interrupted else outcome.kind)
+            self.think()
+            return
+        client, attempt, plan = self.client, task.attempt, self._plan
+        assert attempt is not None
+        assert attempt.token == outcome.token
+        lease = LeaseState(plan.names, plan.ttl, outcome, clock=client.clock, mine=lambda: True)
+        self.hold = self.judge.granted(
+            client, attempt, lease, outcome, self._invoked_at, plan.ttl, task.origins[self._request]
+        )
+        self.acquired += 1
+        self._plan_hold(self.hold, plan)
+
+    # -- holding -------------------------------------------------------------------------------------
+
+    def _plan_hold(self, hold: Hold, plan: Plan) -> None:
+        """How long it will be held, by a user who does not look at the lease."""
+        chance, ttl = self.world.random, plan.ttl
+        if self.client.closing:
+            self._release(hold, plan)
+            return
+        match chance.choice(("short", "short", "short", "long", "keep", "keep")):
+            case "short":
+                lasts = chance.uniform(0.0, 0.3) * ttl
+            case "long":  # beyond its end: somebody waits for that moment
+                lasts = chance.uniform(1.0, 1.6) * ttl
+            case _:
+                lasts = chance.uniform(0.5, 3.0) * ttl
+                self._extend_later(hold, plan)
+        self.world.after(lasts, self.client.gate, self._release, hold, plan)
+
+    def _extend_later(self, hold: Hold, plan: Plan) -> None:
+        pause = self.world.random.uniform(0.15, 0.6) * plan.ttl
+        self.world.after(pause, self.client.gate, self._extend, hold, plan)
+
+    def _extend(self, hold: Hold, plan: Plan, *others: bool) -> None:
+        """``others``: the holder extends while the keeper does, and not in its turn."""
+        if hold is not self.hold:
+            return
+        client, chance = self.client, self.world.random
+        self.judge.looked(hold)
+        ttl = chance.choice((plan.ttl, plan.ttl, 0.5 * plan.ttl, client.parameters.max_ttl))
+        ttl = max(ttl, 3 * client.parameters.node_timeout)
+        hold.attempt.longest = max(hold.attempt.longest, ttl)
+        sent: list[Send] = []
+
+        def sends(request: Send, task: Task) -> None:
+            if request.call.script is scripts.EXTEND:
+                sent.append(request)
+                self.judge.shortened(hold)
+
+        def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
+            self.world.log("extension", hold.attempt, "interrupted" if interrupted else outcome.kind)
+            # What was interrupted after it had been won, while it repaired, has been won.
+            if hold.lease.valid_until > hold.until or (outcome is not None and outcome.kind == "kept"):
+                self.judge.extended(hold, hold.lease.votes, task.origins[sent[0]])
+            self.judge.looked(hold)
+            if hold is self.hold and not others:
+                self._extend_later(hold, plan)
+
+        if chance.random() < 0.2 and not others:
+            soon = chance.random() * client.parameters.node_timeout
+            self.world.after(soon, client.gate, self._extend, hold, plan, True)
+        op = extending.extend(client.terms, plan, hold.lease, ttl, client.clock())
+        client.run(op, done, hold.attempt, sends)
+
+    def _release(self, hold: Hold, plan: Plan) -> None:
+        """Also while an extension is under way, as a thread may release what another one keeps."""
+        if hold is not self.hold:
+            return
+        self.hold = None
+        self.judge.looked(hold)
+        self.judge.ended(hold)
+
+        def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
+            self.world.log("released", hold.attempt, "interrupted" if interrupted else outcome)
+            self.think()
+
+        op = releasing.release(self.client.terms, plan, hold.lease)
+        self.client.run(op, done, hold.attempt, self._sends)
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Go on after `close`."""
+        if self._idle and not self._begins:
+            self.think()
+
+    def close(self) -> None:
+        """Give back what is held, and stop trying."""
+        if self.client.crashed:
+            return
+        if self.hold is not None:
+            self._release(self.hold, plan_for(self.client, self.hold.lease.names, self.client.parameters.ttl))
+        elif self._acquiring is not None:
+            self._acquiring.interrupt()

@@ -1,0 +1,361 @@
+"""One process with links to all masters: does what the generators of the core ask for.
+
+The third driver beside threads and asyncio, with a clock that somebody else moves.  What it must do
+is said in ``redlock/_core/effects.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from redlock._core import wire
+from redlock._core.effects import Failure, Reply, Send, Timeout, Wait
+from redlock._core.electorate import Electorate
+from redlock._core.fencing import FenceClock
+from redlock._core.pipeline import Entry, Pipeline
+from redlock._core.refusals import ErrorReply
+from redlock._core.retry import BETWEEN_CONNECTIONS, delay
+from redlock._core.terms import Terms
+from tests.simulation.master import EPOCH
+from tests.simulation.network import Connection, Link, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock._core.effects import Event, Op
+    from tests.simulation.invariants import Attempt, Judge
+    from tests.simulation.master import Master
+    from tests.simulation.parameters import Parameters
+    from tests.simulation.world import World
+
+TICK = 0.1  # how often owed releases are looked at
+PREFIX = "redlock:"
+
+
+class Cancelled(BaseException):
+    """What interrupts an operation: Ctrl-C, a cancelled task."""
+
+
+class Task:
+    """One operation under way: a generator, and the inbox of the answers that it waits for."""
+
+    __slots__ = (
+        "_done",
+        "_op",
+        "_timer",
+        "attempt",
+        "client",
+        "ended",
+        "inbox",
+        "interrupt_in",
+        "on_send",
+        "origins",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        client: Client,
+        op: Op[Any],
+        done: Callable[[Task, Any, BaseException | None], None],
+        attempt: Attempt | None = None,
+    ) -> None:
+        self.client = client
+        self.attempt = attempt  # the one on whose behalf it sends
+        self.inbox: deque[Event] = deque()
+        self.waiting: Wait | None = None
+        self.ended = False
+        self.interrupt_in = -1  # interrupt a `Send` after so many more requests
+        self.on_send: Callable[[Send], None] | None = None
+        # Which process answered which request, for the judge (P5).
+        self.origins: dict[Send, dict[int, tuple[int, float, bool]]] = {}
+        self._op = op
+        self._done = done
+        self._timer = 0
+
+    def drive(self, event: Event | None = None, error: BaseException | None = None) -> None:
+        """Resume the operation, and go on until it waits or ends."""
+        op, self.waiting = self._op, None
+        self._timer += 1  # whatever alarm was set is void
+        while True:
+            try:
+                effect = op.send(event) if error is None else op.throw(error)
+            except StopIteration as stop:
+                self.ended = True
+                self._done(self, stop.value, None)
+                return
+            except Cancelled as cancelled:
+                self.ended = True
+                self._done(self, None, cancelled)
+                return
+            event = error = None
+            if type(effect) is Send:
+                error = self.client.perform(effect, self)
+            else:
+                assert type(effect) is Wait
+                if self.inbox:
+                    event = self.inbox.popleft()
+                elif self.client.clock() >= effect.until:
+                    event = Timeout(self.client.clock())
+                else:
+                    self.waiting = effect
+                    self._set_alarm(effect.until)
+                    return
+
+    def put(self, event: Event) -> None:
+        if not self.ended:
+            self.inbox.append(event)
+            if self.waiting is not None:
+                self.drive(self.inbox.popleft())
+
+    def interrupt(self) -> None:
+        """Now if it waits."""
+        if self.waiting is not None:
+            self.drive(error=Cancelled())
+
+    def _set_alarm(self, until: float) -> None:
+        if until < math.inf:
+            # Not now: converting between two clocks is inexact, and the alarm must not be early for ever.
+            at = max(self.client.true_time(until), self.client.world.now + 1e-7)
+            self.client.world.at(at, self.client.gate, self._alarm, self._timer)
+
+    def _alarm(self, timer: int) -> None:
+        if timer != self._timer or self.waiting is None or self.ended:
+            return
+        now = self.client.clock()
+        if now >= self.waiting.until:
+            self.drive(Timeout(now))
+        else:
+            self._set_alarm(self.waiting.until)
+
+
+class Client:
+    """One process: its clocks, its links, and the operations that it runs."""
+
+    def __init__(
+        self,
+        world: World,
+        judge: Judge,
+        parameters: Parameters,
+        masters: Sequence[Master],
+        name: str,
+        *,
+        rate: float,
+        skew: float,
+    ) -> None:
+        self.world = world
+        self.judge = judge
+        self.parameters = parameters
+        self.name = name
+        self.skew = skew  # of the wall clock, which only proposals of fences look at
+        self.crashed = False
+        self.crashed_at = math.inf
+        self.closing = False  # the end is near: connections are still made, nothing is begun
+        self.paused = False
+        self.tasks: list[Task] = []
+        self._rate = rate
+        self._offset = 1000.0 * (1 + world.random.random())
+        self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._resumes_at = 0.0
+        self._attempts: dict[Send, Attempt | None] = {}
+        self._failed = [0] * len(masters)
+        self._ticking = [False] * len(masters)
+        shown = tuple(f"m{master.index}" for master in masters)
+        self.electorate = Electorate(shown, parameters.max_ttl, guard=parameters.guard)
+        self.terms = Terms(
+            masters=shown,
+            node_timeout=parameters.node_timeout,
+            drift_factor=parameters.drift_factor,
+            fence_ttl=parameters.fence_ttl,
+            electorate=self.electorate,
+            fences=FenceClock(self.wall_us),
+            token=self.token,
+        )
+        self.links = [Link(world, parameters, self, master) for master in masters]
+        self.pipelines: list[Pipeline[Task]] = [
+            Pipeline(index, parameters.patience) for index in range(len(masters))
+        ]
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # -- sources of what is not pure -----------------------------------------------------------------
+
+    def clock(self) -> float:
+        """Monotonic: runs at its own rate, and through pauses (R5)."""
+        return self._offset + self._rate * self.world.now
+
+    def true_time(self, clock: float) -> float:
+        return (clock - self._offset) / self._rate
+
+    def wall_us(self) -> int:
+        return int((EPOCH + self.world.now + self.skew) * 1_000_000)
+
+    def token(self) -> str:
+        return f"{self.world.random.getrandbits(64):016x}"
+
+    # -- operations ----------------------------------------------------------------------------------
+
+    def run(
+        self,
+        op: Op[Any],
+        done: Callable[[Task, Any, BaseException | None], None],
+        attempt: Attempt | None = None,
+        on_send: Callable[[Send, Task], None] | None = None,
+    ) -> Task:
+        """Start an operation; ``done`` is told how it ended: the value, or what interrupted it."""
+        task = Task(self, op, done, attempt)
+        if on_send is not None:
+            task.on_send = lambda request: on_send(request, task)
+        self.tasks.append(task)
+        task.drive()
+        self.tasks = [other for other in self.tasks if not other.ended]
+        return task
+
+    def perform(self, request: Send, task: Task) -> BaseException | None:
+        """Carry out a `Send`.  Returns what interrupted it."""
+        if task.on_send is not None:
+            task.on_send(request)
+        self._attempts[request] = task.attempt
+        now = request.sent_at = self.clock()
+        targets = range(len(self.links)) if request.to is None else sorted(request.to)
+        for master in targets:
+            if task.interrupt_in == 0:
+                task.interrupt_in = -1
+                self.world.log("interrupted in", request.call.script.name, task.attempt)
+                return Cancelled()
+            task.interrupt_in = max(-1, task.interrupt_in - 1)
+            failure = self.pipelines[master].submit(request, task, now)
+            if failure is None:
+                self._write(master, request, text=False)
+            elif request.open:
+                task.inbox.append(Reply(request, master, now, None, failure))
+        return None
+
+    def _write(self, master: int, request: Send, *, text: bool) -> None:
+        message = Message(request.call, self._attempts.get(request), text=text)
+        self.links[master].write(message, self._resumes_at)
+
+    # -- links ---------------------------------------------------------------------------------------
+
+    def connect(self, link: Link) -> None:
+        if self.crashed or link.connection is not None:
+            return
+        connection = link.open()
+        link.write(Message(None))
+        link.write(Message(wire.announce(PREFIX, self.parameters.max_ttl), text=True))
+        patience = 4 * self.parameters.node_timeout
+        self.world.after(patience, self.gate, self._too_long, link, connection)
+
+    def _too_long(self, link: Link, connection: Connection) -> None:
+        if link.connection is connection and self.pipelines[link.master.index].down is not None:
+            self._lose(link, "no answer while connecting")
+
+    def on_reset(self, link: Link, connection: Connection) -> None:
+        if link.connection is connection:
+            self._lose(link, "connection reset")
+
+    def on_answer(
+        self, link: Link, connection: Connection, value: Any, origin: tuple[int, float, bool]
+    ) -> None:
+        if link.connection is not connection:
+            return
+        master = link.master.index
+        pipeline, now = self.pipelines[master], self.clock()
+        if pipeline.down is not None:
+            self._shake_hands(link, connection, value, now)
+            return
+        entry, reply = pipeline.answered(value, now)
+        if reply is None:
+            self._write(master, entry.request, text=True)
+            return
+        if entry.request.open:
+            if reply.failure is None:
+                entry.inbox.origins.setdefault(entry.request, {})[master] = origin
+            entry.inbox.put(reply)
+        self._tick_later(master)
+
+    def _shake_hands(self, link: Link, connection: Connection, value: Any, now: float) -> None:
+        if connection.facts is None:
+            if isinstance(value, ErrorReply):
+                self._lose(link, value.text)
+            else:
+                connection.facts = value
+            return
+        master = link.master.index
+        facts = connection.facts
+        announced = 0.0 if isinstance(value, ErrorReply) else wire.read_announce(value)
+        pipeline = self.pipelines[master]
+        if pipeline.heard_at > -math.inf:
+            self.electorate.heard(master, pipeline.heard_at)
+        self.electorate.admit(master, replace(facts, announced=announced), now)
+        self._failed[master] = 0
+        pipeline.connected()
+        self.world.log("connected", link, facts)
+        self._write_due(master)
+
+    def _lose(self, link: Link, why: str) -> None:
+        """The connection is gone: tell whoever waits for an answer, and connect again later."""
+        master = link.master.index
+        self.world.log("disconnected", link, why)
+        link.abandon()
+        self._failed[master] += 1
+        pause = delay(BETWEEN_CONNECTIONS, self._failed[master])
+        self.world.after(pause, self.gate, self.connect, link)
+        for entry, reply in self.pipelines[master].broken(Failure("error", why), self.clock()):
+            if entry.request.open:
+                entry.inbox.put(reply)
+
+    def _write_due(self, master: int) -> None:
+        due: list[Entry[Task]] = self.pipelines[master].due(self.clock())
+        for entry in due:
+            self._write(master, entry.request, text=False)
+
+    def _tick_later(self, master: int) -> None:
+        if self.pipelines[master]._owed and not self._ticking[master]:
+            self._ticking[master] = True
+            self.world.after(TICK, self.gate, self._tick, master)
+
+    def _tick(self, master: int) -> None:
+        self._ticking[master] = False
+        self._write_due(master)
+        self._tick_later(master)
+
+    # -- faults --------------------------------------------------------------------------------------
+
+    def gate(self, action: Callable[..., None], *args: Any) -> None:
+        """Everything that happens to this process passes here: nothing does while it stands still."""
+        if self.crashed:
+            return
+        if self.paused:
+            self._backlog.append((action, args))
+        else:
+            action(*args)
+
+    def pause(self, seconds: float) -> None:
+        self.paused = True
+        self._resumes_at = max(self._resumes_at, self.world.now + seconds)
+
+    def resume(self, *, now: bool = False) -> None:
+        """Everything at once.  Whether an alarm or an answer is looked at first is anybody's guess."""
+        if now:
+            self._resumes_at = 0.0
+        if not self.paused or self.world.now < self._resumes_at:
+            return
+        self.paused = False
+        backlog, self._backlog = self._backlog, []
+        if self.world.random.random() < 0.5:
+            backlog.sort(key=lambda step: getattr(step[0], "__name__", "") != "_alarm")
+        for action, args in backlog:
+            self.gate(action, *args)
+
+    def crash(self) -> None:
+        """SIGKILL: its kernel closes the sockets, what was written may still arrive."""
+        self.crashed = True
+        self.crashed_at = self.world.now
+        for link in self.links:
+            link.abandon()
+        self.judge.crashed(self)

@@ -1,0 +1,298 @@
+"""A simulated Redis master: a dict of keys, its own clock, and the very Lua files that are shipped."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from lupa.lua51 import LuaError, LuaRuntime
+
+from redlock import scripts
+from redlock._core.electorate import Facts
+from redlock._core.refusals import ErrorReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.wire import Call
+    from tests.simulation.invariants import Attempt, Judge
+    from tests.simulation.world import World
+
+# Wall time in whole seconds is what Redis computes its uptime from, so the epoch must look real.
+EPOCH = 1_700_000_000.0
+
+# What replaces the text of a script by name: how a broken variant breaks one (see variants.py).
+REPLACED: dict[str, str] = {}
+
+WRITES_THAT_NEED_MEMORY = frozenset(("SET",))
+WRITES = frozenset(("SET", "DEL", "PEXPIRE"))
+
+
+class Refused(Exception):  # noqa: N818 - an error reply, as redis.call raises it
+    """A command inside a script failed, and the script with it."""
+
+
+class Key:
+    """A string with an expiry in the master's wall clock; ``value`` None is a key of another type."""
+
+    __slots__ = ("attempt", "changed_at", "expires", "value")
+
+    def __init__(
+        self, value: str | None, expires: int | None, attempt: Attempt | None = None, at: float = 0.0
+    ) -> None:
+        self.value = value
+        self.expires = expires  # milliseconds of the master's wall clock
+        self.attempt = attempt  # for the judge: on whose behalf it was set
+        self.changed_at = at  # for the judge: true time
+
+    def __repr__(self) -> str:
+        return f"{self.value}@{self.expires}"
+
+
+class Keyspace:
+    """Commands on string keys, with the replies that a Lua script sees."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Key] = {}
+        self.now_ms = 0  # stands still while a script runs, as in Redis
+        self.refuses = ""  # MISCONF or OOM
+
+    def find(self, name: str) -> Key | None:
+        key = self.keys.get(name)
+        if key is not None and key.expires is not None and self.now_ms > key.expires:
+            del self.keys[name]
+            return None
+        return key
+
+    def command(self, name: str, *args: Any) -> Any:
+        name = name.upper()
+        if self.refuses:
+            if self.refuses == "OOM" and name in WRITES_THAT_NEED_MEMORY:
+                raise Refused("OOM command not allowed when used memory > 'maxmemory'.")
+            if self.refuses == "MISCONF" and name in WRITES:
+                raise Refused("MISCONF Redis is configured to save, but is unable to persist to disk.")
+        try:
+            return getattr(self, f"_{name.lower()}")(*map(_argument, args))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise Refused(f"ERR {name}: {error}") from error
+
+    def _get(self, name: str) -> Any:
+        key = self.find(name)
+        if key is None:
+            return False
+        if key.value is None:
+            raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
+        return key.value
+
+    def _set(self, name: str, value: str, unit: str = "", amount: str = "") -> Any:
+        expires = None
+        if unit:
+            if unit != "PX" or int(amount) <= 0:
+                raise Refused("ERR invalid expire time in 'set' command")
+            expires = self.now_ms + int(amount)
+        self.keys[name] = Key(value, expires)
+        return True
+
+    def _del(self, name: str) -> Any:
+        return 0 if self.find(name) is None else int(self.keys.pop(name, None) is not None)
+
+    def _pexpire(self, name: str, amount: str) -> Any:
+        key = self.find(name)
+        if key is None:
+            return 0
+        if int(amount) <= 0:
+            del self.keys[name]
+        else:
+            key.expires = self.now_ms + int(amount)
+        return 1
+
+    def _pttl(self, name: str) -> Any:
+        key = self.find(name)
+        if key is None:
+            return -2
+        return -1 if key.expires is None else key.expires - self.now_ms
+
+    def _publish(self, channel: str, message: str) -> Any:
+        return 0  # nobody listens here: wake-ups are a matter of the shells
+
+
+def _argument(value: Any) -> str:
+    """Redis hands numbers to a command as text, integers without a fraction."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        raise TypeError("Lua redis lib command arguments must be strings or integers")
+    return f"{value:.17g}"
+
+
+class Engine:
+    """One Lua 5.1 for all masters; a script is compiled once."""
+
+    def __init__(self) -> None:
+        # latin-1: every byte is a character, so that any token and any name passes through.
+        self._lua = LuaRuntime(encoding="latin-1")
+        self._keyspace: Keyspace = Keyspace()
+        self._functions: dict[str, Any] = {}
+        table = self._lua.table_from
+
+        def call(name: str, *args: Any) -> Any:
+            return self._keyspace.command(name, *args)
+
+        def pcall(name: str, *args: Any) -> Any:
+            try:
+                return self._keyspace.command(name, *args)
+            except Refused as refused:
+                return table({"err": str(refused)})
+
+        self._run: Any = self._lua.execute(_PRELUDE, call, pcall)
+
+    def run(self, script: str, text: str, keyspace: Keyspace, keys: list[str], args: list[str]) -> Any:
+        """What the client receives."""
+        text = REPLACED.get(script, text)
+        function = self._functions.get(text)
+        if function is None:
+            function = self._functions[text] = self._lua.execute(f"return function(KEYS, ARGV) {text}\nend")
+        self._keyspace = keyspace
+        try:
+            reply = self._run(function, len(keys), *keys, *args)
+        except Refused as refused:
+            return ErrorReply(str(refused))
+        except LuaError as error:
+            return ErrorReply(f"ERR {error}")
+        kind, *values = reply if isinstance(reply, tuple) else (reply,)
+        match kind:
+            case "list":
+                return [_converted(value) for value in values]
+            case "error":
+                return ErrorReply(values[0])
+            case "status":
+                return values[0].encode("latin-1")
+        return _converted(values[0])
+
+
+# The table of a reply ends at its first nil; which of `err` and `ok` it has decides its type.
+_PRELUDE = """
+local call, pcall = ...
+redis = {
+  call = call,
+  pcall = pcall,
+  error_reply = function(text) return {err = text} end,
+  status_reply = function(text) return {ok = text} end,
+}
+return function(script, n, ...)
+  local all, KEYS, ARGV = {...}, {}, {}
+  for i = 1, n do KEYS[i] = all[i] end
+  for i = n + 1, #all do ARGV[i - n] = all[i] end
+  local reply = script(KEYS, ARGV)
+  if type(reply) ~= 'table' then return 'scalar', reply end
+  if reply.err then return 'error', reply.err end
+  if reply.ok then return 'status', reply.ok end
+  local length = 0
+  while reply[length + 1] ~= nil do length = length + 1 end
+  return 'list', unpack(reply, 1, length)
+end
+"""
+
+
+def _converted(value: Any) -> Any:
+    """Redis' rules: numbers lose their fraction, false is nil, true is 1."""
+    if isinstance(value, str):
+        return value.encode("latin-1")
+    if value is None or value is False:
+        return None
+    return math.trunc(value)
+
+
+ENGINE = Engine()
+
+
+class Master(Keyspace):
+    """One server process after another behind one address."""
+
+    def __init__(
+        self, world: World, judge: Judge, index: int, *, rate: float, offset: float, age: float, durable: bool
+    ) -> None:
+        super().__init__()
+        self.world = world
+        self.judge = judge
+        self.index = index
+        self.durable = durable
+        self.up = True
+        self.frozen = False
+        self.waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # arrived while frozen
+        self.busy = False  # BUSY: a script that does not end
+        self.incarnation = 0
+        self.forgot = False  # this incarnation started without the keys of the one before
+        self.born_at = -age  # true time at which this incarnation started
+        self.jumped = 0.0  # how far its clock was set back, in sum
+        self._rate = rate
+        self._offset = EPOCH + offset
+        self._started = math.floor(self.wall() - age * rate)
+        self._cached: set[str] = set()
+
+    def wall(self) -> float:
+        return self._offset + self._rate * self.world.now
+
+    def step(self, by: float) -> None:
+        self._offset += by
+        self.jumped += max(0.0, -by)
+
+    def tick(self) -> int:
+        """Read the clock, as Redis does once before each command."""
+        self.now_ms = math.floor(self.wall() * 1000)
+        return self.now_ms
+
+    # -- commands ------------------------------------------------------------------------------------
+
+    def info(self) -> Facts | ErrorReply:
+        """INFO, CONFIG GET and SCRIPT LOAD of a new connection."""
+        if self.busy:
+            return ErrorReply("BUSY Redis is busy running a script.")
+        self._cached.update(script.sha for script in scripts.ALL)
+        uptime = math.floor(self.wall()) - self._started
+        return Facts(f"run-{self.index}-{self.incarnation}", uptime, self.durable)
+
+    def evaluate(self, call: Call, attempt: Attempt | None = None, *, text: bool = False) -> Any:
+        """EVALSHA, or EVAL where the client sends the text."""
+        if self.busy:
+            return ErrorReply("BUSY Redis is busy running a script.")
+        script = call.script
+        if not text and script.sha not in self._cached:
+            return ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
+        self._cached.add(script.sha)
+        self.tick()
+        before = self.judge.before(self, call)
+        reply = ENGINE.run(script.name, script.text, self, list(call.keys), list(call.args))
+        self.judge.after(self, call, attempt, before, reply)
+        return reply
+
+    def flush_scripts(self) -> None:
+        self._cached.clear()
+
+    # -- life ----------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """kill -9: what has arrived and was not read is lost as well."""
+        self.up = self.frozen = self.busy = False
+        self.refuses = ""
+        self.waiting.clear()
+
+    def start(self, *, remember: bool) -> None:
+        self.up = True
+        self.incarnation += 1
+        self.born_at = self.world.now
+        self._started = math.floor(self.wall())
+        self._cached.clear()
+        self.forgot = not remember
+        if not remember:
+            self.keys.clear()
+
+    def freeze(self) -> None:
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Everything that arrived meanwhile is carried out now, in order."""
+        self.frozen = False
+        waiting, self.waiting = self.waiting, []
+        for action, args in waiting:
+            action(*args)

@@ -1,0 +1,133 @@
+"""Everything that a seed decides before its run begins."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields
+from typing import Any
+
+# What can be switched on and off by itself.  The numbers are events in one TTL.  Each seed has about
+# half of them: with all faults on all the time, little is ever granted and little can go wrong.
+FAULTS = (
+    "snap",  # a connection breaks; what is under way on it may arrive, its answers do not
+    "cut",  # a link holds requests, answers or both; they arrive when it heals
+    "isolate",  # all links of one client, or of one master, are cut
+    "restart",  # a master goes down and comes back, with its memory
+    "amnesia",  # a master goes down and comes back without
+    "freeze",  # a master does nothing for a while, its kernel keeps what arrives
+    "flush",  # SCRIPT FLUSH
+    "refuse",  # MISCONF, OOM or BUSY for a while
+    "step",  # a master's wall clock steps, within what P1 allows
+    "jump",  # ... and beyond it
+    "pause",  # a client stands still, its clock runs on (SIGSTOP, a long garbage collection)
+    "crash",  # a client is gone; another one starts later
+    "cancel",  # an operation is interrupted while it waits, or while it sends
+    "wall",  # a client's wall clock steps
+)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """One run.  Times in seconds; rates are relative to true time."""
+
+    seed: int
+    masters: int = 3
+    clients: int = 3
+    actors: int = 1  # threads of one client, which share its links
+    names: int = 1
+    several: float = 0.0  # share of acquires that want all names at once
+    ttl: float = 2.0
+    max_ttl: float = 4.0
+    fence_ttl: float = 3600.0
+    node_timeout: float = 0.25
+    patience: float = 0.5
+    drift_factor: float = 0.01
+    min_validity: float = 0.5  # share of the TTL
+    guard: bool = True
+    durable: float = 0.0  # share of masters with appendfsync always
+    young: float = 0.0  # share of masters that started just before the run
+    delay: float = 0.002  # one way, typically
+    eager: float = 0.3  # longest wait between two attempts, in TTLs
+    slow: float = 0.0  # share of messages that take many times as long
+    duration: float = 20.0  # until everything heals
+    budget: int = 1500  # ... or so many script calls
+    episodes: int = 1  # how often it does: each is a part of the duration and the budget
+    spread: float = 1.0  # share of the allowed difference of clock rates that is used
+    skew: float = 0.0  # clients' wall clocks differ by at most so much
+    faults: tuple[tuple[str, float], ...] = ()
+
+    def rate(self, fault: str) -> float:
+        """How often it strikes, in events per TTL; 0 when it is switched off."""
+        return dict(self.faults).get(fault, 0.0)
+
+    @property
+    def clocks_hold(self) -> bool:
+        """The assumptions of P1 about clocks and memory."""
+        return not self.rate("jump") and (self.guard or not self.rate("amnesia"))
+
+    @property
+    def fences_hold(self) -> bool:
+        """The assumptions of P2, which are about memory only."""
+        forgets = bool(self.rate("amnesia"))
+        if forgets and (not self.guard or self.rate("jump") or self.skew >= self.max_ttl):
+            return False
+        return self.skew < self.fence_ttl
+
+    def __str__(self) -> str:
+        parts = [f"{field.name}={getattr(self, field.name)!r}" for field in fields(self)]
+        return f"Parameters({', '.join(parts)})"
+
+
+def draw(seed: int, **fixed: Any) -> Parameters:
+    """The parameters of ``seed``; ``fixed`` overrides some of them, for directed runs."""
+    pick = random.Random(f"parameters of {seed}")
+    ttl = pick.choice((1.0, 2.0, 4.0, 8.0, 16.0))
+    max_ttl = ttl * pick.choice((1.0, 1.5, 2.5))
+    node_timeout = ttl * pick.choice((0.05, 0.12, 0.33))
+    on = {fault: pick.choice((0.05, 0.2, 0.6)) for fault in FAULTS if pick.random() < 0.35}
+    if on.get("jump") and pick.random() < 0.5:
+        del on["jump"]  # keeps P1 under judgement in most runs
+    guard = pick.random() < 0.85
+    if on.get("amnesia"):
+        on.pop("jump", None)  # a jump ends a quarantine early, and then nothing is promised
+    short = pick.random() < 0.15  # fences that are forgotten while the run lasts
+    fence_ttl = max_ttl * pick.choice((1.0, 2.0)) if short else 3600.0
+    if short:
+        on.pop("jump", None)
+    if on.get("amnesia"):
+        skew = pick.choice((0.0, 0.5, 0.98)) * max_ttl
+    elif short:
+        skew = pick.choice((0.0, 0.5, 0.98)) * fence_ttl
+    else:
+        skew = pick.choice((0.0, 0.001, 1.0, 3600.0 - 1))
+    if skew < 1.0 or on.get("amnesia") or short:
+        on.pop("wall", None)
+    values: dict[str, Any] = {
+        "masters": pick.choice((1, 2, 3, 3, 3, 3, 4, 5, 5, 5)),
+        "clients": pick.choice((2, 2, 3, 4)),
+        "actors": pick.choice((1, 1, 2)),
+        "names": pick.choice((1, 1, 1, 2)),
+        "several": pick.choice((0.0, 0.0, 0.3)),
+        "ttl": ttl,
+        "max_ttl": max_ttl,
+        "fence_ttl": fence_ttl,
+        "node_timeout": node_timeout,
+        "patience": node_timeout * pick.choice((1.0, 2.0, 4.0)),
+        "drift_factor": pick.choice((0.01, 0.05, 0.1)),
+        # More would fail on delays that are nobody's fault.
+        "min_validity": pick.choice((0.8 if node_timeout < 0.2 * ttl else 0.5, 0.5, 0.5, 0.1, 0.02)),
+        "guard": guard,
+        "durable": pick.choice((0.0, 0.0, 0.5)),
+        "young": pick.choice((0.0, 0.0, 0.3)),
+        "delay": node_timeout * pick.choice((0.02, 0.1, 0.2)),
+        "eager": pick.choice((0.03, 0.2, 0.5)),
+        "slow": pick.choice((0.0, 0.02, 0.1, 0.3)),
+        "duration": ttl * pick.uniform(8.0, 20.0),
+        "budget": pick.choice((600, 900, 1200)),
+        "episodes": pick.choice((1, 2, 3)),
+        "spread": pick.choice((0.0, 1.0, 1.0)),
+        "skew": skew,
+        "faults": tuple(on.items()),
+    }
+    values.update(fixed)
+    return Parameters(seed, **values)

@@ -1,0 +1,178 @@
+"""One run: build a world, break it, heal it, and see whether all promises were kept."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from tests.simulation.actor import Actor
+from tests.simulation.client import Client
+from tests.simulation.faults import Nemesis
+from tests.simulation.invariants import LIVE, Judge, Violation
+from tests.simulation.master import Master
+from tests.simulation.parameters import Parameters, draw
+from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from tests.simulation.network import Link
+
+TRACE_LINES = 60
+SLICE = 0.05  # of the duration: how often the budget is looked at
+
+
+class Run:
+    """One set of parameters, played to its end."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.world = world = World(parameters.seed)
+        self.judge = Judge(world, parameters)
+        chance = world.random
+        self.masters = [
+            Master(
+                world,
+                self.judge,
+                index,
+                rate=self._rate(),
+                offset=chance.uniform(-5.0, 5.0),
+                age=chance.random() if chance.random() < parameters.young else chance.uniform(1e5, 1e6),
+                durable=chance.random() < parameters.durable,
+            )
+            for index in range(parameters.masters)
+        ]
+        self.judge.masters = self.masters
+        self.clients: list[Client] = []
+        self.actors: list[Actor] = []
+
+    def play(self) -> Run:
+        """Raises `Violation` when a promise is broken."""
+        # The waits between attempts and connections come from tenacity, which asks `random` itself.
+        state = random.getstate()
+        random.seed(self.parameters.seed)
+        try:
+            self._play()
+        finally:
+            random.setstate(state)
+        return self
+
+    def _play(self) -> None:
+        parameters, world = self.parameters, self.world
+        for _ in range(parameters.clients):
+            self.add_client()
+        restarted = False
+        for episode in range(1, parameters.episodes + 1):
+            nemesis = Nemesis(self)
+            share = parameters.budget * episode / parameters.episodes
+            until = world.now + parameters.duration / parameters.episodes
+            while world.now < until and self.judge.calls < share:
+                world.run(world.now + parameters.duration * SLICE)
+            self._heal(nemesis)
+            self._settle()
+            self.judge.clean()
+            restarted = restarted or nemesis.restarted
+            if episode < parameters.episodes:
+                self._go_on()
+        self._live(restarted=restarted)
+        world.run(world.now + 2 * parameters.max_ttl)
+        self.judge.freed()
+
+    def _heal(self, nemesis: Nemesis) -> None:
+        """Safety held while things broke; from now on they must come right again."""
+        self.world.log("everything heals")
+        nemesis.stop()
+        for client in self.clients:
+            client.closing = True
+            for link in client.links:
+                link.calm(down=True)
+            client.resume(now=True)
+        for actor in self.actors:
+            actor.close()
+
+    def _go_on(self) -> None:
+        self.world.log("the next episode begins")
+        for client in self.clients:
+            client.closing = False
+            for link in client.links:
+                link.calm(down=False)
+        for actor in self.actors:
+            actor.open()
+
+    def _settle(self) -> None:
+        """As long as it takes to be connected again and to have sent what is owed."""
+        reconnect = 1.0 + 4 * self.parameters.node_timeout
+        self.world.run(self.world.now + reconnect + 4 * self.parameters.node_timeout)
+
+    def _live(self, *, restarted: bool) -> None:
+        """A lone client gets every name within two TTLs, once the restarted may vote again."""
+        parameters, world = self.parameters, self.world
+        if parameters.guard and (restarted or parameters.young):
+            world.run(world.now + 2.0 + parameters.max_ttl * (1 + parameters.drift_factor))
+        client = next((client for client in self.clients if not client.crashed), None) or self.add_client()
+        client.closing = True
+        for link in client.links:
+            link.calm(down=True)
+        longest = parameters.max_ttl * (1 + parameters.drift_factor)
+        bound = 2 * longest + max(master.jumped for master in self.masters) + 1.0
+        for number in range(parameters.names):
+            actor = Actor(client)
+            actor.acquire([f"lock-{number}"], parameters.ttl, bound)
+            world.run(world.now + bound + longest)
+            if not actor.acquired:
+                self.judge.fail(LIVE, f"lock-{number} was not granted within {bound:.3f} s after healing")
+
+    # -- who takes part ------------------------------------------------------------------------------
+
+    def add_client(self) -> Client:
+        chance, parameters = self.world.random, self.parameters
+        client = Client(
+            self.world,
+            self.judge,
+            parameters,
+            self.masters,
+            f"c{len(self.clients)}",
+            rate=self._rate(),
+            skew=chance.random() * parameters.skew,
+        )
+        self.clients.append(client)
+        for link in client.links:
+            client.connect(link)
+        for _ in range(parameters.actors):
+            actor = Actor(client)
+            self.actors.append(actor)
+            actor.think()
+        return client
+
+    def links_to(self, master: Master) -> list[Link]:
+        return [client.links[master.index] for client in self.clients if not client.crashed]
+
+    def _rate(self) -> float:
+        """At most half of what P1 allows two clocks to differ by; less where clocks step as well."""
+        parameters = self.parameters
+        most = 0.49 * parameters.drift_factor * parameters.spread * (0.5 if parameters.rate("step") else 1.0)
+        chance = self.world.random
+        return 1.0 + most * chance.choice((-1.0, 1.0, chance.uniform(-1.0, 1.0)))
+
+
+def simulate(parameters: Parameters) -> Run:
+    """Play it; a violation is raised with everything that is needed to see it again."""
+    run = Run(parameters)
+    try:
+        return run.play()
+    except Violation as violation:
+        violation.add_note(report(run))
+        raise
+    except Exception as error:
+        error.add_note(report(run))
+        raise
+
+
+def simulate_seed(seed: int) -> Run:
+    return simulate(draw(seed))
+
+
+def report(run: Run) -> str:
+    lines = "\n".join(run.world.lines(TRACE_LINES))
+    return (
+        f"seed {run.parameters.seed}: python -m tests.simulation --trace {run.parameters.seed}\n"
+        f"{run.parameters}\n{lines}"
+    )

@@ -1,0 +1,31 @@
+"""A fixed corpus of seeds, in chunks that pytest-xdist spreads over the cores.
+
+The long run is ``python -m tests.simulation --seeds 100000``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.parameters import draw
+from tests.simulation.run import simulate
+
+SEEDS = 2000
+CHUNK = 50
+
+
+@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
+def test_seeds_keep_every_promise(start):
+    grants = 0
+    for seed in range(start, start + CHUNK):
+        grants += simulate(draw(seed)).judge.grants
+    assert grants > CHUNK, "so little is granted that nothing can go wrong"
+
+
+@pytest.mark.parametrize("seed", [7, 55, 731, 1672])
+def test_a_seed_reproduces_its_run(seed):
+    """Not only the verdict: every step, at the same time."""
+    first, second = simulate(draw(seed)), simulate(draw(seed))
+    assert first.world.lines() == second.world.lines()
+    assert len(first.world.trace) > 100
+    assert simulate(draw(seed + 1)).world.lines() != first.world.lines()

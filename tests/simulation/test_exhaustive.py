@@ -1,0 +1,57 @@
+"""Every interleaving of a hand-over keeps the promises, and shows the broken variants."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.exhaustive import Explored, explore
+from tests.simulation.invariants import Violation
+from tests.simulation.variants import VARIANTS
+
+BEHIND = -50.0  # B's wall clock, in seconds: its first proposal is too small, a second round follows
+LEVEL = 0.0  # ... and here it proposes the very number that A has
+
+
+@pytest.mark.parametrize(
+    ("ahead", "expected"),
+    [
+        pytest.param(BEHIND, Explored(states=1134, steps=1468, paths=9647, ends=346), id="second-round"),
+        pytest.param(LEVEL, Explored(states=1114, steps=1468, paths=9647, ends=326), id="equal-proposals"),
+        pytest.param(-BEHIND, Explored(states=491, steps=624, paths=2659, ends=189), id="one-round"),
+    ],
+)
+def test_every_order_of_messages(ahead, expected):
+    """The numbers are those of today's algorithm; another round trip changes them, and may."""
+    explored = explore(ahead=ahead)
+    assert explored.granted > 0
+    assert (explored.second_rounds > 0) == (ahead <= 0)
+    # Fewer by far would mean that the scene no longer has its choices.
+    assert explored.states > 0.5 * expected.states
+    assert explored.paths > 0.5 * expected.paths
+
+
+@pytest.mark.parametrize("master", [0, 2])
+def test_every_moment_at_which_a_connection_may_break(master):
+    """A's release is under way; about 7,000 states on 400,000 paths."""
+    explored = explore(ahead=BEHIND, breaks=(master,), released=True)
+    assert explored.granted > 0
+    assert explored.second_rounds > 0
+    assert explored.paths > 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "ahead", "breaks"),
+    [
+        ("minority", BEHIND, ()),
+        ("no-rollback", BEHIND, ()),
+        ("rollback-only-where-granted", BEHIND, ()),
+        ("release-without-owner-check", BEHIND, ()),
+        ("release-not-owed", BEHIND, (0,)),
+        ("equal-fence", LEVEL, ()),
+    ],
+)
+def test_is_caught(name, ahead, breaks):
+    variant = VARIANTS[name]
+    with variant.applied(), pytest.raises(Violation) as caught:
+        explore(ahead=ahead, breaks=breaks)
+    assert caught.value.invariant in variant.expected

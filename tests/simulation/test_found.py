@@ -1,0 +1,133 @@
+"""What the simulation found, told directly: small scenes that once went wrong."""
+
+from __future__ import annotations
+
+from redlock import scripts
+from redlock._core import extend as extending
+from tests.simulation.actor import Actor, plan_for
+from tests.simulation.client import Client
+from tests.simulation.network import ANSWERS, REQUESTS
+from tests.simulation.parameters import Parameters
+from tests.simulation.run import Run
+
+
+def quiet(**values):
+    """A world without faults: one client a name, all links up."""
+    parameters = Parameters(seed=1, duration=1.0, clients=0, ttl=30.0, max_ttl=60.0, delay=0.001, **values)
+    return Run(parameters)
+
+
+def client_of(run, skew=0.0):
+    client = Client(
+        run.world, run.judge, run.parameters, run.masters, f"c{len(run.clients)}", rate=1.0, skew=skew
+    )
+    client.closing = True  # its actors do what they are told, and nothing else
+    run.clients.append(client)
+    for link in client.links:
+        client.connect(link)
+    run.world.run(run.world.now + 0.05)
+    return client
+
+
+def test_two_clients_that_propose_the_same_fence():
+    """The second one finds it stored, but not by itself: it is no majority for its proposal (R18)."""
+    run = quiet()
+    first, second = client_of(run), client_of(run)
+    same = first.wall_us() + 1_000_000
+    for client in (first, second):
+        client.terms.fences.learn(same - 1)
+    fences = []
+    for client in (first, second):
+        actor = Actor(client)
+        actor.acquire(["lock-0"], 30.0, 0.0)
+        run.world.run(run.world.now + 0.1)  # granted, and released at once
+        fences.append(run.judge.last_fence)
+    assert fences[0] == same
+    assert fences[1] > same
+
+
+def test_an_acquire_that_was_interrupted_while_sending_is_not_revived():
+    """Ctrl-C between two masters, and the first one has forgotten the script: the acquire is not sent
+    again as text, behind its own release (R10, R11).
+    """
+    run = quiet()
+    client = client_of(run)
+    for master in run.masters:
+        master.flush_scripts()
+        master._cached.add(scripts.RELEASE.sha)  # somebody else has released meanwhile
+    actor = Actor(client)
+    perform = client.perform
+
+    def interrupted(request, task):
+        if request.call.script is scripts.ACQUIRE:
+            task.interrupt_in = 1
+        return perform(request, task)
+
+    client.perform = interrupted
+    actor.acquire(["lock-0"], 30.0, 0.0)
+    run.world.run(run.world.now + 1.0)
+    run.judge.clean()
+    assert not any("lock-0" in key and "fence" not in key for master in run.masters for key in master.keys)
+
+
+def test_a_release_is_owed_for_as_long_as_an_unanswered_extension_lets_keys_live():
+    """An extension to a longer TTL is carried out, its answers are lost, and so is the release.  When the
+    links heal the keys still have much of that TTL, and the release is sent after all (R10, P7).
+    """
+    run = quiet(several=0.0)
+    client = client_of(run)
+    actor = Actor(client)
+    client.closing = False
+    actor.acquire(["lock-0"], 10.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    hold = actor.hold
+    assert hold is not None
+    plan = plan_for(client, ["lock-0"], 10.0)
+    client.closing = True
+    for link in client.links:
+        link.cut(ANSWERS)
+    hold.attempt.longest = 60.0
+    client.run(
+        extending.extend(client.terms, plan, hold.lease, 60.0, client.clock()), lambda *_: None, hold.attempt
+    )
+    run.world.run(run.world.now + 1.0)
+    for link in client.links:
+        link.snap()
+        link.cut(REQUESTS)
+    run.world.run(run.world.now + 0.5)
+    actor.hold = hold
+    actor._release(hold, plan)
+    run.world.run(run.world.now + 25.0)
+    for link in client.links:
+        link.heal(REQUESTS, ANSWERS)
+    run.world.run(run.world.now + 5.0)
+    assert hold.attempt.over
+    hold.attempt.owed_until = float("inf")  # the judge need not make allowances here
+    run.judge.clean()
+
+
+def test_an_extension_that_was_won_does_not_undo_a_shorter_one_sent_after_it():
+    """Two threads extend one lease.  The answers to the later, shorter one are lost, not its effect (C6)."""
+    run = quiet()
+    client = client_of(run)
+    actor = Actor(client)
+    client.closing = False
+    actor.acquire(["lock-0"], 10.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    hold = actor.hold
+    assert hold is not None
+    hold.attempt.longest = 60.0
+    plan = plan_for(client, ["lock-0"], 10.0)
+    kinds = []
+    for ttl in (60.0, 10.0):
+        for link in client.links:
+            link.cut(ANSWERS)
+        op = extending.extend(client.terms, plan, hold.lease, ttl, client.clock())
+        client.run(op, lambda _, outcome, __: kinds.append(outcome.kind), hold.attempt)
+        run.world.run(run.world.now + 0.02)
+        if ttl == 60.0:
+            for link in client.links:
+                link.heal(ANSWERS)
+    run.world.run(run.world.now + 1.0)
+    assert kinds == ["kept", "unanswered"]
+    assert hold.lease.remaining() < 10.0

@@ -1,0 +1,142 @@
+"""The simulated master answers what a real server answers, for random sequences of script calls."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+import redis
+from redis.exceptions import NoScriptError, RedisError
+
+from redlock import scripts
+from redlock._core import wire
+from redlock._core.refusals import ErrorReply
+from tests.servers.needs import missing
+from tests.simulation.invariants import Judge
+from tests.simulation.master import Key, Master
+from tests.simulation.parameters import Parameters
+from tests.simulation.world import World
+
+CALLS = 60
+SLACK = 2000  # ms that a real server's clock may be ahead of the one that stands still here
+NAMES = ("a", "b", "with {tag}")
+FENCES = (1, 5, 5, 6, 1_700_000_000_000_000, 2**52)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        missing("redis-server or valkey-server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    directory = tmp_path_factory.mktemp("server")
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    client = redis.Redis(port=port)
+    try:
+        for _ in range(200):
+            with contextlib.suppress(RedisError):
+                client.ping()
+                break
+            time.sleep(0.02)
+        yield client
+    finally:
+        client.close()
+        process.kill()
+        process.wait()
+
+
+def random_call(chance):
+    names = chance.choice((("a",), ("b",), ("a", "b"), ("b", "a"), ("with {tag}",)))
+    keys = wire.keys_for("redlock:", names, fencing=chance.random() < 0.9)
+    token, fence = chance.choice(("t1", "t2", "t3")), chance.choice(FENCES)
+    ttl = 30.0 + 5 * chance.randrange(1000)  # never almost equal: which of two is longer must be clear
+    match chance.choice(scripts.ALL).name:
+        case "acquire":
+            return wire.acquire(keys, token, ttl, fence, 3600.0)
+        case "fence" if keys.fences:
+            return wire.fence(keys, token, fence, 3600.0)
+        case "extend":
+            return wire.extend(keys, token, ttl, 3600.0)
+        case "repair":
+            return wire.repair(keys, token, ttl, fence, 3600.0)
+        case "announce":
+            return wire.announce("redlock:", ttl)
+        case "status":
+            return wire.status(keys.locks[0])
+    return wire.release(keys, token)
+
+
+def disturb(chance, server, master):
+    """What other software may do to our keys."""
+    lock = "redlock:" + chance.choice(NAMES)
+    fence = wire.fence_key(lock)
+    match chance.randrange(5):
+        case 0:  # a key of another type
+            server.delete(lock)
+            server.rpush(lock, "x")
+            master.keys[lock] = Key(None, None)
+        case 1:  # a lock without expiry
+            server.set(lock, "t1")
+            master.keys[lock] = Key("t1", None)
+        case 2:  # a fence that is none
+            value = chance.choice(("abc", "-1", "1.5", str(2**53), str(2**53 - 1)))
+            server.set(fence, value)
+            master.keys[fence] = Key(value, None)
+        case 3:
+            server.delete(lock, fence)
+            master.keys.pop(lock, None)
+            master.keys.pop(fence, None)
+        case _:
+            server.script_flush()
+            master.flush_scripts()
+
+
+def ask(server, call, *, text):
+    script = call.script.text if text else call.script.sha
+    try:
+        return server.execute_command(
+            "EVAL" if text else "EVALSHA", script, len(call.keys), *call.keys, *call.args
+        )
+    except NoScriptError:
+        return ErrorReply("NOSCRIPT")
+    except RedisError as error:
+        return ErrorReply(str(error))
+
+
+def alike(real, simulated):
+    if isinstance(real, ErrorReply) or isinstance(simulated, ErrorReply):
+        return (
+            isinstance(real, ErrorReply) and isinstance(simulated, ErrorReply) and real.code == simulated.code
+        )
+    if isinstance(real, list) and isinstance(simulated, list):
+        return len(real) == len(simulated) and all(map(alike, real, simulated))
+    if isinstance(real, int) and isinstance(simulated, int) and simulated > SLACK:
+        return 0 <= simulated - real < SLACK  # a remaining time, which goes on for the real one
+    return type(real) is type(simulated) and real == simulated
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_same_replies(server, seed):
+    server.flushall()
+    server.script_flush()
+    chance = random.Random(seed)
+    world = World(seed)
+    judge = Judge(world, Parameters(seed))
+    master = Master(world, judge, 0, rate=1.0, offset=0.0, age=100.0, durable=False)
+    master.judge.before = lambda *_: ()  # type: ignore[method-assign]  # calls on behalf of nobody
+    history = []
+    for _ in range(CALLS):
+        if chance.random() < 0.15:
+            disturb(chance, server, master)
+        call, text = random_call(chance), chance.random() < 0.7
+        real, simulated = ask(server, call, text=text), master.evaluate(call, text=text)
+        history.append((call.script.name, call.keys, call.args, real, simulated))
+        assert alike(real, simulated), history[-3:]

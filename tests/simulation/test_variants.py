@@ -1,0 +1,49 @@
+"""The simulation sees: every broken variant is caught, by an invariant that fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.invariants import ALL, Violation
+from tests.simulation.parameters import draw
+from tests.simulation.run import Run, simulate
+from tests.simulation.variants import VARIANTS
+
+BUDGET = 500  # seeds; README.md says how many each typically needs
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_is_caught(name):
+    variant = VARIANTS[name]
+    seen: Counter[str] = Counter()
+    with variant.applied():
+        for seed in range(BUDGET):
+            try:
+                Run(draw(seed, **variant.fixed)).play()
+            except Violation as violation:
+                seen[violation.invariant] += 1
+                if violation.invariant in variant.expected:
+                    return
+    pytest.fail(f"{name} ({variant.why}) was not caught by {sorted(variant.expected)}; seen: {dict(seen)}")
+
+
+def test_every_invariant_can_go_red():
+    assert set().union(*(variant.expected for variant in VARIANTS.values())) == set(ALL)
+
+
+def many(seeds):
+    for seed in seeds:
+        simulate(draw(seed))
+
+
+def test_a_violation_says_how_to_see_it_again():
+    """The seed, every parameter that was drawn, and the end of the trace."""
+    variant = VARIANTS["release-without-owner-check"]
+    with variant.applied(), pytest.raises(Violation) as caught:
+        many(range(BUDGET))
+    (note,) = caught.value.__notes__
+    assert "python -m tests.simulation --trace" in note
+    assert "Parameters(seed=" in note
+    assert "VIOLATION P8" in note
