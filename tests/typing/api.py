@@ -1,0 +1,56 @@
+"""Only type-checked, never run: what users write must pass mypy and pyright in strict mode."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import redis
+from tenacity import wait_fixed
+
+from redlock import Lease, LockLost, LockStatus, Masters, MultiLock, NotAcquired, QuorumUnreachable, Vote
+
+masters = Masters(["redis://10.0.0.1:6379", redis.Redis()], node_timeout=0.1, restart_guard=False)
+assert_type(Masters.from_env("LOCKS", max_ttl=30.0), Masters)
+
+lock = masters.lock("invoice:42", ttl=10, retry=wait_fixed(1))
+assert_type(lock, MultiLock)
+assert_type(MultiLock(["a", "b"], ["redis://10.0.0.1"]), MultiLock)
+assert_type(lock.acquire(), Lease | None)
+assert_type(lock.acquire(blocking=False), Lease | None)
+assert_type(lock.acquire(timeout=1), Lease | None)
+assert_type(lock.extend(3.0), Lease)
+assert_type(lock.locked(), bool)
+assert_type(lock.owned(), bool)
+assert_type(lock.lease, Lease | None)
+
+with lock as lease:
+    assert_type(lease, Lease)
+    assert_type(lease.fence, int | None)
+    assert_type(lease.names, tuple[str, ...])
+    assert_type(lease.votes, tuple[Vote, ...])
+    assert_type(lease.remaining(), float)
+    assert_type(lease.valid, bool)
+    assert_type(lease.wait_lost(1.0), bool)
+    lease.ensure(at_least=2)
+
+
+@lock
+def pay(amount: int, *, currency: str = "EUR") -> str:
+    return f"{amount} {currency}"
+
+
+assert_type(pay(1, currency="USD"), str)
+
+status = masters.status("invoice:42")
+assert_type(status, LockStatus)
+assert_type(status.token, str | None)
+assert_type(status.remaining, float)
+
+try:
+    pay(2)
+except QuorumUnreachable as error:
+    assert_type(error.votes, tuple[Vote, ...])
+except NotAcquired as error:
+    assert_type(error.name, str)
+except LockLost as error:
+    print(error.reason)
