@@ -33,7 +33,7 @@ lint: $(BIN)/.ready
 
 types: $(BIN)/.ready
 	$(BIN)/mypy
-	$(BIN)/pyright tests/typing
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 ## make core              unit tests of the algorithm: no server, no sleep
 core: $(BIN)/.ready

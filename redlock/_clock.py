@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from functools import partial
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-if sys.platform == "linux":
-
-    def now(_read: Callable[[int], float] = time.clock_gettime, _id: int = time.CLOCK_BOOTTIME) -> float:
-        """Seconds that never step and go on while the machine sleeps."""
-        return _read(_id)
-
-else:
-    # On macOS CLOCK_MONOTONIC goes on while the machine sleeps, unlike time.monotonic().
-    def now(_read: Callable[[int], float] = time.clock_gettime, _id: int = time.CLOCK_MONOTONIC) -> float:
-        """Seconds that never step and go on while the machine sleeps."""
-        return _read(_id)
+# Seconds that never step and go on while the machine sleeps.  On Linux that is not what
+# time.monotonic() reads; on macOS CLOCK_MONOTONIC is, and time.monotonic() is another one.
+now = partial(time.clock_gettime, time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
 
 
 def wall_us() -> int:

@@ -274,5 +274,5 @@ NOTHING = object()  # what a parser says while an answer is not complete
 
 def parser() -> Any:
     """A parser that is fed bytes and gives answers, errors as `ErrorReply`."""
-    reply_error: Callable[[str], Any] = ErrorReply
+    reply_error: Callable[[str], Any] = ErrorReply.read
     return hiredis.Reader(protocolError=InvalidResponse, replyError=reply_error, notEnoughData=NOTHING)

@@ -42,7 +42,9 @@ class Vote:
 
     def __str__(self) -> str:
         took = "" if self.latency is None else f" after {self.latency * 1000:.1f} ms"
-        return f"{self.master}  {self.outcome}{took}{': ' if self.reason else ''}{self.reason}"
+        # A reason may quote what a stranger wrote into a key: it must not forge a line, or colour it.
+        reason = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.reason)
+        return f"{self.master}  {self.outcome}{took}{': ' if reason else ''}{reason}"
 
 
 class RedlockError(Exception):
@@ -74,6 +76,7 @@ class RedlockError(Exception):
 
 def _rebuild(kind: type[RedlockError], message: str, state: dict[str, object]) -> RedlockError:
     error = kind.__new__(kind, message)
+    error.args = (message,)     # OSError sets it in __init__, which is not run
     error.__dict__.update(state)
     return error
 

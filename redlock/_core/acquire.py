@@ -7,10 +7,10 @@ settles the fencing token; a second, short one follows where a master had a grea
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
-from redlock._core.effects import Op, Send, Timeout, wait
+from redlock._core.effects import NEVER, Op, Send, Timeout, wait
 from redlock._core.retry import delay
 from redlock._core.rounds import Round
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from redlock.errors import Outcome, Vote
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """A majority granted it, in time."""
 
     token: str
@@ -52,7 +51,7 @@ class Refusal:
 
 
 def acquire(
-    terms: Terms, plan: Plan, now: float, deadline: float, won: list[Grant] | None = None
+    terms: Terms, plan: Plan, deadline: float, won: list[Grant] | None = None
 ) -> Op[Grant | Refusal]:
     """Try until it is granted or ``deadline`` has passed; at least once, and once more at the deadline.
 
@@ -60,29 +59,24 @@ def acquire(
     must not make it forget what it has to release (R11).
     """
     attempts = 0
-    won = [] if won is None else won
     while True:
-        last = now >= deadline
         outcome = yield from attempt(terms, plan, won)
         attempts += 1
         if isinstance(outcome, Grant):
             return outcome
         # C1: an outage may pass.  A wrong password will not, however long one waits for it.
-        if last or outcome.tally.misconfigured:
+        if outcome.at >= deadline or outcome.tally.misconfigured:
             return replace(outcome, attempts=attempts)
         until = min(outcome.at + delay(plan.retry, attempts), deadline)
-        while True:
-            event = yield from wait(until)
-            if isinstance(event, Timeout):      # not the late answers of the attempt that failed
-                now = event.at
-                break
+        while not isinstance((yield from wait(until)), Timeout):
+            pass        # a late answer of the attempt that failed
 
 
-def attempt(terms: Terms, plan: Plan, won: list[Grant]) -> Op[Grant | Refusal]:
+def attempt(terms: Terms, plan: Plan, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
     """One token, one round, and a rollback on every way out that is not a grant (R8, R9, R11)."""
     token = terms.token()
     proposal = terms.fences.propose() if plan.fencing else 0
-    ballot = Ballot(terms)
+    ballot = Ballot(terms, proposal)
     request = Send(wire.acquire(plan.keys, token, plan.ttl, proposal, terms.fence_ttl))
     round_ = Round(terms, request, ballot.read)
     try:
@@ -94,31 +88,37 @@ def attempt(terms: Terms, plan: Plan, won: list[Grant]) -> Op[Grant | Refusal]:
             tally = round_.tally
             if plan.fencing:
                 fence = proposal
-                if not ballot.stored(tally, proposal):
-                    fence, at, tally = yield from second_round(terms, plan, token, round_)
+                if not ballot.stored(tally):
+                    fence, at, tally = yield from second_round(terms, plan, token, round_, ballot.highest + 1)
             valid_until = quorum.valid_until(request.sent_at, plan.ttl, terms.drift_factor)
             if not tally.won:
                 refusal = Refusal("unreachable" if tally.unreachable else "held", tally, at)
             elif valid_until - at < plan.min_validity:
                 refusal = Refusal("slow", round_.tally, at, validity=valid_until - at)
             else:
-                won.append(Grant(token, fence, valid_until, at, round_.reached(), round_.tally.votes))
-                return won[-1]
+                grant = Grant(token, fence, valid_until, at, round_.reached(), round_.tally.votes)
+                if won is not None:
+                    won.append(grant)
+                return grant
     except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
         raise
     except BaseException:       # cancelled, Ctrl-C: the keys must not outlive us (R11)
         yield from rollback(plan, token, round_)
         raise
-    yield from rollback(plan, token, round_)
+    interruption = yield from rollback(plan, token, round_)
+    if interruption is not None:
+        raise interruption
     return refusal
 
 
-def second_round(terms: Terms, plan: Plan, token: str, first: Round) -> Op[tuple[int, float, Tally]]:
+def second_round(
+    terms: Terms, plan: Plan, token: str, first: Round, proposal: int
+) -> Op[tuple[int, float, Tally]]:
     """A fence greater than all seen, to the masters that granted or may yet grant (R17).
 
     Within the time of the attempt: a master's share of it does not grow by asking twice.
     """
-    proposal = terms.fences.propose()
+    terms.fences.learn(proposal)
     granted = frozenset(
         master for master in first.reached() if first.tally.outcome(master) in ("granted", None)
     )
@@ -136,59 +136,64 @@ def second_round(terms: Terms, plan: Plan, token: str, first: Round) -> Op[tuple
     return proposal, at, round_.tally
 
 
-def rollback(plan: Plan, token: str, round_: Round) -> Op[None]:
+def rollback(plan: Plan, token: str, round_: Round) -> Op[BaseException | None]:
     """Release on all masters that may have the key, the silent ones first of all (R9).
 
     Nobody waits for the answers: on each connection the release stands behind the acquire (R10),
-    and what a broken connection swallowed is owed for as long as the key can live.
+    and what a broken connection swallowed is owed for as long as the key can live.  Returns what
+    interrupted it.
     """
     sent_at = round_.request.sent_at
-    if not sent_at:         # interrupted before the round was sent
-        return
+    if sent_at == NEVER:    # interrupted before the round was sent
+        return None
     release = Send(wire.release(plan.keys, token), to=round_.reached(), owed_until=sent_at + 2 * plan.ttl)
     release.open = False    # nobody counts
-    yield from insist(release)
+    return (yield from insist(release))
 
 
-def insist(release: Send) -> Op[None]:
-    """Carry out a release although somebody keeps pressing Ctrl-C: sending it twice does no harm."""
+def insist(release: Send) -> Op[BaseException | None]:
+    """Carry out a release although somebody keeps pressing Ctrl-C: sending it twice does no harm.
+
+    Returns the first interruption, for the caller to raise unless it is raising one already.
+    """
+    first: BaseException | None = None
     for _ in range(3):
         try:
             yield release
         except GeneratorExit:
             raise
-        except BaseException:  # noqa: BLE001, S112 - what interrupted us first is raised by the caller
-            continue
-        return
+        except BaseException as interruption:  # noqa: BLE001 - handed to the caller
+            first = first or interruption
+        else:
+            break
+    return first
 
 
 class Ballot:
     """Reads the votes of an attempt: grants with their fences, refusals with their holders."""
 
-    __slots__ = ("_fences", "_holders", "_terms")
+    __slots__ = ("_holders", "_stored", "_terms", "highest")
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, proposal: int) -> None:
         self._terms = terms
-        self._fences: dict[int, int] = {}
+        self.highest = proposal         # of the fences that were proposed and shown
+        self._stored: list[int] = []    # masters whose fence is our proposal now
         self._holders: list[tuple[str, float]] = []
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
         self._terms.fences.learn(answer.fence)
+        self.highest = max(self.highest, answer.fence)
         if isinstance(answer, wire.Taken):
-            self._fences[master] = answer.fence
+            if answer.stored:
+                self._stored.append(master)
             return "granted", ""
         self._holders.append((answer.holder, answer.remaining))
         return "held", f"by {answer.holder} for {answer.remaining:.3f} s"
 
-    def stored(self, tally: Tally, proposal: int) -> bool:
-        """Whether a majority has our proposal as its fence; only votes that count do."""
-        yes = sum(
-            1
-            for master, fence in self._fences.items()
-            if fence == proposal and tally.outcome(master) == "granted"
-        )
-        return yes >= tally.need
+    def stored(self, tally: Tally) -> bool:
+        """Whether a majority stored our proposal (R17); only votes that count do."""
+        return sum(tally.outcome(master) == "granted" for master in self._stored) >= tally.need
 
     def refusal(self, tally: Tally, at: float) -> Refusal:
         if tally.unreachable:

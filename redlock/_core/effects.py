@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NEVER = float("-inf")   # when a request was sent that was not
+
 
 @dataclass(slots=True, eq=False)
 class Send:
@@ -34,7 +36,7 @@ class Send:
     call: Call
     to: frozenset[int] | None = None
     owed_until: float | None = None
-    sent_at: float = 0.0
+    sent_at: float = NEVER
     open: bool = True       # somebody still counts the answers; cleared when the round is decided
 
 

@@ -35,6 +35,9 @@ class Objection:
     configuration: bool = False
 
 
+_ROUNDED = 0.0015
+
+
 class Electorate:
     """What is known of each master of one `Masters`, and who may therefore vote."""
 
@@ -42,9 +45,11 @@ class Electorate:
         self._masters = masters
         self._guard = guard
         self._own_max_ttl = max_ttl
+        self._differs = False   # and was told
         self.max_ttl = max_ttl  # the largest announced governs the quarantine
         size = len(masters)
-        self._facts: list[Facts | None] = [None] * size
+        self._facts: list[Facts | None] = [None] * size     # of the present connection
+        self._known: list[Facts | None] = [None] * size     # the last that had a run_id
         self._started_by = [-math.inf] * size   # latest moment, on our clock, at which it may have started
         self._heard_at = [-math.inf] * size     # when its process was last known to be alive
         self._votes_from = [math.inf] * size    # the answer that is asked for with every vote
@@ -54,14 +59,18 @@ class Electorate:
 
         Returns a sentence to log, once, if another client announced a different `max_ttl`.
         """
-        before = self._facts[master]
+        before = self._known[master]
         self._facts[master] = facts
         if before is None or facts.run_id is None or before.run_id != facts.run_id:
             self._started_by[master] = self._latest_start(master, before, facts, at)
         # else the same process: what was judged of it stands
+        if facts.run_id is not None:
+            self._known[master] = facts
         self._heard_at[master] = at
         notice = None
-        if facts.announced and facts.announced not in (self._own_max_ttl, self.max_ttl):
+        # What is announced is rounded to a millisecond; 0: nothing was.
+        if facts.announced and abs(facts.announced - self._own_max_ttl) > _ROUNDED and not self._differs:
+            self._differs = True
             notice = (
                 f"clients of these masters use different max_ttl: {self._own_max_ttl:g} s here, "
                 f"{facts.announced:g} s announced on {self._masters[master]}; the largest one decides how "
@@ -76,11 +85,13 @@ class Electorate:
             return at
         # INFO counts whole seconds of wall time: an uptime of 1 may have been 0.01 s.  Never early.
         started_by = at - max(0, facts.uptime - 1)
-        if before is not None and before.run_id is not None and started_by < self._heard_at[master]:
-            # Another process, up while the old one still answered: a promoted replica.  What it has
-            # of the old one's keys is anybody's guess, whatever its own persistence.
-            return at
-        return -math.inf if facts.durable else started_by
+        if before is None:
+            return -math.inf if facts.durable else started_by
+        if facts.durable and before.durable and started_by >= self._heard_at[master]:
+            return -math.inf    # it restarted, and has forgotten nothing, neither before nor since
+        # Another process.  Whether it restarted, or is a replica that was promoted and was up all the
+        # time, its uptime does not tell for sure: the last one may have granted locks until this moment.
+        return at
 
     def heard(self, master: int, at: float) -> None:
         """The process behind the present connection was alive at ``at``."""

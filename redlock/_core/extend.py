@@ -29,7 +29,14 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
     if not lease.valid:
         return Extension("lost")
     # C6: the keys may have the new, shorter TTL from the moment at which this is sent.
-    lease._shorten(quorum.valid_until(now, ttl, terms.drift_factor))  # noqa: SLF001
+    number = lease._extension_begins(quorum.valid_until(now, ttl, terms.drift_factor), ttl)  # noqa: SLF001
+    try:
+        return (yield from _ask(terms, plan, lease, ttl, number))
+    finally:
+        lease._extension_ends()  # noqa: SLF001
+
+
+def _ask(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, number: int) -> Op[Extension]:
     denials = Denials()
     call = wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)
     round_ = Round(terms, Send(call), denials.read)
@@ -38,7 +45,8 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
     if not lease.valid:     # it ended while we asked: too late is too late, whatever they answered
         return Extension("lost", tally)
     if tally.won:
-        lease._extended(quorum.valid_until(sent_at, ttl, terms.drift_factor), ttl, tally.votes)  # noqa: SLF001
+        valid_until = quorum.valid_until(sent_at, ttl, terms.drift_factor)
+        lease._extended(valid_until, ttl, tally.votes, number)  # noqa: SLF001
         yield from repair(terms, plan, lease, denials, ttl - (at - sent_at))
         return Extension("kept", tally)
     if tally.denied:

@@ -36,5 +36,10 @@ class FenceClock:
         return proposal
 
     def learn(self, fence: int) -> None:
-        """Remember a fence that a master showed, in a grant or in a refusal."""
-        self._seen = max(self._seen, fence)
+        """Remember a fence that a master showed, in a grant or in a refusal.
+
+        Not from `LIMIT` on, where only a broken clock gets: it would spoil the proposals for all names.
+        The name that has such a fence takes a second round each time (R17).
+        """
+        if fence < LIMIT:
+            self._seen = max(self._seen, fence)

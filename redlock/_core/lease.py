@@ -30,8 +30,8 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("_asked", "_clock", "_grant", "_lost", "_mine", "_released", "_votes",
-                 "fence", "names", "token", "ttl", "valid_until")
+    __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_lost", "_mine", "_numbers", "_released",
+                 "_under_way", "_votes", "fence", "names", "token", "ttl", "valid_until")
 
     def __init__(
         self,
@@ -49,6 +49,11 @@ class LeaseState:
         self.valid_until = grant.valid_until
         self._votes = grant.votes
         self._asked = grant.asked       # masters that may have a key of ours
+        self._keys_until = grant.valid_until + ttl      # by then every one of them has expired
+        # What each extension makes of the validity at most, and its TTL, while any is under way (C6).
+        self._ceilings: dict[int, tuple[float, float]] = {}
+        self._under_way = 0
+        self._numbers = 0
         self._clock = clock
         self._mine = mine               # False in a process that was forked off the holder
         self._released = False
@@ -112,11 +117,30 @@ class LeaseState:
 
     # -- told by the operations ----------------------------------------------------------------------
 
-    def _shorten(self, valid_until: float) -> None:
+    def _extension_begins(self, valid_until: float, ttl: float) -> int:
+        """An extension is about to be sent.  Returns its number."""
+        self._under_way += 1
+        self._numbers += 1
+        self._ceilings[self._numbers] = valid_until, ttl
+        self._keys_until = max(self._keys_until, valid_until + ttl)
         self.valid_until = min(self.valid_until, valid_until)
+        return self._numbers
 
-    def _extended(self, valid_until: float, ttl: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
-        self.valid_until, self.ttl, self._votes = valid_until, ttl, votes
+    def _extended(
+        self, valid_until: float, ttl: float, votes: Callable[[], tuple[Vote, ...]], number: int
+    ) -> None:
+        """Extension ``number`` was won.
+
+        Others that overlapped it, whichever was sent first, may have left the keys with less.
+        """
+        others = (ceiling for other, ceiling in tuple(self._ceilings.items()) if other != number)
+        self.valid_until, self.ttl = min([(valid_until, ttl), *others])
+        self._votes = votes
+
+    def _extension_ends(self) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._ceilings.clear()
 
     def _lose(self, reason: Reason) -> None:
         if self._lost is None and not self._released:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Inbox = TypeVar("Inbox")
 
+_CROWD = 64     # so many debts are kept without a look at whether they have expired
+
 CONNECTING = Failure("error", "still connecting", sent=False)
 
 
@@ -40,7 +42,7 @@ class Pipeline(Generic[Inbox]):
     few, as they concern only what was sent before it froze.
     """
 
-    __slots__ = ("_owed", "_under_way", "down", "heard_at", "master", "patience")
+    __slots__ = ("_crowd", "_owed", "_under_way", "down", "heard_at", "master", "patience")
 
     def __init__(self, master: int, patience: float) -> None:
         self.master = master
@@ -49,13 +51,16 @@ class Pipeline(Generic[Inbox]):
         self.heard_at = float("-inf")
         self._under_way: deque[Entry[Inbox]] = deque()
         self._owed: list[Entry[Inbox]] = []
+        self._crowd = _CROWD
 
     def submit(self, request: Send, inbox: Inbox, at: float) -> Failure | None:
         """Queue ``request``; the driver writes it.  A `Failure`: it must not be written."""
         entry = Entry(request, inbox, at)
         if self.down is not None:
-            if request.owed_until is not None:
+            if request.owed_until is not None and request.owed_until > at:
                 self._owed.append(entry)
+                if len(self._owed) > self._crowd:       # or a long outage would fill the memory with them
+                    self._forgive(at)
             return self.down
         if request.owed_until is None and self.silent(at):
             silence = at - self._under_way[0].at
@@ -70,13 +75,15 @@ class Pipeline(Generic[Inbox]):
     def answered(self, value: Any, at: float) -> tuple[Entry[Inbox], Reply | None]:
         """The next answer came.  Without a `Reply` the entry is to be written again, as text.
 
+        IndexError: nothing was asked, so whatever this connection carries cannot be trusted.
+
         A master that forgot its scripts is given the text once.  Only while somebody still counts,
         or if it is owed: an acquire whose attempt is over must not be revived behind its release.
         """
-        self.heard_at = at
         entry = self._under_way.popleft()
+        self.heard_at = at
         request = entry.request
-        if not isinstance(value, ErrorReply):
+        if type(value) is not ErrorReply:
             return entry, Reply(request, self.master, at, value)
         wanted = request.open or request.owed_until is not None
         if value.code == "NOSCRIPT" and wanted and not entry.text:
@@ -104,19 +111,21 @@ class Pipeline(Generic[Inbox]):
 
     def due(self, at: float) -> list[Entry[Inbox]]:
         """Owed releases to write now, in their order.  Those whose keys must have expired are dropped."""
-        if self.down is not None or not self._owed:
+        if not self._owed:
             return []
-        due = [entry for entry in self._owed if (entry.request.owed_until or at) > at]
-        self._owed.clear()
+        self._forgive(at)
+        if self.down is not None:
+            return []
+        due, self._owed = self._owed, []
         for entry in due:
             entry.at, entry.text = at, False
         self._under_way.extend(due)
         return due
 
-    @property
-    def waiting(self) -> int:
-        """How many answers are to come."""
-        return len(self._under_way)
+    def _forgive(self, at: float) -> None:
+        """Drop debts whose keys must have expired."""
+        self._owed = [entry for entry in self._owed if (entry.request.owed_until or at) > at]
+        self._crowd = max(_CROWD, 2 * len(self._owed))
 
     @property
     def idle(self) -> bool:

@@ -70,6 +70,14 @@ class Tally:
         else:
             self._no += 1
 
+    def inherit(self, before: Tally | None, master: int) -> bool:
+        """Take over what this master said in the round before; False if it said nothing."""
+        entry = None if before is None else before._entries[master]  # noqa: SLF001 - its own class
+        if entry is not None:
+            outcome, latency, reason, configuration = entry
+            self.count(master, outcome, latency, reason, configuration=configuration)
+        return entry is not None
+
     @property
     def won(self) -> bool:
         return self.yes >= self.need
@@ -90,10 +98,12 @@ class Tally:
     @property
     def settled(self) -> bool:
         """Neither a majority for nor a majority that denies can still come about, or one has."""
+        if self.yes >= self.need:
+            return True
         open_ = self.size - self.yes - self._no
         denials = self._number("held")
         possible = self.yes + open_ >= self.need or denials + open_ >= self.need
-        return self.yes >= self.need or denials >= self.need or not possible
+        return denials >= self.need or not possible
 
     @property
     def complete(self) -> bool:

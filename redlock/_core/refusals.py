@@ -6,6 +6,7 @@ it somebody's job to change a setting, and what does one tell a person.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from redlock._core.effects import Failure
@@ -13,9 +14,18 @@ from redlock._core.effects import Failure
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """An error as a master sent it, its code included."""
+    """An error of a master, its code first."""
 
     text: str
+
+    @classmethod
+    def read(cls, text: str) -> ErrorReply:
+        """From what a master sent.  Redis before 7 wraps what goes wrong inside a script."""
+        wrapped = _WRAPPED.match(text)
+        if wrapped is None:
+            return cls(text)
+        inner = wrapped[1]
+        return cls(f"NOPERM {inner}" if inner.startswith("The user executing the script can't") else inner)
 
     @property
     def code(self) -> str:
@@ -34,6 +44,8 @@ class ErrorReply:
         return Failure("error", reason, configuration=code in _CONFIGURATION)
 
 
+# ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM command not allowed …
+_WRAPPED = re.compile(r"ERR Error running script .*?@user_script: ?\d+: (?:@user_script: ?\d+: )?-?(.*)", re.DOTALL)
 _LONGEST = 200
 _PASSING = frozenset(
     ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")

@@ -48,7 +48,7 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
     """
     denials = Denials()
     request = Send(wire.release(plan.keys, lease.token), to=lease._asked)  # noqa: SLF001
-    request.owed_until = lease.valid_until + plan.ttl
+    request.owed_until = lease._keys_until  # noqa: SLF001
     round_ = Round(terms, request, denials.read)
     late = lease.lost
     try:

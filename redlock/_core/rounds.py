@@ -29,9 +29,8 @@ class Round:
         self.tally = Tally(terms.masters)
         if request.to is not None:
             for master in range(self.tally.size):
-                if master not in request.to:
-                    outcome = before.outcome(master) if before is not None else None
-                    self.tally.count(master, outcome or "error", None, "not asked")
+                if master not in request.to and not self.tally.inherit(before, master):
+                    self.tally.count(master, "error", None, "not asked: it has no key of this lease")
         self._terms = terms
         self._read = read
         self._unsent: list[int] = []
@@ -46,15 +45,15 @@ class Round:
         Returns the time of the event that ended it.
         """
         request, tally = self.request, self.tally
-        yield request
-        wait = Wait(min(until, request.sent_at + self._terms.node_timeout))
         try:
+            yield request
+            wait = Wait(min(until, request.sent_at + self._terms.node_timeout))
             while True:
                 event = yield wait
                 if type(event) is Reply:
                     if event.request is request:    # a straggler of an earlier round is not a vote
                         self._count(event)
-                        if tally.complete or getattr(tally, end):
+                        if getattr(tally, end):
                             return event.at
                 else:
                     assert event is not None  # noqa: S101 - see effects.wait

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock import scripts
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from redlock.scripts import Script
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class Call(NamedTuple):
     """A script with its keys and arguments, as strings in the order of the protocol."""
 
     script: Script
@@ -54,6 +54,7 @@ def announcement_key(prefix: str) -> str:
     return "redlock-max-ttl:" + prefix
 
 
+@lru_cache(maxsize=64)      # a process uses few different times
 def milliseconds(seconds: float) -> str:
     """Whole milliseconds, rounded up: a key may outlive what it guards, never the reverse.
 
@@ -103,15 +104,22 @@ def announce(prefix: str, max_ttl: float) -> Call:
 # -- replies -----------------------------------------------------------------------------------------
 
 
+_BEYOND = 2**53     # no duration that a script returns is longer; a reply of any size would be an integer
+
+
 class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of ours
     """A master answered something that the contract of the script does not allow."""
 
 
 @dataclass(slots=True)
 class Taken:
-    """Answer of acquire: the keys are set; ``fence`` is what the master has now."""
+    """Answer of acquire: the keys are set; ``fence`` is what the master has now.
+
+    ``stored``: it is our proposal.  That the two are equal is not enough: it may be somebody else's (R18).
+    """
 
     fence: int
+    stored: bool
 
 
 @dataclass(slots=True)
@@ -148,8 +156,8 @@ class Seen:
 
 def read_acquire(value: Any) -> Taken | Held:
     match value:
-        case [1, bytes(fence)]:
-            return Taken(int(fence))
+        case [(1 | 2) as verdict, bytes(fence)]:
+            return Taken(int(fence), verdict == 1)
         case [0, bytes(fence), bytes(holder), int(pttl)]:
             return Held(int(fence), _text(holder), _seconds(pttl))
     raise BadReply(_odd(value))
@@ -183,7 +191,7 @@ def read_status(value: Any) -> Seen:
 
 def read_announce(value: Any) -> float:
     match value:
-        case int(ms) if ms > 0:
+        case int(ms) if 0 < ms < _BEYOND:
             return ms / 1000
     raise BadReply(_odd(value))
 
@@ -194,6 +202,8 @@ def _text(token: bytes) -> str:
 
 
 def _seconds(pttl: int) -> float:
+    if pttl >= _BEYOND:
+        raise BadReply(_odd(pttl))
     return math.inf if pttl == -1 else max(0, pttl) / 1000
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from redlock._threads.links import Links
 
 log = logging.getLogger("redlock")
+log.addHandler(logging.NullHandler())   # whether and where it is shown is the application's choice
 
 
 class Housekeeper:
@@ -65,6 +66,7 @@ class Housekeeper:
         waiter = Waiter()
         while any(link.pipeline.owes for link in self._links.all) and _clock.now() < until:
             self._links.wait(min(until, _clock.now() + TICK / 10), waiter)
+        self._links.forget(waiter)
 
     def end(self) -> None:
         """Stop, from wherever: takes no lock, so that a garbage collection may call it."""
@@ -116,6 +118,7 @@ class Housekeeper:
                     self._dial(link)
                 else:
                     pause = min(pause, link.retry_at - now)
+                link.pipeline.due(now)      # it is down: this only forgets what has expired
             elif link.sock is not None and not link.pipeline.idle:
                 links.look(link, now)
                 links.settle_debts(link, now)

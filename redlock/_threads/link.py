@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import socket
 import ssl
+import struct
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import InvalidResponse
@@ -12,7 +15,6 @@ from redlock import _connect
 from redlock._core.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from redlock._connect import Dial, Endpoint
@@ -88,7 +90,7 @@ class Link:
         Raises:
             OSError: the connection broke.
         """
-        sock, parser, pipeline = self.sock, self._parser, self.pipeline
+        sock, parser, pipeline, nothing = self.sock, self._parser, self.pipeline, _connect.NOTHING
         assert sock is not None  # noqa: S101 - see write
         while True:
             try:
@@ -98,27 +100,27 @@ class Link:
             if not data:
                 raise ConnectionResetError("the master closed the connection")
             parser.feed(data)
-            while (value := self._next(parser)) is not _connect.NOTHING:
-                if not pipeline.waiting:
-                    raise ConnectionAbortedError("it sent an answer to no question")
-                entry, reply = pipeline.answered(value, now)
-                if reply is None:
-                    self.write(_connect.pack_text(entry.request.call))
-                else:
-                    deliver(entry, reply)
+            try:
+                while (value := parser.gets()) is not nothing:
+                    entry, reply = pipeline.answered(value, now)
+                    if reply is None:
+                        self.write(_connect.pack_text(entry.request.call))
+                    else:
+                        deliver(entry, reply)
+            except InvalidResponse as error:
+                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {error}") from None
+            except IndexError:
+                raise ConnectionAbortedError("it sent an answer to no question") from None
             # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
             if len(data) < _CHUNK and not self.tls:
                 return
 
-    @staticmethod
-    def _next(parser: Any) -> Any:
-        try:
-            return parser.gets()
-        except InvalidResponse as error:
-            raise ConnectionAbortedError(f"it does not speak the Redis protocol: {error}") from None
-
-    def close(self) -> None:
+    def close(self, *, abort: bool) -> None:
+        """``abort``: what the kernel has not delivered yet must not arrive behind the next connection (R10)."""
         if self.sock is not None:
+            if abort:
+                with contextlib.suppress(OSError):
+                    self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.sock.close()
         self.sock, self.fd = None, -1
         self.backlog.clear()

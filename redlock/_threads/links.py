@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
 _LONGEST_POLL = 3600.0
+_PATIENCE = 0.5         # how long one follows without hearing from the one who leads, in seconds
 # "The other side has hung up" without "there is something to read": Linux has a name for it; elsewhere
 # a hang-up is reported whatever one asks for.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
@@ -60,6 +61,7 @@ class Links:
         self._by_fd: dict[int, Link] = {}
         self._leader: Waiter | None = None
         self._followers: dict[Waiter, None] = {}    # in the order in which they came
+        self._polling = False
         self._closed = False
 
     # -- for the driver ------------------------------------------------------------------------------
@@ -70,46 +72,58 @@ class Links:
         with self.mutex:
             self._refuse_if_closed()
             request.sent_at = now = _clock.now()
-            for link in self.all:
+            for link in self.all if request.to is None else [self.all[master] for master in request.to]:
                 pipeline = link.pipeline
-                if request.to is not None and pipeline.master not in request.to:
-                    continue
-                if link.torn or pipeline.silent(now):
-                    self._read(link, now)   # perhaps it was us who were stopped, and the answers are here
+                if link.torn:
+                    self._read(link, now)
                 link.torn = True
                 failure = pipeline.submit(request, waiter, now)
-                if failure is None:
-                    self._write(link, data, now)
-                else:
+                if failure is not None and pipeline.down is None:
+                    # It is silent for long.  Or it was us who were stopped, and the answers are here.
                     link.torn = False
-                    if request.open:
-                        waiter.events.append(Reply(request, pipeline.master, now, None, failure))
+                    self._read(link, now)
+                    link.torn = True
+                    failure = pipeline.submit(request, waiter, now)
+                if failure is None:
+                    try:
+                        link.write(data)
+                    except OSError as error:
+                        self.detach(link, error, now)
+                    if link.backlog:
+                        self._poll.modify(link.fd, select.POLLIN | select.POLLOUT)
+                elif request.open:
+                    waiter.events.append(Reply(request, pipeline.master, now, None, failure))
+                link.torn = False
 
     def wait(self, until: float, waiter: Waiter) -> Event:
-        """The next event for ``waiter``, or `Timeout`."""
+        """The next event for ``waiter``, or `Timeout`.
+
+        Who leads goes on leading until its operation is over: it is back here in microseconds.  Unless
+        it was interrupted in just the wrong moment, and never comes; so after a while of nobody reading
+        whoever follows takes the lead.
+        """
         events = waiter.events
-        if events:
-            return events.popleft()
-        try:
-            while True:
+        slept = False
+        while not events:
+            if self._leader is not waiter:
                 with self.mutex:
-                    if events:
-                        return events.popleft()
-                    if self._leader is None:
+                    if self._leader is None or (slept and not self._polling):
                         self._leader = waiter
-                    elif self._leader is not waiter:
+                        self._followers.pop(waiter, None)
+                    elif not events:
                         waiter.prepare()
                         self._followers[waiter] = None
-                now = _clock.now()
-                if now >= until:
-                    return Timeout(now)
-                if self._leader is waiter:
-                    self._lead(until, waiter)
-                else:
-                    waiter.sleep(until - now)
-                self._refuse_if_closed()
-        finally:
-            self.forget(waiter)
+                    else:
+                        break
+            now = _clock.now()
+            if now >= until:
+                return Timeout(now)
+            if self._leader is waiter:
+                self._lead(until, waiter)
+            else:
+                slept = waiter.sleep(min(until - now, _PATIENCE))
+            self._refuse_if_closed()
+        return events.popleft()
 
     def forget(self, waiter: Waiter) -> None:
         """``waiter`` neither leads nor follows any more; somebody else leads if somebody waits."""
@@ -132,12 +146,20 @@ class Links:
 
     def _lead(self, until: float, waiter: Waiter) -> None:
         """Read for everybody until there is an event for ``waiter``, or ``until``."""
-        while not (waiter.events or self._closed):
+        while self._leader is waiter and not (waiter.events or self._closed):
             left = until - _clock.now()
             if left <= 0:
                 return
-            # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
-            ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
+            self._polling = True
+            try:
+                # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
+                ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
+            except RuntimeError:    # somebody who led before is still at it, and reads for us, too
+                waiter.prepare()
+                waiter.sleep(_PATIENCE / 100)
+                return
+            finally:
+                self._polling = False
             now = _clock.now()
             with self.mutex:
                 for fd, _ in ready:
@@ -176,13 +198,20 @@ class Links:
         """Write the releases that are owed to this master."""
         if link.torn:
             self._read(link, now)
-        for entry in link.pipeline.due(now):
-            link.torn = True
-            self._write(link, _connect.pack(entry.request.call), now)
+        debts = link.pipeline.due(now)
+        link.torn = True
+        try:
+            for entry in debts:
+                link.write(_connect.pack(entry.request.call))
+        except OSError as error:
+            self.detach(link, error, now)
+        if link.backlog:
+            self._poll.modify(link.fd, select.POLLIN | select.POLLOUT)
+        link.torn = False
 
     def look(self, link: Link, now: float) -> None:
-        """Read what has arrived, unless a caller who leads does it anyway."""
-        if self._leader is None or link.torn:
+        """Read what has arrived, unless a caller does it anyway."""
+        if not self._polling or link.torn:
             self._read(link, now)
 
     def hung_up(self, fd: int, now: float) -> None:
@@ -198,10 +227,11 @@ class Links:
             self._poll.unregister(fd)
             self.watch.unregister(fd)
         text = error.strerror or str(error) or type(error).__name__
-        self.electorate.heard(link.pipeline.master, link.pipeline.heard_at)
+        # Until now its process may have been alive: a replica that was started before is one (R21).
+        self.electorate.heard(link.pipeline.master, now)
         for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
             self._deliver(entry, reply)
-        link.close()
+        link.close(abort=not self._closed)
         link.retry_at = now
         link.torn = False
         self.dozing = False
@@ -237,15 +267,6 @@ class Links:
         if self._closed:
             raise RedlockError(_CLOSED)
 
-    def _write(self, link: Link, data: bytes, now: float) -> None:
-        try:
-            link.write(data)
-            if link.backlog:
-                self._poll.modify(link.fd, select.POLLIN | select.POLLOUT)
-        except OSError as error:
-            self.detach(link, error, now)
-        link.torn = False
-
     def _read(self, link: Link, now: float) -> None:
         if link.sock is None:
             return
@@ -267,5 +288,4 @@ class Links:
         if not entry.request.open:
             return      # a straggler: its round is decided
         entry.inbox.events.append(reply)
-        if entry.inbox is not self._leader:
-            entry.inbox.wake()
+        entry.inbox.wake()

@@ -154,7 +154,7 @@ class MultiLock:
         terms = self._masters._terms  # noqa: SLF001
         won: list[Grant] = []
         try:
-            outcome = self._masters._run(acquire(terms, self._plan, now, deadline, won))  # noqa: SLF001
+            outcome = self._masters._run(acquire(terms, self._plan, deadline, won))  # noqa: SLF001
             if isinstance(outcome, Grant):
                 lease = self._make_lease(outcome)
                 self._own.lease = self._lease = lease

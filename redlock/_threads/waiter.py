@@ -29,9 +29,10 @@ class Waiter:
             self._signal = Lock()
         self._signal.acquire(blocking=False)
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> bool:
+        """Until `wake`, or for so long; True if nobody woke us."""
         assert self._signal is not None  # noqa: S101 - prepare() came first
-        self._signal.acquire(timeout=min(seconds, 3600.0))
+        return not self._signal.acquire(timeout=seconds)
 
     def wake(self) -> None:
         if self._signal is not None and self._signal.locked():

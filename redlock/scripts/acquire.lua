@@ -3,7 +3,8 @@
 -- KEYS  n lock keys, then their n fence keys (no fence keys: fencing is off)
 -- ARGV  n, token, ttl in ms, proposed fence (decimal), life of a fence key in ms
 --
--- returns {1, fence}                   taken; the fence these names have now, "0" without fencing
+-- returns {1, fence}                   taken, and the proposal stored; "0" without fencing
+--         {2, fence}                   taken, but the fence that is there is not smaller (R18)
 --         {0, fence, holder, pttl}     somebody holds a name: its token and its remaining ms
 --                                      (-1: a key without expiry); nothing was changed
 -- A key of another type is an error (WRONGTYPE), and so is a fence that is not a number.
@@ -42,14 +43,14 @@ end
 if #KEYS > n then
   local proposal = tonumber(ARGV[4])
   if proposal > fence then
-    fence = proposal
     for i = n + 1, #KEYS do
       redis.call('SET', KEYS[i], ARGV[4], 'PX', ARGV[5])
     end
-  else
-    for i = n + 1, #KEYS do
-      redis.call('PEXPIRE', KEYS[i], ARGV[5])
-    end
+    return {1, ARGV[4]}
   end
+  for i = n + 1, #KEYS do
+    redis.call('PEXPIRE', KEYS[i], ARGV[5])
+  end
+  return {2, string.format('%.0f', fence)}
 end
-return {1, string.format('%.0f', fence)}
+return {1, '0'}

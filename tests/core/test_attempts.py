@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from redlock._core.acquire import Grant, Refusal, acquire
+from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Failure
 from tests.core.world import NEVER, START, Interrupt, Master, World, down, held, refuses, turns
 
@@ -36,7 +36,7 @@ def frees_itself(after: int, refused_with: object = HELD) -> Master:
 )
 def test_tries_until_the_deadline_and_once_more_at_it(timeout: float, attempts: list[float], ends: float) -> None:
     world = World(*[held(0.01)] * 3)
-    refusal = world.run(acquire(world.terms, world.plan(pause=0.5), world.now, world.now + timeout))
+    refusal = world.run(world.acquire(world.plan(pause=0.5), deadline=world.now + timeout))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "held"
     assert refusal.attempts == len(attempts)
@@ -46,7 +46,7 @@ def test_tries_until_the_deadline_and_once_more_at_it(timeout: float, attempts: 
 
 def test_it_is_granted_in_the_last_look() -> None:
     world = World(*[frees_itself(1) for _ in range(3)])
-    assert isinstance(world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1)), Grant)
+    assert isinstance(world.run(world.acquire(world.plan(), deadline=world.now + 0.1)), Grant)
     assert world.after_start() == pytest.approx(0.11)
 
 
@@ -54,7 +54,7 @@ def test_it_is_granted_in_the_last_look() -> None:
 def test_without_a_deadline_it_goes_on_whatever_is_wrong(refused_with: object) -> None:
     """C1: an outage is no reason to give up, for ever means for ever."""
     world = World(*[frees_itself(500, refused_with) for _ in range(3)])
-    assert isinstance(world.run(acquire(world.terms, world.plan(), world.now, math.inf)), Grant)
+    assert isinstance(world.run(world.acquire(world.plan(), deadline=math.inf)), Grant)
     assert len(world.all("acquire")) == 501
 
 
@@ -62,7 +62,7 @@ def test_the_last_attempt_says_what_was_wrong() -> None:
     """C1: `QuorumUnreachable` only if the last attempt was an outage."""
     first_down = turns(Failure("error", "down", sent=False), HELD)
     world = World(*[Master(0.01, {"acquire": first_down}) for _ in range(3)])
-    refusal = world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1))
+    refusal = world.run(world.acquire(world.plan(), deadline=world.now + 0.1))
     assert isinstance(refusal, Refusal)
     assert (refusal.kind, refusal.attempts) == ("held", 2)
 
@@ -82,7 +82,7 @@ def test_the_last_attempt_says_what_was_wrong() -> None:
 )
 def test_a_misconfigured_majority_ends_it_at_once(masters: list[Master], attempts: int) -> None:
     world = World(*masters)
-    refusal = world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1))
+    refusal = world.run(world.acquire(world.plan(), deadline=world.now + 0.1))
     assert isinstance(refusal, Refusal)
     assert refusal.attempts == attempts
 
@@ -90,7 +90,7 @@ def test_a_misconfigured_majority_ends_it_at_once(masters: list[Master], attempt
 def test_a_fresh_token_for_every_attempt() -> None:
     """R8: not for every call."""
     world = World(*[held(0.01)] * 3)
-    world.run(acquire(world.terms, world.plan(), world.now, world.now + 1.2))
+    world.run(world.acquire(world.plan(), deadline=world.now + 1.2))
     tokens = [sent.token for sent in world.all("acquire")]
     assert len(tokens) == len(set(tokens)) == 4
     # and the rollback of each is for its own token
@@ -101,7 +101,7 @@ def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
     # It answers 0.05 s after the attempt was given up, in the middle of the next one: a grant of a token
     # that has been rolled back since.
     world = World(Master(0.3), node_timeout=0.25)
-    refusal = world.run(acquire(world.terms, world.plan(pause=0.02), world.now, world.now + 0.27))
+    refusal = world.run(world.acquire(world.plan(pause=0.02), deadline=world.now + 0.27))
     assert isinstance(refusal, Refusal)
     assert refusal.attempts == 2
     assert len(world.arrived) == 1      # it did arrive
@@ -110,16 +110,45 @@ def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
 
 def test_late_answers_do_not_cut_a_pause_short() -> None:
     world = World(*[held(0.01)] * 3, Master(0.2), Master(0.3))
-    world.run(acquire(world.terms, world.plan(pause=0.5), world.now, world.now + 0.4))
+    world.run(world.acquire(world.plan(pause=0.5), deadline=world.now + 0.4))
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.4])
 
 
-def test_an_attempt_that_outlives_the_deadline_is_followed_by_one_last_look() -> None:
-    """The time it may take beyond the deadline is bounded: two times `node_timeout`."""
+@pytest.mark.parametrize(
+    ("timeout", "attempts", "ends"),
+    [
+        pytest.param(0.125, [0.0], 0.25, id="outlives-the-deadline"),
+        pytest.param(0.25, [0.0], 0.25, id="ends-with-the-deadline"),
+        pytest.param(0.375, [0.0, 0.375], 0.625, id="ends-before-the-deadline"),
+        pytest.param(0.875, [0.0, 0.75], 1.0, id="the-second-one-outlives-it"),
+    ],
+)
+def test_an_attempt_that_ends_at_the_deadline_or_later_is_the_last(
+    timeout: float, attempts: list[float], ends: float
+) -> None:
+    """The time it may take beyond the deadline is bounded: one `node_timeout`."""
     world = World(*[Master(NEVER)] * 3, node_timeout=0.25)
-    world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1))
-    assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.25])
-    assert world.after_start() == pytest.approx(0.5)
+    refusal = world.run(world.acquire(world.plan(pause=0.5), deadline=START + timeout))
+    assert isinstance(refusal, Refusal)
+    assert refusal.attempts == len(attempts)
+    assert [sent.at - START for sent in world.all("acquire")] == pytest.approx(attempts)
+    assert world.after_start() == pytest.approx(ends)
+    assert world.after_start() <= timeout + world.terms.node_timeout
+
+
+def test_a_majority_that_grants_after_the_deadline_has_granted() -> None:
+    """The deadline ends the trying, not an attempt: what was won within `node_timeout` is not thrown away."""
+    world = World(*[Master(0.2)] * 3)
+    assert isinstance(world.run(world.acquire(world.plan(), deadline=START + 0.1)), Grant)
+
+
+@pytest.mark.parametrize("won", [None, []])
+def test_the_grant_is_handed_over_the_moment_there_is_one(won: list[Grant] | None) -> None:
+    """R11: an interruption on the way back to the caller must not make it forget what it has to release."""
+    world = World(*[frees_itself(1) for _ in range(3)])
+    grant = world.run(world.acquire(world.plan(), deadline=START + 1.0, won=won))
+    assert isinstance(grant, Grant)
+    assert won in (None, [grant])
 
 
 def test_the_wait_object_is_asked_after_every_refused_attempt() -> None:
@@ -132,7 +161,7 @@ def test_the_wait_object_is_asked_after_every_refused_attempt() -> None:
 
     world = World(*[held()] * 3)
     plan = replace(world.plan(), retry=strategy)  # type: ignore[arg-type]
-    world.run(acquire(world.terms, plan, world.now, world.now + 0.65))
+    world.run(world.acquire(plan, deadline=world.now + 0.65))
     assert asked == [1, 2, 3, 4]
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.1, 0.3, 0.6, 0.65])
 
@@ -143,5 +172,5 @@ def test_interrupted_between_two_attempts() -> None:
     pause = 1 + 2 + 1       # the round, its two deciding answers, the rollback; then the wait
     interrupt = Interrupt(frozenset([pause]), KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        world.run(acquire(world.terms, world.plan(), world.now, math.inf), interrupt)
+        world.run(world.acquire(world.plan(), deadline=math.inf), interrupt)
     assert world.verbs() == ["acquire", "release"]

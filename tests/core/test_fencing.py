@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core.acquire import Grant, Refusal, acquire, attempt
+from redlock._core import wire
+from redlock._core.acquire import Grant, Refusal, attempt
 from redlock._core.electorate import Facts
 from redlock._core.fencing import LIMIT, FenceClock
-from tests.core.world import NEVER, PROPERTY, START, WALL, Master, World, breaks, down, held, outcomes, turns
+from tests.core.scripted_master import ScriptedMaster
+from tests.core.world import (
+    GRANTS,
+    NEVER,
+    PROPERTY,
+    START,
+    WALL,
+    Master,
+    World,
+    breaks,
+    down,
+    held,
+    outcomes,
+    turns,
+)
+
+if TYPE_CHECKING:
+    from redlock._core.wire import Call
 
 HIGH = WALL + 1000      # of a client whose wall clock is ahead
 
 
 def has(fence: int, after: float = 0.01, then: list[object] | None = None, later: float | None = None) -> Master:
-    """Takes it, and has a fence that is not the one proposed; answers the second round with ``then``."""
-    master = Master(after, {"acquire": [1, str(fence).encode()]})
+    """Takes it, but has a fence that is not smaller; answers the second round with ``then``."""
+    master = Master(after, {"acquire": [2, str(fence).encode()]})
     if then is not None:
         master.says["fence"] = then
     if later is not None:
@@ -47,12 +67,25 @@ def test_a_broken_wall_clock_does_not_use_up_the_numbers() -> None:
     assert LIMIT < 2**53
 
 
+@pytest.mark.parametrize(
+    ("fence", "learned"),
+    [(LIMIT - 1, True), (LIMIT, False), (LIMIT + 1, False), (2**53 - 1, False), (10**400, False)],
+    ids=["below", "limit", "beyond", "largest-stored", "absurd"],
+)
+def test_what_no_clock_can_have_made_is_not_learned(fence: int, learned: bool) -> None:
+    """One key that somebody wrote must not decide about the proposals for all names."""
+    clock = FenceClock(lambda: 100)
+    clock.learn(5000)
+    clock.learn(fence)
+    assert clock.propose() == (fence + 1 if learned else 5001)
+
+
 @PROPERTY
 @given(
     st.lists(
         st.one_of(
             st.tuples(st.just("wall"), st.integers(0, 2**52)),
-            st.tuples(st.just("learn"), st.integers(0, 2**52)),
+            st.tuples(st.just("learn"), st.integers(0, 2**52 - 1)),
         )
     )
 )
@@ -118,6 +151,16 @@ def test_otherwise_there_is_one(masters: list[Master], to: set[int], at: float) 
     assert grant.decided_at == pytest.approx(START + at)
 
 
+@pytest.mark.parametrize("masters", [[has(WALL)] * 3, [has(WALL), has(WALL), Master(0.0)], [has(0)] * 3])
+def test_taken_is_not_stored_whatever_the_fence(masters: list[Master]) -> None:
+    """R18: {2, fence}.  That a fence is equal to the proposal does not make it ours."""
+    world = World(*masters)
+    grant = world.run(attempt(world.terms, world.plan()))
+    assert isinstance(grant, Grant)
+    assert world.verbs() == ["acquire", "fence"]
+    assert grant.fence == WALL + 1
+
+
 def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:
     """R21: a quarantined master may have stored the proposal, but may forget it as it forgot before."""
     # Two of the three that count have stored it, and the one that does not count.
@@ -149,7 +192,7 @@ def test_who_refused_before_still_refuses() -> None:
         pytest.param([has(HIGH, then=[-1, b"0"])] * 3, "held", 0.02, id="not-the-owner-any-more"),
         pytest.param([has(HIGH, later=NEVER)] * 3, "unreachable", 0.25, id="within-the-time-of-the-attempt"),
         pytest.param(
-            [has(HIGH), has(HIGH, then=[0, str(HIGH + 1).encode()]), Master(0.01, {"acquire": [1, b"1"]}, {"fence": NEVER})],
+            [has(HIGH), has(HIGH, then=[0, str(HIGH + 1).encode()]), Master(0.01, slow={"fence": NEVER})],
             "held", 0.25, id="one-vote-is-no-majority",
         ),
         pytest.param([has(HIGH), has(HIGH, later=0.2), down()], None, 0.21, id="just-in-time"),
@@ -201,10 +244,40 @@ def test_it_learns_from_masters_whose_votes_do_not_count() -> None:
 def test_having_learned_the_next_attempt_needs_one_round() -> None:
     first_high = [turns([0, str(HIGH).encode(), b"ann", 10], lambda call: [1, call.args[3].encode()]) for _ in "abc"]
     world = World(*[Master(0.01, {"acquire": says}) for says in first_high])
-    grant = world.run(acquire(world.terms, world.plan(), world.now, world.now + 0.1))
+    grant = world.run(world.acquire(world.plan(), deadline=world.now + 0.1))
     assert isinstance(grant, Grant)
     assert grant.fence == HIGH + 1
     assert world.verbs() == ["acquire", "release", "acquire"]
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        pytest.param({"acquire": [2, str(2**53 - 1).encode()]}, id="taken"),
+        pytest.param({"acquire": [0, str(2**53 - 1).encode(), b"ann", 10]}, id="held"),
+        pytest.param(
+            {"acquire": [2, str(HIGH).encode()], "fence": [0, str(2**53 - 1).encode()]}, id="in-the-second-round"
+        ),
+        pytest.param(
+            {"acquire": [2, str(HIGH).encode()], "fence": [-1, str(2**53 - 1).encode()]}, id="not-ours-any-more"
+        ),
+    ],
+)
+def test_a_fence_that_no_clock_can_have_made_does_not_spoil_other_names(spoilt: dict[str, list[object]]) -> None:
+    """A proposal of 2**53 would be refused by every master, for ever, for every name of these masters."""
+
+    def say(call: Call) -> object:
+        verb = call.script.name
+        return spoilt[verb] if verb in spoilt and "redlock:spoilt" in call.keys else GRANTS[verb](call)
+
+    world = World(*[Master(0.01, {"acquire": say, "fence": say})] * 3)
+    world.run(attempt(world.terms, world.plan("spoilt")))
+    world.sent.clear()
+    grant = world.run(attempt(world.terms, world.plan("other")))
+    assert isinstance(grant, Grant)
+    assert grant.fence is not None
+    assert WALL < grant.fence < HIGH + 10
+    assert world.verbs() == ["acquire"]
 
 
 def test_without_fencing_no_fence_key_is_touched() -> None:
@@ -232,3 +305,38 @@ def test_several_names_have_one_fence() -> None:
         "{redlock:a}:fence", "redlock:b{x}:fence", "{redlock:c}:fence",
     )
     assert call.args == ("3", "token-1", "10000", str(WALL), "3600000")
+
+
+def served(servers: list[ScriptedMaster]) -> World:
+    return World(*[Master(0.01, dict.fromkeys(("acquire", "fence", "release"), s.run)) for s in servers])
+
+
+def take(world: World, servers: list[ScriptedMaster], name: str) -> int:
+    plan = world.plan(name)
+    grant = world.run(attempt(world.terms, plan))
+    assert isinstance(grant, Grant), grant.tally.votes()
+    assert grant.fence is not None
+    for server in servers:
+        server.run(wire.release(plan.keys, grant.token))
+    return grant.fence
+
+
+def test_names_used_by_a_client_with_a_broken_wall_clock_stay_usable() -> None:
+    servers = [ScriptedMaster() for _ in range(3)]
+    broken = served(servers)
+    broken.wall, last = 2**60, 0
+    for name in "abc":
+        last = take(broken, servers, name)      # LIMIT, LIMIT + 1, LIMIT + 2
+    assert last == LIMIT + 2
+    assert take(served(servers), servers, "c") > last
+
+
+def test_nor_does_it_spread() -> None:
+    servers = [ScriptedMaster() for _ in range(3)]
+    broken = served(servers)
+    broken.wall = 2**60
+    take(broken, servers, "a")
+    healthy = served(servers)
+    take(healthy, servers, "a")                 # learns LIMIT, gets LIMIT + 1
+    take(healthy, servers, "b")                 # LIMIT + 2
+    take(served(servers), servers, "b")

@@ -157,17 +157,44 @@ def test_an_extension() -> None:
     clock = Clock()
     lease = clock.lease()
     votes = (Vote("redis-b:6379", "granted"),)
-    lease._extended(150.0, 40.0, lambda: votes)
+    lease._extended(150.0, 40.0, lambda: votes, lease._extension_begins(150.0, 40.0))
     assert (lease.valid_until, lease.ttl, lease.votes) == (150.0, 40.0, votes)
     assert (lease.token, lease.fence) == ("token", 7)       # R19
 
 
 def test_only_ever_shortened() -> None:
     lease = Clock().lease()
-    lease._shorten(120.0)
+    lease._extension_begins(120.0, 10.0)
     assert lease.valid_until == 110.0
-    lease._shorten(105.0)
+    lease._extension_begins(105.0, 5.0)
     assert lease.valid_until == 105.0
+
+
+def test_an_extension_that_is_won_respects_those_that_overlapped_it() -> None:
+    """C6: they may have shortened the keys, in whichever order they reached the masters."""
+    lease = Clock().lease()
+    numbers = [lease._extension_begins(*what) for what in ((104.0, 4.0), (150.0, 40.0), (105.0, 5.0))]
+    lease._extended(150.0, 40.0, lambda: VOTES, numbers[1])
+    assert (lease.valid_until, lease.ttl) == (104.0, 4.0)
+    lease._extension_ends()
+    lease._extended(106.0, 5.0, lambda: VOTES, numbers[2])
+    assert (lease.valid_until, lease.ttl) == (104.0, 4.0)   # the first is under way still
+    lease._extension_ends()
+    lease._extension_ends()
+    number = lease._extension_begins(170.0, 60.0)
+    lease._extended(170.0, 60.0, lambda: VOTES, number)
+    assert (lease.valid_until, lease.ttl) == (170.0, 60.0)  # what is over has nothing to say any more
+
+
+def test_until_when_there_may_be_keys() -> None:
+    """R10: what a release is owed for.  A key is set when the request arrives, which may be late."""
+    lease = Clock().lease()
+    assert lease._keys_until == 110.0 + 10.0
+    number = lease._extension_begins(150.0, 40.0)
+    assert lease._keys_until == 150.0 + 40.0        # not only once it is won: a minority may have obeyed
+    lease._extended(150.0, 40.0, lambda: VOTES, number)
+    lease._extension_begins(105.0, 5.0)
+    assert lease._keys_until == 190.0               # a minority may not have obeyed
 
 
 def test_in_a_forked_child_it_is_nobodys() -> None:

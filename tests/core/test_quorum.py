@@ -185,3 +185,25 @@ def test_the_lease_ends_before_the_key(sent_at: float, ttl: float, factor: float
 def test_an_outage_is_explained() -> None:
     tally = tally_of(["granted", "held", "error", "timeout", "quarantined"])
     assert tally.explain() == "3 of 5 masters took no part, and 3 are needed for a majority"
+
+
+@pytest.mark.parametrize("vote", VOTES)
+@pytest.mark.parametrize("configuration", [True, False])
+def test_a_vote_is_inherited_as_it_was(vote: Outcome, configuration: bool) -> None:
+    """R3: of a master that is not asked again, with all that it said."""
+    before, after = tally_of([], 3), tally_of([], 3)
+    before.count(1, vote, 0.003, "why", configuration=configuration)
+    assert after.inherit(before, 1)
+    assert after.votes() == before.votes()
+    assert (after.yes, after.outcome(1)) == (before.yes, vote)
+    assert after.misconfigured == before.misconfigured
+    after.count(1, "granted")       # a master votes once
+    assert after.votes() == before.votes()
+
+
+@pytest.mark.parametrize("before", [None, tally_of([], 3), tally_of(["granted"], 3)])
+def test_nothing_is_inherited_from_one_that_said_nothing(before: Tally | None) -> None:
+    tally = tally_of([], 3)
+    assert not tally.inherit(before, 1)
+    assert tally.outcome(1) is None
+    assert (tally.yes, tally.complete) == (0, False)

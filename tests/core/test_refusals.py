@@ -50,3 +50,28 @@ def test_a_novel_is_cut_short() -> None:
     reason = ErrorReply("ERR " + "x" * 100_000).failure().reason
     assert len(reason) < 300
     assert reason.endswith("…")
+
+
+CALL = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567)"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (f"{CALL}: @user_script:1: @user_script: 1: -OOM command not allowed", "OOM command not allowed"),
+        (f"{CALL}: @user_script:17: @user_script: 17: -MISCONF Redis is\r\nunable", "MISCONF Redis is\r\nunable"),
+        (f"{CALL}: @user_script:19: WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"),
+        (
+            f"{CALL}: @user_script:2: @user_script: 2: The user executing the script can't run this command",
+            "NOPERM The user executing the script can't run this command",
+        ),
+        # Nothing is wrapped in these.
+        ("OOM command not allowed", "OOM command not allowed"),
+        ("BADFENCE @user_script:1: x", "BADFENCE @user_script:1: x"),
+        ("ERR Error running script: no idea", "ERR Error running script: no idea"),
+        ("", ""),
+    ],
+)
+def test_what_an_older_master_wraps_is_unwrapped(text: str, read: str) -> None:
+    """Redis before 7 hides the code of what goes wrong inside a script, which decides what it means."""
+    assert ErrorReply.read(text) == ErrorReply(read)

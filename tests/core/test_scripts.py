@@ -51,13 +51,14 @@ def test_acquire_takes_all_names_and_stores_the_proposal() -> None:
     assert (master.pttl(FA), master.pttl(FB)) == (60_000, 60_000)
 
 
-def test_acquire_keeps_a_fence_that_is_greater_and_answers_with_it() -> None:
+@pytest.mark.parametrize("fence", [500, 501, 900, 2**53 - 1])
+def test_acquire_keeps_a_fence_that_is_not_smaller_and_answers_with_it(fence: int) -> None:
+    """R18: {2, fence}, for equal is not greater; but the names are taken."""
     master = ScriptedMaster()
-    master.set(FB, "900", 5)
-    taken, fence = master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
-    assert taken
-    assert fence == b"900"
-    assert (master.get(FA), master.get(FB)) == (None, "900")
+    master.set(FB, str(fence), 5)
+    assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [2, str(fence).encode()]
+    assert (master.get(A), master.get(B)) == ("tok", "tok")
+    assert (master.get(FA), master.get(FB)) == (None, str(fence))
     assert master.pttl(FB) == 60_000        # R20: the life of the fence counts from the last grant
 
 
@@ -87,6 +88,14 @@ def test_acquire_tells_the_holder_that_lasts_longest(
     master.set(B, b[0].decode(), b[1])
     master.set(FA, "7")
     assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [0, b"7", *answer]
+
+
+def test_acquire_replaces_a_fence_that_is_smaller() -> None:
+    master = ScriptedMaster()
+    master.set(FB, "499", 5)
+    assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [1, b"500"]
+    assert (master.get(FA), master.get(FB)) == ("500", "500")
+    assert (master.pttl(FA), master.pttl(FB)) == (60_000, 60_000)
 
 
 def test_acquire_without_fencing_touches_no_fence() -> None:
@@ -129,27 +138,25 @@ def test_a_key_of_another_type_is_an_error(script: str) -> None:
         master.run(calls[script])
 
 
-@pytest.mark.xfail(strict=True, reason="the answer to an equal proposal is the one to a stored proposal")
 @pytest.mark.parametrize("keys", [ONE, TWO], ids=["one", "several"])
 def test_an_equal_proposal_is_not_taken_for_a_stored_one(keys: wire.Keys) -> None:
     """R18.  Two clients may propose the same: the same microsecond, or both saw the same highest fence.
 
     The first had the lock and gave it back; the acquire of the second was on its way all the time.  The
-    master does not accept its proposal, but answers as if it had.
+    master does not accept its proposal, and has to say so.
     """
     master = ScriptedMaster()
     world = World(Master())
     master.run(wire.acquire(keys, "first", 10.0, 500, 60.0))
     master.run(wire.release(keys, "first"))
-    ballot = Ballot(world.terms)
+    ballot = Ballot(world.terms, WALL)
     tally = Tally(["redis-a:6379"])
     outcome, _ = ballot.read(0, master.run(wire.acquire(keys, "second", 10.0, 500, 60.0)))
     tally.count(0, outcome)
     assert tally.won
-    assert not ballot.stored(tally, 500)
+    assert not ballot.stored(tally)
 
 
-@pytest.mark.xfail(strict=True, reason="the answer to an equal proposal is the one to a stored proposal")
 def test_two_grants_never_have_the_same_fence() -> None:
     """P2, with the proposals of two clients whose wall clocks show the same microsecond."""
     servers = [ScriptedMaster() for _ in range(3)]

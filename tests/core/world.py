@@ -1,7 +1,7 @@
 """A scripted world for one operation: masters that answer when and what a table says, and a clock.
 
     world = World(Master(0.1), Master(0.2), Master(NEVER))
-    grant = world.run(acquire(world.terms, world.plan(), world.now, deadline))
+    grant = world.run(world.acquire(world.plan(), deadline=START + 1.0))
     assert world.now == pytest.approx(START + 0.2)
 
 Nothing here decides anything: a master says what it was told to say, and `World` keeps the record of
@@ -14,14 +14,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from hypothesis import settings
 from tenacity.wait import wait_fixed
 
 from redlock._core import wire
-from redlock._core.acquire import Grant
+from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.effects import Failure, Op, Reply, Send, Timeout, Wait
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.fencing import FenceClock
@@ -61,13 +61,13 @@ class Master:
 
     def answer(self, call: wire.Call) -> tuple[float, Any]:
         verb = call.script.name
-        said = self.says[verb] if verb in self.says else _GRANTS[verb]
+        said = self.says[verb] if verb in self.says else GRANTS[verb]
         value = said(call) if callable(said) else said
         return self.slow.get(verb, self.after), value
 
 
-_GRANTS: dict[str, Says] = {
-    # {1, fence}: what was proposed is what it has now, "0" without fence keys
+GRANTS: dict[str, Says] = {
+    # {1, fence}: what was proposed is stored, "0" without fence keys
     "acquire": lambda call: [1, call.args[3].encode() if len(call.keys) > int(call.args[0]) else b"0"],
     "fence": lambda call: [1, call.args[2].encode()],
     "extend": [1],
@@ -86,18 +86,18 @@ def held(after: float = 0.0, by: str = OTHER, *, ms: int = 5000, fence: int = 0)
 def down(reason: str = "connection refused", *, configuration: bool = False) -> Master:
     """Known to be down: fails at once, and nothing leaves for it."""
     failure = Failure("error", reason, sent=False, configuration=configuration)
-    return Master(0.0, dict.fromkeys(_GRANTS, failure))
+    return Master(0.0, dict.fromkeys(GRANTS, failure))
 
 
 def breaks(after: float = 0.0) -> Master:
     """The connection breaks under every request: it may have arrived, or not."""
-    return Master(after, dict.fromkeys(_GRANTS, Failure("error", "connection lost")))
+    return Master(after, dict.fromkeys(GRANTS, Failure("error", "connection lost")))
 
 
 def refuses(reason: str = "NOPERM", *, after: float = 0.0, configuration: bool = True) -> Master:
     """Answers with an error reply, as the pipeline reports one."""
     failure = Failure("error", reason, configuration=configuration)
-    return Master(after, dict.fromkeys(_GRANTS, failure))
+    return Master(after, dict.fromkeys(GRANTS, failure))
 
 
 def turns(*values: Says) -> Callable[[wire.Call], Any]:
@@ -194,11 +194,19 @@ class World:
 
     def lease(self, plan: Plan, **changes: Any) -> LeaseState:
         """One that was granted just now, on all masters unless ``changes`` says otherwise."""
-        everybody = frozenset(range(len(self.masters)))
-        valid_until = self.now + plan.ttl * 0.99 - 0.002
-        grant = Grant("token-0", WALL if plan.fencing else None, valid_until, self.now, everybody, _no_votes)
-        grant = replace(grant, **changes)
+        granted: dict[str, Any] = {
+            "token": "token-0",
+            "fence": WALL if plan.fencing else None,
+            "valid_until": self.now + plan.ttl * 0.99 - 0.002,
+            "decided_at": self.now,
+            "asked": frozenset(range(len(self.masters))),
+            "votes": _no_votes,
+        }
+        grant = Grant(**(granted | changes))
         return LeaseState(plan.names, plan.ttl, grant, clock=lambda: self.now, mine=lambda: True)
+
+    def acquire(self, plan: Plan, *, deadline: float, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
+        return acquire(self.terms, plan, deadline=deadline, won=won)
 
     # -- driving -------------------------------------------------------------------------------------
 
@@ -211,6 +219,7 @@ class World:
                 effect = op.send(event) if error is None else op.throw(error)
                 event, error = None, None
                 number = len(self.effects)
+                assert number < 100_000, "it goes on for ever"
                 self.effects.append((type(effect).__name__, self.now))
                 if interrupt is not None and number in interrupt.at:
                     if isinstance(effect, Send) and interrupt.written is not None:

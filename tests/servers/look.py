@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from redlock import QuorumUnreachable
+from redlock import Lease, MultiLock, QuorumUnreachable
 
 
 def lock_keys(servers) -> list[set[str]]:
@@ -44,3 +44,10 @@ def nothing_left(servers) -> bool:
 def all_up(masters) -> bool:
     """Every master is connected and votes: a lock taken now is on all of them."""
     return all(vote.outcome in ("free", "held") for vote in masters.status("whatever").votes)
+
+
+def take(lock: MultiLock, **options: float) -> Lease:
+    """Acquire, and insist."""
+    lease = lock.acquire(**options)  # type: ignore[arg-type]
+    assert lease is not None
+    return lease

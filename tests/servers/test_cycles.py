@@ -35,17 +35,17 @@ def test_a_frozen_master_keeps_no_key_once_it_thaws(redlock_servers):
 
 def test_what_a_frozen_master_was_sent_is_little(redlock_servers):
     """A master that does not answer is sent nothing new, so nothing piles up for it."""
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.02) as masters:
         lock = masters.lock("job", ttl=10)
         with lock:
             pass
         before = redlock_servers.client(2).info("commandstats")["cmdstat_evalsha"]["calls"]
         redlock_servers.pause(2)
-        for _ in range(500):
+        for _ in range(CYCLES):
             with lock:
                 pass
         redlock_servers.resume(2)
         eventually(lambda: nothing_left(redlock_servers), 2.0)
         after = redlock_servers.client(2).info("commandstats")["cmdstat_evalsha"]["calls"]
-        # Within node_timeout of the freeze a cycle or a few hundred still go out, then none does.
-        assert after - before < 2 * 500
+        # Within node_timeout of the freeze some cycles still go out, then none does.
+        assert after - before < CYCLES

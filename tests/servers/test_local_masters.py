@@ -419,7 +419,7 @@ def test_shared_memory_of_libfaketime_is_not_left(moving):
     moving.kill(0)
     with LocalMasters(1, clock=True, server=moving._program) as others:
         pids = [*moving.pids, *others.pids]
-    left = [name for pid in pids for name in os.listdir("/dev/shm") if name.endswith(f"_{pid}")]  # noqa: PTH208, S108
+    left = [name for pid in pids for name in os.listdir("/dev/shm") if name.endswith(f"_{pid}")]  # noqa: S108
     assert left == []
 
 

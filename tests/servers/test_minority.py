@@ -6,6 +6,7 @@ Every deadline is made so long that waiting for the bad master could not be mist
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_nobody_waits_for_it(redlock_servers, fault, when):
         urls = [*redlock_servers.urls[:4], proxy.url]
         if when == "before connecting":
             fault(redlock_servers, proxy)
-        options = {"node_timeout": NODE_TIMEOUT, "connect_timeout": 4.0, "restart_guard": False}
+        options: dict[str, Any] = {"node_timeout": NODE_TIMEOUT, "connect_timeout": 4.0, "restart_guard": False}
         with Masters(urls, **options) as masters:
             lock = masters.lock("job", ttl=30)
             if when == "connected":

@@ -98,7 +98,7 @@ def test_at_interpreter_exit(redlock_servers):
                 lock.acquire(); lock.release()
         """
         process = run(code, [proxy.url, *redlock_servers.urls[1:]])
-        output, errors = process.communicate(timeout=20)
+        _output, errors = process.communicate(timeout=20)
         assert process.returncode == 0, errors
         assert not errors
     eventually(lambda: nothing_left(redlock_servers), 1.0)

@@ -19,7 +19,7 @@ import pytest
 
 import redlock
 from redlock import Masters, NotHeld, RedlockError
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
 
 
 def descriptors() -> int:
@@ -201,7 +201,7 @@ def test_fork(redlock_servers, redlock_masters):
     """A child neither uses the sockets of its parent nor holds, extends or releases its leases."""
     eventually(lambda: all_up(redlock_masters))
     lock = redlock_masters.lock("job", ttl=10)
-    lease = lock.acquire()
+    lease = take(lock)
 
     def child() -> int:
         if lock.owned() or lease.valid or lease.lost or lease.remaining():
@@ -262,11 +262,11 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
         with Masters(redlock_servers.urls, restart_guard=False) as masters:
 
             def work():
-                with masters.lock("busy", ttl=10):  # noqa: B023
+                with masters.lock("busy", ttl=10):
                     pass
 
             def child() -> int:
-                with masters.lock("the child's", ttl=10) as own:  # noqa: B023
+                with masters.lock("the child's", ttl=10) as own:
                     return 0 if own.valid else 1
 
             thread = threading.Thread(target=work)
@@ -290,10 +290,11 @@ class _Interrupt:
     def __call__(self, frame, event, arg):
         if not frame.f_code.co_filename.startswith(self._package):
             return None
-        # Leaving a `with` is a line of its own for a trace function, but not a place where the interpreter
-        # looks for signals: there is no way to be interrupted between its body and its end.
+        # Leaving a `with` and entering a `try` are lines of their own for a trace function, but not places
+        # where the interpreter looks for signals (that is after calls and on jumps back): nothing can
+        # strike between the body of a `with` and its end.
         text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not text.lstrip().startswith("with "):
+        if event == "line" and not text.lstrip().startswith(("with ", "try:")):
             self.left -= 1
             if self.left == 0:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -322,7 +323,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
             sys.settrace(interrupt)
             try:
                 if what == "acquire":
-                    lease = lock.acquire()
+                    lease = take(lock)
                 else:
                     lock.release()
             except KeyboardInterrupt:

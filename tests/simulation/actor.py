@@ -70,8 +70,7 @@ class Actor:
         client = self.client
         self._plan = plan_for(client, names, ttl)
         self._invoked_at = self.world.now
-        now = client.clock()
-        op = acquiring.acquire(client.terms, self._plan, now, now + timeout)
+        op = acquiring.acquire(client.terms, self._plan, client.clock() + timeout)
         self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
 
     def _sends_acquire(self, request: Send, task: Task) -> None:

@@ -117,7 +117,7 @@ def _() -> list[Any]:
 )
 def _() -> list[Any]:
     """An extension to a shorter TTL counts only once it is answered (C6)."""
-    return [mock.patch.object(LeaseState, "_shorten", return_value=0)]
+    return [mock.patch.object(LeaseState, "_extension_begins", return_value=0)]
 
 
 # -- rollback and release ----------------------------------------------------------------------------
@@ -180,13 +180,14 @@ def _() -> list[Any]:
 
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
         round_ = Round(terms, Send(wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)), Denials().read)
-        number = lease._shorten(math.inf, ttl)
+        number = lease._extension_begins(math.inf, ttl)
         yield from round_.ask(end="settled")
         if not round_.tally.won:
             return Extension("unanswered", round_.tally)
         lease._lost = None
         valid_until = quorum.valid_until(round_.request.sent_at, ttl, terms.drift_factor)
         lease._extended(valid_until, ttl, round_.tally.votes, number)
+        lease._extension_ends()
         return Extension("kept", round_.tally)
 
     return [
@@ -215,9 +216,12 @@ _SKEWED: dict[str, Any] = {
 def _() -> list[Any]:
     """A fence greater than all that were seen, which no majority has stored (R17)."""
 
-    def second_round(terms: Terms, plan: Plan, token: str, first: Round) -> Op[tuple[int, float, Tally]]:
+    def second_round(
+        terms: Terms, plan: Plan, token: str, first: Round, proposal: int
+    ) -> Op[tuple[int, float, Tally]]:
         yield from ()
-        return terms.fences.propose(), first.request.sent_at, first.tally
+        terms.fences.learn(proposal)
+        return proposal, first.request.sent_at, first.tally
 
     return [mock.patch.object(acquiring, "second_round", second_round)]
 

@@ -1,0 +1,174 @@
+"""Section 5, C15, C17, C20: a wrong value is refused where it is given, and no password is shown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import redis
+import redis.asyncio
+
+from redlock import ConfigurationError, Masters, MultiLock, RedlockError
+
+URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
+SECRET = "s3cr3t-word"  # noqa: S105
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"node_timeout": 0}, "node_timeout=0: allowed is more than 0"),
+        ({"node_timeout": -1}, "node_timeout=-1"),
+        ({"node_timeout": math.nan}, "node_timeout=nan"),
+        ({"node_timeout": math.inf}, "node_timeout=inf"),
+        ({"node_timeout": "1"}, "node_timeout='1': allowed is a number, not str"),
+        ({"node_timeout": True}, "not bool"),
+        ({"node_timeout": 21.0}, "at most 20"),     # a third of max_ttl
+        ({"connect_timeout": 0}, "connect_timeout=0"),
+        ({"drift_factor": -0.1}, "drift_factor=-0.1"),
+        ({"drift_factor": 0.5}, "not including, 0.5"),
+        ({"max_ttl": 0}, "max_ttl=0"),
+        ({"max_ttl": math.nan}, "max_ttl=nan"),
+        ({"fence_ttl": 10.0}, "at least max_ttl"),
+        ({"fence_ttl": -1}, "fence_ttl=-1"),
+        ({"prefix": "a\0b"}, "without NUL"),
+        ({"prefix": None}, "prefix=None"),
+    ],
+)
+def test_masters(options, said):
+    with pytest.raises(ConfigurationError) as caught:
+        Masters(URLS, **options)
+    assert said in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ttl": 0}, "ttl=0"),
+        ({"ttl": -3}, "ttl=-3"),
+        ({"ttl": math.nan}, "ttl=nan"),
+        ({"ttl": 61}, "ttl=61: allowed is more than 0 and at most 60 s"),
+        ({"ttl": 0.5}, "at least 0.75 s, three times node_timeout"),    # R7
+        ({"ttl": "30"}, "not str"),
+        ({"timeout": math.nan}, "timeout=nan"),
+        ({"timeout": None}, "not NoneType"),
+        ({"min_validity": 0}, "min_validity=0"),
+        ({"min_validity": 30}, "at most 29.698 s"),
+        ({"retry": 3}, "tenacity"),
+        ({"name": ""}, "0 bytes"),
+        ({"name": "x" * 513}, "513 bytes"),
+        ({"name": "ü" * 257}, "514 bytes"),
+        ({"name": "a\0b"}, "NUL"),
+        ({"name": "\ud800"}, "UTF-8"),
+        ({"name": 7}, "name=7"),
+        ({"name": b"bytes"}, "name=b'bytes'"),
+        ({"name": []}, "at least one"),
+        ({"name": ["a", 1]}, "name=1"),
+        ({"name": ["a", "b", "a"]}, "'a' is there twice"),
+    ],
+)
+def test_locks(options, said):
+    options = {"name": "job", **options}
+    with pytest.raises(ConfigurationError) as caught:
+        MultiLock(masters=Masters(URLS), **options)
+    assert said in str(caught.value)
+
+
+def test_calls():
+    lock = Masters(URLS).lock("job")
+    with pytest.raises(ConfigurationError, match=r"blocking=False with timeout=1"):
+        lock.acquire(blocking=False, timeout=1)
+    with pytest.raises(ConfigurationError, match="timeout=nan"):
+        lock.acquire(timeout=math.nan)
+    with pytest.raises(ConfigurationError, match="name=''"):
+        Masters(URLS).status("")
+
+
+@pytest.mark.parametrize(
+    ("masters", "said"),
+    [
+        ([], "empty"),
+        ("redis://10.0.0.1", "a list of URLs"),
+        (None, "a list of URLs"),
+        ([3], "not int"),
+        (["http://10.0.0.1"], "http://… is no URL of a master"),
+        (["10.0.0.1:6379"], "is no URL of a master"),
+        (["redis://"], "names no host"),
+        (["redis://10.0.0.1:0"], "has port 0"),
+        (["redis://10.0.0.1:99999"], "port from 1 to 65535"),
+        (["redis://10.0.0.1", "redis://10.0.0.1:6379/0"], "masters[0] and masters[1] are the same server, 10.0.0.1:6379"),
+        (["redis://10.0.0.1/1", "redis://10.0.0.1/2"], "same server"),     # C15: two databases are one server
+        (["redis://a.example", "redis://A.example"], "same server"),
+        (["redis://10.0.0.1", redis.Redis(host="10.0.0.1")], "same server"),
+        (["unix:///tmp/a", "unix:///tmp/a?db=1"], "same server"),
+    ],
+)
+def test_who_the_masters_are(masters, said):
+    with pytest.raises(ConfigurationError) as caught:
+        Masters(masters)
+    assert said in str(caught.value)
+
+
+def test_a_master_that_sentinel_may_replace_is_refused():
+    sentinel = redis.Sentinel([("10.0.0.9", 26379)]) if hasattr(redis, "Sentinel") else None
+    assert sentinel is not None
+    with pytest.raises(ConfigurationError, match="Sentinel"):
+        Masters([sentinel.master_for("name")])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://user:{SECRET}@10.0.0.1:6379",
+        f"rediss://:{SECRET}@10.0.0.1",
+        f"redis://10.0.0.1?password={SECRET}",
+        f"unix://user:{SECRET}@/tmp/redis.sock",
+    ],
+)
+def test_no_repr_shows_a_password(url):
+    """C20."""
+    masters = Masters([url])
+    lock = masters.lock("job")
+    for shown in (masters, lock, masters._endpoints, masters._terms):
+        assert SECRET not in repr(shown)
+        assert SECRET not in str(shown)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://user:{SECRET}/x@10.0.0.1:6379",       # what comes before the slash looks like a port
+        f"redis://user:{SECRET}@10.0.0.1:port",
+        f"redis://user:{SECRET}@10.0.0.1:70000",
+        f"redis:/user:{SECRET}@10.0.0.1",
+        f"user:{SECRET}@10.0.0.1",
+        f"redis://user:{SECRET}@[10.0.0.1",
+        f"redis://user:{SECRET}@10.0.0.1?db={SECRET}",
+    ],
+)
+def test_no_error_about_a_url_shows_its_password(url):
+    with pytest.raises(ConfigurationError) as caught:
+        Masters([url])
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_settings_of_a_client_count_its_patience_does_not():
+    """C17, R4: both worlds, and their retries and timeouts are left behind."""
+    for world in (redis.Redis, redis.asyncio.Redis):
+        client = world(host="10.0.0.1", port=7000, db=2, username="u", password=SECRET, ssl=True, socket_timeout=99)
+        (endpoint,) = Masters([client])._endpoints
+        assert endpoint.name == "10.0.0.1:7000"
+        assert endpoint.kind is redis.SSLConnection
+        assert {"host", "port", "db", "username", "password"} <= set(endpoint.settings)
+        assert not {"socket_timeout", "retry", "decode_responses", "health_check_interval"} & set(endpoint.settings)
+
+
+def test_unused_masters_need_no_server_and_close():
+    with Masters(["redis://10.255.255.1"]) as masters:
+        assert repr(masters) == "<Masters 10.255.255.1:6379>"
+        assert "job" in repr(masters.lock("job"))
+    with pytest.raises(RedlockError, match="closed"):
+        masters.lock("job").acquire()
