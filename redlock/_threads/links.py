@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
 _LONGEST_POLL = 3600.0
-_PATIENCE = 0.5         # how long one follows without hearing from the one who leads, in seconds
+# How long one follows without hearing from the one who leads, in seconds: at first, and in the end.
+_PATIENCE, _MOST_PATIENCE = 0.01, 0.5
 # "The other side has hung up" without "there is something to read": Linux has a name for it; elsewhere
 # a hang-up is reported whatever one asks for.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
@@ -103,7 +104,7 @@ class Links:
         whoever follows takes the lead.
         """
         events = waiter.events
-        slept = False
+        slept, patience = False, _PATIENCE
         while not events:
             if self._leader is not waiter:
                 with self.mutex:
@@ -121,7 +122,8 @@ class Links:
             if self._leader is waiter:
                 self._lead(until, waiter)
             else:
-                slept = waiter.sleep(min(until - now, _PATIENCE))
+                slept = waiter.sleep(min(until - now, patience))
+                patience = min(2 * patience, _MOST_PATIENCE)
             self._refuse_if_closed()
         return events.popleft()
 
@@ -156,7 +158,7 @@ class Links:
                 ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
             except RuntimeError:    # somebody who led before is still at it, and reads for us, too
                 waiter.prepare()
-                waiter.sleep(_PATIENCE / 100)
+                waiter.sleep(_PATIENCE)
                 return
             finally:
                 self._polling = False

@@ -136,9 +136,14 @@ class MultiLock:
             WouldDeadlock: this thread holds it through this object.
             ConfigurationError: ``blocking=False`` with a ``timeout``.
         """
-        outcome = self._try(blocking=blocking, timeout=timeout)
-        if isinstance(outcome, Lease):
-            return outcome
+        before = self._mine
+        try:
+            outcome = self._try(blocking=blocking, timeout=timeout)
+            if isinstance(outcome, Lease):
+                return outcome
+        except BaseException:
+            self._drop_unless(before)
+            raise
         if outcome.kind != "held":
             raise self._unreachable(outcome)
         return None
@@ -165,6 +170,13 @@ class MultiLock:
                 self._release(self._make_lease(grant))
             raise
         return outcome
+
+    def _drop_unless(self, before: Lease | None) -> None:
+        """Interrupted on the last steps back to our caller: nobody will release what nobody got (R11)."""
+        lease = self._mine
+        if lease is not None and lease is not before:
+            self._own.lease = None
+            self._release(lease)
 
     def _make_lease(self, grant: Grant) -> Lease:
         mine = functools.partial(_is_this_process, os.getpid())
@@ -241,7 +253,7 @@ class MultiLock:
 
     def owned(self) -> bool:
         """Whether this thread holds a lease, through this object, that is valid now.  No I/O."""
-        lease: Lease | None = getattr(self._own, "lease", None)
+        lease = self._mine
         return lease is not None and lease.valid
 
     @property
@@ -258,9 +270,14 @@ class MultiLock:
 
     def __enter__(self) -> Lease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
-        outcome = self._try(blocking=True, timeout=None)
-        if isinstance(outcome, Lease):
-            return outcome
+        before = self._mine
+        try:
+            outcome = self._try(blocking=True, timeout=None)
+            if isinstance(outcome, Lease):
+                return outcome
+        except BaseException:
+            self._drop_unless(before)
+            raise
         if outcome.kind != "held":
             raise self._unreachable(outcome)
         who = f"held by {outcome.holder}" if outcome.holder else "held by somebody else"
@@ -281,6 +298,9 @@ class MultiLock:
             if error is None:
                 raise
             error.add_note(f"besides, {lost.message}")      # never hide the body's error
+        except BaseException:
+            self._drop_unless(None)
+            raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call of ``function`` holds the lock."""
@@ -309,8 +329,14 @@ class MultiLock:
     def _shown(self) -> str:
         return repr(self._name)
 
-    def _held(self) -> Lease:
+    @property
+    def _mine(self) -> Lease | None:
+        """What this thread acquired and has not released, valid or not."""
         lease: Lease | None = getattr(self._own, "lease", None)
+        return lease
+
+    def _held(self) -> Lease:
+        lease = self._mine
         if lease is not None and lease._mine():  # noqa: SLF001
             return lease
         whose = "its holder is another thread" if self._lease is not None and self._lease.valid else "nobody does here"

@@ -303,7 +303,7 @@ class _Interrupt:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("what", ["acquire", "release"])
+@pytest.mark.parametrize("what", ["acquire", "release", "with"])
 def test_ctrl_c_at_every_line(redlock_servers, what):
     """R11: wherever it strikes, no key stays, and the next user of the same links is served right."""
     with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
@@ -323,17 +323,20 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
             sys.settrace(interrupt)
             try:
                 if what == "acquire":
-                    lease = take(lock)
-                else:
+                    lease = lock.acquire()
+                elif what == "release":
                     lock.release()
+                else:
+                    with lock:
+                        pass
             except KeyboardInterrupt:
                 struck += 1
             finally:
                 sys.settrace(previous)
             if interrupt.left > 0:
                 break       # it was over before line number `at`
-            if lease is not None or lock.owned():
-                lock.release()      # it struck after all was done
+            if lease is not None or (what == "release" and lock.owned()):
+                lock.release()      # it struck after all was done, or before anything was
             print(at, interrupt.where)
             with other as mine:
                 assert mine.valid
