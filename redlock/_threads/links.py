@@ -70,10 +70,11 @@ class Links:
     def send(self, request: Send, waiter: Waiter) -> None:
         """Write ``request`` to its masters; for those that are down the answer is there at once."""
         data = _connect.pack(request.call)
+        links = self.all if request.to is None else [self.all[master] for master in request.to]
         with self.mutex:
             self._refuse_if_closed()
             request.sent_at = now = _clock.now()
-            for link in self.all if request.to is None else [self.all[master] for master in request.to]:
+            for link in links:
                 pipeline = link.pipeline
                 if link.torn:
                     self._read(link, now)
