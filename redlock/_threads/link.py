@@ -37,7 +37,8 @@ class Link:
     """
 
     __slots__ = (
-        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "pipeline", "retry_at", "sock", "tls", "torn",
+        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "opened_at", "pipeline", "retry_at", "sock",
+        "tls", "torn",
     )
 
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
@@ -50,11 +51,12 @@ class Link:
         self.backlog = bytearray()      # what the kernel did not take yet
         self.failures = 0               # attempts to connect that failed in a row
         self.retry_at = -math.inf       # when the next one is due
+        self.opened_at = -math.inf
         self.dial: Dial | None = None   # the one that is under way
         self._parser: Any = None
 
-    def open(self, sock: socket.socket) -> None:
-        self.sock, self.fd = sock, sock.fileno()
+    def open(self, sock: socket.socket, now: float) -> None:
+        self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
         self.torn = False
         self.backlog.clear()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from redlock import _clock, _connect
 from redlock._core.effects import Failure, Reply, Timeout
 from redlock._core.quorum import majority
+from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._threads.bell import Bell
 from redlock._threads.link import Link
 from redlock.errors import RedlockError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
 _LONGEST_POLL = 3600.0
+_SETTLED = 1.0          # a connection that lasted for so many seconds is made again without a pause
 # How long one follows without hearing from the one who leads, in seconds: at first, and in the end.
 _PATIENCE, _MOST_PATIENCE = 0.01, 0.5
 # "The other side has hung up" without "there is something to read": Linux has a name for it; elsewhere
@@ -188,7 +190,7 @@ class Links:
     def attach(self, link: Link, sock: socket.socket, facts: Facts, now: float) -> str | None:
         """A connection was made: vote from now on, and first of all send what is owed (R10)."""
         notice = self.electorate.admit(link.pipeline.master, facts, now)
-        link.open(sock)
+        link.open(sock, now)
         self._by_fd[link.fd] = link
         self._poll.register(link.fd, select.POLLIN)
         self.watch.register(link.fd, _HANGUP)
@@ -235,7 +237,8 @@ class Links:
         for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
             self._deliver(entry, reply)
         link.close(abort=not self._closed)
-        link.retry_at = now
+        # At once, unless it was let in only to be thrown out: that could go on for ever.
+        link.retry_at = now if now - link.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
         link.torn = False
         self.dozing = False
         self.bell.ring()

@@ -81,3 +81,22 @@ def test_replies_lost_after_the_command_was_applied_leave_nothing(redlock_server
                 proxy.replies = "pass"
                 eventually(lambda: nothing_left(redlock_servers))
                 eventually(lambda: masters.status("job").votes[0].outcome == "free")
+
+
+def test_a_master_that_lets_in_and_throws_out_is_not_hammered(redlock_servers):
+    with Proxy(redlock_servers.ports[0]) as proxy:
+        with Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
+            with masters.lock("job", ttl=30):
+                pass
+            assert masters._driver is not None
+            pipeline = masters._driver._links.all[0].pipeline
+            thrown_out = 0
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until:
+                if pipeline.down is None:
+                    proxy.drop()
+                    eventually(lambda: pipeline.down is not None)
+                    thrown_out += 1
+                time.sleep(0.001)
+            # With a pause of 50 ms or more each time; without one it is several times as often.
+            assert thrown_out <= 1.0 / 0.05
