@@ -108,19 +108,53 @@ def _from_url(url: str) -> Endpoint:
 
 
 def _endpoint(parents: set[str], given: dict[str, Any]) -> Endpoint:
+    tls = "SSLConnection" in parents
     settings = {
         name: value
         for name, value in given.items()
-        if value is not None and (name in _SETTINGS or name.startswith("ssl_"))
+        if value is not None and (name in _SETTINGS or (tls and name.startswith("ssl_")))
     }
     if "UnixDomainSocketConnection" in parents:
         path = str(Path(settings.get("path", "")).absolute())
-        return Endpoint(path, path, UnixDomainSocketConnection, settings)
+        return _checked(Endpoint(path, path, UnixDomainSocketConnection, settings))
     host = str(settings.setdefault("host", "localhost"))
     port = int(settings.setdefault("port", 6379))
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    kind = SSLConnection if "SSLConnection" in parents else Connection
-    return Endpoint(name, (host.lower(), port), kind, settings)
+    return _checked(Endpoint(name, (host.lower(), port), SSLConnection if tls else Connection, settings))
+
+
+def _checked(target: Endpoint) -> Endpoint:
+    """Let redis-py look at the settings now, while somebody is there who can change them."""
+    try:
+        _build(target, 1.0)
+    except Exception as error:  # noqa: BLE001 - TypeError, ValueError or its own, as the setting is
+        raise ConfigurationError(
+            f"the settings for {target.name} are refused: {_masked(target, str(error))}"
+        ) from None
+    return target
+
+
+def _build(target: Endpoint, timeout: float) -> Any:
+    return target.kind(
+        **target.settings,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,     # one answer to one command, nothing pushed in between
+    )
+
+
+def _masked(target: Endpoint, text: str) -> str:
+    """``text`` without the password, on one line."""
+    if "AUTH" in text and "args beginning with" in text:
+        return "it does not know the command AUTH"      # and quotes what it was given, cut somewhere
+    for setting in ("password", "ssl_password"):
+        secret = target.settings.get(setting)
+        if isinstance(secret, bytes):
+            secret = secret.decode("utf-8", "replace")
+        if secret:
+            text = text.replace(str(secret), "***")
+    return " ".join(text.split())
 
 
 class Dial:
@@ -128,20 +162,15 @@ class Dial:
 
     def __init__(self, target: Endpoint, timeout: float) -> None:
         self._target = target
-        self._connection: Any = target.kind(    # untyped in part, and we reach for its socket
-            **target.settings,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,     # one answer to one command, nothing pushed in between
-        )
+        self._timeout = timeout
+        self._connection: Any = None
 
     def __call__(self, prefix: str, max_ttl: float) -> tuple[socket.socket, Facts]:
         """Connect, authenticate, load the scripts, ask who it is, announce ``max_ttl`` (R21).
 
         Blocks, at most ``timeout`` at each read.  Raises what redis-py raises; see `failure`.
         """
-        connection = self._connection
+        connection = self._connection = _build(self._target, self._timeout)
         try:
             connection.connect()
             facts = _handshake(connection, prefix, max_ttl)
@@ -156,18 +185,14 @@ class Dial:
 
     def abort(self) -> None:
         """Wake the thread that connects, from another one."""
-        sock = self._connection._sock  # noqa: SLF001
+        sock = getattr(self._connection, "_sock", None)
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
     def failure(self, error: BaseException) -> Failure:
         """What a failed attempt means for the vote of this master."""
-        text = " ".join(str(error).split()) or type(error).__name__
-        password = self._target.settings.get("password")
-        if password:
-            text = text.replace(str(password), "***")
-        return classify(error, text)
+        return classify(error, _masked(self._target, str(error)) or type(error).__name__)
 
 
 def classify(error: BaseException, text: str) -> Failure:
@@ -176,6 +201,8 @@ def classify(error: BaseException, text: str) -> Failure:
         return Failure("error", f"wrong user or password: {text}", sent=False, configuration=True)
     if isinstance(error, NoPermissionError):
         return Failure("error", f"not permitted: {text}", sent=False, configuration=True)
+    if "DB index is out of range" in text:
+        return Failure("error", text, sent=False, configuration=True)
     if isinstance(error, InvalidResponse):
         return Failure("error", f"does not speak the Redis protocol: {text}", sent=False, configuration=True)
     if any(word in text for word in ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "Hostname mismatch")):

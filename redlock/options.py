@@ -10,15 +10,16 @@ from redlock.errors import ConfigurationError
 LONGEST_NAME = 512      # bytes of UTF-8 (section 4)
 
 
-def seconds(option: str, value: object, *, above: float = 0.0, at_most: float = math.inf, why: str = "") -> float:
+LONGEST = 1e9           # thirty years; beyond it the operating system's timers overflow
+
+
+def seconds(option: str, value: object, *, above: float = 0.0, at_most: float = LONGEST, why: str = "") -> float:
     """A finite number of seconds in ``(above, at_most]``."""
     number = _number(option, value)
     if math.isfinite(number) and above < number <= at_most:
         return number
-    allowed = f"more than {above:g}"
-    if at_most < math.inf:
-        allowed += f" and at most {at_most:g}"
-    raise ConfigurationError(f"{option}={value!r}: allowed is {allowed} s{': ' if why else ''}{why}")
+    allowed = f"more than {above:g} and at most {at_most:g} s"
+    raise ConfigurationError(f"{option}={value!r}: allowed is {allowed}{': ' if why else ''}{why}")
 
 
 def timeout(option: str, value: object) -> float:
@@ -76,4 +77,7 @@ def _name(value: object) -> str:
 def _number(option: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigurationError(f"{option}={value!r}: allowed is a number, not {type(value).__name__}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ConfigurationError(f"{option}: the number has {len(str(value))} digits") from None

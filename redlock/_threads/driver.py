@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import weakref
 from inspect import GEN_CLOSED, getgeneratorstate
@@ -12,6 +13,7 @@ from redlock._core.effects import Send
 from redlock._threads.housekeeper import Housekeeper
 from redlock._threads.links import Links
 from redlock._threads.waiter import Waiter
+from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,10 +94,12 @@ class Driver:
 
     def close(self) -> None:
         """Send what is owed, then leave no thread and no socket.  May be called twice."""
-        self.settle()
-        self._closed = True
-        self._housekeeper.end()
-        self._housekeeper.join()
+        try:
+            self.settle()
+        finally:
+            self._closed = True
+            self._housekeeper.end()
+            self._housekeeper.join()
 
     def disown(self) -> None:
         """In a forked child: these sockets are the parent's.  Takes no lock, its owner may be gone."""
@@ -110,7 +114,8 @@ _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 def _at_exit() -> None:
     for driver in list(_DRIVERS):
-        driver.settle()
+        with contextlib.suppress(RedlockError):     # closed meanwhile by another thread
+            driver.settle()
 
 
 def _in_child() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._connect import Dial
+from redlock._core.effects import Failure
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._threads.links import TICK
 from redlock._threads.waiter import Waiter
@@ -20,10 +21,12 @@ from redlock._threads.waiter import Waiter
 if TYPE_CHECKING:
     import socket
 
-    from redlock._core.effects import Failure
     from redlock._core.electorate import Facts
     from redlock._threads.link import Link
     from redlock._threads.links import Links
+
+# How long `close` waits for a thread that is in the middle of connecting, in seconds.
+_FAREWELL = 1.0
 
 log = logging.getLogger("redlock")
 log.addHandler(logging.NullHandler())   # whether and where it is shown is the application's choice
@@ -45,8 +48,9 @@ class Housekeeper:
         """Connect to all masters in the background, if that has not begun yet."""
         with self._links.mutex:
             if self._thread is None and not self._ending:
-                self._thread = threading.Thread(target=self._run, name="redlock-links", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="redlock-links", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def wait_until_decided(self) -> None:
         """Until a majority is up or known to be down, at most `connect_timeout` (R2).
@@ -55,7 +59,7 @@ class Housekeeper:
         """
         links = self._links
         began = _clock.now()
-        with links.changed:
+        with links.mutex:   # the lock of `changed`
             links.changed.wait_for(lambda: self._ending or links.decide(), self._connect_timeout)
             took = min(_clock.now() - began, self._connect_timeout - (_clock.now() - began))
             links.changed.wait_for(lambda: self._ending or links.tried(), max(0.0, took))
@@ -64,9 +68,18 @@ class Housekeeper:
         """Give masters that are owed a release so long to answer it (R11)."""
         until = _clock.now() + seconds
         waiter = Waiter()
-        while any(link.pipeline.owes for link in self._links.all) and _clock.now() < until:
-            self._links.wait(min(until, _clock.now() + TICK / 10), waiter)
-        self._links.forget(waiter)
+        try:
+            while _clock.now() < until and self._owes():
+                self._links.wait(min(until, _clock.now() + TICK / 10), waiter)
+        finally:
+            self._links.forget(waiter)
+
+    def _owes(self) -> bool:
+        with self._links.mutex:
+            for link in self._links.all:
+                if link.pipeline.owes:
+                    return True
+        return False
 
     def end(self) -> None:
         """Stop, from wherever: takes no lock, so that a garbage collection may call it."""
@@ -74,15 +87,32 @@ class Housekeeper:
         self._links.bell.ring()
 
     def join(self) -> None:
-        """Wait until no thread and no socket is left, after `end`."""
+        """Wait until no thread and no socket is left, after `end`.
+
+        A thread that is connecting may be inside the resolver, a TLS handshake or somebody's credential
+        provider, where nothing can wake it.  It is waited for a moment, and then closes what it gets.
+        """
         if self._thread is None:
             self._links.close()
         elif self._thread is not threading.current_thread():
             self._thread.join()
+            until = _clock.now() + _FAREWELL
+            for thread in tuple(self._dialling):
+                thread.join(max(0.0, until - _clock.now()))
 
     # -- the thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._keep_house()
+        finally:
+            self._links.close()
+            with self._links.mutex:
+                for link in self._links.all:
+                    if link.dial is not None:
+                        link.dial.abort()
+
+    def _keep_house(self) -> None:
         links = self._links
         while not self._ending:
             with links.mutex:
@@ -99,14 +129,6 @@ class Housekeeper:
                         links.bell.silence()
                     else:
                         links.hung_up(fd, now)
-        links.close()
-        with links.mutex:
-            dialling = list(self._dialling)
-            for link in links.all:
-                if link.dial is not None:
-                    link.dial.abort()
-        for thread in dialling:
-            thread.join()
 
     def _chores(self, now: float) -> float | None:
         """Do what is due; returns the seconds until there is more, None: nothing until somebody rings."""
@@ -128,24 +150,31 @@ class Housekeeper:
     # -- connecting ----------------------------------------------------------------------------------
 
     def _dial(self, link: Link) -> None:
-        link.dial = Dial(link.endpoint, self._connect_timeout)
+        dial = Dial(link.endpoint, self._connect_timeout)
         name = f"redlock-connect-{link.endpoint.name}"
-        thread = threading.Thread(target=self._connect, args=(link, link.dial), name=name, daemon=True)
+        thread = threading.Thread(target=self._connect, args=(link, dial), name=name, daemon=True)
+        link.dial = dial
         self._dialling.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:       # no more threads to be had: try again later
+            link.dial = None
+            self._dialling.discard(thread)
+            self._down(link, Failure("error", str(error), sent=False))
 
     def _connect(self, link: Link, dial: Dial) -> None:
-        links = self._links
         try:
-            sock, facts = dial(self._prefix, self._max_ttl)
-        except Exception as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
-            self._failed(link, dial.failure(error))
-        else:
-            self._connected(link, sock, facts)
-        with links.mutex:
-            link.dial = None
-            self._dialling.discard(threading.current_thread())
-            links.bell.ring()
+            try:
+                sock, facts = dial(self._prefix, self._max_ttl)
+            except Exception as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
+                self._failed(link, dial.failure(error))
+            else:
+                self._connected(link, sock, facts)
+        finally:        # also if somebody's logging handler raises
+            with self._links.mutex:
+                link.dial = None
+                self._dialling.discard(threading.current_thread())
+                self._links.bell.ring()
 
     def _connected(self, link: Link, sock: socket.socket, facts: Facts) -> None:
         with self._links.mutex:
@@ -161,9 +190,12 @@ class Housekeeper:
 
     def _failed(self, link: Link, failure: Failure) -> None:
         with self._links.mutex:
-            link.failures += 1
-            link.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, link.failures)
-            link.pipeline.down = failure
-            self._links.changed.notify_all()
+            self._down(link, failure)
         if link.failures == 1 and not self._ending:     # once, not at every attempt
             log.warning("master %s is down: %s", link.endpoint.name, failure.reason)
+
+    def _down(self, link: Link, failure: Failure) -> None:
+        link.failures += 1
+        link.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, link.failures)
+        link.pipeline.down = failure
+        self._links.changed.notify_all()

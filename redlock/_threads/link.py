@@ -109,10 +109,10 @@ class Link:
                         self.write(_connect.pack_text(entry.request.call))
                     else:
                         deliver(entry, reply)
-            except InvalidResponse as error:
-                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {error}") from None
             except IndexError:
                 raise ConnectionAbortedError("it sent an answer to no question") from None
+            except (InvalidResponse, TypeError, ValueError) as error:   # of the parser, for what it cannot build
+                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {error}") from None
             # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
             if len(data) < _CHUNK and not self.tls:
                 return

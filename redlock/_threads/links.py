@@ -8,6 +8,7 @@ does, connecting and late answers and owed releases, is the business of the `Hou
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -146,8 +147,8 @@ class Links:
         """The operation of ``waiter`` is over; late answers to it are the housekeeper's business."""
         self.forget(waiter)
         if self.dozing:
-            self.dozing = False
-            self.bell.ring()
+            with self.mutex:        # under it nobody closes the bell
+                self._wake_housekeeper()
 
     def _lead(self, until: float, waiter: Waiter) -> None:
         """Read for everybody until there is an event for ``waiter``, or ``until``."""
@@ -240,8 +241,9 @@ class Links:
         # At once, unless it was let in only to be thrown out: that could go on for ever.
         link.retry_at = now if now - link.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
         link.torn = False
-        self.dozing = False
-        self.bell.ring()
+        self._wake_housekeeper()
+        if self._polling:
+            self._lead_bell.ring()      # who leads may have lost its vote here, and is not told by a hang-up
 
     def close(self) -> None:
         """Close every descriptor.  Operations under way fail."""
@@ -261,13 +263,18 @@ class Links:
     def disown(self) -> None:
         """Close our copies of the descriptors without a word to the other side."""
         for link in self.all:
-            if link.sock is not None:
-                os.close(link.sock.detach())
-                link.sock = None
+            sock, link.sock = link.sock, None
+            if sock is not None:
+                with contextlib.suppress(OSError):      # its owner was closing it when we were forked
+                    os.close(sock.detach())
         self.bell.close()
         self._lead_bell.close()
 
     # -- with the mutex held -------------------------------------------------------------------------
+
+    def _wake_housekeeper(self) -> None:
+        self.dozing = False
+        self.bell.ring()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -288,7 +295,11 @@ class Links:
             link.read(now, self._deliver)
         except OSError as error:
             self.detach(link, error, now)
+        if link.backlog:
+            self._poll.modify(link.fd, select.POLLIN | select.POLLOUT)
         link.torn = False
+        if self.dozing and link.pipeline.owes:
+            self._wake_housekeeper()    # the master could not do a release now: it is tried again
 
     def _deliver(self, entry: Entry[Waiter], reply: Reply) -> None:
         if not entry.request.open:
