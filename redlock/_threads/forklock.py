@@ -12,20 +12,17 @@ import weakref
 
 
 class ForkLock:
-    """A `threading.Lock` for ``with``, made anew in every child."""
+    """Has a ``lock`` to use in a ``with``, made anew in every child.
+
+    It is not a lock itself: a Ctrl-C inside an `__enter__` written in Python would leave it locked.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         _LOCKS.add(self)
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
+    def renew(self) -> None:
+        self.lock = threading.Lock()
 
 
 _LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
@@ -33,7 +30,7 @@ _LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 
 def _in_child() -> None:
     for lock in list(_LOCKS):
-        lock._renew()  # noqa: SLF001 - its own module
+        lock.renew()
 
 
 os.register_at_fork(after_in_child=_in_child)

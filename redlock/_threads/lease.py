@@ -35,7 +35,7 @@ class Lease(LeaseState):
         return self.lost
 
     def _ended_event(self) -> threading.Event:
-        with _making:
+        with _making.lock:
             event: threading.Event | None = getattr(self, "_ended", None)
             if event is None:       # few leases are ever waited for
                 self._ended = event = threading.Event()

@@ -136,7 +136,7 @@ class Masters:
 
         Leases that are held are not released: their keys go when their TTL does.
         """
-        with self._making:
+        with self._making.lock:
             self._closed = True
             driver, self._driver = self._driver, None
             mine = self._pid == os.getpid()
@@ -163,7 +163,7 @@ class Masters:
         return driver.run(op)
 
     def _make_driver(self) -> Driver:
-        with self._making:
+        with self._making.lock:
             if self._closed:
                 raise RedlockError("these Masters were closed")
             driver, mine = self._driver, self._pid == os.getpid()

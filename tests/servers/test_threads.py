@@ -270,7 +270,7 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
                     return 0 if own.valid else 1
 
             thread = threading.Thread(target=work)
-            with masters._making:       # the worst moment, held still
+            with masters._making.lock:       # the worst moment, held still
                 thread.start()
                 assert in_child(child) == 0
             thread.join()
