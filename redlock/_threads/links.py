@@ -229,7 +229,8 @@ class Links:
         """The connection is gone.  What it carried fails, and its releases are owed."""
         link.torn = True
         fd = link.fd
-        if self._by_fd.pop(fd, None) is not None:
+        if self._by_fd.get(fd) is link:     # not that of a link that got the number after an interruption
+            del self._by_fd[fd]
             self._poll.unregister(fd)
             self.watch.unregister(fd)
         text = error.strerror or str(error) or type(error).__name__
