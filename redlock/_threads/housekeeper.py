@@ -96,9 +96,19 @@ class Housekeeper:
             self._links.close()
         elif self._thread is not threading.current_thread():
             self._thread.join()
+            with self._links.mutex:
+                dialling = list(self._dialling)
             until = _clock.now() + _FAREWELL
-            for thread in tuple(self._dialling):
-                thread.join(max(0.0, until - _clock.now()))
+            for thread in dialling:
+                while thread.is_alive() and _clock.now() < until:
+                    self._abort_dials()     # again: one may have had no socket yet that could be shut down
+                    thread.join(_FAREWELL / 50)
+
+    def _abort_dials(self) -> None:
+        for link in self._links.all:
+            dial = link.dial
+            if dial is not None:
+                dial.abort()
 
     # -- the thread ----------------------------------------------------------------------------------
 
@@ -107,10 +117,7 @@ class Housekeeper:
             self._keep_house()
         finally:
             self._links.close()
-            with self._links.mutex:
-                for link in self._links.all:
-                    if link.dial is not None:
-                        link.dial.abort()
+            self._abort_dials()
 
     def _keep_house(self) -> None:
         links = self._links
