@@ -270,6 +270,8 @@ class MultiLock:
 
     def __enter__(self) -> Lease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
+        # The same steps as in `acquire`, not a call of it or of a helper: every frame on the way back to the
+        # caller is one more place for a Ctrl-C to strike after the grant (R11).
         before = self._mine
         try:
             outcome = self._try(blocking=True, timeout=None)
