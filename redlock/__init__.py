@@ -7,6 +7,21 @@ with masters.lock("invoice:42") as lease:
 pay(invoice, fence=lease.fence)
 """
 
+from redlock._asyncio.lease import AsyncLease
+from redlock._asyncio.lock import AsyncMultiLock
+from redlock._asyncio.masters import AsyncMasters
+from redlock._core.events import (
+    Event,
+    LeaseExtended,
+    LeaseLost,
+    LockAcquired,
+    LockRefused,
+    LockReleased,
+    MasterDown,
+    MasterUp,
+    QuorumBack,
+    QuorumLost,
+)
 from redlock._core.inspect import LockStatus
 from redlock._threads.lease import Lease
 from redlock._threads.lock import MultiLock
@@ -24,15 +39,28 @@ from redlock.errors import (
 )
 
 __all__ = [
+    "AsyncLease",
+    "AsyncMasters",
+    "AsyncMultiLock",
     "ConfigurationError",
+    "Event",
     "Lease",
+    "LeaseExtended",
+    "LeaseLost",
+    "LockAcquired",
     "LockLost",
+    "LockRefused",
+    "LockReleased",
     "LockStatus",
+    "MasterDown",
+    "MasterUp",
     "Masters",
     "MultiLock",
     "NotAcquired",
     "NotExtended",
     "NotHeld",
+    "QuorumBack",
+    "QuorumLost",
     "QuorumUnreachable",
     "RedlockError",
     "Vote",

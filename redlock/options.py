@@ -52,6 +52,19 @@ def names(value: object) -> tuple[str, ...]:
     return several
 
 
+def token(value: object) -> str:
+    """The token of a lease that is resumed: what `Lease.token` said."""
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"token={value!r}: allowed is the token of a lease, a str that is not empty")
+    return value
+
+
+def fence(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise ConfigurationError(f"fence={value!r}: allowed is the fencing token of a lease, an int above 0, or None")
+
+
 def prefix(value: object) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise ConfigurationError(f"prefix={value!r}: allowed is a str without NUL")

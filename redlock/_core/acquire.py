@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
-from redlock._core.effects import NEVER, Op, Send, Timeout, wait
+from redlock._core.effects import NEVER, Enter, Leave, Op, Send, Timeout, wait
+from redlock._core.lobby import Ticket
+from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.rounds import Round
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.quorum import Tally
     from redlock._core.terms import Plan, Terms
     from redlock.errors import Outcome, Vote
 
@@ -31,6 +32,8 @@ class Grant(NamedTuple):
     decided_at: float
     asked: frozenset[int]                       # masters that may have a key of ours
     votes: Callable[[], tuple[Vote, ...]]       # made when looked at, not on the way
+    attempts: int = 1
+    ticket: Ticket | None = None                # our place in line, which is the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,46 @@ def acquire(
 ) -> Op[Grant | Refusal]:
     """Try until it is granted or ``deadline`` has passed; at least once, and once more at the deadline.
 
-    ``won`` gets the grant the moment there is one: a Ctrl-C that strikes on the way back to the caller
-    must not make it forget what it has to release (R11).
+    First one stands in line in this process (R23); whoever is granted the lock stays in front until it is
+    released.  ``won`` gets the grant the moment there is one: a Ctrl-C that strikes on the way back to the
+    caller must not make it forget what it has to release (R11).
     """
+    ticket = Ticket(plan.keys.locks)
+    try:
+        yield Enter(ticket)
+        outcome: Grant | Refusal | None = yield from _queue(terms, ticket, deadline)
+        if outcome is None:
+            ticket.inbox = None     # nobody has to tell us any more; a lease that referred to it would be a cycle
+            outcome = yield from _contend(terms, plan, deadline, won, ticket)
+    except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
+        raise
+    except BaseException:
+        yield from insist(Leave(ticket))
+        raise
+    if isinstance(outcome, Refusal):
+        interruption = yield from insist(Leave(ticket))
+        if interruption is not None:
+            raise interruption
+    return outcome
+
+
+def _queue(terms: Terms, ticket: Ticket, deadline: float) -> Op[Refusal | None]:
+    """Until it is our turn; a `Refusal` if it is not in time."""
+    while not ticket.turn:
+        event = yield from wait(deadline, quiet=True)
+        if isinstance(event, Timeout) and not ticket.turn:
+            return Refusal("held", Tally(terms.masters), event.at, attempts=0)
+    return None
+
+
+def _contend(
+    terms: Terms, plan: Plan, deadline: float, won: list[Grant] | None, ticket: Ticket
+) -> Op[Grant | Refusal]:
+    """Against other processes."""
     attempts = 0
     while True:
-        outcome = yield from attempt(terms, plan, won)
         attempts += 1
+        outcome = yield from attempt(terms, plan, won, attempts, ticket)
         if isinstance(outcome, Grant):
             return outcome
         # C1: an outage may pass.  A wrong password will not, however long one waits for it.
@@ -72,7 +108,9 @@ def acquire(
             pass        # a late answer of the attempt that failed
 
 
-def attempt(terms: Terms, plan: Plan, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
+def attempt(
+    terms: Terms, plan: Plan, won: list[Grant] | None = None, number: int = 1, ticket: Ticket | None = None
+) -> Op[Grant | Refusal]:
     """One token, one round, and a rollback on every way out that is not a grant (R8, R9, R11)."""
     token = terms.token()
     proposal = terms.fences.propose() if plan.fencing else 0
@@ -81,6 +119,7 @@ def attempt(terms: Terms, plan: Plan, won: list[Grant] | None = None) -> Op[Gran
     round_ = Round(terms, request, ballot.read)
     try:
         at = yield from round_.ask()
+        terms.attempted(round_.tally)
         if not round_.tally.won:
             refusal = ballot.refusal(round_.tally, at)
         else:
@@ -96,7 +135,7 @@ def attempt(terms: Terms, plan: Plan, won: list[Grant] | None = None) -> Op[Gran
             elif valid_until - at < plan.min_validity:
                 refusal = Refusal("slow", round_.tally, at, validity=valid_until - at)
             else:
-                grant = Grant(token, fence, valid_until, at, round_.reached(), round_.tally.votes)
+                grant = Grant(token, fence, valid_until, at, round_.reached(), round_.tally.votes, number, ticket)
                 if won is not None:
                     won.append(grant)
                 return grant
@@ -151,21 +190,22 @@ def rollback(plan: Plan, token: str, round_: Round) -> Op[BaseException | None]:
     return (yield from insist(release))
 
 
-def insist(release: Send) -> Op[BaseException | None]:
-    """Carry out a release although somebody keeps pressing Ctrl-C: sending it twice does no harm.
+def insist(*effects: Send | Leave) -> Op[BaseException | None]:
+    """Carry them out although somebody keeps pressing Ctrl-C: doing it twice does no harm.
 
     Returns the first interruption, for the caller to raise unless it is raising one already.
     """
     first: BaseException | None = None
-    for _ in range(3):
-        try:
-            yield release
-        except GeneratorExit:
-            raise
-        except BaseException as interruption:  # noqa: BLE001 - handed to the caller
-            first = first or interruption
-        else:
-            break
+    for effect in effects:
+        for _ in range(3):
+            try:
+                yield effect
+            except GeneratorExit:
+                raise
+            except BaseException as interruption:  # noqa: BLE001 - handed to the caller
+                first = first or interruption
+            else:
+                break
     return first
 
 

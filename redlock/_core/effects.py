@@ -3,21 +3,24 @@
 An operation is a generator.  It yields what it wants and is resumed with what happened:
 
     Send    ask masters to run a script; resumes at once with None, answers come through `Wait`
-    Wait    resume with the next event: a `Reply`, or `Timeout` when none came in time
+    Wait    resume with the next event: a `Reply`, a `Turn`, or `Timeout` when none came in time
+    Enter   stand in line in this process; resumes at once, a `Turn` comes if it is not one's turn yet
+    Leave   ... no longer; resumes at once
 
 A driver must: set ``Send.sent_at`` before the first byte leaves; answer a `Send` towards a master
-that is down with a failed `Reply` at once; throw into the generator whatever interrupts a wait, and
+that is down with a failed `Reply` at once; ask ``Send.only_if`` when it writes; throw into the generator whatever interrupts a wait, and
 then go on driving it, for that is how an operation cleans up (R11).  Whatever else may wake an
 operation one day, a release that was announced for instance, is one more kind of event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from redlock._core.lobby import Ticket
     from redlock._core.wire import Call
 
 T = TypeVar("T")
@@ -31,20 +34,42 @@ class Send:
 
     With ``owed_until`` it is a release that must arrive: where the connection breaks before the
     answer, or the master cannot do it now, it is sent again until that time (R10).
+
+    With ``only_if`` it is dropped unless that is true in the moment in which it is written, with nothing
+    written in between: what must not stand behind a release that somebody else sends asks so.
     """
 
     call: Call
     to: frozenset[int] | None = None
     owed_until: float | None = None
+    only_if: Callable[[], bool] | None = None
     sent_at: float = NEVER
     open: bool = True       # somebody still counts the answers; cleared when the round is decided
 
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """Resume with the next event, or with `Timeout` once ``until`` has passed."""
+    """Resume with the next event, or with `Timeout` once ``until`` has passed.
+
+    ``quiet``: masters are not asked anything, so whoever waits need not listen to them.
+    """
 
     until: float
+    quiet: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Enter:
+    """Stand in line with ``ticket``."""
+
+    ticket: Ticket
+
+
+@dataclass(slots=True, eq=False)
+class Leave:
+    """Let others pass.  Twice does no harm."""
+
+    ticket: Ticket
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,19 +98,26 @@ class Reply:
 
 
 @dataclass(slots=True, eq=False)
+class Turn:
+    """One is first in line now."""
+
+    at: float
+
+
+@dataclass(slots=True, eq=False)
 class Timeout:
     """``Wait.until`` has passed."""
 
     at: float
 
 
-Effect: TypeAlias = Send | Wait
-Event: TypeAlias = Reply | Timeout
+Effect: TypeAlias = Send | Wait | Enter | Leave
+Event: TypeAlias = Reply | Turn | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]
 
 
-def wait(until: float) -> Op[Event]:
+def wait(until: float, *, quiet: bool = False) -> Op[Event]:
     """A `Wait` whose event is typed: a generator has but one type for all it is sent."""
-    event = yield Wait(until)
+    event = yield Wait(until, quiet)
     assert event is not None  # noqa: S101 - a driver that forgets the event is broken, not unlucky
     return event

@@ -21,38 +21,46 @@ class Extension:
     """How it ended: ``kept`` with a new validity, ``lost``, or ``unanswered`` with the one it had (R13)."""
 
     kind: Literal["kept", "lost", "unanswered"]
+    at: float
     tally: Tally | None = None
 
 
 def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
     """Set the TTL to ``ttl`` on a majority that still holds the token (R12)."""
-    if not lease.valid:
-        return Extension("lost")
+    if not lease._extendable:  # noqa: SLF001 - the operations are its other half
+        return Extension("lost", now)
     # C6: the keys may have the new, shorter TTL from the moment at which this is sent.
-    number = lease._extension_begins(quorum.valid_until(now, ttl, terms.drift_factor), ttl)  # noqa: SLF001
+    number: int | None = None
     try:
+        number = lease._extension_begins(quorum.valid_until(now, ttl, terms.drift_factor), ttl)  # noqa: SLF001
+        lease._changed()  # noqa: SLF001
         return (yield from _ask(terms, plan, lease, ttl, number))
     finally:
-        lease._extension_ends()  # noqa: SLF001
+        if number is not None:
+            lease._extension_ends()  # noqa: SLF001
+        lease._changed()  # noqa: SLF001 - where too few have answered, its keeper has no time to lose
 
 
 def _ask(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, number: int) -> Op[Extension]:
     denials = Denials()
     call = wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)
     round_ = Round(terms, Send(call), denials.read)
-    at = yield from round_.ask(end="settled")
+    # Not beyond its end: then it is lost, and whoever waits for this has to be told.
+    at = yield from round_.ask(lease._ends_at, end="settled")  # noqa: SLF001
     tally, sent_at = round_.tally, round_.request.sent_at
-    if not lease.valid:     # it ended while we asked: too late is too late, whatever they answered
-        return Extension("lost", tally)
+    if not lease._extendable:  # noqa: SLF001 - it ended while we asked: too late is too late, whatever they answered
+        return Extension("lost", at, tally)
     if tally.won:
         valid_until = quorum.valid_until(sent_at, ttl, terms.drift_factor)
         lease._extended(valid_until, ttl, tally.votes, number)  # noqa: SLF001
+        lease._changed()  # noqa: SLF001
         yield from repair(terms, plan, lease, denials, ttl - (at - sent_at))
-        return Extension("kept", tally)
+        return Extension("kept", at, tally)
     if tally.denied:
         lease._lose(denials.reason)  # noqa: SLF001
-        return Extension("lost", tally)
-    return Extension("unanswered", tally)
+        return Extension("lost", at, tally)
+    lease._unanswered()  # noqa: SLF001
+    return Extension("unanswered", at, tally)
 
 
 def repair(terms: Terms, plan: Plan, lease: LeaseState, denials: Denials, ttl: float) -> Op[None]:
@@ -63,7 +71,7 @@ def repair(terms: Terms, plan: Plan, lease: LeaseState, denials: Denials, ttl: f
     if not denials.missing or ttl <= 0:
         return
     call = wire.repair(plan.keys, lease.token, ttl, lease.fence, terms.fence_ttl)
-    request = Send(call, to=frozenset(denials.missing))
+    request = Send(call, to=frozenset(denials.missing), only_if=lambda: lease.valid)
     request.open = False
     lease._may_be_on(denials.missing)  # noqa: SLF001
     yield request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from redlock.errors import LockLost, Reason, Vote
@@ -30,8 +31,8 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_lost", "_mine", "_numbers", "_released",
-                 "_under_way", "_votes", "fence", "names", "token", "ttl", "valid_until")
+    __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_late", "_lost", "_mine", "_numbers", "_on_change",
+                 "_released", "_resumed", "_ticket", "_under_way", "_votes", "fence", "names", "token", "ttl", "valid_until")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class LeaseState:
         *,
         clock: Callable[[], float],
         mine: Callable[[], bool],
+        resumed: bool = False,
     ) -> None:
         self.names = names
         self.token = grant.token
@@ -48,8 +50,9 @@ class LeaseState:
         self.ttl = ttl
         self.valid_until = grant.valid_until
         self._votes = grant.votes
+        self._ticket = grant.ticket     # its place in line (R23)
         self._asked = grant.asked       # masters that may have a key of ours
-        self._keys_until = grant.valid_until + ttl      # by then every one of them has expired
+        self._keys_until = max(grant.valid_until, grant.decided_at) + ttl   # by then every one of them has expired
         # What each extension makes of the validity at most, and its TTL, while any is under way (C6).
         self._ceilings: dict[int, tuple[float, float]] = {}
         self._under_way = 0
@@ -58,6 +61,10 @@ class LeaseState:
         self._mine = mine               # False in a process that was forked off the holder
         self._released = False
         self._lost: Reason | None = None
+        self._late: Reason = "expired"  # what it is called when its time has run out
+        self._resumed = resumed         # handed over by a token, and not confirmed by an extension yet (C11)
+        # Told whenever its end may have moved: see `Keeping.due`.
+        self._on_change: Callable[[], None] | None = None
 
     @property
     def name(self) -> str:
@@ -82,8 +89,9 @@ class LeaseState:
     @property
     def lost(self) -> bool:
         """Whether it ended without being released.  False for good after a normal release (C8)."""
-        if self._lost is None and not self._released and self._mine() and self._clock() >= self.valid_until:
-            self._lost = "expired"
+        if self._lost is None and not (self._released or self._resumed):  # noqa: SIM102 - one line would be too long
+            if self._mine() and self._clock() >= self.valid_until:
+                self._lost = self._late
         return self._lost is not None
 
     def ensure(self, at_least: float = 0.0) -> None:
@@ -112,10 +120,27 @@ class LeaseState:
             assert self._lost is not None  # noqa: S101 - for the type checker: `lost` just set it
             text = f"the lease on {self.name!r} was lost: {how[self._lost]}"
             return LockLost(text, name=self.name, votes=self.votes, reason=self._lost)
+        if self._resumed and self._mine():
+            why = "extend() has not confirmed yet that it is ours"
+            return LockLost(f"the lease on {self.name!r} is not valid: {why}", name=self.name, reason="expired")
         why = "it was released" if self._released else "it belongs to the process that forked this one"
         return LockLost(f"the lease on {self.name!r} has ended: {why}", name=self.name, reason="expired")
 
     # -- told by the operations ----------------------------------------------------------------------
+
+    @property
+    def _over(self) -> bool:
+        return self._released or self.lost
+
+    @property
+    def _extendable(self) -> bool:
+        """Valid, or perhaps so: one that was handed over is known to be only when it has been extended."""
+        return self.valid or (self._resumed and not self._over and self._mine())
+
+    @property
+    def _ends_at(self) -> float:
+        """When it is lost unless it is extended."""
+        return math.inf if self._resumed else self.valid_until
 
     def _extension_begins(self, valid_until: float, ttl: float) -> int:
         """An extension is about to be sent.  Returns its number."""
@@ -136,6 +161,11 @@ class LeaseState:
         others = (ceiling for other, ceiling in tuple(self._ceilings.items()) if other != number)
         self.valid_until, self.ttl = min([(valid_until, ttl), *others])
         self._votes = votes
+        self._late, self._resumed = "expired", False
+
+    def _unanswered(self) -> None:
+        """An extension was: if it runs out now, that is why."""
+        self._late = "unreachable"
 
     def _extension_ends(self) -> None:
         self._under_way -= 1
@@ -144,22 +174,24 @@ class LeaseState:
 
     def _lose(self, reason: Reason) -> None:
         if self._lost is None and not self._released:
-            self._lost = reason
+            self._lost, self._resumed = reason, False
             self._changed()
 
     def _end(self) -> None:
         """Released by its holder: from now on neither valid nor lost."""
         if not self.lost:
-            self._released = True
+            self._released, self._resumed = True, False
         self._changed()
 
     def _found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""
-        self._released, self._lost = False, reason
+        self._released, self._resumed, self._lost = False, False, reason
         self._changed()
 
     def _changed(self) -> None:
-        """It has ended: for a shell that lets somebody wait for that."""
+        """It has ended, or lasts longer or shorter: for a shell that lets somebody wait for that."""
+        if self._on_change is not None:
+            self._on_change()
 
     def _may_be_on(self, masters: list[int]) -> None:
         self._asked = self._asked.union(masters)
@@ -167,6 +199,8 @@ class LeaseState:
     def __repr__(self) -> str:
         if self._released:
             state = "released"
+        elif self._resumed:
+            state = "not confirmed"
         elif self.lost:
             state = f"lost: {self._lost}"
         else:

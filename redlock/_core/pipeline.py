@@ -132,6 +132,11 @@ class Pipeline(Generic[Inbox]):
         return not self._under_way and not self._owed
 
     @property
+    def in_debt(self) -> bool:
+        """Whether a release has to be written again; `due` has it."""
+        return bool(self._owed)
+
+    @property
     def owes(self) -> bool:
         """Whether a release has not been answered yet."""
         return bool(self._owed) or any(entry.request.owed_until is not None for entry in self._under_way)

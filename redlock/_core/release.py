@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
 from redlock._core.acquire import insist
-from redlock._core.effects import Op, Send
+from redlock._core.effects import Leave, Op, Send
 from redlock._core.rounds import Round
 
 if TYPE_CHECKING:
@@ -39,6 +39,17 @@ class Denials:
         return "taken" if self.taken else "expired"
 
 
+def aside(lease: LeaseState) -> list[Leave]:
+    """What lets the next one in line have a go."""
+    return [] if lease._ticket is None else [Leave(lease._ticket)]  # noqa: SLF001 - the operations are its other half
+
+
+def farewell(plan: Plan, lease: LeaseState) -> Send:
+    """The release, to every master that may have a key of this lease, and owed to it."""
+    call = wire.release(plan.keys, lease.token)
+    return Send(call, to=lease._asked, owed_until=lease._keys_until)  # noqa: SLF001 - see `release`
+
+
 def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
     """Release on every master that may have the key; True if the lease was still ours until then.
 
@@ -47,20 +58,24 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
     ours: it was valid, and nobody has denied it.
     """
     denials = Denials()
-    request = Send(wire.release(plan.keys, lease.token), to=lease._asked)  # noqa: SLF001
-    request.owed_until = lease._keys_until  # noqa: SLF001
+    request = farewell(plan, lease)
     round_ = Round(terms, request, denials.read)
-    late = lease.lost
+    if lease.lost:      # too late, whatever they would answer: nobody has to wait for it
+        request.open = False
+        interruption = yield from insist(request, *aside(lease))
+        if interruption is not None:
+            raise interruption
+        return False
     try:
         lease._end()  # noqa: SLF001 - the operations are its other half
-        yield from round_.ask(end="settled")
+        # The next one in line need not wait for the answers: on every connection its acquire stands behind
+        # our release (R10).
+        yield from round_.ask(end="settled", then=aside(lease))
     except GeneratorExit:
         raise
     except BaseException:
-        yield from insist(request)
+        yield from insist(request, *aside(lease))
         raise
-    if late:
-        return False
     if round_.tally.denied:
         lease._found_gone(denials.reason)  # noqa: SLF001
         return False

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from redlock._core.effects import Op, Reply, Send, Wait
+from redlock._core.effects import Op, Reply, Send, Timeout, Wait
 from redlock._core.quorum import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from redlock._core.effects import Effect
     from redlock._core.terms import Terms
     from redlock.errors import Outcome
 
@@ -36,17 +37,23 @@ class Round:
         self._unsent: list[int] = []
 
     def ask(
-        self, until: float = math.inf, *, end: Literal["decided", "settled", "complete"] = "decided"
+        self,
+        until: float = math.inf,
+        *,
+        end: Literal["decided", "settled", "complete"] = "decided",
+        then: Iterable[Effect] = (),
     ) -> Op[float]:
         """Send, then count until the ``end`` or until ``until`` or `node_timeout` has passed.
 
         ``decided``: a majority granted or cannot any more.  ``settled``: nor can one deny.
-        ``complete``: everybody has answered, which is for looking, not for locking.
+        ``complete``: everybody has answered, which is for looking, not for locking.  ``then``: what is to be
+        done as soon as the request is on its way.
         Returns the time of the event that ended it.
         """
         request, tally = self.request, self.tally
         try:
             yield request
+            yield from then
             wait = Wait(min(until, request.sent_at + self._terms.node_timeout))
             while True:
                 event = yield wait
@@ -55,8 +62,7 @@ class Round:
                         self._count(event)
                         if getattr(tally, end):
                             return event.at
-                else:
-                    assert event is not None  # noqa: S101 - see effects.wait
+                elif type(event) is Timeout:    # else it is a `Turn` that was seen before it was read
                     tally.time_out(event.at - request.sent_at)
                     return event.at
         finally:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from redlock._core.electorate import Electorate
     from redlock._core.fencing import FenceClock
+    from redlock._core.quorum import Tally
     from redlock._core.wire import Keys
 
 
@@ -26,6 +27,7 @@ class Terms:
     electorate: Electorate
     fences: FenceClock
     token: Callable[[], str]        # a fresh random token at every call (R8)
+    attempted: Callable[[Tally], object] = id   # told the votes of every attempt; `id` does nothing with them
 
 
 @dataclass(frozen=True, slots=True)

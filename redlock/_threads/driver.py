@@ -9,7 +9,7 @@ import weakref
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock._core.effects import Send
+from redlock._core.effects import Send, Wait
 from redlock._threads.housekeeper import Housekeeper
 from redlock._threads.links import Links
 from redlock._threads.waiter import Waiter
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import Event, Op
+    from redlock._core.effects import Event as Happening, Op
     from redlock._core.electorate import Electorate
+    from redlock._core.events import Event
 
 T = TypeVar("T")
 
@@ -37,12 +38,14 @@ class Driver:
         connect_timeout: float,
         prefix: str,
         max_ttl: float,
+        tell: Callable[[Event], None] | None,
     ) -> None:
         self._links = Links(endpoints, electorate, node_timeout)
         self._housekeeper = Housekeeper(
-            self._links, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl
+            self._links, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, tell=tell
         )
         self._node_timeout = node_timeout
+        self.keep = self._housekeeper.keeper.add
         self._ready = False
         self._closed = False
         self.stop = self._housekeeper.end       # without waiting: for the garbage collector
@@ -76,11 +79,16 @@ class Driver:
         finally:
             self._links.finish(waiter)
 
-    def _perform(self, effect: Any, waiter: Waiter) -> Event | None:
+    def _perform(self, effect: Any, waiter: Waiter) -> Happening | None:
         if type(effect) is Send:
             self._links.send(effect, waiter)
             return None
-        return self._links.wait(effect.until, waiter)
+        if type(effect) is Wait:
+            if effect.quiet:
+                return self._links.wait_quietly(effect.until, waiter)
+            return self._links.wait(effect.until, waiter)
+        self._links.line(effect, waiter)
+        return None
 
     def _get_ready(self) -> None:
         self._housekeeper.start()

@@ -1,45 +1,59 @@
-"""What no caller does: connect in the background, read late answers, send what is owed.
+"""What no caller does: connect in the background, read late answers, send what is owed, keep leases.
 
-One thread a `Masters`, asleep while all masters are up and have answered.  Connecting takes a thread of
+One thread a `Masters`, asleep while all masters are up and have answered and no lease is due.  Connecting takes a thread of
 its own, for as long as it takes: redis-py blocks, and one master that hangs must not delay another.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 from redlock import _clock
+from redlock._base.links import TICK, report, report_failure
 from redlock._connect import Dial
 from redlock._core.effects import Failure
-from redlock._core.retry import BETWEEN_CONNECTIONS, delay
-from redlock._threads.links import TICK
+from redlock._threads.keeper import Keeper
 from redlock._threads.waiter import Waiter
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
+    from redlock._base.link import Link
     from redlock._core.electorate import Facts
-    from redlock._threads.link import Link
-    from redlock._threads.links import Links
+    from redlock._core.events import Event
+    from redlock._threads.links import AnyInbox, Links
 
+# A timeout of poll() stands still while the machine sleeps, and the clock of rule R5 does not: with
+# leases to keep, look at least so often, in seconds.
+_LONGEST_NAP = 1.0
+_LOOK: Any = None       # an event that says nothing
 # How long `close` waits for a thread that is in the middle of connecting, in seconds.
 _FAREWELL = 1.0
 
-log = logging.getLogger("redlock")
-log.addHandler(logging.NullHandler())   # whether and where it is shown is the application's choice
-
 
 class Housekeeper:
-    """Keeps the links of one `Masters` up."""
+    """Keeps the links of one `Masters` up, and lends its thread to the `Keeper`."""
 
-    def __init__(self, links: Links, *, connect_timeout: float, prefix: str, max_ttl: float) -> None:
+    def __init__(
+        self,
+        links: Links,
+        *,
+        connect_timeout: float,
+        prefix: str,
+        max_ttl: float,
+        tell: Callable[[Event], None] | None,
+    ) -> None:
         self._links = links
         self._connect_timeout = connect_timeout
         self._prefix = prefix
         self._max_ttl = max_ttl
+        self._tell = tell
+        self.keeper = Keeper(links, self._nudge)
+        self._awaits = False    # answers, and is not to be reached by the bell alone
         self._ending = False
         self._thread: threading.Thread | None = None
         self._dialling: set[threading.Thread] = set()
@@ -76,10 +90,7 @@ class Housekeeper:
 
     def _owes(self) -> bool:
         with self._links.mutex:
-            for link in self._links.all:
-                if link.pipeline.owes:
-                    return True
-        return False
+            return self._links.owe()
 
     def end(self) -> None:
         """Stop, from wherever: takes no lock, so that a garbage collection may call it."""
@@ -119,26 +130,60 @@ class Housekeeper:
             self._links.close()
             self._abort_dials()
 
-    def _keep_house(self) -> None:
-        links = self._links
-        while not self._ending:
-            with links.mutex:
-                timeout = self._chores(_clock.now())
-                links.dozing = timeout is None or timeout > TICK
-            if self._ending:
-                break
-            ready = links.watch.poll(None if timeout is None else timeout * 1000 + 1)
-            with links.mutex:
-                links.dozing = False
-                now = _clock.now()
-                for fd, _ in ready:
-                    if fd == links.bell.fd:
-                        links.bell.silence()
-                    else:
-                        links.hung_up(fd, now)
+    def _nudge(self) -> None:
+        """Do not wait any longer: there is work for the keeper."""
+        self._links.bell.ring()
+        if self._awaits:
+            self.keeper.waiter.events.append(_LOOK)
+            self._links.nudge(self.keeper.waiter)
 
-    def _chores(self, now: float) -> float | None:
-        """Do what is due; returns the seconds until there is more, None: nothing until somebody rings."""
+    def _keep_house(self) -> None:
+        while not self._ending:
+            try:
+                self._once_around()
+            except BaseException:  # noqa: BLE001 - of a user's callback; the leases of everybody depend on us
+                report_failure("looking after the masters failed")
+                time.sleep(TICK)        # not on and on
+
+    def _once_around(self) -> None:
+        links, keeper = self._links, self.keeper
+        # Before the work: what comes while it goes on is seen by it, or rings.
+        self._awaits = bool(keeper.operations)
+        due = keeper.work()
+        now = _clock.now()
+        with links.mutex:
+            timeout = min(self._chores(now), due - now)
+            links.dozing = timeout > TICK and not keeper.operations
+        if self._ending:
+            return
+        if keeper.operations:
+            self._await_answers(now + min(timeout, TICK))
+        else:
+            links.forget(keeper.waiter)
+            self._doze(None if timeout == math.inf else max(0.0, timeout))
+
+    def _await_answers(self, until: float) -> None:
+        """Of the masters, to what the keeper asked."""
+        if not self._awaits:
+            return      # it has begun just now: once more around, see there
+        self._links.wait(until, self.keeper.waiter)
+        self.keeper.waiter.events.clear()
+
+    def _doze(self, timeout: float | None) -> None:
+        """Until a connection breaks, or somebody rings."""
+        links = self._links
+        ready = links.watch.poll(None if timeout is None else min(timeout, _LONGEST_NAP) * 1000 + 1)
+        with links.mutex:
+            links.dozing = False
+            now = _clock.now()
+            for fd, _ in ready:
+                if fd == links.bell.fd:
+                    links.bell.silence()
+                else:
+                    links.hung_up(fd, now)
+
+    def _chores(self, now: float) -> float:
+        """Do what is due; returns the seconds until there is more, infinity: nothing until somebody rings."""
         links = self._links
         pause = math.inf
         for link in links.all:
@@ -152,11 +197,11 @@ class Housekeeper:
                 links.look(link, now)
                 links.settle_debts(link, now)
                 pause = min(pause, TICK)
-        return None if pause == math.inf else pause
+        return pause
 
     # -- connecting ----------------------------------------------------------------------------------
 
-    def _dial(self, link: Link) -> None:
+    def _dial(self, link: Link[AnyInbox]) -> None:
         dial = Dial(link.endpoint, self._connect_timeout)
         name = f"redlock-connect-{link.endpoint.name}"
         thread = threading.Thread(target=self._connect, args=(link, dial), name=name, daemon=True)
@@ -167,13 +212,13 @@ class Housekeeper:
         except RuntimeError as error:       # no more threads to be had: try again later
             link.dial = None
             self._dialling.discard(thread)
-            self._down(link, Failure("error", str(error), sent=False))
+            self._links.unattached(link, Failure("error", str(error), sent=False))
 
-    def _connect(self, link: Link, dial: Dial) -> None:
+    def _connect(self, link: Link[AnyInbox], dial: Dial) -> None:
         try:
             try:
                 sock, facts = dial(self._prefix, self._max_ttl)
-            except Exception as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
+            except BaseException as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
                 self._failed(link, dial.failure(error))
             else:
                 self._connected(link, sock, facts)
@@ -183,26 +228,16 @@ class Housekeeper:
                 self._dialling.discard(threading.current_thread())
                 self._links.bell.ring()
 
-    def _connected(self, link: Link, sock: socket.socket, facts: Facts) -> None:
+    def _connected(self, link: Link[AnyInbox], sock: socket.socket, facts: Facts) -> None:
         with self._links.mutex:
             if self._ending:
                 sock.close()
                 return
-            was_down = link.failures > 0
-            notice = self._links.attach(link, sock, facts, _clock.now())
-        if was_down:
-            log.info("master %s is back", link.endpoint.name)
-        if notice:
-            log.warning("%s", notice)
+            news = self._links.attach(link, sock, facts, _clock.now())
+        report(news, self._tell)
 
-    def _failed(self, link: Link, failure: Failure) -> None:
+    def _failed(self, link: Link[AnyInbox], failure: Failure) -> None:
         with self._links.mutex:
-            self._down(link, failure)
-        if link.failures == 1 and not self._ending:     # once, not at every attempt
-            log.warning("master %s is down: %s", link.endpoint.name, failure.reason)
-
-    def _down(self, link: Link, failure: Failure) -> None:
-        link.failures += 1
-        link.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, link.failures)
-        link.pipeline.down = failure
-        self._links.changed.notify_all()
+            news = self._links.unattached(link, failure)
+        if not self._ending:
+            report(news, self._tell)

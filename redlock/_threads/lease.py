@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from typing import TYPE_CHECKING
 
 from redlock import _clock
+from redlock._base.forklock import ForkLock
 from redlock._core.lease import LeaseState
-from redlock._threads.forklock import ForkLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock.errors import Vote
 
 
 class Lease(LeaseState):
@@ -23,8 +30,10 @@ class Lease(LeaseState):
             timeout: seconds, None: as long as it lasts.  A lease that is extended lasts longer.
         """
         until = None if timeout is None else _clock.now() + timeout
-        ended = self._ended_event()
-        while not self.lost and not self._released:
+        while True:
+            ended = self._ended_event()     # first: what changes from now on is not missed
+            if self.lost or self._released:
+                return self.lost
             now = _clock.now()
             if until is not None and now >= until:
                 return False
@@ -32,7 +41,6 @@ class Lease(LeaseState):
             ended.wait(max(0.0, min(left, self._CHUNK)))
             if not self._mine():
                 return False
-        return self.lost
 
     def _ended_event(self) -> threading.Event:
         with _making.lock:
@@ -41,10 +49,31 @@ class Lease(LeaseState):
                 self._ended = event = threading.Event()
         return event
 
+    # The keeper extends in its thread while the holder may do so in its own.  One mutex for all leases: it
+    # is held for microseconds.
+
+    def _extension_begins(self, valid_until: float, ttl: float) -> int:
+        with _state.lock:
+            return super()._extension_begins(valid_until, ttl)
+
+    def _extended(
+        self, valid_until: float, ttl: float, votes: Callable[[], tuple[Vote, ...]], number: int
+    ) -> None:
+        with _state.lock:
+            super()._extended(valid_until, ttl, votes, number)
+
+    def _extension_ends(self) -> None:
+        with _state.lock:
+            super()._extension_ends()
+
     def _changed(self) -> None:
+        super()._changed()
         event: threading.Event | None = getattr(self, "_ended", None)
         if event is not None:
+            with contextlib.suppress(AttributeError):
+                del self._ended     # whoever waits looks again, and waits for the next change
             event.set()
 
 
 _making = ForkLock()
+_state = ForkLock()

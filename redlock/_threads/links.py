@@ -8,51 +8,46 @@ does, connecting and late answers and owed releases, is the business of the `Hou
 
 from __future__ import annotations
 
-import contextlib
-import os
 import select
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from redlock import _clock, _connect
-from redlock._core.effects import Failure, Reply, Timeout
-from redlock._core.quorum import majority
-from redlock._core.retry import BETWEEN_CONNECTIONS, delay
+from redlock import _clock
+from redlock._base.links import CLOSED, LinksBase
+from redlock._core.effects import Enter, Timeout
 from redlock._threads.bell import Bell
-from redlock._threads.link import Link
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Sequence
 
+    from redlock._base.link import Link
     from redlock._connect import Endpoint
-    from redlock._core.effects import Event, Send
-    from redlock._core.electorate import Electorate, Facts
-    from redlock._core.pipeline import Entry
+    from redlock._core.effects import Event, Leave, Send
+    from redlock._core.electorate import Electorate
+    from redlock._threads.keeper import Kept
     from redlock._threads.waiter import Waiter
 
-TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
 _LONGEST_POLL = 3600.0
-_SETTLED = 1.0          # a connection that lasted for so many seconds is made again without a pause
+_NAP = 1.0      # how long one sleeps at most: the clock of a sleep stands still while the machine does (R5)
 # How long one follows without hearing from the one who leads, in seconds: at first, and in the end.
 _PATIENCE, _MOST_PATIENCE = 0.01, 0.5
 # "The other side has hung up" without "there is something to read": Linux has a name for it; elsewhere
 # a hang-up is reported whatever one asks for.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
-_CLOSED = "these Masters were closed"
-_INTERRUPTED = ConnectionAbortedError("interrupted in the middle of a message")
 
 
-class Links:
+AnyInbox: TypeAlias = "Waiter | Kept"
+
+
+class Links(LinksBase[AnyInbox]):
     """The connections to all masters, and who reads them.
 
     ``mutex`` guards the links, their pipelines and who leads.  Nothing blocks while it is held.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], electorate: Electorate, node_timeout: float) -> None:
-        self.all = [Link(master, target, node_timeout) for master, target in enumerate(endpoints)]
-        self.electorate = electorate
+        super().__init__(endpoints, electorate, node_timeout)
         self.mutex = threading.Lock()
         self.changed = threading.Condition(self.mutex)      # a link came up, or failed to
         self.watch = select.poll()      # of the housekeeper: hang-ups only, so that answers do not wake it
@@ -62,43 +57,44 @@ class Links:
         self._poll = select.poll()      # of whoever leads
         self._lead_bell = Bell()        # there is one more link to read from
         self._poll.register(self._lead_bell.fd, select.POLLIN)
-        self._by_fd: dict[int, Link] = {}
+        self._by_fd: dict[int, Link[AnyInbox]] = {}
         self._leader: Waiter | None = None
         self._followers: dict[Waiter, None] = {}    # in the order in which they came
         self._polling = False
-        self._closed = False
+        self._corked = False
+        self._to_flush: list[Link[AnyInbox]] = []
 
     # -- for the driver ------------------------------------------------------------------------------
 
-    def send(self, request: Send, waiter: Waiter) -> None:
-        """Write ``request`` to its masters; for those that are down the answer is there at once."""
-        data = _connect.pack(request.call)
-        links = self.all if request.to is None else [self.all[master] for master in request.to]
+    def send(self, request: Send, waiter: AnyInbox, *, corked: bool = False) -> None:
+        """Write ``request`` to its masters; if ``corked``, with `flush` or with what somebody else writes."""
         with self.mutex:
             self._refuse_if_closed()
-            request.sent_at = now = _clock.now()
-            for link in links:
-                pipeline = link.pipeline
-                if link.torn:
-                    self._read(link, now)
-                link.torn = True
-                failure = pipeline.submit(request, waiter, now)
-                if failure is not None and pipeline.down is None:
-                    # It is silent for long.  Or it was us who were stopped, and the answers are here.
-                    link.torn = False
-                    self._read(link, now)
-                    link.torn = True
-                    failure = pipeline.submit(request, waiter, now)
-                if failure is None:
-                    try:
-                        link.write(data)
-                    except OSError as error:
-                        self.detach(link, error, now)
-                    if link.backlog:
-                        self._poll.modify(link.fd, select.POLLIN | select.POLLOUT)
-                elif request.open:
-                    waiter.events.append(Reply(request, pipeline.master, now, None, failure))
-                link.torn = False
+            self._corked = corked
+            self._submit(request, waiter, _clock.now())
+
+    def line(self, effect: Enter | Leave, waiter: AnyInbox) -> None:
+        """Stand in line, or let others pass."""
+        if type(effect) is Enter:
+            with self.mutex:
+                self._refuse_if_closed()
+                self._enter(effect.ticket, waiter)
+            return
+        with self.mutex:
+            woken = self._leave(effect.ticket)
+        for inbox in woken:
+            self.nudge(inbox)
+
+    def flush(self) -> None:
+        """Hand to the kernel what was corked."""
+        if not self._to_flush:
+            return
+        with self.mutex:
+            now = _clock.now()
+            for link in self._to_flush:
+                if link.backlog and not link.stuck:
+                    self._push(link, now)
+            self._to_flush.clear()
 
     def wait(self, until: float, waiter: Waiter) -> Event:
         """The next event for ``waiter``, or `Timeout`.
@@ -143,6 +139,26 @@ class Links:
                     del self._followers[self._leader]
                     self._leader.wake()
 
+    def wait_quietly(self, until: float, waiter: Waiter) -> Event:
+        """The same for one who waits for other threads: it leaves the masters to those who ask them."""
+        self.forget(waiter)
+        while True:
+            waiter.prepare()
+            if waiter.events:
+                return waiter.events.popleft()
+            now = _clock.now()
+            if now >= until:
+                return Timeout(now)
+            waiter.sleep(min(until - now, _NAP))
+            self._refuse_if_closed()
+
+    def nudge(self, waiter: AnyInbox) -> None:
+        """Let it look at its events, whatever it is waiting for."""
+        if self._leader is waiter:
+            self._lead_bell.ring()
+        else:
+            waiter.wake()
+
     def finish(self, waiter: Waiter) -> None:
         """The operation of ``waiter`` is over; late answers to it are the housekeeper's business."""
         self.forget(waiter)
@@ -152,7 +168,7 @@ class Links:
 
     def _lead(self, until: float, waiter: Waiter) -> None:
         """Read for everybody until there is an event for ``waiter``, or ``until``."""
-        while self._leader is waiter and not (waiter.events or self._closed):
+        while self._leader is waiter and not (waiter.events or self.closed):
             left = until - _clock.now()
             if left <= 0:
                 return
@@ -177,45 +193,7 @@ class Links:
 
     # -- for the housekeeper, with the mutex held ----------------------------------------------------
 
-    def decide(self) -> bool:
-        """Whether a majority is up, or so many failed that there can be none (R2)."""
-        need = majority(len(self.all))
-        up = sum(link.pipeline.down is None for link in self.all)
-        failed = sum(link.failures > 0 for link in self.all)
-        return up >= need or len(self.all) - failed < need
-
-    def tried(self) -> bool:
-        """Whether every master is up, or failed at least once."""
-        return all(link.pipeline.down is None or link.failures > 0 for link in self.all)
-
-    def attach(self, link: Link, sock: socket.socket, facts: Facts, now: float) -> str | None:
-        """A connection was made: vote from now on, and first of all send what is owed (R10)."""
-        notice = self.electorate.admit(link.pipeline.master, facts, now)
-        link.open(sock, now)
-        self._by_fd[link.fd] = link
-        self._poll.register(link.fd, select.POLLIN)
-        self.watch.register(link.fd, _HANGUP)
-        self.settle_debts(link, now)
-        self._lead_bell.ring()
-        self.changed.notify_all()
-        return notice
-
-    def settle_debts(self, link: Link, now: float) -> None:
-        """Write the releases that are owed to this master."""
-        if link.torn:
-            self._read(link, now)
-        debts = link.pipeline.due(now)
-        link.torn = True
-        try:
-            for entry in debts:
-                link.write(_connect.pack(entry.request.call))
-        except OSError as error:
-            self.detach(link, error, now)
-        if link.backlog:
-            self._poll.modify(link.fd, select.POLLIN | select.POLLOUT)
-        link.torn = False
-
-    def look(self, link: Link, now: float) -> None:
+    def look(self, link: Link[AnyInbox], now: float) -> None:
         """Read what has arrived, unless a caller does it anyway."""
         if not self._polling or link.torn:
             self._read(link, now)
@@ -225,85 +203,84 @@ class Links:
         if link is not None:
             self._read(link, now)
 
-    def detach(self, link: Link, error: OSError, now: float) -> None:
-        """The connection is gone.  What it carried fails, and its releases are owed."""
-        link.torn = True
-        fd = link.fd
-        if self._by_fd.get(fd) is link:     # not that of a link that got the number after an interruption
-            del self._by_fd[fd]
-            self._poll.unregister(fd)
-            self.watch.unregister(fd)
-        text = error.strerror or str(error) or type(error).__name__
-        # Until now its process may have been alive: a replica that was started before is one (R21).
-        self.electorate.heard(link.pipeline.master, now)
-        for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
-            self._deliver(entry, reply)
-        link.close(abort=not self._closed)
-        # At once, unless it was let in only to be thrown out: that could go on for ever.
-        link.retry_at = now if now - link.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
-        link.torn = False
-        self._wake_housekeeper()
-        if self._polling:
-            self._lead_bell.ring()      # who leads may have lost its vote here, and is not told by a hang-up
-
     def close(self) -> None:
         """Close every descriptor.  Operations under way fail."""
         with self.mutex:
-            self._closed = True
-            now = _clock.now()
-            for link in self.all:
-                if link.sock is not None:
-                    self.detach(link, ConnectionAbortedError(_CLOSED), now)
+            self.hang_up()
             self.changed.notify_all()
             for follower in self._followers:
                 follower.wake()
+            for ticket in self.lobby.waiting():
+                ticket.inbox.wake()
             self._lead_bell.ring()
             self._lead_bell.close()
             self.bell.close()
 
     def disown(self) -> None:
-        """Close our copies of the descriptors without a word to the other side."""
-        for link in self.all:
-            sock, link.sock = link.sock, None
-            if sock is not None:
-                with contextlib.suppress(OSError):      # its owner was closing it when we were forked
-                    os.close(sock.detach())
+        super().disown()
         self.bell.close()
         self._lead_bell.close()
 
     # -- with the mutex held -------------------------------------------------------------------------
 
+    def _refuse_if_closed(self) -> None:
+        if self.closed:
+            raise RedlockError(CLOSED)
+
+    def _read(self, link: Link[AnyInbox], now: float) -> None:
+        super()._read(link, now)
+        if self.dozing and link.pipeline.owes:
+            self._wake_housekeeper()    # the master could not do a release now: it is tried again
+
+    def _write(self, link: Link[AnyInbox], data: bytes, now: float) -> None:
+        if self._corked:
+            if not link.backlog:
+                self._to_flush.append(link)
+            link.backlog += data
+            return
+        try:
+            link.write(data)
+        except OSError as error:
+            self.detach(link, error, now)
+        if link.stuck:
+            self._watch_room(link, wanted=True)
+
+    def _push(self, link: Link[AnyInbox], now: float) -> None:
+        if link.torn:
+            self._read(link, now)
+        link.torn = True
+        try:
+            link.flush()
+        except OSError as error:
+            self.detach(link, error, now)
+        if link.stuck:
+            self._watch_room(link, wanted=True)
+        link.torn = False
+
+    def _watch(self, link: Link[AnyInbox]) -> None:
+        self._by_fd[link.fd] = link
+        self._poll.register(link.fd, select.POLLIN)
+        self.watch.register(link.fd, _HANGUP)
+        self._lead_bell.ring()
+
+    def _unwatch(self, link: Link[AnyInbox]) -> None:
+        fd = link.fd
+        if self._by_fd.get(fd) is link:     # not that of a link that got the number after an interruption
+            del self._by_fd[fd]
+            self._poll.unregister(fd)
+            self.watch.unregister(fd)
+
+    def _watch_room(self, link: Link[AnyInbox], *, wanted: bool) -> None:
+        self._poll.modify(link.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
+
     def _wake_housekeeper(self) -> None:
         self.dozing = False
         self.bell.ring()
 
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise RedlockError(_CLOSED)
+    def _lost(self, link: Link[AnyInbox]) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
+        self._wake_housekeeper()
+        if self._polling:
+            self._lead_bell.ring()      # who leads may have lost its vote here, and is not told by a hang-up
 
-    def _read(self, link: Link, now: float) -> None:
-        if link.sock is None:
-            return
-        if link.torn:   # found like this: somebody was interrupted, see `Link`
-            self.detach(link, _INTERRUPTED, now)
-            return
-        link.torn = True
-        try:
-            if link.backlog:
-                link.flush()
-                if not link.backlog:
-                    self._poll.modify(link.fd, select.POLLIN)
-            link.read(now, self._deliver)
-        except OSError as error:
-            self.detach(link, error, now)
-        if link.backlog:
-            self._poll.modify(link.fd, select.POLLIN | select.POLLOUT)
-        link.torn = False
-        if self.dozing and link.pipeline.owes:
-            self._wake_housekeeper()    # the master could not do a release now: it is tried again
-
-    def _deliver(self, entry: Entry[Waiter], reply: Reply) -> None:
-        if not entry.request.open:
-            return      # a straggler: its round is decided
-        entry.inbox.events.append(reply)
-        entry.inbox.wake()
+    def _tell(self) -> None:
+        self.changed.notify_all()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redlock._core.effects import Reply
+    from redlock._core.effects import Event
 
 
 class Waiter:
@@ -20,7 +21,7 @@ class Waiter:
     __slots__ = ("_signal", "events")
 
     def __init__(self) -> None:
-        self.events: deque[Reply] = deque()
+        self.events: deque[Event] = deque()
         self._signal: Lock | None = None    # most operations never follow
 
     def prepare(self) -> None:
@@ -36,4 +37,5 @@ class Waiter:
 
     def wake(self) -> None:
         if self._signal is not None and self._signal.locked():
-            self._signal.release()
+            with contextlib.suppress(RuntimeError):     # somebody else woke it just now
+                self._signal.release()

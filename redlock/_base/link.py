@@ -7,7 +7,7 @@ import math
 import socket
 import ssl
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from redis.exceptions import InvalidResponse
 
@@ -15,40 +15,52 @@ from redlock import _connect
 from redlock._core.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable
 
     from redlock._connect import Dial, Endpoint
-    from redlock._core.effects import Reply
+    from redlock._core.effects import Event, Reply
     from redlock._core.pipeline import Entry
-    from redlock._threads.waiter import Waiter
 
 _CHUNK = 65536
 # What a socket that does not block says when it would have to; TLS has its own words for it.
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Link:
+class Inbox(Protocol):
+    """Where the answers for one operation arrive, and how it is told."""
+
+    events: deque[Event]
+
+    def wake(self) -> None: ...
+
+
+AnyInbox = TypeVar("AnyInbox", bound=Inbox)
+
+
+class Link(Generic[AnyInbox]):
     """One master's connection and the queue of what is under way on it.
 
-    Knows no lock and no thread: `Links` calls it with its mutex held.  A KeyboardInterrupt can come
-    between any two steps, also between taking an answer off the socket and handing it to the parser;
+    Knows no lock, no thread and no loop: `Links` sees to it that only one is at it at a time.  A
+    KeyboardInterrupt can come between any two steps, also between taking an answer off the socket and handing it to the parser;
     then what follows would be taken for the answer to another question.  So whoever moves bytes marks
     the link `torn` first and mends it last, and a link that is found torn is closed.
     """
 
     __slots__ = (
         "_parser", "backlog", "dial", "endpoint", "failures", "fd", "opened_at", "pipeline", "retry_at", "sock",
-        "tls", "torn",
+        "stuck", "tls", "torn",
     )
 
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
         self.endpoint = endpoint
-        self.pipeline: Pipeline[Waiter] = Pipeline(master, patience)
+        self.pipeline: Pipeline[AnyInbox] = Pipeline(master, patience)
         self.sock: socket.socket | None = None
         self.fd = -1
         self.tls = False
         self.torn = False
-        self.backlog = bytearray()      # what the kernel did not take yet
+        self.backlog = bytearray()      # what the kernel did not get or take yet
+        self.stuck = False              # it takes no more
         self.failures = 0               # attempts to connect that failed in a row
         self.retry_at = -math.inf       # when the next one is due
         self.opened_at = -math.inf
@@ -58,7 +70,7 @@ class Link:
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
-        self.torn = False
+        self.torn = self.stuck = False
         self.backlog.clear()
         self._parser = _connect.parser()
         self.failures = 0
@@ -67,8 +79,10 @@ class Link:
     def write(self, data: bytes) -> None:
         """Hand ``data`` to the kernel, and keep what it does not take.  OSError: the connection broke."""
         assert self.sock is not None  # noqa: S101 - the pipeline refuses requests while it is down
-        if self.backlog:
+        if self.backlog:        # which goes first
             self.backlog += data
+            if not self.stuck:
+                self.flush()
             return
         try:
             sent = self.sock.send(data)
@@ -76,17 +90,17 @@ class Link:
             sent = 0
         if sent < len(data):
             self.backlog += data[sent:]
+            self.stuck = True
 
     def flush(self) -> None:
-        """Try again what the kernel did not take."""
+        """Hand the backlog to the kernel.  OSError: the connection broke."""
         if self.sock is None or not self.backlog:
             return
-        try:
+        with contextlib.suppress(*_NOT_NOW):
             del self.backlog[: self.sock.send(self.backlog)]
-        except _NOT_NOW:
-            return
+        self.stuck = bool(self.backlog)
 
-    def read(self, now: float, deliver: Callable[[Entry[Waiter], Reply], None]) -> None:
+    def read(self, now: float, deliver: Callable[[Entry[AnyInbox], Reply], None]) -> None:
         """Hand every whole answer that is there to ``deliver``; half ones wait in the parser.
 
         Raises:
@@ -124,5 +138,5 @@ class Link:
                 with contextlib.suppress(OSError):
                     self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.sock.close()
-        self.sock, self.fd = None, -1
+        self.sock, self.fd, self.stuck = None, -1, False
         self.backlog.clear()

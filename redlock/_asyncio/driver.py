@@ -1,0 +1,174 @@
+"""Runs operations for the tasks of one event loop: does what they yield, and tells them what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import select
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redlock import _clock
+from redlock._asyncio.housekeeper import Housekeeper
+from redlock._asyncio.keeper import Keeper
+from redlock._asyncio.links import Links
+from redlock._asyncio.operation import Operation
+from redlock._base.links import CLOSED, TICK
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Op
+    from redlock._core.electorate import Electorate
+    from redlock._core.events import Event
+
+T = TypeVar("T")
+
+_TICKS = 10     # of the loop, in which tasks are resumed whose operations are over
+
+
+class Driver:
+    """The links of one `AsyncMasters` on one event loop, from the first operation until `close`."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        electorate: Electorate,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        node_timeout: float,
+        connect_timeout: float,
+        prefix: str,
+        max_ttl: float,
+        tell: Callable[[Event], None] | None,
+    ) -> None:
+        self._links = Links(endpoints, electorate, node_timeout, loop)
+        self._housekeeper = Housekeeper(
+            self._links, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, tell=tell
+        )
+        self.keeper = Keeper(self._links)
+        self._node_timeout = node_timeout
+        self.loop = loop
+        _DRIVERS.add(self)
+
+    async def run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
+        """Drive ``op`` to its end.
+
+        A cancellation, and whatever else ends the wait, is thrown into the operation, which cleans up
+        without waiting for anything, and then goes on its way (R11).  If the operation was over by then,
+        and its result reaches nobody, ``undo`` has an operation that takes it back.
+        """
+        if not self._housekeeper.ready.is_set():
+            self._housekeeper.start()
+            await self._housekeeper.ready.wait()
+        operation = Operation(op, self._links)
+        self._links.unclaimed.add(operation)
+        try:
+            operation.start()
+            return await operation.ended
+        except BaseException as error:
+            if isinstance(error, GeneratorExit):    # thrown away, and perhaps its loop is closed already
+                error = asyncio.CancelledError()    # the only kind of end that an operation knows
+                self._abandon(operation, error)
+                self._links.flush()                 # there may be no next tick
+            else:
+                self._abandon(operation, error)
+            taken_back = undo()
+            if taken_back is not None:
+                self.post(taken_back)
+            raise
+        finally:
+            self._links.unclaimed.discard(operation)
+
+    def post(self, op: Op[Any]) -> None:
+        """Carry out what ``op`` sends before it waits for the first time."""
+        self._housekeeper.start()
+        operation = Operation(op, self._links)
+        operation.start()
+        self._abandon(operation, asyncio.CancelledError())
+        self._links.flush()
+
+    def _abandon(self, operation: Operation[Any], error: BaseException) -> None:
+        """Nobody looks at its end."""
+        if not self.loop.is_closed():
+            operation.ended.cancel()
+        if not operation.over:
+            operation.interrupt(error)
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Send what is owed, for at most `node_timeout` (R11), then leave no thread and no socket."""
+        links = self._links
+        try:
+            for operation in list(links.operations):
+                operation.interrupt(RedlockError(CLOSED))
+            for _ in range(_TICKS):     # who was cancelled with a lock just won gives it back when it is resumed
+                if links.unclaimed:
+                    await asyncio.sleep(0)
+            until = _clock.now() + self._node_timeout
+            while links.owe() and _clock.now() < until:     # noqa: ASYNC110 - a few times, at the end
+                await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))
+        finally:
+            self.shut()
+        await self._housekeeper.end()
+
+    def shut(self) -> None:
+        """At once.  On the thread of the loop, or of nobody if the loop is closed."""
+        _DRIVERS.discard(self)
+        try:
+            self._links.shut()
+        finally:
+            self.keeper.stop()
+            self._housekeeper.abort()
+
+    def stop(self) -> None:
+        """`shut` from any thread: the masters were thrown away."""
+        try:
+            self.loop.call_soon_threadsafe(self.shut)
+        except RuntimeError:        # it is closed
+            self.shut()
+
+    def settle_at_exit(self) -> None:
+        """The interpreter exits: give masters that are owed a release `node_timeout` to confirm it (R11).
+
+        No loop runs any more, so this waits for the sockets itself.
+        """
+        links = self._links
+        links.flush()
+        until = _clock.now() + self._node_timeout
+        while links.owe() and _clock.now() < until:
+            poll = select.poll()
+            for link in links.all:
+                if link.sock is not None:
+                    poll.register(link.fd, select.POLLIN)
+            poll.poll(TICK * 100)
+            links.look()
+        self.shut()
+
+    def disown(self) -> None:
+        """In a forked child: these sockets are the parent's, and so is what the loop watches."""
+        _DRIVERS.discard(self)
+        self._links.disown()
+
+
+# Those that may still owe a release when the interpreter exits.
+_DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    for driver in list(_DRIVERS):
+        if not driver.loop.is_running():    # in a thread that nobody ended: it settles its debts itself
+            driver.settle_at_exit()
+
+
+def _in_child() -> None:
+    for driver in list(_DRIVERS):
+        driver.disown()
+
+
+atexit.register(_at_exit)
+os.register_at_fork(after_in_child=_in_child)

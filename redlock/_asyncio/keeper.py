@@ -1,0 +1,108 @@
+"""Keeps the leases of one event loop: one timer for all of them, and none while nothing is held."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from redlock import _clock
+from redlock._asyncio.operation import LATE, Operation
+from redlock._base.links import report_failure
+from redlock._core.keep import Roster
+from redlock._core.release import aside
+
+if TYPE_CHECKING:
+    from redlock._asyncio.links import Links
+    from redlock._core.keep import Keeping
+
+# A timer of a loop stands still while the machine sleeps, and the clock of rule R5 does not: look at
+# least so often whether it has, in seconds.
+_LONGEST_NAP = 1.0
+
+
+class Keeper:
+    """Renews, and says when a lease is lost.  Belongs to the thread of its loop."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._loop = links.loop
+        self._roster = Roster()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
+
+    def add(self, keeping: Keeping) -> None:
+        keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
+        self._roster.put(keeping)
+        self._set_alarm()
+
+    def stop(self) -> None:
+        """Its links are closed: nothing is renewed any more, and nobody is told."""
+        self._roster = Roster()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _changed(self, keeping: Keeping) -> None:
+        """Its lease has ended, or its time has moved."""
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - the documented one raises where none runs
+            self._put_back(keeping)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._changed_elsewhere, keeping)
+
+    def _changed_elsewhere(self, keeping: Keeping) -> None:
+        """On another loop, whose line is not ours: if it was released there, let others pass here (R23)."""
+        if keeping.over and not keeping.lease.lost:
+            for effect in aside(keeping.lease):
+                self._links.pass_by(effect)
+        self._put_back(keeping)
+
+    def _put_back(self, keeping: Keeping) -> None:
+        if keeping.over:
+            self._roster.remove(keeping)
+            if not len(self._roster) and self._alarm is not None:
+                self._alarm.cancel()        # nothing is held any more
+                self._alarm, self._alarm_at = None, math.inf
+            if keeping.lease.lost:
+                for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
+                    self._links.pass_by(effect)
+                self._loop.call_soon(self._tell, keeping)       # not in the middle of what found it out
+        else:
+            self._roster.put(keeping)
+            self._set_alarm()
+
+    def _tell(self, keeping: Keeping) -> None:
+        try:
+            keeping.tell()
+        except Exception:  # noqa: BLE001 - a user's; it must not keep others from being told
+            report_failure(f"on_lost of {keeping.lease!r} failed")
+
+    def _set_alarm(self) -> None:
+        due = self._roster.next()
+        if due >= self._alarm_at or self._links.closed:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        now = _clock.now()
+        self._alarm_at = due = min(due, now + _LONGEST_NAP)
+        self._alarm = self._loop.call_later(max(0.0, due - now) + LATE, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm, self._alarm_at = None, math.inf
+        now = _clock.now()
+        # All in one tick, so that what they send leaves in one packet for each master.
+        for keeping in self._roster.take(now):
+            task = keeping.look(now)
+            if task is not None:
+                operation = Operation(task, self._links)
+                operation.start()
+                operation.ended.add_done_callback(partial(self._done, keeping))
+            self._put_back(keeping)
+        if len(self._roster):
+            self._set_alarm()
+
+    def _done(self, keeping: Keeping, ended: asyncio.Future[Any]) -> None:
+        if not ended.cancelled() and ended.exception() is not None and not self._links.closed:
+            report_failure(f"keeping {keeping.lease!r} failed", ended.exception())
+        if not self._links.closed:
+            self._put_back(keeping)

@@ -1,0 +1,228 @@
+"""All links of one `AsyncMasters` on one event loop, shared by all its locks and tasks.
+
+What is sent in one tick of the loop is gathered and leaves in one packet for each master at its end;
+what a master answers is read when it comes, and steps the operations that wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING
+
+from redlock import _clock
+from redlock._asyncio.operation import AnyOperation
+from redlock._base.forklock import ForkLock
+from redlock._base.links import CLOSED, TICK, LinksBase, News
+from redlock._core.effects import NEVER, Leave
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from redlock._base.link import Link
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Enter, Send
+    from redlock._core.electorate import Electorate, Facts
+
+# How long what is written waits for the end of the tick at most, in seconds, and how many bytes for one
+# master: somebody blocks the loop, or has begun thousands of operations at once.
+_LONGEST_TICK = 0.005
+_ENOUGH = 65536
+_ADMITTING = ForkLock()     # what is known of the masters is shared by the loops of all threads
+
+
+class Links(LinksBase[AnyOperation]):
+    """The connections of one loop.  Only its thread may touch them, except where it says otherwise."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        electorate: Electorate,
+        node_timeout: float,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(endpoints, electorate, node_timeout)
+        self.loop = loop
+        self.operations: set[AnyOperation] = set()      # under way
+        self.unclaimed: set[AnyOperation] = set()       # ... or over, and its task has not been resumed
+        self.on_broken: Callable[[Link[AnyOperation]], None] = _ignore
+        self.on_change: Callable[[], None] = _nothing
+        self._to_step: deque[AnyOperation] = deque()
+        self._step_due = NEVER
+        # In the order in which it was written: everybody asks the masters in the same one, or contenders
+        # would collect them from opposite ends.
+        self._to_flush: deque[Link[AnyOperation]] = deque()
+        self._flush_due = NEVER      # since when there is a call of `flush` to come
+        self._paying: set[Link[AnyOperation]] = set()   # whose debts are looked at soon
+        # Sockets are closed with us, whoever forgets to do it; from here, for whoever finds a socket
+        # that nobody closed warns of it.
+        self._sockets: set[socket.socket] = set()
+        weakref.finalize(self, _close_all, self._sockets).atexit = False
+
+    # -- for operations ------------------------------------------------------------------------------
+
+    def send(self, request: Send, operation: AnyOperation) -> None:
+        """Write ``request`` to its masters, at the end of this tick."""
+        if self.closed:
+            raise RedlockError(CLOSED)
+        now = _clock.now()
+        self._submit(request, operation, now)
+        if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
+            self.flush()        # a tick that takes this long, or sends this much, is no reason to wait
+
+    def line(self, effect: Enter | Leave, operation: AnyOperation) -> None:
+        """Stand in line, or let others pass."""
+        if isinstance(effect, Leave):
+            self.pass_by(effect)
+        elif self.closed:
+            raise RedlockError(CLOSED)
+        else:
+            self._enter(effect.ticket, operation)
+
+    def pass_by(self, effect: Leave) -> None:
+        """Let others pass."""
+        for inbox in self._leave(effect.ticket):
+            inbox.wake()
+
+    def step_soon(self, operation: AnyOperation) -> None:
+        """It has an event; see `step`."""
+        self._to_step.append(operation)
+        now = _clock.now()
+        if now - self._step_due > TICK:     # not yet, or it was interrupted
+            self._step_due = now
+            self._soon(self.step)
+
+    def step(self) -> None:
+        """Step the operations that have events.  Not in the middle of reading: they may send."""
+        self._step_due = NEVER
+        try:
+            while self._to_step:
+                self._to_step.popleft().step()
+        finally:
+            if self._to_step:       # interrupted
+                self._soon(self.step)
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        if not self.loop.is_closed():       # else it is up to whoever closes us
+            self.loop.call_soon(callback)
+
+    # -- sockets -------------------------------------------------------------------------------------
+
+    def keep(self, sock: socket.socket) -> None:
+        """See to it that ``sock`` is closed in the end, which may be now.  From any thread."""
+        self._sockets.add(sock)
+        if self.closed:
+            sock.close()
+
+    def flush(self) -> None:
+        """Hand what was written to the kernel."""
+        self._flush_due = NEVER
+        now = _clock.now()
+        while self._to_flush:
+            link = self._to_flush[0]
+            if link.torn:
+                self._read(link, now)
+            if not link.stuck:      # else whoever watches it goes on with it
+                link.torn = True
+                try:
+                    link.flush()
+                except OSError as error:
+                    self.detach(link, error, now)
+                if link.stuck:
+                    self._watch_room(link, wanted=True)
+                link.torn = False
+            self._to_flush.popleft()
+
+    def _readable(self, link: Link[AnyOperation]) -> None:
+        self._step_due = now = _clock.now()     # by us
+        self._read(link, now)
+        self.step()
+        if link.pipeline.in_debt:   # the master could not do a release now: it is tried again
+            self._pay_later(link)
+
+    def look(self) -> None:
+        """Read whatever there is: the loop has not come to it yet, or does not run."""
+        now = _clock.now()
+        for link in self.all:
+            self._read(link, now)
+
+    def _pay_later(self, link: Link[AnyOperation]) -> None:
+        if link not in self._paying and not self.loop.is_closed():
+            self._paying.add(link)
+            self.loop.call_later(TICK, self._pay, link)
+
+    def _pay(self, link: Link[AnyOperation]) -> None:
+        self._paying.discard(link)
+        self.settle_debts(link, _clock.now())
+
+    def shut(self) -> None:
+        """Interrupt what is under way, hand the rest to the kernel, close every descriptor."""
+        for operation in list(self.operations):
+            operation.interrupt(RedlockError(CLOSED))
+        self.flush()
+        self.hang_up()
+        _close_all(self._sockets)
+        self.step()
+
+    # -- what `LinksBase` asks for -------------------------------------------------------------------
+
+    def _watch(self, link: Link[AnyOperation]) -> None:
+        self.loop.add_reader(link.fd, self._readable, link)
+
+    def _unwatch(self, link: Link[AnyOperation]) -> None:
+        if not self.loop.is_closed():       # a closed one watches nothing
+            self.loop.remove_reader(link.fd)
+            self.loop.remove_writer(link.fd)
+        if link.sock is not None:
+            self._sockets.discard(link.sock)
+
+    def _watch_room(self, link: Link[AnyOperation], *, wanted: bool) -> None:
+        if self.loop.is_closed():
+            return
+        if wanted:
+            self.loop.add_writer(link.fd, self._readable, link)
+        else:
+            self.loop.remove_writer(link.fd)
+
+    def _write(self, link: Link[AnyOperation], data: bytes, now: float) -> None:
+        if not link.backlog:        # else it is in the list already, or the kernel takes no more
+            self._to_flush.append(link)
+        link.backlog += data
+        if self._flush_due == NEVER or now - self._flush_due > TICK:    # not yet, or it was interrupted
+            self._soon(self.flush)
+            self._flush_due = now
+
+    def _lost(self, link: Link[AnyOperation]) -> None:
+        self.on_broken(link)
+
+    def _tell(self) -> None:
+        self.on_change()
+
+    def attach(self, link: Link[AnyOperation], sock: socket.socket, facts: Facts, now: float) -> News:
+        with _ADMITTING.lock:
+            return super().attach(link, sock, facts, now)
+
+    def disown(self) -> None:
+        super().disown()
+        while self._sockets:
+            with contextlib.suppress(OSError):
+                os.close(self._sockets.pop().detach())
+
+
+def _close_all(sockets: set[socket.socket]) -> None:
+    while sockets:      # threads that connect may add to them meanwhile
+        with contextlib.suppress(KeyError):
+            sockets.pop().close()
+
+
+def _ignore(link: Link[AnyOperation]) -> None:
+    pass
+
+
+def _nothing() -> None:
+    pass

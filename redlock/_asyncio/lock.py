@@ -1,0 +1,336 @@
+"""The lock, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect as introspection
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+
+from redlock import _clock
+from redlock._asyncio.lease import AsyncLease
+from redlock._asyncio.masters import AsyncMasters
+from redlock._base.links import report_failure
+from redlock._base.lock import Entry, LockBase
+from redlock._core.acquire import Grant, Refusal
+from redlock.errors import ConfigurationError, LockLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from types import TracebackType
+
+    from tenacity.wait import wait_base
+
+    from redlock._core.effects import Op
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Body:
+    """What runs under ``async with``: it is cancelled when the lease is lost, as by `asyncio.timeout`."""
+
+    __slots__ = ("_before", "_task", "cancelled", "lease")
+
+    def __init__(self, lease: AsyncLease, task: asyncio.Task[Any]) -> None:
+        self.lease = lease
+        self.cancelled = False
+        self._task = task
+        self._before = task.cancelling()
+
+    def lost(self) -> None:
+        self.cancelled = True
+        self._task.cancel(f"the lease on {self.lease.name!r} was lost")
+
+    async def over(self, error: BaseException | None) -> bool:
+        """It has ended with ``error``.  Takes our cancellation back; True if ``error`` is not its doing.
+
+        A cancellation that comes from somebody else, too, goes on (C13).
+        """
+        late: asyncio.CancelledError | None = None
+        if not isinstance(error, asyncio.CancelledError):
+            try:
+                await asyncio.sleep(0)      # where ours strikes, if the body ended just before it did
+            except asyncio.CancelledError as cancelled:
+                late = cancelled
+        if self._task.uncancel() <= self._before:
+            return error is not None and not isinstance(error, asyncio.CancelledError)
+        if late is not None:
+            raise late
+        return True
+
+
+Bodies: TypeAlias = "weakref.WeakKeyDictionary[asyncio.Task[Any], list[Body]]"     # the innermost last
+
+
+class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
+    """A lock on one name, or on several at once, granted by a majority of masters.
+
+    While its `AsyncLease` is valid nobody else holds the name, as long as clocks run at nearly the same
+    rate.  It is not a barrier: a holder whose event loop was blocked finds its lease lost at its next
+    look, not before.  Where that would do harm, hand `AsyncLease.fence` to what you write to.
+
+    One object may be used by many tasks; each holds for itself.  A task that is cancelled while it
+    acquires leaves no key behind, and one that is cancelled while it releases has released.
+    """
+
+    _masters_class = AsyncMasters
+    _lease_class = AsyncLease
+    _holder = "task"
+    if sys.version_info < (3, 12):
+        _elsewhere = " (asyncio.wait_for makes one before Python 3.12: use acquire(timeout=...) or asyncio.timeout)"
+
+    def __init__(
+        self,
+        name: str | Sequence[str],
+        masters: AsyncMasters | Iterable[object],
+        *,
+        ttl: float = 30.0,
+        timeout: float = -1.0,
+        auto_extend: bool = True,
+        max_hold: float | None = None,
+        min_validity: float | None = None,
+        fencing: bool = True,
+        bound: bool = True,
+        retry: wait_base | None = None,
+        token: str | None = None,
+        fence: int | None = None,
+        on_lost: Callable[[AsyncLease], object] | None = None,
+        cancel_on_loss: bool = True,
+    ) -> None:
+        """The options are those of `MultiLock`, and one more.
+
+        ``cancel_on_loss``: cancel the body of an ``async with`` when its lease is lost; the statement then
+        raises `LockLost`.  False: the body goes on, and learns it from the lease.  ``on_lost`` may be a
+        coroutine function, and is called on the loop.
+        """
+        super().__init__(
+            name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
+            min_validity=min_validity, fencing=fencing, bound=bound, retry=retry, token=token, fence=fence,
+            on_lost=on_lost,
+        )  # fmt: skip
+        self._cancel_on_loss = bool(cancel_on_loss)
+
+    def _set_up(self) -> None:
+        self._bodies: Bodies = weakref.WeakKeyDictionary()
+
+    def _entries(self) -> list[Entry]:
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:        # no loop runs here
+            task = None
+        if task is None:
+            return []
+        own = self._masters._own  # noqa: SLF001 - the two are one module in two files
+        entries = own.get(task)
+        if entries is None:
+            own[task] = entries = []
+        return entries
+
+    def _alive(self) -> Callable[[], bool]:
+        reference = weakref.ref(_this_task())
+
+        def alive() -> bool:
+            task = reference()
+            return task is not None and not task.done()
+
+        return alive
+
+    def _teller(self, lease: AsyncLease) -> Callable[[], object] | None:
+        if self._on_lost is None and not self._cancel_on_loss:
+            return None
+        # Not a method of ours: the keeper would keep us, and our masters, from being dropped.
+        return functools.partial(_tell, self._on_lost, self._bodies, self._cancel_on_loss, lease, weakref.ref(_this_task()))
+
+    # -- taking and giving back ----------------------------------------------------------------------
+
+    async def acquire(self, blocking: bool = True, timeout: float | None = None) -> AsyncLease | None:  # noqa: ASYNC109
+        """Take the lock; None if somebody else held it all the time.
+
+        Args:
+            blocking: False tries once.
+            timeout: seconds to wait; negative waits for ever, 0 tries once, None: the lock's own.
+                An attempt that is under way at the deadline is finished, which takes at most
+                `node_timeout`; the very first one waits for the masters to be connected, at most
+                `connect_timeout` (R2).
+
+        Raises:
+            QuorumUnreachable: too few masters took part in the last attempt, or so many refuse for
+                a reason that waiting cannot cure (a wrong password) that there is no majority.
+            WouldDeadlock: this task holds some of the names together with others, or without them.
+            ConfigurationError: ``blocking=False`` with a ``timeout``.
+        """
+        outcome = await self._try(blocking=blocking, timeout=timeout)
+        if isinstance(outcome, AsyncLease):
+            return outcome
+        if outcome.kind != "held":
+            raise self._unreachable(outcome)
+        return None
+
+    async def _try(self, *, blocking: bool, timeout: float | None) -> AsyncLease | Refusal:  # noqa: ASYNC109
+        won: list[Grant] = []
+        began = _clock.now()
+        op = self._acquisition(won, blocking=blocking, timeout=timeout)
+        again = self._reentered()
+        if again is not None:
+            return again
+
+        def undo() -> Op[bool] | None:
+            """Of what was granted and reaches nobody (R11)."""
+            return self._release_of(self._lease_of(won[0])) if won else None
+
+        outcome = await self._masters._run(op, undo)  # noqa: SLF001
+        self._tried(outcome, began)
+        if not isinstance(outcome, Grant):
+            return outcome
+        lease = self._lease_of(outcome)
+        self._entered(lease)
+        self._keep(lease)
+        return lease
+
+    def _keep(self, lease: AsyncLease) -> None:
+        self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
+
+    async def release(self) -> None:
+        """Give the lock back, on every master that can be reached.
+
+        It is over when this is called, whatever happens then, a cancellation as well: masters that do not
+        answer are owed the release and get it as soon as they do.
+
+        Raises:
+            NotHeld: this task does not hold it.
+            LockLost: it was no longer ours; somebody else may have had it.
+        """
+        lease = self._held()
+        last = self._left(lease)
+        try:
+            ours = await self._masters._run(self._release_of(lease)) if last else not lease.lost  # noqa: SLF001
+        except BaseException:
+            if not lease._over:  # noqa: SLF001 - interrupted before anything was sent (R11)
+                self._masters._post(self._release_of(lease))  # noqa: SLF001
+            raise
+        self._gave_back(lease, ours=ours, last=last)
+
+    async def extend(self, ttl: float | None = None) -> AsyncLease:
+        """Set the TTL anew, counted from now; it does not add.  None: the lock's TTL.
+
+        Raises:
+            NotHeld: this task does not hold it.
+            NotExtended: too few masters answered.  The lease is valid for what it had, so this can be
+                tried again (after a shorter ``ttl``: for that).
+            LockLost: it had ended, or a majority of masters says so now.
+        """
+        lease = self._held()
+        self._extended(lease, await self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
+        if self._resumes and lease._on_change is None:  # noqa: SLF001 - now it is known to be ours, and not kept yet
+            self._keep(lease)
+        return lease
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    async def locked(self) -> bool:
+        """Whether a majority of masters has a holder, whoever it is.  Of several names: of any.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know.
+        """
+        masters = self._masters
+        for name in self._plan.names:
+            if self._is_locked(*await masters._run(masters._inspection(name))):  # noqa: SLF001
+                return True
+        return False
+
+    async def close(self) -> None:
+        """Close the masters, if this lock made them for itself."""
+        if self._private:
+            await self._masters.close()
+
+    # -- async with, and as a decorator --------------------------------------------------------------
+
+    async def __aenter__(self) -> AsyncLease:
+        """Acquire; raises `NotAcquired` where `acquire` returns None."""
+        outcome = await self._try(blocking=True, timeout=None)
+        if isinstance(outcome, AsyncLease):
+            if self._cancel_on_loss or not self._bound:
+                self._bodies.setdefault(_this_task(), []).append(Body(outcome, _this_task()))
+            return outcome
+        raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        bodies = self._bodies.get(_this_task())
+        body = bodies.pop() if bodies else None
+        if kind is GeneratorExit:       # the coroutine is thrown away, and must not wait
+            lease = self._held()
+            if self._left(lease):
+                self._masters._post(self._release_of(lease))  # noqa: SLF001
+            return
+        lost = None
+        try:
+            if body is not None:
+                self._gone(body.lease)
+            await self.release()
+        except LockLost as loss:
+            lost = loss
+        if body is not None and body.cancelled and not await body.over(error):
+            raise lost or body.lease.loss() from error
+        if lost is None:
+            return
+        if error is None:
+            raise lost
+        error.add_note(f"besides, {lost.message}")      # never hide the body's error
+
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        """As a decorator: every call of the coroutine function holds the lock."""
+        if not introspection.iscoroutinefunction(function):
+            raise ConfigurationError(
+                f"{getattr(function, '__qualname__', function)} is no coroutine function: "
+                "only what is awaited as a whole can run under an AsyncMultiLock"
+            )
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return locked
+
+
+def _tell(
+    on_lost: Callable[[AsyncLease], object] | None,
+    bodies: Bodies,
+    cancel: bool,
+    lease: AsyncLease,
+    reference: weakref.ref[asyncio.Task[Any]],
+) -> None:
+    """On the loop: the lease is lost."""
+    task = reference()
+    for body in reversed(bodies.get(task, ()) if task is not None else ()):
+        if body.lease is lease and cancel:
+            body.lost()     # the innermost: its `LockLost` goes on through those around it
+            break
+    if on_lost is None:
+        return
+    told = on_lost(lease)
+    if introspection.iscoroutine(told):
+        telling = asyncio.get_running_loop().create_task(told)
+        _TELLING.add(telling)       # a loop itself holds its tasks by weak references
+        telling.add_done_callback(_has_told)
+
+
+def _has_told(telling: asyncio.Task[Any]) -> None:
+    _TELLING.discard(telling)
+    if not telling.cancelled() and (error := telling.exception()) is not None:
+        report_failure("on_lost failed", error)
+
+
+_TELLING: set[asyncio.Task[Any]] = set()
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - whatever awaits us is one
+    return task

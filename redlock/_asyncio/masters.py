@@ -1,0 +1,142 @@
+"""The masters of one deployment, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redlock._asyncio.driver import Driver
+from redlock._base.links import CLOSED
+from redlock._base.masters import MastersBase, known
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from redlock._asyncio.lock import AsyncMultiLock
+    from redlock._base.lock import Entry
+    from redlock._core.effects import Op
+    from redlock._core.inspect import LockStatus
+    from redlock._core.keep import Keeping
+
+T = TypeVar("T")
+
+
+class AsyncMasters(MastersBase):
+    """N independent Redis masters, one connection to each, shared by all locks and tasks of an event loop.
+
+    Connecting begins with the first operation and goes on in the background; nothing is sent before.
+    One object may be used on several event loops, one after the other or at once in several threads: each
+    has connections of its own, which are closed by `close`, or when their loop was closed and another one
+    comes.  After a fork the child makes connections of its own, and neither holds nor releases what its
+    parent holds.
+    """
+
+    def _set_up(self) -> None:
+        self._drivers: dict[asyncio.AbstractEventLoop, Driver] = {}
+        # What each task holds.
+        self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Entry]] = weakref.WeakKeyDictionary()
+        self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
+        self._pid = os.getpid()
+        # Dropped without close(): nothing may go on for masters that nobody can reach.
+        weakref.finalize(self, _stop, self._drivers).atexit = False
+
+    def lock(self, name: str | Sequence[str], **options: Any) -> AsyncMultiLock:
+        """The same as ``AsyncMultiLock(name, masters, **options)``."""
+        from redlock._asyncio.lock import AsyncMultiLock  # noqa: PLC0415 - each knows the other
+
+        return AsyncMultiLock(name, self, **options)
+
+    async def status(self, name: str) -> LockStatus:
+        """Who holds ``name`` now, for how long, and its fence.  Takes at most `node_timeout`.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know; its votes are what they said.
+        """
+        return known(*await self._run(self._inspection(name)))
+
+    async def close(self) -> None:
+        """Send what is owed, for at most `node_timeout`, then leave no thread and no socket.
+
+        Leases that are held are not released: their keys go when their TTL does.  Other loops that this
+        was used on close their connections as soon as they run.
+        """
+        with self._making.lock:
+            self._closed = True
+            drivers = list(self._drivers.values())
+            self._drivers.clear()
+        loop = asyncio.get_running_loop()
+        mine = None
+        for driver in drivers:
+            if driver.loop is loop:
+                mine = driver
+            else:
+                driver.stop()
+        if mine is not None:
+            closing = self._closing.setdefault(loop, asyncio.Event())
+            try:
+                await mine.close()
+            finally:
+                closing.set()
+        elif loop in self._closing:     # by another task, which has begun before us
+            await self._closing[loop].wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- for the locks -------------------------------------------------------------------------------
+
+    async def _run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
+        return await self._driver().run(op, undo)
+
+    def _post(self, op: Op[Any]) -> None:
+        """Carry out what ``op`` sends, without waiting for an answer."""
+        self._driver().post(op)
+
+    def _keep(self, keeping: Keeping) -> None:
+        driver = self._drivers.get(asyncio.get_running_loop())
+        if driver is not None:      # else these were closed just now, and nothing is renewed any more
+            driver.keeper.add(keeping)
+
+    def _driver(self) -> Driver:
+        """That of the running loop."""
+        loop = asyncio.get_running_loop()
+        driver = self._drivers.get(loop)
+        if driver is None or self._pid != os.getpid():
+            driver = self._make_driver(loop)
+        return driver
+
+    def _make_driver(self, loop: asyncio.AbstractEventLoop) -> Driver:
+        with self._making.lock:
+            if self._closed:
+                raise RedlockError(CLOSED)
+            if self._pid != os.getpid():
+                self._drivers.clear()       # they were disowned
+                self._pid = os.getpid()
+            for other in [known for known in self._drivers if known.is_closed()]:
+                self._drivers.pop(other).shut()
+            driver = self._drivers[loop] = Driver(
+                self._endpoints,
+                self._terms.electorate,
+                loop,
+                node_timeout=self._terms.node_timeout,
+                connect_timeout=self._connect_timeout,
+                prefix=self._prefix,
+                max_ttl=self.max_ttl,
+                tell=self._tell,
+            )
+            return driver
+
+
+def _stop(drivers: dict[asyncio.AbstractEventLoop, Driver]) -> None:
+    for driver in list(drivers.values()):
+        driver.stop()

@@ -1,0 +1,260 @@
+"""The connections to all masters of one deployment: what is the same whoever waits for the answers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeAlias
+
+from redlock import _clock, _connect
+from redlock._base.link import AnyInbox, Link
+from redlock._core.effects import Failure, Reply, Turn
+from redlock._core.events import MasterDown, MasterUp
+from redlock._core.lobby import Lobby
+from redlock._core.quorum import majority
+from redlock._core.retry import BETWEEN_CONNECTIONS, delay
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Send
+    from redlock._core.electorate import Electorate, Facts
+    from redlock._core.events import Event
+    from redlock._core.lobby import Ticket
+    from redlock._core.pipeline import Entry
+
+TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
+CLOSED = "these Masters were closed"
+_SETTLED = 1.0          # a connection that lasted for so many seconds is made again without a pause
+
+News: TypeAlias = list[tuple[int, str, "Event | None"]]     # what there is to log, with its level, and to tell
+_log = logging.getLogger("redlock")
+_log.addHandler(logging.NullHandler())      # whether and where it is shown is the application's choice
+
+
+def report(news: News, tell: Callable[[Event], None] | None) -> None:
+    """Log it, and tell the observer.  Never while others have to wait: either may be slow, or raise."""
+    for level, text, event in news:
+        _log.log(level, "%s", text)
+        if tell is not None and event is not None:
+            tell(event)
+
+
+def report_failure(text: str, error: BaseException | None = None) -> None:
+    """Log an exception that nobody is there to catch: the present one, or ``error``."""
+    with contextlib.suppress(Exception):    # of a handler: it must not break what goes on
+        _log.error("%s", text, exc_info=error or True)
+
+
+_INTERRUPTED = ConnectionAbortedError("interrupted in the middle of a message")
+
+
+class LinksBase(ABC, Generic[AnyInbox]):
+    """Sends requests, reads answers, notices what breaks.
+
+    One at a time: threads hold a mutex, tasks share a loop.  Whoever derives from this says how a
+    descriptor is watched, and how whoever waits is told.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint], electorate: Electorate, node_timeout: float) -> None:
+        self.all: list[Link[AnyInbox]] = [
+            Link(master, target, node_timeout) for master, target in enumerate(endpoints)
+        ]
+        self.electorate = electorate
+        self.lobby = Lobby()
+        self.closed = False
+
+    # -- what a world adds ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def _watch(self, link: Link[AnyInbox]) -> None:
+        """From now on `_read` it whenever there is something to read."""
+
+    @abstractmethod
+    def _unwatch(self, link: Link[AnyInbox]) -> None:
+        """Its descriptor is about to be closed."""
+
+    @abstractmethod
+    def _watch_room(self, link: Link[AnyInbox], *, wanted: bool) -> None:
+        """Whether to `_read` it when the kernel takes more of what it has to send, too."""
+
+    @abstractmethod
+    def _write(self, link: Link[AnyInbox], data: bytes, now: float) -> None:
+        """Send it, at once or with others."""
+
+    @abstractmethod
+    def _lost(self, link: Link[AnyInbox]) -> None:
+        """Its connection broke; a new one is due at ``retry_at``."""
+
+    @abstractmethod
+    def _tell(self) -> None:
+        """A link came up, or could not be made."""
+
+    # -- the line in front of the masters ------------------------------------------------------------
+
+    def _enter(self, ticket: Ticket, inbox: AnyInbox) -> None:
+        ticket.inbox = inbox
+        self.lobby.enter(ticket)
+
+    def _leave(self, ticket: Ticket) -> list[AnyInbox]:
+        """Returns whom to wake: it is their turn."""
+        woken: list[AnyInbox] = []
+        now = _clock.now()
+        for other in self.lobby.leave(ticket):
+            inbox: AnyInbox | None = other.inbox
+            if inbox is None:
+                continue        # it knows by now
+            inbox.events.append(Turn(now))
+            woken.append(inbox)
+        return woken
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def _submit(self, request: Send, inbox: AnyInbox, now: float) -> None:
+        """Write ``request`` to its masters; for those that are down the answer is there at once."""
+        if request.only_if is not None and not request.only_if():
+            return
+        data = _connect.pack(request.call)
+        links = self.all if request.to is None else [self.all[master] for master in request.to]
+        request.sent_at = now
+        for link in links:
+            pipeline = link.pipeline
+            if link.torn:
+                self._read(link, now)
+            link.torn = True
+            failure = pipeline.submit(request, inbox, now)
+            if failure is not None and pipeline.down is None:
+                # It is silent for long.  Or it was us who were stopped, and the answers are here.
+                link.torn = False
+                self._read(link, now)
+                link.torn = True
+                failure = pipeline.submit(request, inbox, now)
+            if failure is None:
+                self._write(link, data, now)
+            elif request.open:
+                inbox.events.append(Reply(request, pipeline.master, now, None, failure))
+            link.torn = False
+
+    def settle_debts(self, link: Link[AnyInbox], now: float) -> None:
+        """Write the releases that are owed to this master."""
+        if link.torn:
+            self._read(link, now)
+        debts = link.pipeline.due(now)
+        link.torn = True
+        for entry in debts:
+            if link.pipeline.down is None:      # else it broke at the one before, and they are owed again
+                self._write(link, _connect.pack(entry.request.call), now)
+        link.torn = False
+
+    def owe(self) -> bool:
+        """Whether any master still has to be told of a release, or to confirm one."""
+        for link in self.all:  # noqa: SIM110 - threads hold a mutex, and a generator could be interrupted
+            if link.pipeline.owes:
+                return True
+        return False
+
+    # -- answers -------------------------------------------------------------------------------------
+
+    def _read(self, link: Link[AnyInbox], now: float) -> None:
+        if link.sock is None:
+            return
+        if link.torn:   # found like this: somebody was interrupted, see `Link`
+            self.detach(link, _INTERRUPTED, now)
+            return
+        link.torn = True
+        try:
+            if link.stuck:
+                link.flush()
+                if not link.stuck:
+                    self._watch_room(link, wanted=False)
+            link.read(now, self._deliver)
+        except OSError as error:
+            self.detach(link, error, now)
+        if link.stuck:
+            self._watch_room(link, wanted=True)
+        link.torn = False
+
+    def _deliver(self, entry: Entry[AnyInbox], reply: Reply) -> None:
+        if not entry.request.open:
+            return      # a straggler: its round is decided
+        entry.inbox.events.append(reply)
+        entry.inbox.wake()
+
+    # -- connections ---------------------------------------------------------------------------------
+
+    def decide(self) -> bool:
+        """Whether a majority is up, or so many failed that there can be none (R2)."""
+        need = majority(len(self.all))
+        up = sum(link.pipeline.down is None for link in self.all)
+        failed = sum(link.failures > 0 for link in self.all)
+        return up >= need or len(self.all) - failed < need
+
+    def tried(self) -> bool:
+        """Whether every master is up, or failed at least once."""
+        return all(link.pipeline.down is None or link.failures > 0 for link in self.all)
+
+    def attach(self, link: Link[AnyInbox], sock: socket.socket, facts: Facts, now: float) -> News:
+        """A connection was made: vote from now on, and first of all send what is owed (R10)."""
+        master, name = link.pipeline.master, link.endpoint.name
+        notice = self.electorate.admit(master, facts, now)
+        quarantined = self.electorate.quarantined_for(master, now)
+        up = f"master {name} is back" if link.failures else f"master {name} is connected"
+        if 0 < quarantined < math.inf:
+            up += f", restarted, and votes in {quarantined:.1f} s"
+        level = logging.INFO if link.failures or quarantined else logging.DEBUG
+        news: News = [(level, up, MasterUp(name, quarantined))]
+        if notice:
+            news.append((logging.WARNING, notice, None))
+        link.open(sock, now)
+        self._watch(link)
+        self.settle_debts(link, now)
+        self._tell()
+        return news
+
+    def unattached(self, link: Link[AnyInbox], failure: Failure) -> News:
+        """No connection could be made.  Reported once, not at every attempt."""
+        link.failures += 1
+        link.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, link.failures)
+        link.pipeline.down = failure
+        self._tell()
+        if link.failures > 1:
+            return []
+        name = link.endpoint.name
+        return [(logging.WARNING, f"master {name} is down: {failure.reason}", MasterDown(name, failure.reason))]
+
+    def detach(self, link: Link[AnyInbox], error: OSError, now: float) -> None:
+        """The connection is gone.  What it carried fails, and its releases are owed."""
+        link.torn = True
+        self._unwatch(link)
+        text = error.strerror or str(error) or type(error).__name__
+        # Until now its process may have been alive: a replica that was started before is one (R21).
+        self.electorate.heard(link.pipeline.master, now)
+        for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
+            self._deliver(entry, reply)
+        link.close(abort=not self.closed)
+        # At once, unless it was let in only to be thrown out: that could go on for ever.
+        link.retry_at = now if now - link.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
+        link.torn = False
+        self._lost(link)
+
+    def hang_up(self) -> None:
+        """Close every connection, for good."""
+        self.closed = True
+        now = _clock.now()
+        for link in self.all:
+            if link.sock is not None:
+                self.detach(link, ConnectionAbortedError(CLOSED), now)
+
+    def disown(self) -> None:
+        """In a forked child: close our copies of the descriptors without a word to the other side."""
+        self.closed = True
+        for link in self.all:
+            sock, link.sock = link.sock, None
+            if sock is not None:
+                with contextlib.suppress(OSError):      # its owner was closing it when we were forked
+                    os.close(sock.detach())

@@ -1,0 +1,432 @@
+"""What a lock checks, decides and says, whoever waits for the masters."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import random
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+
+from redlock import _clock, options
+from redlock._base.masters import MastersBase
+from redlock._core import quorum
+from redlock._core.acquire import Grant, Refusal, acquire
+from redlock._core.events import LeaseExtended, LeaseLost, LockAcquired, LockRefused, LockReleased
+from redlock._core.extend import extend
+from redlock._core.keep import Keeping
+from redlock._core.lease import LeaseState
+from redlock._core.release import release
+from redlock._core.retry import BETWEEN_ATTEMPTS
+from redlock._core.terms import Plan
+from redlock.errors import (
+    ConfigurationError,
+    NotAcquired,
+    NotExtended,
+    NotHeld,
+    QuorumUnreachable,
+    WouldDeadlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tenacity.wait import wait_base
+
+    from redlock._core.effects import Op
+    from redlock._core.events import Event
+    from redlock._core.extend import Extension
+    from redlock._core.inspect import LockStatus
+    from redlock._core.quorum import Tally
+
+_MANY = 100     # so many holds of one thread are not looked through for those that were lost long ago
+
+AnyMasters = TypeVar("AnyMasters", bound=MastersBase)
+AnyLease = TypeVar("AnyLease", bound=LeaseState)
+
+
+class Entry(NamedTuple):
+    """One acquire that a thread or task has not released yet, through ``lock``."""
+
+    lock: LockBase[Any, Any]
+    lease: LeaseState
+
+
+class LockBase(ABC, Generic[AnyMasters, AnyLease]):
+    """The options of `MultiLock` and `AsyncMultiLock`, their checks and their words."""
+
+    # The classes of its world, and what holds a lease there.
+    _masters_class: type[AnyMasters]
+    _lease_class: type[AnyLease]
+    _holder: str
+    _elsewhere = ""     # why it may be another one against all appearances
+
+    def __init__(
+        self,
+        name: str | Sequence[str],
+        masters: AnyMasters | Iterable[object],
+        *,
+        ttl: float = 30.0,
+        timeout: float = -1.0,
+        auto_extend: bool = True,
+        max_hold: float | None = None,
+        min_validity: float | None = None,
+        fencing: bool = True,
+        bound: bool = True,
+        retry: wait_base | None = None,
+        token: str | None = None,
+        fence: int | None = None,
+        on_lost: Callable[[AnyLease], object] | None = None,
+    ) -> None:
+        """Check the options; nothing is sent.
+
+        Args:
+            name: 1 to 512 bytes of UTF-8, or a sequence of names, of which all are taken or none.
+            masters: an object that several locks share, or what its class takes first; then they are
+                private to this lock, and `close` closes them.
+            ttl: seconds after which the masters forget a holder that is gone.
+            timeout: default for `acquire`, in seconds: negative waits for ever, 0 tries once.
+            auto_extend: renew the lease in the background, at a third of its TTL, until it is released,
+                lost, or its owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
+            max_hold: seconds after which the lease is lost although it could be renewed, and its keys are
+                released (C7); None: no limit.
+            min_validity: an acquire that leaves less than so many seconds has failed (R7); None: half
+                the TTL.
+            fencing: False: no fencing token, and no fence key is touched.
+            bound: the hold belongs to the thread or task that acquired: nobody else may release or extend
+                it, and its end ends the renewals.  False: it belongs to this object, whoever uses it.
+            retry: a tenacity wait strategy for the pause between attempts (R25).
+            token: resume the lease with this token, handed over from another process: `extend`, which
+                has to come first and begins the renewals, and `release`, but not `acquire`.  Such a
+                lock is not bound.
+            fence: the fencing token of the lease that is resumed.
+            on_lost: called once with the lease if it is lost, never after a normal release.  It must not
+                block.  Nobody is told of leases that outlive `close` of their masters.
+
+        Raises:
+            ConfigurationError: for a value that cannot be right; the text has it and what is allowed.
+        """
+        names = options.names(name)
+        if retry is not None and not callable(retry):
+            raise ConfigurationError(f"retry={retry!r}: allowed is a wait strategy of tenacity")
+        self._timeout = options.timeout("timeout", timeout)
+        self._masters = self._masters_of(masters)
+        self._private = self._masters is not masters
+        self._terms = self._masters._terms  # noqa: SLF001 - the two are one module in two files
+        ttl = self._check_ttl(ttl)
+        longest = ttl - quorum.drift(ttl, self._terms.drift_factor)
+        if min_validity is None:
+            min_validity = ttl / 2
+        else:
+            why = "the TTL less the allowance for clock drift"
+            min_validity = options.seconds("min_validity", min_validity, at_most=longest, why=why)
+        keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
+        self._plan = Plan(names, keys, ttl, min_validity, BETWEEN_ATTEMPTS if retry is None else retry)
+        self._max_hold = None if max_hold is None else options.seconds("max_hold", max_hold)
+        self._auto_extend = bool(auto_extend)
+        if on_lost is not None and not callable(on_lost):
+            raise ConfigurationError(f"on_lost={on_lost!r}: allowed is a function that takes the lease")
+        self._on_lost = on_lost
+        self._bound = bool(bound) and token is None
+        self._lease: AnyLease | None = None     # the last one, whoever held it
+        self._shared: AnyLease | None = None    # where it is not bound: the one that is held
+        self._set_up()
+        self._resumes = token is not None
+        if token is not None:
+            self._resume(options.token(token), options.fence(fence))
+        elif fence is not None:
+            raise ConfigurationError(f"fence={fence!r} without token: a fence is that of the lease that is resumed")
+
+    def _resume(self, token: str, fence: int | None) -> None:
+        everywhere = frozenset(range(len(self._terms.masters)))
+        grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
+        self._lease = self._shared = self._lease_of(grant, resumed=True)
+
+    def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
+        if isinstance(masters, self._masters_class):
+            return masters
+        if isinstance(masters, MastersBase):
+            raise ConfigurationError(
+                f"{type(self).__name__} needs {self._masters_class.__name__}, these are {type(masters).__name__}"
+            )
+        return self._masters_class(masters)      # it says what is wrong with them
+
+    def _check_ttl(self, value: float) -> float:
+        ttl = options.seconds("ttl", value, at_most=self._masters.max_ttl, why="max_ttl is the longest")
+        node_timeout = self._terms.node_timeout
+        if node_timeout > ttl / 3:
+            raise ConfigurationError(
+                f"ttl={value!r} with node_timeout={node_timeout:g}: allowed is a ttl of at least "
+                f"{3 * node_timeout:g} s, three times node_timeout, or too little of it is left when the "
+                "masters have answered (R7)"
+            )
+        return ttl
+
+    # -- what a world adds ---------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        """What it adds to a new object."""
+
+    @abstractmethod
+    def _entries(self) -> list[Entry]:
+        """Those of the calling thread or task, through any lock of these masters, the latest last."""
+
+    @abstractmethod
+    def _alive(self) -> Callable[[], bool]:
+        """Whether the thread or task that calls this now is still there later."""
+
+    @abstractmethod
+    def _teller(self, lease: AnyLease) -> Callable[[], object] | None:
+        """What the keeper calls if ``lease`` is lost."""
+
+    @property
+    def _mine(self) -> AnyLease | None:
+        """What the caller may release: its own, or that of this object."""
+        if not self._bound:
+            return self._shared
+        entry = self._entry()
+        return None if entry is None else cast("AnyLease", entry.lease)     # our locks make our leases
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def owned(self) -> bool:
+        """Whether the caller holds a lease, through this object, that is valid now.  No I/O."""
+        lease = self._mine
+        return lease is not None and lease.valid
+
+    @property
+    def lease(self) -> AnyLease | None:
+        """The lease that was granted last through this object, to whomever; None before that."""
+        return self._lease
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._shown} on {len(self._terms.masters)} masters>"
+
+    @property
+    def _name(self) -> str:
+        return ", ".join(self._plan.names)
+
+    @property
+    def _shown(self) -> str:
+        return repr(self._name)
+
+    # -- re-entry (R26) ------------------------------------------------------------------------------
+
+    def _entry(self) -> Entry | None:
+        """The caller's latest one through this object."""
+        return next((entry for entry in reversed(self._entries()) if entry.lock is self), None)
+
+    def _reentered(self) -> AnyLease | None:
+        """The lease that the caller holds on the same names already, counted once more.
+
+        Raises:
+            WouldDeadlock: it holds some of the names, and would wait for itself (C5).
+        """
+        entries = self._entries() if self._bound else []
+        for entry in reversed(entries):
+            lease = entry.lease
+            if not lease.valid or set(lease.names).isdisjoint(self._plan.names):
+                continue        # one that is lost is not entered again
+            if set(lease.names) != set(self._plan.names):
+                raise WouldDeadlock(
+                    f"this {self._holder} holds {lease.name!r} already, and would wait for itself to get {self._shown}",
+                    name=self._name,
+                )
+            if lease.fence is None and self._plan.fencing:
+                raise ConfigurationError(
+                    f"this {self._holder} holds {self._shown} without a fencing token already, and asks for one: "
+                    "give both locks the same fencing"
+                )
+            entries.append(Entry(self, lease))
+            return cast("AnyLease", lease)
+        return None
+
+    def _entered(self, lease: AnyLease) -> None:
+        self._lease = lease
+        if self._bound:
+            entries = self._entries()
+            if len(entries) >= _MANY:       # somebody acquires and never releases
+                entries[:] = [entry for entry in entries if not entry.lease.lost]
+            entries.append(Entry(self, lease))
+        else:
+            self._shared = lease
+
+    def _gone(self, lease: AnyLease) -> None:
+        """Raise if ``lease``, which a ``with`` got and gives back now, is not held through this object any more.
+
+        Where it is not bound others may have released it, or it was lost and they hold the next one.
+        """
+        if self._bound or self._shared is lease:
+            return
+        if lease.lost:
+            raise lease.loss()
+        raise NotHeld(f"somebody else has released {self._shown}", name=self._name)
+
+    def _left(self, lease: AnyLease) -> bool:
+        """The caller gives ``lease`` back; True if that was the last time it had entered."""
+        if not self._bound:
+            if self._shared is lease:
+                self._shared = None
+            return True
+        entry = self._entry()
+        if entry is not None:
+            self._entries().remove(entry)
+        return not self._still_entered(lease)
+
+    def _still_entered(self, lease: AnyLease) -> bool:
+        return any(entry.lease is lease for entry in self._entries())
+
+    # -- operations, and what their ends mean --------------------------------------------------------
+
+    def _acquisition(self, won: list[Grant], *, blocking: bool, timeout: float | None) -> Op[Grant | Refusal]:
+        if not blocking and timeout is not None:
+            raise ConfigurationError(f"blocking=False with timeout={timeout!r}: it does not wait, drop one of the two")
+        patience = self._timeout if timeout is None else options.timeout("timeout", timeout)
+        if self._resumes:
+            raise ConfigurationError(f"{self._shown} resumes a lease by its token: extend or release it")
+        now = _clock.now()
+        return acquire(self._terms, self._plan, now + patience if blocking else now, won)
+
+    def _lease_of(self, grant: Grant, *, resumed: bool = False) -> AnyLease:
+        mine = functools.partial(_is_this_process, os.getpid())
+        return self._lease_class(
+            self._plan.names, self._plan.ttl, grant, clock=_clock.now, mine=mine, resumed=resumed
+        )
+
+    def _keeping_of(self, lease: AnyLease) -> Keeping:
+        """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
+        tell = self._teller(lease)
+        kept: Callable[[], object] | None = None
+        observer = self._masters._tell  # noqa: SLF001
+        if observer is not None:
+            tell = functools.partial(_lost, observer, lease, tell)
+            kept = functools.partial(_kept, observer, lease)
+        return Keeping(
+            self._terms,
+            self._plan,
+            lease,
+            _clock.now(),
+            renew=self._auto_extend,
+            max_hold=self._max_hold,
+            alive=self._alive() if self._bound else _always,
+            random=random.random,
+            tell=tell,
+            kept=kept,
+        )
+
+    def _tried(self, outcome: Grant | Refusal, began: float) -> None:
+        """Let the observer know how an acquire ended."""
+        tell = self._masters._tell  # noqa: SLF001
+        if tell is None:
+            return
+        took = _clock.now() - began
+        if isinstance(outcome, Refusal):
+            tell(LockRefused(self._name, outcome.kind, outcome.attempts, took, outcome.tally.votes()))
+        else:
+            tell(LockAcquired(self._name, outcome.token, outcome.fence, outcome.attempts, took, outcome.votes()))
+
+    def _gave_back(self, lease: AnyLease, *, ours: bool, last: bool) -> None:
+        """A release is over."""
+        if last and ours:
+            lease._on_change = None  # noqa: SLF001 - its keeper has let it go: no cycle is left to the collector
+        tell = self._masters._tell  # noqa: SLF001
+        if ours and last and tell is not None:
+            tell(LockReleased(self._name, lease.token, lease.fence))
+        if not ours:
+            raise lease.loss()
+
+    def _not_acquired(self, refusal: Refusal) -> NotAcquired:
+        """Somebody else has it."""
+        who = f"held by {refusal.holder}" if refusal.holder else "held by somebody else"
+        if not refusal.attempts:
+            who = "others of this process hold it, or wait for it"
+        if refusal.remaining is not None and math.isfinite(refusal.remaining):
+            who += f" for up to {refusal.remaining:.1f} s"
+        return NotAcquired(
+            f"{self._shown} not acquired in {_attempts(refusal)}: {who}",
+            name=self._name,
+            votes=refusal.tally.votes(),
+        )
+
+    def _unreachable(self, refusal: Refusal) -> QuorumUnreachable:
+        if refusal.kind == "slow":
+            why = (
+                f"the masters answered too late: {refusal.validity:.3f} s of the lease would be left, "
+                f"min_validity is {self._plan.min_validity:g} s"
+            )
+        else:
+            why = refusal.tally.explain()
+        return QuorumUnreachable(
+            f"{self._shown} not acquired in {_attempts(refusal)}: {why}",
+            name=self._name,
+            votes=refusal.tally.votes(),
+        )
+
+    def _held(self) -> AnyLease:
+        """The caller's lease, for what only its holder may do."""
+        lease = self._mine
+        if lease is not None and lease._mine():  # noqa: SLF001
+            return lease
+        other = self._lease is not None and self._lease.valid
+        whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
+        raise NotHeld(f"this {self._holder} does not hold {self._shown}: {whose}", name=self._name)
+
+    def _release_of(self, lease: AnyLease) -> Op[bool]:
+        return release(self._terms, self._plan, lease)
+
+    def _extension_of(self, lease: AnyLease, ttl: float | None) -> Op[Extension]:
+        ttl = self._plan.ttl if ttl is None else self._check_ttl(ttl)
+        return extend(self._terms, self._plan, lease, ttl, _clock.now())
+
+    def _extended(self, lease: AnyLease, extension: Extension) -> AnyLease:
+        if extension.kind == "kept":
+            if self._masters._tell is not None:  # noqa: SLF001
+                _kept(self._masters._tell, lease)  # noqa: SLF001
+            return lease
+        if extension.kind == "lost":
+            raise lease.loss()
+        raise NotExtended(
+            f"{self._shown} was not extended: too few masters answered; "
+            f"the lease is valid for another {lease.remaining():.3f} s",
+            name=self._name,
+            votes=() if extension.tally is None else extension.tally.votes(),
+        )
+
+    @staticmethod
+    def _is_locked(status: LockStatus, tally: Tally) -> bool:
+        if tally.denied:
+            return True
+        if tally.unreachable:
+            raise QuorumUnreachable(
+                f"nobody can tell whether {status.name!r} is locked: {tally.explain()}",
+                name=status.name,
+                votes=status.votes,
+            )
+        return False
+
+
+def _kept(tell: Callable[[Event], None], lease: LeaseState) -> None:
+    tell(LeaseExtended(lease.name, lease.token, lease.fence, lease.remaining(), lease.votes))
+
+
+def _lost(
+    tell: Callable[[Event], None], lease: LeaseState, then: Callable[[], object] | None
+) -> None:
+    tell(LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason))
+    if then is not None:
+        then()
+
+
+def _always() -> bool:
+    return True
+
+
+def _is_this_process(pid: int) -> bool:
+    return os.getpid() == pid
+
+
+def _attempts(refusal: Refusal) -> str:
+    if not refusal.attempts:
+        return "time"
+    return f"{refusal.attempts} attempt{'s' if refusal.attempts > 1 else ''}"

@@ -1,0 +1,187 @@
+"""What the masters of one deployment are to every lock: how to reach them, and on which terms."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from redlock import _clock, _connect, options
+from redlock._base.forklock import ForkLock
+from redlock._base.links import report, report_failure
+from redlock._core import inspect, wire
+from redlock._core.electorate import Electorate
+from redlock._core.events import QuorumBack, QuorumLost
+from redlock._core.fencing import FenceClock
+from redlock._core.terms import Terms
+from redlock.errors import ConfigurationError, QuorumUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Self
+
+    from redlock._core.effects import Op
+    from redlock._core.events import Event
+    from redlock._core.inspect import LockStatus
+    from redlock._core.quorum import Tally
+
+TOKEN_BYTES = 20        # of every attempt's token (R8)
+
+
+class MastersBase:
+    """The options of `Masters` and `AsyncMasters`; whoever derives from this runs operations."""
+
+    def __init__(
+        self,
+        masters: Iterable[object],
+        *,
+        node_timeout: float = 0.25,
+        connect_timeout: float = 2.0,
+        drift_factor: float = 0.01,
+        max_ttl: float = 60.0,
+        restart_guard: bool = True,
+        prefix: str = "redlock:",
+        fence_ttl: float = 3600.0,
+        observer: Callable[[Event], object] | None = None,
+    ) -> None:
+        """Check the options; nothing is sent before the first operation.
+
+        Args:
+            masters: URLs (``redis://``, ``rediss://``, ``unix://``) or clients of redis-py, of which only
+                the connection settings are read.  At least one, none twice.
+            node_timeout: a master's share of an attempt, in seconds; at most a third of any TTL (R7).
+            connect_timeout: seconds for connecting to a master, and for the first operation to wait for it.
+            drift_factor: how far the rates of clocks may differ (R6): 0.01 is 1 %.
+            max_ttl: the longest TTL that any lock may have, the same in every client: so long a restarted
+                master may not vote (R21).
+            restart_guard: False lets a master vote right after its start.  For a brand-new deployment and
+                for tests: a master that forgot its locks in a restart then gives them away twice.
+            prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
+            fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
+            observer: called with an `Event` whenever something happens to a lock, a lease or a master, in
+                whatever thread or on whatever loop it happens.  It must not block; what it raises is logged.
+
+        Raises:
+            ConfigurationError: for a value that cannot be right; the text has it and what is allowed.
+        """
+        self._endpoints = _endpoints(masters)
+        max_ttl = options.seconds("max_ttl", max_ttl)
+        node_timeout = options.seconds(
+            "node_timeout", node_timeout, at_most=max_ttl / 3, why="a third of max_ttl at most (R7)"
+        )
+        self._connect_timeout = options.seconds("connect_timeout", connect_timeout)
+        fence_ttl = options.seconds("fence_ttl", fence_ttl)
+        if fence_ttl < max_ttl:
+            raise ConfigurationError(
+                f"fence_ttl={fence_ttl!r}: allowed is at least max_ttl ({max_ttl:g} s), "
+                "or a lock could outlive the fence that protects from its holder"
+            )
+        options.prefix(prefix)
+        if observer is not None and not callable(observer):
+            raise ConfigurationError(f"observer={observer!r}: allowed is a function that takes an event")
+        # Not a method of ours: links and keepers must not keep us from being dropped.
+        self._tell = None if observer is None else functools.partial(_tell, observer)
+        self.max_ttl = max_ttl
+        self._prefix = prefix
+        names = tuple(target.name for target in self._endpoints)
+        self._terms = Terms(
+            masters=names,
+            node_timeout=node_timeout,
+            drift_factor=options.fraction("drift_factor", drift_factor, below=0.5),
+            fence_ttl=fence_ttl,
+            electorate=Electorate(names, max_ttl, guard=bool(restart_guard)),
+            fences=FenceClock(_clock.wall_us),
+            token=_fresh_token,
+            attempted=Outages(self._tell),
+        )
+        self._closed = False
+        self._making = ForkLock()       # held while a driver is made
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """What a world adds to a new object."""
+
+    @classmethod
+    def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Any) -> Self:
+        """Masters from the comma-separated URLs in an environment variable.
+
+        A comma inside a password is written ``%2C``.
+        """
+        value = os.environ.get(variable, "")
+        urls = [url.strip() for url in value.split(",") if url.strip()]
+        if not urls:
+            raise ConfigurationError(
+                f"the environment variable {variable} is {'empty' if variable in os.environ else 'not set'}: "
+                "give it the comma-separated URLs of the masters"
+            )
+        return cls(urls, **options)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(self._terms.masters)}>"
+
+    # -- for the locks -------------------------------------------------------------------------------
+
+    def _keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
+        return wire.keys_for(self._prefix, names, fencing=fencing)
+
+    def _inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
+        (checked,) = options.names([name])
+        return inspect.inspect(self._terms, checked, self._prefix + checked)
+
+
+class Outages:
+    """Told of every attempt, says when the quorum is gone and when it is back, once each (C1)."""
+
+    def __init__(self, tell: Callable[[Event], None] | None) -> None:
+        self._tell = tell
+        self._now = False       # the last attempt found too few masters
+
+    def __call__(self, tally: Tally) -> None:
+        if tally.unreachable == self._now:
+            return
+        self._now = tally.unreachable
+        if self._now:
+            report([(logging.WARNING, f"no quorum: {tally.explain()}", QuorumLost(tally.votes()))], self._tell)
+        else:
+            report([(logging.INFO, "the quorum is back", QuorumBack())], self._tell)
+
+
+def _tell(observer: Callable[[Event], object], event: Event) -> None:
+    try:
+        observer(event)
+    except Exception:  # noqa: BLE001 - a user's; it must not break what it observes
+        report_failure("the observer failed")
+
+
+def known(status: LockStatus, tally: Tally) -> LockStatus:
+    """``status``, if enough masters answered to know it."""
+    if tally.unreachable:
+        raise QuorumUnreachable(
+            f"nobody can tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
+        )
+    return status
+
+
+def _fresh_token() -> str:
+    return secrets.token_hex(TOKEN_BYTES)
+
+
+def _endpoints(masters: Iterable[object]) -> tuple[_connect.Endpoint, ...]:
+    if isinstance(masters, (str, bytes)) or not hasattr(masters, "__iter__"):
+        raise ConfigurationError(
+            f"masters is a {type(masters).__name__}: allowed is a list of URLs or of redis.Redis objects"
+        )
+    endpoints = tuple(_connect.endpoint(master) for master in masters)
+    if not endpoints:
+        raise ConfigurationError("masters is empty: at least one is needed, five are usual")
+    known: dict[object, int] = {}
+    for index, target in enumerate(endpoints):
+        first = known.setdefault(target.identity, index)
+        if first != index:
+            raise ConfigurationError(
+                f"masters[{first}] and masters[{index}] are the same server, {target.name}: one server has "
+                "one vote, whatever the database or the user"
+            )
+    return endpoints

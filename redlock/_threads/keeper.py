@@ -1,0 +1,146 @@
+"""Keeps the leases of one `Masters`: one thread for all of them, which is that of the housekeeper."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from redlock import _clock
+from redlock._base.forklock import ForkLock
+from redlock._base.links import report_failure
+from redlock._base.operation import OperationBase
+from redlock._core.keep import Roster
+from redlock._core.release import aside
+from redlock._threads.waiter import Waiter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.effects import Enter, Leave, Op, Send
+    from redlock._core.extend import Extension
+    from redlock._core.keep import Keeping
+    from redlock._threads.links import Links
+
+
+class Kept(OperationBase["Extension | None", "Keeper"]):
+    """A renewal under way."""
+
+    __slots__ = ("_keeping",)
+
+    def __init__(self, op: Op[Extension | None], keeper: Keeper, keeping: Keeping) -> None:
+        super().__init__(op, keeper)
+        self._keeping = keeping
+
+    def _wait(self, now: float) -> None:  # noqa: ARG002
+        self._host.set_alarm(self)
+
+    def _ended(self, result: Extension | None) -> None:  # noqa: ARG002 - the lease knows
+        self._host.put_back(self._keeping)
+
+    def _failed(self, error: BaseException) -> None:
+        if not self._host.links.closed:
+            self._host.put_back(self._keeping)
+            report_failure(f"keeping {self._keeping.lease!r} failed", error)
+
+
+class Keeper:
+    """Renews, and says when a lease is lost.
+
+    Leases come from any thread and are looked after in one, by `work`.
+    """
+
+    def __init__(self, links: Links, nudge: Callable[[], None]) -> None:
+        self.links = links
+        self.operations: set[Kept] = set()
+        self.waiter = Waiter()      # for the answers to all of them
+        self._nudge = nudge         # the thread that works is to come back to `work` now
+        self._wakes_at = math.inf   # when it does so by itself
+        self._roster = Roster()
+        self._mutex = ForkLock()    # of the roster
+        self._ready: deque[Kept] = deque()
+        self._alarms: list[tuple[float, int, Kept]] = []
+        self._number = 0
+        self._lost: deque[Keeping] = deque()    # and not told yet
+
+    # -- from any thread -----------------------------------------------------------------------------
+
+    def add(self, keeping: Keeping) -> None:
+        keeping.lease._on_change = partial(self.put_back, keeping)  # noqa: SLF001 - for its keeper
+        self.put_back(keeping)
+
+    def put_back(self, keeping: Keeping) -> None:
+        """Its lease has ended, or its time has moved."""
+        if keeping.over:
+            with self._mutex.lock:
+                self._roster.remove(keeping)
+            if keeping.lease.lost:
+                for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
+                    self.links.line(effect, self.waiter)
+                self._lost.append(keeping)
+                self._nudge()
+            return
+        with self._mutex.lock:
+            self._roster.put(keeping)
+            sooner = self._roster.next() < self._wakes_at
+        if sooner:
+            self._nudge()
+
+    # -- in the thread that works --------------------------------------------------------------------
+
+    def work(self) -> float:
+        """Do what is due; returns when there is more."""
+        while self._ready:
+            self._ready.popleft().step()
+        now = _clock.now()
+        while self._alarms and self._alarms[0][0] <= now:
+            _, _, operation = heapq.heappop(self._alarms)
+            operation.ring()
+        with self._mutex.lock:
+            due = self._roster.take(now)
+        for keeping in due:
+            self._look(keeping, now)
+        self.links.flush()      # all in one packet for each master
+        while self._lost:
+            self._tell(self._lost.popleft())
+        with self._mutex.lock:
+            # A time that is set already stays, though who was due then may have been released: most leases
+            # are, long before, and a thread that is woken for each of them costs more than the lock does.
+            stays = self._wakes_at if self._wakes_at > now else math.inf
+            self._wakes_at = min(self._roster.next(), stays)
+        if self._ready or self._lost:
+            return now
+        return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
+
+    def _look(self, keeping: Keeping, now: float) -> None:
+        task = keeping.look(now)
+        if task is not None:
+            Kept(task, self, keeping).start()
+        self.put_back(keeping)
+
+    def _tell(self, keeping: Keeping) -> None:
+        try:
+            keeping.tell()
+        except BaseException:  # noqa: BLE001 - a user's, also its sys.exit(): others have to be told as well
+            report_failure(f"on_lost of {keeping.lease!r} failed")
+
+    # -- for its operations --------------------------------------------------------------------------
+
+    def send(self, request: Send, operation: Any) -> None:
+        self.links.send(request, operation, corked=True)
+
+    def line(self, effect: Enter | Leave, operation: Any) -> None:
+        self.links.line(effect, operation)
+
+    def look(self) -> None:
+        """Whoever leads has."""
+
+    def step_soon(self, operation: Any) -> None:
+        self._ready.append(operation)
+        self._nudge()
+
+    def set_alarm(self, operation: Kept) -> None:
+        self._number += 1
+        heapq.heappush(self._alarms, (operation.until, self._number, operation))
