@@ -3,6 +3,7 @@
     _cli/   testing/             use the public names only
         redlock/__init__.py      names only
       _threads/   _asyncio/      not each other
+             _base/              what the two have in common
       _connect.py  _events.py
              _core/              no clock, no randomness, no socket, no thread, no event loop
     options.py  scripts/  _clock.py
@@ -35,6 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("redlock.options", "redlock.scripts", "redlock._clock"),
     ("redlock._core",),
     ("redlock._connect", "redlock._events"),
+    ("redlock._base",),
     ("redlock._threads", "redlock._asyncio"),
     ("redlock",),
     ("redlock._cli", "redlock.testing"),

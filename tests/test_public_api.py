@@ -46,16 +46,86 @@ def test_the_defaults_are_those_of_the_design():
     assert parameters(redlock.Masters) == {
         "masters": NONE, "node_timeout": 0.25, "connect_timeout": 2.0, "drift_factor": 0.01, "max_ttl": 60.0,
         "restart_guard": True, "prefix": "redlock:", "fence_ttl": 3600.0,
+        "observer": None,
     }
     assert parameters(redlock.MultiLock) == {
-        "name": NONE, "masters": NONE, "ttl": 30.0, "timeout": -1.0, "min_validity": None, "fencing": True,
-        "retry": None,
+        "name": NONE, "masters": NONE, "ttl": 30.0, "timeout": -1.0, "auto_extend": True, "max_hold": None,
+        "min_validity": None, "fencing": True, "bound": True, "retry": None, "token": None, "fence": None,
+        "on_lost": None,
     }
     assert parameters(redlock.MultiLock.acquire) == {"blocking": True, "timeout": None}
     assert parameters(redlock.MultiLock.extend) == {"ttl": None}
     assert parameters(redlock.Lease.wait_lost) == {"timeout": None}
     assert parameters(redlock.Lease.ensure) == {"at_least": 0.0}
     assert parameters(redlock.Masters.status) == {"name": NONE}
+
+
+WORLDS = [
+    (redlock.Masters, redlock.AsyncMasters),
+    (redlock.MultiLock, redlock.AsyncMultiLock),
+    (redlock.Lease, redlock.AsyncLease),
+]
+ONLY_ASYNC = ("cancel_on_loss",)    # there is no way to interrupt a thread
+AWAITABLE = {
+    "close", "status", "acquire", "release", "extend", "locked", "wait_lost",
+    "__aenter__", "__aexit__", "__enter__", "__exit__",
+}
+
+
+def members(kind: type) -> dict[str, object]:
+    """What a user may call or read, by its name for threads."""
+    return {
+        name.replace("__aenter__", "__enter__").replace("__aexit__", "__exit__"): inspect.getattr_static(kind, name)
+        for name in dir(kind)
+        if not name.startswith("_") or name in ("__init__", "__call__", "__enter__", "__exit__", "__aenter__", "__aexit__")
+    }
+
+
+def shape(member: object) -> object:
+    """What must be the same in both worlds (C19): kind, parameter names, their kinds and defaults."""
+    if isinstance(member, (classmethod, staticmethod)):
+        return type(member), shape(member.__func__)
+    if inspect.isfunction(member):
+        parameters = inspect.signature(member).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters if p.name not in ONLY_ASYNC]
+    return type(member)
+
+
+def differences(one: type, other: type) -> list[str]:
+    mine, theirs = members(one), members(other)
+    return [
+        name
+        for name in sorted(mine.keys() | theirs.keys())
+        if name not in mine or name not in theirs or shape(mine[name]) != shape(theirs[name])
+    ]
+
+
+@pytest.mark.parametrize(("one", "other"), WORLDS)
+def test_both_worlds_have_the_same_signatures(one, other):
+    """C19."""
+    assert differences(one, other) == []
+
+
+@pytest.mark.parametrize(("one", "other"), WORLDS)
+def test_what_does_io_is_awaitable_in_one_world_and_in_that_alone(one, other):
+    for name, member in members(other).items():
+        assert inspect.iscoroutinefunction(member) == (name in AWAITABLE), name
+        assert not inspect.iscoroutinefunction(members(one)[name]), name
+
+
+@pytest.mark.parametrize(
+    "drifted",
+    [
+        {"acquire": lambda self, timeout=None, blocking=True: None},
+        {"acquire": lambda self, blocking=True, timeout=1.0: None},
+        {"acquire": lambda self, blocking=True, *, timeout=None: None},
+        {"acquire": lambda self, blocking=True, wait=None: None},
+        {"renew": lambda self: None},
+        {"lease": lambda self: None},
+    ],
+)
+def test_that_they_drift_apart_is_noticed(drifted):
+    assert differences(redlock.MultiLock, type("Drifted", (redlock.AsyncMultiLock,), drifted)) == list(drifted)
 
 
 def test_errors_are_the_builtins_that_callers_may_already_catch():

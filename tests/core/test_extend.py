@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from redlock._core.effects import NEVER as EFFECTS_NEVER, Send
 from redlock._core.extend import Extension, extend
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
 
@@ -282,6 +283,131 @@ def test_a_repair_is_no_vote() -> None:
     lease = world.lease(plan)
     assert extended(world, plan, lease).kind == "unanswered"
     assert world.verbs() == ["extend"]
+
+
+@pytest.mark.parametrize("how", ["released", "lost", "expired"])
+def test_a_repair_is_dropped_where_it_would_stand_behind_the_end(how: str) -> None:
+    """R14: another thread ends the lease between the moment in which this was decided and its writing."""
+    world = World(gone(0.0), ours(), ours())
+    plan = world.plan()
+    lease = world.lease(plan)
+    operation = extend(world.terms, plan, lease, plan.ttl, world.now)
+    world._write(operation.send(None))  # type: ignore[arg-type]
+    effect: Any = operation.send(None)
+    while not isinstance(effect, Send):
+        effect = operation.send(world._next(effect))
+    assert effect.only_if is not None
+    assert effect.only_if()
+    if how == "released":
+        lease._end()
+    elif how == "lost":
+        lease._lose("max_hold")
+    else:
+        world.now = lease.valid_until
+    assert not effect.only_if()
+    world._write(effect)
+    assert world.verbs() == ["extend"]
+    assert effect.sent_at == EFFECTS_NEVER
+    with pytest.raises(StopIteration) as stop:      # it goes on as if it had been sent
+        operation.send(None)
+    assert stop.value.value.kind == "kept"
+
+
+def test_only_a_repair_asks_whether_it_may_be_written() -> None:
+    world = World(gone(0.0), ours(), ours())
+    plan = world.plan()
+    extended(world, plan, world.lease(plan))
+    assert [sent.verb for sent in world.sent if sent.request.only_if is not None] == ["repair"]
+
+
+# -- the end, while it is asked for (P6) ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [0.0001, 0.1, 0.2499])
+def test_no_longer_than_the_lease_lasts(left: float) -> None:
+    """P6: whoever waits for this is told of the loss in time, though every master hangs."""
+    world = World(*[silent()] * 3)
+    plan = world.plan()
+    lease = world.lease(plan)
+    end = lease.valid_until
+    world.now = end - left
+    assert extended(world, plan, lease).kind == "lost"
+    assert world.now == pytest.approx(end)
+    assert lease.loss().reason == "expired"
+
+
+def test_no_longer_than_a_lease_lasts_that_it_shortens_itself() -> None:
+    """C6 and P6: the shorter TTL counts, so it also ends the waiting."""
+    world = World(*[silent()] * 3)
+    plan = world.plan()
+    lease = world.lease(plan)
+    assert extended(world, plan, lease, 0.1).kind == "lost"
+    assert world.now == pytest.approx(START + 0.1 - 0.003)
+
+
+def test_why_it_ran_out() -> None:
+    """R13: that nobody answered is said, unless an extension has been won since."""
+    world = World(*[silent()] * 3)
+    plan = world.plan()
+    lost, kept = world.lease(plan), world.lease(plan)
+    for lease in (lost, kept):
+        assert extended(world, plan, lease).kind == "unanswered"
+    world.masters = (ours(),) * 3
+    assert extended(world, plan, kept).kind == "kept"
+    world.now = kept.valid_until
+    assert lost.loss().reason == "unreachable"
+    assert kept.loss().reason == "expired"
+
+
+# -- resumed by a token (C11) --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("masters", "kind", "reason"),
+    [
+        pytest.param([ours(), ours(), silent()], "kept", None, id="confirmed"),
+        pytest.param([ours(), silent(), silent()], "unanswered", None, id="nobody-knows"),
+        pytest.param([down()] * 3, "unanswered", None, id="down"),
+        pytest.param([gone(), gone(), ours(0.2)], "lost", "expired", id="gone"),
+        pytest.param([gone(), taken(), ours(0.2)], "lost", "taken", id="taken"),
+    ],
+)
+def test_the_first_extension_of_a_resumed_lease(masters: list[Master], kind: str, reason: Reason | None) -> None:
+    world = World(*masters)
+    plan = world.plan()
+    lease = world.resumed(plan)
+    assert extended(world, plan, lease).kind == kind
+    assert lease.valid == (kind == "kept")
+    assert lease.lost == (kind == "lost")
+    assert world.sent[0].token == lease.token
+    if kind == "kept":
+        assert lease.valid_until == pytest.approx(START + 10 - 0.102)
+    if reason is not None:
+        assert lease.loss().reason == reason
+
+
+def test_a_resumed_lease_may_be_tried_again_until_it_is_confirmed() -> None:
+    """It has no time of its own that could run out; the masters know (C11)."""
+    world = World(*[silent()] * 3)
+    plan = world.plan()
+    lease = world.resumed(plan)
+    for _ in range(3):
+        began = world.now
+        assert extended(world, plan, lease).kind == "unanswered"
+        assert world.now == pytest.approx(began + 0.25)
+        world.now += 100.0
+    world.masters = (ours(),) * 3
+    assert extended(world, plan, lease).kind == "kept"
+    world.now = lease.valid_until       # from now on it is one like all others (R12)
+    assert extended(world, plan, lease).kind == "lost"
+
+
+def test_the_repair_of_a_resumed_lease() -> None:
+    """It is valid by then."""
+    world = World(gone(0.0), ours(), ours())
+    plan = world.plan()
+    assert extended(world, plan, world.resumed(plan)).kind == "kept"
+    assert world.verbs() == ["extend", "repair"]
 
 
 def test_a_lease_that_is_renewed_for_days_stays_small() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, get_args
 
 import pytest
@@ -250,3 +251,81 @@ def test_a_shell_is_told_when_it_ends() -> None:
     lease._end()
     lease._found_gone("expired")
     assert lease.seen == [False, True]
+
+
+def test_whoever_keeps_it_is_told_when_its_end_moves() -> None:
+    lease = Clock().lease()
+    seen: list[bool] = []
+    lease._on_change = lambda: seen.append(lease._over)
+    lease._changed()
+    lease._lose("taken")
+    lease._lose("max_hold")     # it has ended already: nothing has changed
+    assert seen == [False, True]
+
+
+@pytest.mark.parametrize("unanswered", [False, True])
+def test_why_it_has_run_out(unanswered: bool) -> None:
+    """R13: nothing is taken away, and the reason is remembered."""
+    clock = Clock()
+    lease = clock.lease()
+    if unanswered:
+        lease._unanswered()
+    assert lease.remaining() == 10.0
+    clock.now = 110.0
+    assert lease.lost
+    assert lease.loss().reason == ("unreachable" if unanswered else "expired")
+
+
+# -- resumed by a token (C11) --------------------------------------------------------------------------
+
+
+def resumed(clock: Clock) -> LeaseState:
+    grant = Grant("token", 7, -math.inf, 100.0, frozenset([0, 1]), tuple)
+    return LeaseState(("a",), 10.0, grant, clock=lambda: clock.now, mine=lambda: clock.mine, resumed=True)
+
+
+@pytest.mark.parametrize("later", [0.0, 1e9])
+def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(later: float) -> None:
+    clock = Clock()
+    lease = resumed(clock)
+    clock.now += later
+    assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
+    assert (lease._over, lease._extendable, lease._ends_at) == (False, True, math.inf)
+    assert "not confirmed" in repr(lease)
+    with pytest.raises(LockLost, match="not confirmed"):
+        lease.ensure()
+
+
+def test_confirmed_it_is_one_like_all_others() -> None:
+    clock = Clock()
+    lease = resumed(clock)
+    number = lease._extension_begins(110.0, 10.0)
+    assert not lease.valid      # asked for is not won
+    lease._extended(110.0, 10.0, lambda: VOTES, number)
+    lease._extension_ends()
+    assert (lease.valid, lease.remaining(), lease._ends_at) == (True, 10.0, 110.0)
+    assert "10.000 s left" in repr(lease)
+    clock.now = 110.0
+    assert (lease.lost, lease._over, lease._extendable) == (True, True, False)
+
+
+@pytest.mark.parametrize("how", ["lost", "released", "found-gone"])
+def test_a_resumed_lease_ends(how: str) -> None:
+    lease = resumed(Clock())
+    if how == "lost":
+        lease._lose("taken")
+    else:
+        lease._end()
+        if how == "found-gone":
+            lease._found_gone("taken")
+    assert (lease._over, lease._extendable, lease.valid) == (True, False, False)
+    assert lease.lost == (how != "released")
+    assert ("released" if how == "released" else "lost: taken") in repr(lease)
+
+
+def test_a_forked_child_resumes_nothing() -> None:
+    clock = Clock()
+    lease = resumed(clock)
+    clock.mine = False
+    assert not lease._extendable
+    assert not lease.lost

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redlock._core.extend import extend
-from redlock._core.release import release
+from redlock._core.release import farewell, release
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down
 
 if TYPE_CHECKING:
@@ -185,6 +185,93 @@ def test_interrupted_it_still_goes_to_everybody(number: int, written: int | None
     assert all(sent.request.owed_until is not None for sent in world.sent)
     assert not lease.valid
     assert not lease.lost
+
+
+# -- too late ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["expired", "max_hold", "taken"])
+def test_too_late_it_is_sent_and_not_waited_for(how: Reason) -> None:
+    """P7: keys may be left.  Whatever the masters would answer, it is lost; so nobody waits."""
+    world = World(*[Master(NEVER)] * 3)
+    plan = world.plan()
+    lease = world.lease(plan)
+    if how == "expired":
+        world.now = lease.valid_until
+    else:
+        lease._lose(how)
+    began = world.now
+    assert world.run(release(world.terms, plan, lease)) is False
+    assert world.now == began
+    [sent] = world.sent
+    assert sent.verb == "release"
+    assert sent.to == {0, 1, 2}
+    assert sent.request.owed_until == lease._keys_until     # R10
+    assert not sent.request.open            # its answers are no votes
+    assert lease.loss().reason == how
+
+
+@pytest.mark.parametrize("written", [None, 0, 1])
+def test_too_late_and_interrupted_it_still_goes_to_everybody(written: int | None) -> None:
+    """R11."""
+    world = World(*[ours()] * 3)
+    plan = world.plan()
+    lease = world.lease(plan)
+    world.now = lease.valid_until
+    error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        world.run(release(world.terms, plan, lease), Interrupt(frozenset([0]), error, written))
+    assert caught.value is error
+    assert world.sent[-1].to == {0, 1, 2}
+
+
+def test_farewell() -> None:
+    """To whoever may have a key, for as long as any may live; also after a repair, and a longer TTL (R10)."""
+    world = World(Master(0.0, {"extend": GONE}), ours(), ours())
+    plan = world.plan(ttl=10.0)
+    lease = world.lease(plan, asked=frozenset([1, 2]))
+    assert farewell(plan, lease).to == frozenset([1, 2])
+    assert farewell(plan, lease).owed_until == lease.valid_until + 10.0
+    world.run(extend(world.terms, plan, lease, 50.0, world.now))
+    request = farewell(plan, lease)
+    assert request.to == frozenset([0, 1, 2])
+    assert request.owed_until == lease.valid_until + 50.0
+    assert request.call.args == (lease.token,)
+    assert request.only_if is None      # nothing may keep it from being written
+
+
+# -- resumed by a token (C11) --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("masters", "reason"),
+    [
+        pytest.param([ours()] * 3, None, id="ours"),
+        pytest.param([Master(NEVER)] * 3, None, id="nobody-has-denied-it"),
+        pytest.param([gone(), gone(), ours(0.2)], "expired", id="gone"),
+        pytest.param([taken(), gone(), ours(0.2)], "taken", id="taken"),
+    ],
+)
+def test_a_resumed_lease_is_released_without_an_extension(masters: list[Master], reason: Reason | None) -> None:
+    world = World(*masters)
+    plan = world.plan()
+    lease = world.resumed(plan)
+    assert world.run(release(world.terms, plan, lease)) == (reason is None)
+    assert world.sent[0].to == {0, 1, 2}
+    assert lease.lost == (reason is not None)
+    assert not lease.valid
+    if reason is not None:
+        assert lease.loss().reason == reason
+
+
+def test_the_release_of_a_resumed_lease_is_owed_as_well() -> None:
+    """R10: where its keys are is known to nobody here, but they live for as long as those of any other."""
+    world = World(*[down()] * 3)
+    plan = world.plan(ttl=10.0)
+    world.run(release(world.terms, plan, world.resumed(plan)))
+    owed_until = world.sent[0].request.owed_until
+    assert owed_until is not None
+    assert owed_until >= START + 10.0
 
 
 def test_dropped_it_says_nothing() -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given, strategies as st
 
 from redlock._core import effects, wire
 from redlock._core.acquire import Grant, Refusal, attempt, insist
-from redlock._core.effects import Failure, Send
+from redlock._core.effects import Failure, Send, Wait
 from redlock._core.refusals import ErrorReply
 from tests.core.world import (
     NEVER,
@@ -208,6 +208,7 @@ def test_one_that_is_dropped_says_nothing(number: int) -> None:
             world._write(effect)
             event = None
         else:
+            assert isinstance(effect, Wait)
             event = world._next(effect)
         try:
             effect = operation.send(event)

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from redlock._core import wire
 from redlock._core.acquire import Ballot
-from redlock._core.effects import Failure, Op, Reply, Send
+from redlock._core.effects import Failure, Op, Reply, Send, Turn
 from redlock._core.electorate import Facts
 from redlock._core.quorum import Tally
 from redlock._core.release import Denials
@@ -96,6 +96,18 @@ def test_an_answer_to_something_else_is_not_a_vote() -> None:
     for master in range(3):
         operation.send(Reply(other, master, START, [1]))
     assert outcomes(round_.tally.votes()) == ["pending"] * 3
+
+
+def test_what_is_no_answer_is_no_timeout_either() -> None:
+    """Another thread may say that it is our turn when we have seen so already (R23)."""
+    world = World(*[Master(NEVER)] * 3)
+    round_ = a_round(world)
+    operation = round_.ask()
+    world._write(operation.send(None))  # type: ignore[arg-type]
+    operation.send(None)
+    operation.send(Turn(START))
+    assert outcomes(round_.tally.votes()) == ["pending"] * 3
+    assert round_.request.open
 
 
 def test_a_bad_reply_is_an_error_vote_with_its_reason() -> None:

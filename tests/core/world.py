@@ -22,10 +22,11 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.effects import Failure, Op, Reply, Send, Timeout, Wait
+from redlock._core.effects import Enter, Failure, Op, Reply, Send, Timeout, Wait
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
+from redlock._core.lobby import Lobby
 from redlock._core.terms import Plan, Terms
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class World:
         self.now = START
         self.wall = WALL
         self.sent: list[Sent] = []
+        self.lobby = Lobby()            # the line in front of the masters (R23)
         self.effects: list[tuple[str, float]] = []      # every effect: what, and when it was asked for
         self.arrived: list[Reply] = []                  # in the order in which they reached the operation
         self._pending: list[tuple[float, int, Reply]] = []
@@ -205,6 +207,12 @@ class World:
         grant = Grant(**(granted | changes))
         return LeaseState(plan.names, plan.ttl, grant, clock=lambda: self.now, mine=lambda: True)
 
+    def resumed(self, plan: Plan) -> LeaseState:
+        """One that was handed over by its token."""
+        everywhere = frozenset(range(len(self.masters)))
+        grant = Grant("token-0", WALL, -math.inf, self.now, everywhere, _no_votes)
+        return LeaseState(plan.names, plan.ttl, grant, clock=lambda: self.now, mine=lambda: True, resumed=True)
+
     def acquire(self, plan: Plan, *, deadline: float, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
         return acquire(self.terms, plan, deadline=deadline, won=won)
 
@@ -227,12 +235,18 @@ class World:
                     error = interrupt.error
                 elif isinstance(effect, Send):
                     self._write(effect)
-                else:
+                elif isinstance(effect, Wait):
                     event = self._next(effect)
+                elif isinstance(effect, Enter):
+                    self.lobby.enter(effect.ticket)
+                else:
+                    self.lobby.leave(effect.ticket)
         except StopIteration as stop:
             return cast("T", stop.value)
 
     def _write(self, request: Send, first: int | None = None) -> None:
+        if request.only_if is not None and not request.only_if():
+            return
         request.sent_at = self.now
         asked = range(len(self.masters)) if request.to is None else sorted(request.to)
         to = frozenset(list(asked)[:first])

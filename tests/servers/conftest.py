@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from tests.servers import worlds
+
 
 @pytest.fixture(autouse=True)
 def _no_thread_left():
@@ -14,3 +16,17 @@ def _no_thread_left():
     yield
     left = [thread for thread in threading.enumerate() if thread not in before and "redlock" in thread.name]
     assert not left
+
+
+@pytest.fixture(params=worlds.NAMES)
+def world(request):
+    """Threads or asyncio.  Whoever does not ask for it is about one of them."""
+    with worlds.opened(request.param) as opened:
+        yield opened
+
+
+@pytest.fixture
+def masters(world, redlock_servers):
+    """As the plugin's ``redlock_masters``, in each world."""
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        yield masters

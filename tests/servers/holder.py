@@ -1,6 +1,6 @@
 """A process that takes and gives back a lock on command, with a wall clock of its own.
 
-    python -m tests.servers.holder OFFSET_SECONDS URL ...
+    python -m tests.servers.holder WORLD OFFSET_SECONDS URL ...
 
 Reads ``acquire`` and ``release`` from standard input, answers with the fence, ``none`` or ``ok``.
 """
@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import sys
 
-from redlock import Masters, _clock
+from redlock import _clock
+from tests.servers import worlds
 
 
 def main() -> None:
-    offset, *urls = sys.argv[1:]
+    name, offset, *urls = sys.argv[1:]
     true = _clock.wall_us
     _clock.wall_us = lambda: true() + int(float(offset) * 1e6)
-    with Masters(urls, restart_guard=False, node_timeout=0.2) as masters:
+    with worlds.opened(name) as world, world.Masters(urls, restart_guard=False, node_timeout=0.2) as masters:
         lock = masters.lock("job", ttl=10)
         for line in sys.stdin:
             match line.strip():

@@ -51,3 +51,11 @@ def take(lock: MultiLock, **options: float) -> Lease:
     lease = lock.acquire(**options)  # type: ignore[arg-type]
     assert lease is not None
     return lease
+
+
+def script_calls(servers) -> list[int]:
+    """How many scripts each master was asked to run."""
+    stats = [servers.client(i).info("commandstats") for i in range(5)]
+    return [
+        sum(each["calls"] for name, each in one.items() if name in ("cmdstat_evalsha", "cmdstat_eval")) for one in stats
+    ]

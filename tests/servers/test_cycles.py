@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from redlock import Masters
 from tests.servers.look import eventually, lock_keys, nothing_left
 
 CYCLES = 3000
 
 
-def test_healthy_masters_keep_no_key(redlock_servers, redlock_masters):
-    lock = redlock_masters.lock("job", ttl=10)
+def test_healthy_masters_keep_no_key(redlock_servers, masters):
+    lock = masters.lock("job", ttl=10)
     for _ in range(CYCLES):
         assert lock.acquire() is not None
         lock.release()
@@ -17,8 +16,8 @@ def test_healthy_masters_keep_no_key(redlock_servers, redlock_masters):
     eventually(lambda: nothing_left(redlock_servers), 1.0)
 
 
-def test_a_frozen_master_keeps_no_key_once_it_thaws(redlock_servers):
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+def test_a_frozen_master_keeps_no_key_once_it_thaws(world, redlock_servers):
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
         lock = masters.lock("job", ttl=10)
         with lock:
             pass                        # connected before it freezes, so it is sent what follows
@@ -33,9 +32,9 @@ def test_a_frozen_master_keeps_no_key_once_it_thaws(redlock_servers):
         assert lock_keys(redlock_servers)[2] == set()
 
 
-def test_what_a_frozen_master_was_sent_is_little(redlock_servers):
+def test_what_a_frozen_master_was_sent_is_little(world, redlock_servers):
     """A master that does not answer is sent nothing new, so nothing piles up for it."""
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.02) as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.02) as masters:
         lock = masters.lock("job", ttl=10)
         with lock:
             pass

@@ -13,7 +13,7 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from redlock import Masters, NotAcquired, QuorumUnreachable
+from redlock import NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually, nothing_left
 from tests.servers.one import free_port, redis_server
@@ -26,9 +26,9 @@ def four(redlock_servers):
     return redlock_servers.urls[:4]
 
 
-def vote_of_the_fifth(urls, **options):
+def vote_of_the_fifth(world, urls, **options):
     """Everything on five masters works, and the fifth one's vote is what is asked for."""
-    with Masters(urls, restart_guard=False, **options) as masters:
+    with world.Masters(urls, restart_guard=False, **options) as masters:
         lock = masters.lock("job", ttl=10)
         votes = eventually(lambda: _decided_vote(lock))
         lock.acquire(timeout=1)
@@ -42,27 +42,27 @@ def _decided_vote(lock):
     return vote if vote.outcome != "pending" and vote.reason != "still connecting" else None
 
 
-def test_port_closed(four):
-    vote = vote_of_the_fifth([*four, f"redis://127.0.0.1:{free_port()}"])
+def test_port_closed(world, four):
+    vote = vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{free_port()}"])
     assert vote.outcome == "error"
     assert "refused" in vote.reason
 
 
-def test_wrong_password(four, tmp_path):
+def test_wrong_password(world, four, tmp_path):
     with redis_server(tmp_path, "--requirepass", SECRET) as port:
-        vote = vote_of_the_fifth([*four, f"redis://:not-{SECRET}@127.0.0.1:{port}"])
+        vote = vote_of_the_fifth(world, [*four, f"redis://:not-{SECRET}@127.0.0.1:{port}"])
         assert vote.reason.startswith("wrong user or password")
         assert SECRET not in str(vote)
-        assert vote_of_the_fifth([*four, f"redis://127.0.0.1:{port}"]).outcome == "error"
+        assert vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{port}"]).outcome == "error"
         right = f"redis://:{SECRET}@127.0.0.1:{port}"
-        with Masters([right], restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
+        with world.Masters([right], restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
             assert lease.votes[0].outcome == "granted"
             assert SECRET not in repr(masters) + repr(lease.votes)
 
 
-def test_wrong_password_everywhere_is_told_at_once_and_apart_from_contention_and_outage(tmp_path):
+def test_wrong_password_everywhere_is_told_at_once_and_apart_from_contention_and_outage(world, tmp_path):
     with redis_server(tmp_path, "--requirepass", SECRET) as port:
-        with Masters([f"redis://:wrong@127.0.0.1:{port}"], restart_guard=False) as masters:
+        with world.Masters([f"redis://:wrong@127.0.0.1:{port}"], restart_guard=False) as masters:
             # Not "until its timeout", here for ever (C1): no waiting cures a password.
             with pytest.raises(QuorumUnreachable, match="wrong user or password") as caught:
                 masters.lock("job", ttl=10).acquire()
@@ -72,14 +72,14 @@ def test_wrong_password_everywhere_is_told_at_once_and_apart_from_contention_and
                 masters.status("job")
 
 
-def test_outage_held_and_misconfigured_read_differently(redlock_servers):
+def test_outage_held_and_misconfigured_read_differently(world, redlock_servers):
     dead = [f"redis://127.0.0.1:{free_port()}" for _ in range(3)]
-    with Masters([*redlock_servers.urls[:2], *dead], restart_guard=False) as masters:
+    with world.Masters([*redlock_servers.urls[:2], *dead], restart_guard=False) as masters:
         with pytest.raises(QuorumUnreachable, match="3 of 5 masters took no part") as outage:
             masters.lock("job", ttl=10).acquire(timeout=0.2)
         assert str(outage.value).count("\n") == 5   # a line for every master
-    with Masters(redlock_servers.urls, restart_guard=False) as one:
-        with one.lock("job", ttl=10) as lease, Masters(redlock_servers.urls, restart_guard=False) as two:
+    with world.Masters(redlock_servers.urls, restart_guard=False) as one:
+        with one.lock("job", ttl=10) as lease, world.Masters(redlock_servers.urls, restart_guard=False) as two:
             with pytest.raises(NotAcquired, match=f"held by {lease.token} for up to") as held:
                 with two.lock("job", ttl=10, timeout=0.1):
                     pass
@@ -87,24 +87,24 @@ def test_outage_held_and_misconfigured_read_differently(redlock_servers):
             assert two.lock("job", ttl=10).acquire(timeout=0.1) is None
 
 
-def test_wrongtype(redlock_servers, redlock_masters):
+def test_wrongtype(redlock_servers, masters):
     """Section 4: a key of another type is an error vote with a clear reason."""
     redlock_servers.client(4).rpush("redlock:job", "not", "a", "lock")
-    vote = eventually(lambda: _decided_vote(redlock_masters.lock("job", ttl=10)))
+    vote = eventually(lambda: _decided_vote(masters.lock("job", ttl=10)))
     assert vote.outcome == "error"
     assert "WRONGTYPE" in vote.reason
     assert "something that is not a lock" in vote.reason
 
 
-def test_a_fence_that_is_no_number(redlock_servers, redlock_masters):
+def test_a_fence_that_is_no_number(redlock_servers, masters):
     redlock_servers.client(4).set("{redlock:job}:fence", "1e300")
-    vote = eventually(lambda: _decided_vote(redlock_masters.lock("job", ttl=10)))
+    vote = eventually(lambda: _decided_vote(masters.lock("job", ttl=10)))
     assert vote.outcome == "error"
     assert "BADFENCE" in vote.reason
 
 
-def test_full_master_refuses_new_locks_but_extends_and_releases(redlock_servers, redlock_masters):
-    lock = redlock_masters.lock("job", ttl=10)
+def test_full_master_refuses_new_locks_but_extends_and_releases(redlock_servers, masters):
+    lock = masters.lock("job", ttl=10)
     lock.acquire()
     for i in range(5):
         redlock_servers.client(i).config_set("maxmemory", "1")
@@ -119,45 +119,45 @@ def test_full_master_refuses_new_locks_but_extends_and_releases(redlock_servers,
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_replica(redlock_servers, redlock_masters):
+def test_replica(redlock_servers, masters):
     client = redlock_servers.client(4)
-    with redlock_masters.lock("before", ttl=10):
+    with masters.lock("before", ttl=10):
         pass
     try:
         client.replicaof("127.0.0.1", redlock_servers.ports[0])
-        vote = eventually(lambda: _decided_vote(redlock_masters.lock("job", ttl=10)))
+        vote = eventually(lambda: _decided_vote(masters.lock("job", ttl=10)))
         assert vote.outcome == "error"
         assert "READONLY" in vote.reason
     finally:
         client.replicaof("NO", "ONE")
 
 
-def test_not_enough_replicas_keeps_the_key_until_the_release_gets_through(redlock_servers, redlock_masters):
+def test_not_enough_replicas_keeps_the_key_until_the_release_gets_through(redlock_servers, masters):
     """A release that the master could not do is still owed to it (R10), and is done when it can."""
-    lock = redlock_masters.lock("job", ttl=10)
-    eventually(lambda: all_up(redlock_masters))
+    lock = masters.lock("job", ttl=10)
+    eventually(lambda: all_up(masters))
     lock.acquire()
     client = redlock_servers.client(4)
     eventually(lambda: client.exists("redlock:job"))
     client.config_set("min-replicas-to-write", 1)
     lock.release()
-    vote = eventually(lambda: _decided_vote(redlock_masters.lock("other", ttl=10)))
+    vote = eventually(lambda: _decided_vote(masters.lock("other", ttl=10)))
     assert "NOREPLICAS" in vote.reason
     assert client.exists("redlock:job")
     client.config_set("min-replicas-to-write", 0)
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_runaway_script(redlock_servers, redlock_masters):
+def test_runaway_script(redlock_servers, masters):
     client = redlock_servers.client(4)
     client.config_set("busy-reply-threshold", 10)
-    with redlock_masters.lock("before", ttl=10):
+    with masters.lock("before", ttl=10):
         pass
     runaway = threading.Thread(target=_swallow(lambda: client.eval("while true do end", 0)))
     runaway.start()
     try:
         time.sleep(0.05)
-        vote = eventually(lambda: _decided_vote_of_error(redlock_masters))
+        vote = eventually(lambda: _decided_vote_of_error(masters))
         assert "BUSY" in vote.reason
     finally:
         killer = redis.Redis(port=redlock_servers.ports[4], retry=Retry(NoBackoff(), 0))
@@ -183,9 +183,9 @@ def _swallow(call):
     return quiet
 
 
-def test_script_flush_costs_nothing_but_the_text(redlock_servers, redlock_masters):
+def test_script_flush_costs_nothing_but_the_text(redlock_servers, masters):
     """Section 4: run by name, with one reload on NOSCRIPT."""
-    lock = redlock_masters.lock("job", ttl=10)
+    lock = masters.lock("job", ttl=10)
     for _ in range(5):
         for i in range(5):
             redlock_servers.client(i).script_flush()
@@ -197,7 +197,7 @@ def test_script_flush_costs_nothing_but_the_text(redlock_servers, redlock_master
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_a_port_that_speaks_something_else(four):
+def test_a_port_that_speaks_something_else(world, four):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         stop = threading.Event()
         listener.settimeout(0.05)
@@ -215,7 +215,7 @@ def test_a_port_that_speaks_something_else(four):
         server = threading.Thread(target=serve)
         server.start()
         try:
-            vote = vote_of_the_fifth([*four, f"redis://127.0.0.1:{listener.getsockname()[1]}"])
+            vote = vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{listener.getsockname()[1]}"])
         finally:
             stop.set()
             server.join()
@@ -223,11 +223,11 @@ def test_a_port_that_speaks_something_else(four):
     assert "does not speak the Redis protocol" in vote.reason
 
 
-def test_maxclients(four, tmp_path):
+def test_maxclients(world, four, tmp_path):
     with redis_server(tmp_path, "--maxclients", "1") as port:
         only = redis.Redis(port=port, retry=Retry(NoBackoff(), 0))
         eventually(_swallow(only.ping))     # the connection that found the server up is not gone at once
-        vote = vote_of_the_fifth([*four, f"redis://127.0.0.1:{port}"])
+        vote = vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{port}"])
         only.close()
     assert vote.outcome == "error"
     assert "max number of clients" in vote.reason
@@ -239,31 +239,31 @@ ACL = (
 )
 
 
-def test_an_acl_user_with_just_what_is_needed(tmp_path):
+def test_an_acl_user_with_just_what_is_needed(world, tmp_path):
     user = f"--user locker on >{SECRET} -@all {ACL}".split()
     with redis_server(tmp_path, *user) as port:
         url = f"redis://locker:{SECRET}@127.0.0.1:{port}"
-        with Masters([url], restart_guard=False) as masters:
+        with world.Masters([url], restart_guard=False) as masters:
             lock = masters.lock("job", ttl=10)
             with lock:
                 lock.extend()
                 assert masters.status("job").token
 
 
-def test_an_acl_user_who_may_not_run_scripts(four, tmp_path):
+def test_an_acl_user_who_may_not_run_scripts(world, four, tmp_path):
     user = f"--user locker on >{SECRET} -@all {ACL} -evalsha".split()
     with redis_server(tmp_path, *user) as port:
-        vote = vote_of_the_fifth([*four, f"redis://locker:{SECRET}@127.0.0.1:{port}"])
+        vote = vote_of_the_fifth(world, [*four, f"redis://locker:{SECRET}@127.0.0.1:{port}"])
     assert vote.outcome == "error"
     assert "NOPERM" in vote.reason
     assert SECRET not in vote.reason
 
 
-def test_an_acl_user_who_may_not_announce_is_told_the_key(four, tmp_path):
+def test_an_acl_user_who_may_not_announce_is_told_the_key(world, four, tmp_path):
     acl = ACL.replace("~redlock-max-ttl:* ", "")
     user = f"--user locker on >{SECRET} -@all {acl}".split()
     with redis_server(tmp_path, *user) as port:
-        vote = vote_of_the_fifth([*four, f"redis://locker:{SECRET}@127.0.0.1:{port}"])
+        vote = vote_of_the_fifth(world, [*four, f"redis://locker:{SECRET}@127.0.0.1:{port}"])
     assert "redlock-max-ttl:redlock:" in vote.reason
 
 
@@ -291,9 +291,9 @@ def tls_port(certificate, tmp_path):
         yield port
 
 
-def test_tls(redlock_servers, tls_port, certificate):
+def test_tls(world, redlock_servers, tls_port, certificate):
     url = f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={certificate / 'cert.pem'}"
-    with Masters([url], restart_guard=False) as masters:
+    with world.Masters([url], restart_guard=False) as masters:
         lock = masters.lock("job" * 100, ttl=10)
         for _ in range(200):
             with lock:
@@ -301,48 +301,49 @@ def test_tls(redlock_servers, tls_port, certificate):
         assert masters.status("job" * 100).token is None
 
 
-def test_tls_with_an_unknown_certificate(four, tls_port):
-    vote = vote_of_the_fifth([*four, f"rediss://127.0.0.1:{tls_port}"])
+def test_tls_with_an_unknown_certificate(world, four, tls_port):
+    vote = vote_of_the_fifth(world, [*four, f"rediss://127.0.0.1:{tls_port}"])
     assert vote.outcome == "error"
     assert vote.reason.startswith("TLS: ")
     assert "CERTIFICATE_VERIFY_FAILED" in vote.reason
 
 
-def test_tls_towards_a_plain_port(redlock_servers):
+def test_tls_towards_a_plain_port(world, redlock_servers):
     urls = [*redlock_servers.urls[:4], redlock_servers.urls[4].replace("redis://", "rediss://")]
-    vote = vote_of_the_fifth(urls, connect_timeout=0.3)
+    vote = vote_of_the_fifth(world, urls, connect_timeout=0.3)
     assert vote.outcome in ("error", "timeout")
 
 
-def test_unix_socket(tmp_path):
+def test_unix_socket(world, tmp_path):
     path = tmp_path / "r.sock"
-    with redis_server(tmp_path, "--unixsocket", str(path)), Masters([f"unix://{path}"], restart_guard=False) as masters:
-        assert str(path) in repr(masters)
-        with masters.lock("job", ttl=10) as lease:
-            assert lease.votes[0].master == str(path)
+    with redis_server(tmp_path, "--unixsocket", str(path)):
+        with world.Masters([f"unix://{path}"], restart_guard=False) as masters:
+            assert str(path) in repr(masters)
+            with masters.lock("job", ttl=10) as lease:
+                assert lease.votes[0].master == str(path)
 
 
-@pytest.mark.parametrize("world", [redis.Redis, redis.asyncio.Redis])
-def test_clients_of_redis_py_give_their_settings_not_their_patience(tmp_path, world):
+@pytest.mark.parametrize("kind", [redis.Redis, redis.asyncio.Redis])
+def test_clients_of_redis_py_give_their_settings_not_their_patience(world, tmp_path, kind):
     """R4, C17: a client that would retry for a minute does not make a vote do so."""
     with redis_server(tmp_path, "--requirepass", SECRET, "--databases", "4") as port:
-        client = world(
+        client = kind(
             host="127.0.0.1", port=port, password=SECRET, db=3, decode_responses=True,
-            socket_timeout=60, retry=Retry(NoBackoff(), 100) if world is redis.Redis else None,
+            socket_timeout=60, retry=Retry(NoBackoff(), 100) if kind is redis.Redis else None,
         )
-        with Masters([client], restart_guard=False) as masters:
+        with world.Masters([client], restart_guard=False) as masters:
             assert SECRET not in repr(masters)
             with masters.lock("job", ttl=10):
                 with redis.Redis(port=port, password=SECRET, db=3) as look:
                     assert look.get("redlock:job")
 
 
-def test_two_urls_of_one_server_have_one_vote(redlock_servers):
+def test_two_urls_of_one_server_have_one_vote(world, redlock_servers):
     """C16: found by run_id, and the second one's vote names the first."""
     port = redlock_servers.ports[0]
     urls = [f"redis://127.0.0.1:{port}", f"redis://localhost:{port}", redlock_servers.urls[1]]
-    with Masters(urls, restart_guard=False) as masters:
-        with masters.lock("job", ttl=10) as lease:
+    with world.Masters(urls, restart_guard=False) as masters:
+        with masters.lock("job", ttl=10, timeout=5) as lease:
             granted = [vote.master for vote in lease.votes if vote.outcome == "granted"]
             assert f"localhost:{port}" not in granted
         vote = masters.status("job").votes[1]
@@ -350,7 +351,7 @@ def test_two_urls_of_one_server_have_one_vote(redlock_servers):
         assert f"same server as 127.0.0.1:{port}" in vote.reason
 
 
-def test_connecting_slowly_does_not_fail_the_first_lock():
+def test_connecting_slowly_does_not_fail_the_first_lock(world):
     """R2: before its first round a `Masters` waits for the links, whatever the timeout of the call."""
     with LocalMasters(3) as servers:
         for i in range(3):
@@ -362,7 +363,7 @@ def test_connecting_slowly_does_not_fail_the_first_lock():
 
         thaw = threading.Timer(0.5, resume_all)
         thaw.start()
-        with Masters(servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+        with world.Masters(servers.urls, restart_guard=False, node_timeout=0.1) as masters:
             lock = masters.lock("job", ttl=10)
             assert lock.acquire(blocking=False) is not None
             lock.release()

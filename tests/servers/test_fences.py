@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from redlock import Masters
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually
 
@@ -16,9 +15,9 @@ HANDOVERS = 500
 
 
 class Holder:
-    def __init__(self, offset: float, urls: list[str]) -> None:
+    def __init__(self, world: str, offset: float, urls: list[str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.servers.holder", str(offset), *urls],
+            [sys.executable, "-m", "tests.servers.holder", world, str(offset), *urls],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -39,16 +38,17 @@ class Holder:
 
 
 @pytest.mark.timeout(240)
-def test_handovers_between_processes_that_disagree_by_an_hour():
+def test_handovers_between_processes_that_disagree_by_an_hour(world):
     """A random master is down at each hand-over: frozen mostly, killed and restarted with its data at times."""
     seed = random.randrange(2**32)
     choose = random.Random(seed)
     print(f"seed {seed}")
     with (
         LocalMasters(5, persistence="always") as servers,
-        Holder(-1800, servers.urls) as behind,
-        Holder(1800, servers.urls) as ahead,
+        Holder(world.name, -1800, servers.urls) as behind,
+        Holder("threads", 1800, servers.urls) as ahead,
     ):
+        # The two worlds are one fleet: a holder may be of either.
         fences: list[int] = []
         for turn in range(HANDOVERS):
             victim = choose.randrange(5)
@@ -72,27 +72,27 @@ def test_handovers_between_processes_that_disagree_by_an_hour():
         assert fences[-1] - fences[0] < 2 * hour     # they rose by microseconds, not by leaps
 
 
-def test_one_acquire_is_one_script_call_a_master(redlock_servers, redlock_masters):
+def test_one_acquire_is_one_script_call_a_master(redlock_servers, masters):
     """The fence costs no second round trip where nobody's is greater (R16, R17)."""
-    lock = redlock_masters.lock("job", ttl=10)
-    eventually(lambda: all_up(redlock_masters))
+    lock = masters.lock("job", ttl=10)
+    eventually(lambda: all_up(masters))
     clients = [redlock_servers.client(i) for i in range(5)]
     for client in clients:
         client.config_resetstat()
     for _ in range(200):
         lock.acquire()
         lock.release()
-    redlock_masters.status("job")       # behind the last release on every connection
+    masters.status("job")       # behind the last release on every connection
     for client in clients:
         assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 2 * 200 + 1
 
 
-def test_a_client_that_is_behind_takes_one_more_round(redlock_servers):
+def test_a_client_that_is_behind_takes_one_more_round(world, redlock_servers):
     """R17: its proposal is too small, so it stores max(seen) + 1, and knows better from then on."""
     ahead = 4_000_000_000_000_000
     for i in range(5):
         redlock_servers.client(i).set("{redlock:job}:fence", ahead)
-    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
         lock = masters.lock("job", ttl=10)
         with lock as lease:
             assert lease.fence == ahead + 1
@@ -102,29 +102,29 @@ def test_a_client_that_is_behind_takes_one_more_round(redlock_servers):
         assert stored.count(str(ahead + 2).encode()) >= 3
 
 
-def test_without_fencing_no_fence_key_is_touched(redlock_servers, redlock_masters):
+def test_without_fencing_no_fence_key_is_touched(redlock_servers, masters):
     """C14."""
-    with redlock_masters.lock("job", ttl=10, fencing=False) as lease:
+    with masters.lock("job", ttl=10, fencing=False) as lease:
         assert lease.fence is None
         lease_keys = [keys for keys in redlock_servers.keys() if keys is not None]
         assert not any(":fence" in key for keys in lease_keys for key in keys)
 
 
-def test_one_fence_for_several_names_is_greater_than_that_of_each(redlock_servers, redlock_masters):
+def test_one_fence_for_several_names_is_greater_than_that_of_each(redlock_servers, masters):
     """Section 4: one fence that is greater than that of every name."""
     ahead = 4_000_000_000_000_000
     for i in range(5):
         redlock_servers.client(i).set("{redlock:b}:fence", ahead)
-    with redlock_masters.lock(["a", "b"], ttl=10) as lease:
+    with masters.lock(["a", "b"], ttl=10) as lease:
         assert lease.fence == ahead + 1
         assert lease.names == ("a", "b")
-    with redlock_masters.lock("a", ttl=10) as alone:
+    with masters.lock("a", ttl=10) as alone:
         assert alone.fence > ahead + 1
 
 
-def test_fence_keys_live_for_fence_ttl_after_the_last_extension(redlock_servers):
+def test_fence_keys_live_for_fence_ttl_after_the_last_extension(world, redlock_servers):
     """R20."""
-    with Masters(redlock_servers.urls, restart_guard=False, fence_ttl=100.0) as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, fence_ttl=100.0) as masters:
         eventually(lambda: all_up(masters))
         lock = masters.lock("job", ttl=10)
         lock.acquire()

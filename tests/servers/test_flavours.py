@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from redlock import LockLost, Masters, QuorumUnreachable
+from redlock import LockLost, QuorumUnreachable
 from redlock.testing import LocalMasters, ServerNotFound, find_server
 from tests.servers.look import all_up, eventually, nothing_left
 from tests.servers.needs import missing
@@ -26,8 +26,8 @@ def binary(request, monkeypatch):
     return found
 
 
-def test_life_of_a_lock(binary):
-    with LocalMasters(3, server=binary) as servers, Masters(servers.urls, restart_guard=False) as masters:
+def test_life_of_a_lock(world, binary):
+    with LocalMasters(3, server=binary) as servers, world.Masters(servers.urls, restart_guard=False) as masters:
         eventually(lambda: all_up(masters))
         lock = masters.lock(["job", "other"], ttl=10)
         with lock as lease:
@@ -61,8 +61,8 @@ def _vote(lock):
     return vote if vote.outcome not in ("pending", "granted") else None
 
 
-def test_restarted_empty(binary):
-    with LocalMasters(3, server=binary) as servers, Masters(servers.urls, max_ttl=2.0, node_timeout=0.2) as masters:
+def test_restarted_empty(world, binary):
+    with LocalMasters(3, server=binary) as servers, world.Masters(servers.urls, max_ttl=2.0, node_timeout=0.2) as masters:
         lock = masters.lock("job", ttl=2.0)
         with pytest.raises(QuorumUnreachable, match="quarantined"):
             lock.acquire(timeout=0)

@@ -24,25 +24,25 @@ class _Provider(redis.CredentialProvider):
         return "user", SECRET
 
 
-def test_a_setting_that_redis_py_refuses_is_refused_when_it_is_given():
+def test_a_setting_that_redis_py_refuses_is_refused_when_it_is_given(world):
     with pytest.raises(ConfigurationError, match=r"settings for 10\.0\.0\.1:6379 are refused"):
-        Masters(["rediss://10.0.0.1?ssl_cert_reqs=nonsense"])
+        world.Masters(["rediss://10.0.0.1?ssl_cert_reqs=nonsense"])
     both = redis.Redis(host="10.0.0.1", password=SECRET, credential_provider=_Provider())
     with pytest.raises(ConfigurationError, match="are refused") as caught:
-        Masters([both])
+        world.Masters([both])
     assert SECRET not in str(caught.value)
 
 
-def test_tls_settings_of_a_plain_url_are_not_its_business(redlock_servers):
+def test_tls_settings_of_a_plain_url_are_not_its_business(world, redlock_servers):
     urls = [f"{redlock_servers.urls[0]}?ssl_cert_reqs=none", *redlock_servers.urls[1:]]
-    with Masters(urls, restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
+    with world.Masters(urls, restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
         assert lease.valid
 
 
-def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_else(redlock_servers):
+def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_else(world, redlock_servers):
     """P4: a map whose key is a list."""
     with Proxy(redlock_servers.ports[4]) as proxy:
-        with Masters([*redlock_servers.urls[:4], proxy.url], restart_guard=False, node_timeout=1.0) as masters:
+        with world.Masters([*redlock_servers.urls[:4], proxy.url], restart_guard=False, node_timeout=1.0) as masters:
             eventually(lambda: all_up(masters))
             proxy.replies = "hold"
             redlock_servers.pause(0)
@@ -77,7 +77,7 @@ ECHO = "unknown command 'AUTH', with args beginning with: '{}'"    # as an old R
         pytest.param("I dislike '{}'", SECRET, {"password": SECRET.encode()}, id="bytes"),
     ],
 )
-def test_a_server_that_echoes_the_password_is_not_quoted(words, given, credentials):
+def test_a_server_that_echoes_the_password_is_not_quoted(world, words, given, credentials):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.05)
         stop = threading.Event()
@@ -94,7 +94,7 @@ def test_a_server_that_echoes_the_password_is_not_quoted(words, given, credentia
         server.start()
         try:
             client = redis.Redis(host="127.0.0.1", port=listener.getsockname()[1], **credentials)
-            with Masters([client], restart_guard=False) as masters:
+            with world.Masters([client], restart_guard=False) as masters:
                 with pytest.raises(QuorumUnreachable) as caught:
                     masters.lock("job", ttl=10).acquire(timeout=0)
         finally:
@@ -103,25 +103,24 @@ def test_a_server_that_echoes_the_password_is_not_quoted(words, given, credentia
     assert SECRET not in str(caught.value)
 
 
-def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(redlock_servers):
+def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_servers):
     """R9, R10: the rollback was refused for a moment, and the next attempt is far away."""
     clients = [redlock_servers.client(i) for i in range(3)]
-    with Masters(redlock_servers.urls[:3], restart_guard=False) as masters:
+    with world.Masters(redlock_servers.urls[:3], restart_guard=False) as masters:
         eventually(lambda: all_up(masters))
         for client in clients[:2]:
             client.set("redlock:job", "somebody", px=60_000)
-        assert masters._driver is not None
-        links = masters._driver._links
+        links = world.links(masters)
         send = links.send
 
         def refused_at_first(request, waiter):
             if request.owed_until is not None and links.send is not send:
-                links.send = send   # type: ignore[method-assign]
+                links.send = send
                 clients[2].config_set("min-replicas-to-write", 1)
             return send(request, waiter)
 
-        links.send = refused_at_first   # type: ignore[method-assign]
-        time.sleep(0.3)     # the housekeeper dozes
+        links.send = refused_at_first
+        time.sleep(0.3)     # whoever keeps the links dozes
         lock = masters.lock("job", ttl=30, retry=lambda _: 2.5)
         waiting = threading.Thread(target=lambda: lock.acquire(timeout=3))
         waiting.start()
@@ -135,15 +134,14 @@ def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(redlock_servers):
             client.delete("redlock:job")
 
 
-def test_a_log_handler_that_raises_costs_no_master(redlock_servers, monkeypatch):
+def test_a_log_handler_that_raises_costs_no_master(world, redlock_servers):
     class Broken(logging.Filter):
         def filter(self, record):
             raise ZeroDivisionError
 
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
     logger = logging.getLogger("redlock")
     broken = Broken()
-    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+    with world.forgives(ZeroDivisionError), world.Masters(redlock_servers.urls, restart_guard=False) as masters:
         eventually(lambda: all_up(masters))
         logger.addFilter(broken)
         try:

@@ -6,15 +6,14 @@ import time
 
 import pytest
 
-from redlock import Masters
 from tests.servers.look import eventually, lock_keys
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-def test_masks(redlock_servers, n):
+def test_masks(world, redlock_servers, n):
     clients = [redlock_servers.client(i) for i in range(n)]
     # So long that a tie that waits for anything shows.
-    with Masters(redlock_servers.urls[:n], restart_guard=False, node_timeout=9.0) as masters:
+    with world.Masters(redlock_servers.urls[:n], restart_guard=False, node_timeout=9.0) as masters:
         lock = masters.lock("job", ttl=30)
         with lock:
             pass

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from redlock import Masters
 from tests.servers.look import eventually, nothing_left
 from tests.servers.proxy import Proxy
 
@@ -39,13 +38,13 @@ def lost_reply(servers, proxy):
 
 @pytest.mark.parametrize("fault", [freeze, refuse, half_a_reply, no_reply, lost_reply])
 @pytest.mark.parametrize("when", ["before connecting", "connected"])
-def test_nobody_waits_for_it(redlock_servers, fault, when):
+def test_nobody_waits_for_it(world, redlock_servers, fault, when):
     with Proxy(redlock_servers.ports[4]) as proxy:
         urls = [*redlock_servers.urls[:4], proxy.url]
         if when == "before connecting":
             fault(redlock_servers, proxy)
         options: dict[str, Any] = {"node_timeout": NODE_TIMEOUT, "connect_timeout": 4.0, "restart_guard": False}
-        with Masters(urls, **options) as masters:
+        with world.Masters(urls, **options) as masters:
             lock = masters.lock("job", ttl=30)
             if when == "connected":
                 with lock:
@@ -67,10 +66,10 @@ def test_nobody_waits_for_it(redlock_servers, fault, when):
             eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_replies_lost_after_the_command_was_applied_leave_nothing(redlock_servers):
+def test_replies_lost_after_the_command_was_applied_leave_nothing(world, redlock_servers):
     """The key is there, the answer is not: the release is owed to the master after reconnecting (R10)."""
     with Proxy(redlock_servers.ports[0]) as proxy:
-        with Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
+        with world.Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
             lock = masters.lock("job", ttl=30)
             with lock:
                 pass
@@ -83,13 +82,12 @@ def test_replies_lost_after_the_command_was_applied_leave_nothing(redlock_server
                 eventually(lambda: masters.status("job").votes[0].outcome == "free")
 
 
-def test_a_master_that_lets_in_and_throws_out_is_not_hammered(redlock_servers):
+def test_a_master_that_lets_in_and_throws_out_is_not_hammered(world, redlock_servers):
     with Proxy(redlock_servers.ports[0]) as proxy:
-        with Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
+        with world.Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
             with masters.lock("job", ttl=30):
                 pass
-            assert masters._driver is not None
-            pipeline = masters._driver._links.all[0].pipeline
+            pipeline = world.links(masters).all[0].pipeline
             thrown_out = 0
             until = time.monotonic() + 1.0
             while time.monotonic() < until:

@@ -7,14 +7,13 @@ import sys
 import textwrap
 import time
 
-from redlock import Masters
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left
 from tests.servers.proxy import Proxy
 
 
-def test_after_reconnecting(redlock_servers, redlock_masters):
-    lock = redlock_masters.lock("job", ttl=30)
-    eventually(lambda: all_up(redlock_masters))
+def test_after_reconnecting(redlock_servers, masters):
+    lock = masters.lock("job", ttl=30)
+    eventually(lambda: all_up(masters))
     lock.acquire()
     eventually(lambda: all(lock_keys(redlock_servers)))
     redlock_servers.pause(3)
@@ -26,9 +25,9 @@ def test_after_reconnecting(redlock_servers, redlock_masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_while_a_master_cannot_be_reached(redlock_servers):
+def test_while_a_master_cannot_be_reached(world, redlock_servers):
     with Proxy(redlock_servers.ports[0]) as proxy:
-        with Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
+        with world.Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
             lock = masters.lock("job", ttl=30)
             eventually(lambda: all_up(masters))
             lock.acquire()
@@ -44,17 +43,15 @@ def test_while_a_master_cannot_be_reached(redlock_servers):
             eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_not_after_the_ttl(redlock_servers):
+def test_not_after_the_ttl(world, redlock_servers):
     """What is owed is forgotten when the key has expired anyway: memory stays bounded."""
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
         lock = masters.lock("job", ttl=0.3)
         eventually(lambda: all_up(masters))
         lock.acquire()
         redlock_servers.kill(0)
         lock.release()
-        driver = masters._driver
-        assert driver is not None
-        (link, *_) = driver._links.all
+        (link, *_) = world.links(masters).all
         assert link.pipeline.owes
         time.sleep(0.7)
         redlock_servers.restart(0)
@@ -62,9 +59,9 @@ def test_not_after_the_ttl(redlock_servers):
         assert redlock_servers.client(0).info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] == 0
 
 
-def test_a_failed_attempt_is_rolled_back_on_the_silent_ones(redlock_servers):
+def test_a_failed_attempt_is_rolled_back_on_the_silent_ones(world, redlock_servers):
     """R9: they may have the key although they never said so."""
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
         lock = masters.lock("job", ttl=30)
         with lock:
             pass

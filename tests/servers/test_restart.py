@@ -41,8 +41,8 @@ def wait_until_voting(servers):
         eventually(lambda: all_up(masters), 10)
 
 
-def test_new_masters_are_quarantined_and_the_message_says_what_to_do():
-    with LocalMasters(3) as servers, Masters(servers.urls, **OPTIONS) as masters:
+def test_new_masters_are_quarantined_and_the_message_says_what_to_do(world):
+    with LocalMasters(3) as servers, world.Masters(servers.urls, **OPTIONS) as masters:
         lock = masters.lock("job", ttl=TTL)
         with pytest.raises(QuorumUnreachable) as caught:
             lock.acquire(timeout=0)
@@ -61,9 +61,9 @@ def test_new_masters_are_quarantined_and_the_message_says_what_to_do():
         lock.release()
 
 
-def test_restarted_empty_it_may_not_give_away_what_it_forgot(old_servers):
+def test_restarted_empty_it_may_not_give_away_what_it_forgot(world, old_servers):
     wait_until_voting(old_servers)
-    with Masters(old_servers.urls, **OPTIONS) as one, Masters(old_servers.urls, **OPTIONS) as two:
+    with world.Masters(old_servers.urls, **OPTIONS) as one, world.Masters(old_servers.urls, **OPTIONS) as two:
         for masters in (one, two):
             eventually(lambda: all_up(masters))  # noqa: B023
         lock = one.lock("job", ttl=TTL)
@@ -83,15 +83,15 @@ def test_restarted_empty_it_may_not_give_away_what_it_forgot(old_servers):
     wait_until_voting(old_servers)
 
 
-def test_switched_off_it_votes_at_once():
-    with LocalMasters(3) as servers, Masters(servers.urls, restart_guard=False) as masters:
+def test_switched_off_it_votes_at_once(world):
+    with LocalMasters(3) as servers, world.Masters(servers.urls, restart_guard=False) as masters:
         with masters.lock("job", ttl=10) as lease:
             assert lease.valid
 
 
-def test_a_master_that_forgets_nothing_votes_at_once():
+def test_a_master_that_forgets_nothing_votes_at_once(world):
     """Exempt: append-only file with appendfsync always; and it does keep what it was told."""
-    with LocalMasters(3, persistence="always") as servers, Masters(servers.urls, **OPTIONS) as masters:
+    with LocalMasters(3, persistence="always") as servers, world.Masters(servers.urls, **OPTIONS) as masters:
         lock = masters.lock("job", ttl=TTL)
         lease = take(lock, timeout=0)
         for i in range(3):
@@ -100,18 +100,18 @@ def test_a_master_that_forgets_nothing_votes_at_once():
         lock.release()
 
 
-def test_everysec_is_not_exempt():
-    with LocalMasters(3, persistence="everysec") as servers, Masters(servers.urls, **OPTIONS) as masters:
+def test_everysec_is_not_exempt(world):
+    with LocalMasters(3, persistence="everysec") as servers, world.Masters(servers.urls, **OPTIONS) as masters:
         with pytest.raises(QuorumUnreachable, match="quarantined"):
             masters.lock("job", ttl=TTL).acquire(timeout=0)
 
 
-def test_the_largest_max_ttl_announced_governs_and_is_logged_once(old_servers, caplog):
+def test_the_largest_max_ttl_announced_governs_and_is_logged_once(world, old_servers, caplog):
     wait_until_voting(old_servers)
     try:
-        with Masters(old_servers.urls, max_ttl=3600.0, restart_guard=False) as long:
+        with world.Masters(old_servers.urls, max_ttl=3600.0, restart_guard=False) as long:
             eventually(lambda: all_up(long))    # connects, and announces
-        with caplog.at_level(logging.WARNING, "redlock"), Masters(old_servers.urls, **OPTIONS) as short:
+        with caplog.at_level(logging.WARNING, "redlock"), world.Masters(old_servers.urls, **OPTIONS) as short:
             with pytest.raises(QuorumUnreachable, match=r"counts in 3[56]\d\d"):
                 short.lock("job", ttl=TTL).acquire(timeout=0)
             eventually(lambda: {vote.outcome for vote in votes_of(short)} == {"quarantined"})
@@ -123,22 +123,22 @@ def test_the_largest_max_ttl_announced_governs_and_is_logged_once(old_servers, c
             old_servers.client(i).delete("redlock-max-ttl:redlock:")
 
 
-def test_every_client_announces_also_with_the_guard_off(redlock_servers):
-    with Masters(redlock_servers.urls, restart_guard=False, max_ttl=42.0, prefix="p:") as masters:
+def test_every_client_announces_also_with_the_guard_off(world, redlock_servers):
+    with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=42.0, prefix="p:") as masters:
         eventually(lambda: masters.status("job").votes and redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000")
-    with Masters(redlock_servers.urls, restart_guard=False, max_ttl=30.0, prefix="p:") as masters:
+    with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=30.0, prefix="p:") as masters:
         masters.status("job")
     assert redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000"      # raised, never lowered
 
 
-def test_where_info_is_not_permitted_the_vote_says_so(redlock_servers):
+def test_where_info_is_not_permitted_the_vote_says_so(world, redlock_servers):
     client = redlock_servers.client(0)
     client.acl_setuser("blind", enabled=True, passwords=["+x"], commands=["+@all", "-info"], keys=["*"], channels=["*"])
     url = f"redis://blind:x@127.0.0.1:{redlock_servers.ports[0]}"
     try:
-        with Masters([url]) as masters, pytest.raises(QuorumUnreachable, match=r"grant \+info"):
+        with world.Masters([url]) as masters, pytest.raises(QuorumUnreachable, match=r"grant \+info"):
             masters.lock("job", ttl=10).acquire()
-        with Masters([url], restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
+        with world.Masters([url], restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
             assert lease.valid
     finally:
         client.acl_deluser("blind")

@@ -1,13 +1,10 @@
-"""Many threads, forks, interruptions, ends: what a lock library meets inside one process."""
+"""Forks and Ctrl-C: what only threads meet, so these do not ask for a `world`."""
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
-import gc
 import linecache
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -18,168 +15,8 @@ import time
 import pytest
 
 import redlock
-from redlock import Masters, NotHeld, RedlockError
+from redlock import Masters, NotHeld
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
-
-
-def descriptors() -> int:
-    return len(os.listdir("/dev/fd"))
-
-
-def test_many_threads_one_counter(redlock_servers, redlock_masters):
-    """P1 inside one process, through one object, and nothing left (P7)."""
-    lock = redlock_masters.lock("counter", ttl=10)
-    counter = 0
-    inside = 0
-
-    def work():
-        nonlocal counter, inside
-        for _ in range(10):
-            with lock:
-                inside += 1
-                assert inside == 1
-                seen = counter
-                time.sleep(0.0005)
-                counter = seen + 1
-                inside -= 1
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counter == 80
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_many_threads_share_one_connection_a_master(redlock_servers, redlock_masters):
-    eventually(lambda: all_up(redlock_masters))
-    clients = redlock_servers.client(0).info("clients")["connected_clients"]
-    errors = []
-
-    def work(name):
-        try:
-            lock = redlock_masters.lock(name, ttl=10)
-            for _ in range(50):
-                with lock as lease:
-                    assert lease.valid
-        except BaseException as error:  # noqa: BLE001
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(f"job {i}",)) for i in range(32)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-    assert redlock_servers.client(0).info("clients")["connected_clients"] == clients
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_threads_under_faults_get_their_own_answers(redlock_servers):
-    """Connections break under 16 threads; nobody is handed somebody else's vote, nothing stays behind."""
-    stop = threading.Event()
-    errors: list[BaseException] = []
-    granted = [0]
-    inside: dict[str, int] = {}
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.2) as masters:
-
-        def work(name):
-            lock = masters.lock(name, ttl=10)
-            while not stop.is_set():
-                try:
-                    with lock:
-                        inside[name] = inside.get(name, 0) + 1
-                        assert inside[name] == 1
-                        granted[0] += 1
-                        inside[name] -= 1
-                except redlock.QuorumUnreachable:
-                    pass
-                except BaseException as error:  # noqa: BLE001
-                    errors.append(error)
-                    return
-
-        threads = [threading.Thread(target=work, args=(f"job {i % 8}",)) for i in range(16)]
-        for thread in threads:
-            thread.start()
-        choose = random.Random(1)
-        for _ in range(40):
-            with contextlib.suppress(Exception):
-                redlock_servers.client(choose.randrange(5)).client_kill_filter(_type="normal")
-            time.sleep(0.02)
-        stop.set()
-        for thread in threads:
-            thread.join()
-        assert not errors
-        assert granted[0] > 50
-        eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_close_leaves_no_thread_and_no_descriptor(redlock_servers):
-    gc.collect()
-    before, threads = descriptors(), set(threading.enumerate())
-    for _ in range(3):
-        masters = Masters(redlock_servers.urls, restart_guard=False)
-        with masters.lock("job", ttl=10):
-            pass
-        masters.close()
-        masters.close()
-        assert set(threading.enumerate()) == threads
-        assert descriptors() == before
-        with pytest.raises(RedlockError, match="closed"):
-            masters.lock("job", ttl=10).acquire()
-
-
-def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(redlock_servers):
-    redlock_servers.pause(0)
-    masters = Masters(redlock_servers.urls, restart_guard=False, connect_timeout=20.0)
-    with masters.lock("job", ttl=10):
-        pass
-    began = time.monotonic()
-    masters.close()
-    assert time.monotonic() - began < 5
-    redlock_servers.resume(0)
-
-
-def test_unused_masters_open_nothing(redlock_servers):
-    before = descriptors(), set(threading.enumerate())
-    masters = Masters(redlock_servers.urls)
-    masters.lock("job")
-    assert (descriptors(), set(threading.enumerate())) == before
-    masters.close()
-
-
-def test_close_ends_whoever_waits(redlock_servers, redlock_masters):
-    with redlock_masters.lock("job", ttl=10):
-        masters = Masters(redlock_servers.urls, restart_guard=False)
-        ended = []
-
-        def wait():
-            try:
-                masters.lock("job", ttl=10).acquire()
-            except RedlockError as error:
-                ended.append(error)
-
-        threads = [threading.Thread(target=wait) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.2)
-        masters.close()
-        for thread in threads:
-            thread.join(5)
-        assert len(ended) == 4
-
-
-def test_dropped_without_close_it_goes_away(redlock_servers):
-    gc.collect()
-    before, threads = descriptors(), set(threading.enumerate())
-    masters = Masters(redlock_servers.urls, restart_guard=False)
-    with masters.lock("job", ttl=10):
-        pass
-    del masters
-    gc.collect()
-    eventually(lambda: set(threading.enumerate()) == threads)
-    eventually(lambda: gc.collect() >= 0 and descriptors() == before)
 
 
 def in_child(work) -> int:
@@ -302,21 +139,59 @@ class _Interrupt:
         return self
 
 
+def test_the_end_of_a_thread_that_holds_it_lets_the_next_one_pass(redlock_masters):
+    """P3, R23: no renewals for who is gone, so no later than its TTL."""
+    thread = threading.Thread(target=redlock_masters.lock("job", ttl=0.9).acquire)
+    thread.start()
+    thread.join()
+    began = time.monotonic()
+    with redlock_masters.lock("job", ttl=10, timeout=5):
+        assert time.monotonic() - began < 1.5
+
+
+class Behind:
+    """Another thread that wants the same name."""
+
+    def __init__(self, lock, timeout: float = 3.0) -> None:
+        self._lock = lock
+        self._timeout = timeout
+        self._got = False
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def _work(self) -> None:
+        self._got = self._lock.acquire(timeout=self._timeout) is not None
+        if self._got:
+            self._lock.release()
+
+    def join(self, *, got: bool = True) -> None:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        assert self._got is got
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("what", ["acquire", "release", "with"])
 def test_ctrl_c_at_every_line(redlock_servers, what):
-    """R11: wherever it strikes, no key stays, and the next user of the same links is served right."""
+    """R11: wherever it strikes, no key stays, the next user of the same links is served right, and whoever
+    waits for the same name gets it (R23): who stands behind already, and who comes then.
+    """
     with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
         eventually(lambda: all_up(masters))
         with masters.lock("warm", ttl=10):
             pass
+        assert masters._driver is not None
+        lobby = masters._driver._links.lobby
         at, struck = 0, 0
         while True:
             at += 1
             lock = masters.lock("job", ttl=10)
             other = masters.lock("other", ttl=10)
+            behind = None
             if what == "release":
                 lock.acquire()
+                behind = Behind(lock)
+                eventually(lambda: len(lobby._lines["redlock:job"]) == 2)
             lease = None
             interrupt = _Interrupt(at)
             previous = sys.gettrace()
@@ -333,16 +208,51 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
                 struck += 1
             finally:
                 sys.settrace(previous)
-            if interrupt.left > 0:
-                break       # it was over before line number `at`
             if lease is not None or (what == "release" and lock.owned()):
                 lock.release()      # it struck after all was done, or before anything was
             print(at, interrupt.where)
             with other as mine:
                 assert mine.valid
                 assert masters.status("other").token == mine.token
+            behind.join() if behind else Behind(lock).join()
             eventually(lambda: nothing_left(redlock_servers), 3.0)
+            if interrupt.left > 0:
+                break       # it was over before line number `at`
         assert struck > 50
+        assert len(lobby) == 0
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
+    """R26: interrupted while it enters again, or leaves: the count is what it was, and the lease goes on."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+        lock, again = masters.lock("job", ttl=10), masters.lock("job", ttl=10)
+        at, struck = 0, 0
+        while True:
+            at += 1
+            interrupt = _Interrupt(at)
+            with lock as lease:
+                previous = sys.gettrace()
+                sys.settrace(interrupt)
+                try:
+                    with again:
+                        pass
+                except KeyboardInterrupt:
+                    struck += 1
+                finally:
+                    sys.settrace(previous)
+                print(at, interrupt.where)
+                assert lease.valid
+                assert lock.owned()
+                assert not again.owned()
+                if at % 10 == 0:
+                    Behind(lock, timeout=0.0).join(got=False)
+            assert not lease.valid
+            Behind(lock).join()
+            if interrupt.left > 0:
+                break       # it was over before line number `at`
+        assert struck > 20
+    eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_ctrl_c_for_real(redlock_servers):

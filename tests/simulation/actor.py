@@ -11,9 +11,10 @@ from redlock._core import acquire as acquiring, extend as extending, release as 
 from redlock._core.lease import LeaseState
 from redlock._core.terms import Plan
 from tests.simulation.client import PREFIX
+from tests.simulation.keeper import Extending
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Send
     from tests.simulation.client import Client, Task
@@ -114,6 +115,15 @@ class Actor:
         if self.client.closing:
             self._release(hold, plan)
             return
+        ends: Callable[[Hold, Plan], None] = self._release
+        renewed = False
+        parameters = self.client.parameters
+        if chance.random() < parameters.keep:
+            renewed = chance.random() < 0.8
+            limit = chance.uniform(0.2, 2.0) * ttl if chance.random() < parameters.limited else None
+            self.client.keeper.keep(hold, plan, renew=renewed, max_hold=limit)
+            if chance.random() < parameters.deserted:
+                ends = self._desert
         match chance.choice(("short", "short", "short", "long", "keep", "keep")):
             case "short":
                 lasts = chance.uniform(0.0, 0.3) * ttl
@@ -121,35 +131,26 @@ class Actor:
                 lasts = chance.uniform(1.0, 1.6) * ttl
             case _:
                 lasts = chance.uniform(0.5, 3.0) * ttl
-                self._extend_later(hold, plan)
-        self.world.after(lasts, self.client.gate, self._release, hold, plan)
+                if not renewed or chance.random() < 0.3:  # besides the keeper
+                    self._extend_later(hold, plan)
+        self.world.after(lasts, self.client.gate, ends, hold, plan)
 
     def _extend_later(self, hold: Hold, plan: Plan) -> None:
         pause = self.world.random.uniform(0.15, 0.6) * plan.ttl
         self.world.after(pause, self.client.gate, self._extend, hold, plan)
 
     def _extend(self, hold: Hold, plan: Plan, *others: bool) -> None:
-        """``others``: the holder extends while the keeper does, and not in its turn."""
+        """``others``: the holder extends while another thread does, and not in its turn."""
         if hold is not self.hold:
             return
         client, chance = self.client, self.world.random
         self.judge.looked(hold)
         ttl = chance.choice((plan.ttl, plan.ttl, 0.5 * plan.ttl, client.parameters.max_ttl))
         ttl = max(ttl, 3 * client.parameters.node_timeout)
-        hold.attempt.longest = max(hold.attempt.longest, ttl)
-        sent: list[Send] = []
-
-        def sends(request: Send, task: Task) -> None:
-            if request.call.script is scripts.EXTEND:
-                sent.append(request)
-                self.judge.shortened(hold)
+        extending_ = Extending(hold, ttl)
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
-            self.world.log("extension", hold.attempt, "interrupted" if interrupted else outcome.kind)
-            # What was interrupted after it had been won, while it repaired, has been won.
-            if hold.lease.valid_until > hold.until or (outcome is not None and outcome.kind == "kept"):
-                self.judge.extended(hold, hold.lease.votes, task.origins[sent[0]])
-            self.judge.looked(hold)
+            extending_.done(task, outcome, interrupted)
             if hold is self.hold and not others:
                 self._extend_later(hold, plan)
 
@@ -157,7 +158,7 @@ class Actor:
             soon = chance.random() * client.parameters.node_timeout
             self.world.after(soon, client.gate, self._extend, hold, plan, True)
         op = extending.extend(client.terms, plan, hold.lease, ttl, client.clock())
-        client.run(op, done, hold.attempt, sends)
+        client.run(op, done, hold.attempt, extending_.sends)
 
     def _release(self, hold: Hold, plan: Plan) -> None:
         """Also while an extension is under way, as a thread may release what another one keeps."""
@@ -169,10 +170,18 @@ class Actor:
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
             self.world.log("released", hold.attempt, "interrupted" if interrupted else outcome)
+            self.judge.released(hold, ours=outcome)
             self.think()
 
         op = releasing.release(self.client.terms, plan, hold.lease)
         self.client.run(op, done, hold.attempt, self._sends)
+
+    def _desert(self, hold: Hold, plan: Plan) -> None:
+        """This thread ends without releasing; another one takes its place."""
+        if hold is self.hold:
+            self.hold = None
+            self.judge.deserted(hold)
+            self.think()
 
     # -- the end -------------------------------------------------------------------------------------
 

@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Failure, Reply, Send, Timeout, Wait
+from redlock._core.effects import Enter, Failure, Leave, Reply, Send, Timeout, Turn, Wait
 from redlock._core.electorate import Electorate
 from redlock._core.fencing import FenceClock
+from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Entry, Pipeline
 from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.terms import Terms
+from tests.simulation.keeper import Keeper
 from tests.simulation.master import EPOCH
 from tests.simulation.network import Connection, Link, Message
 
@@ -47,6 +49,7 @@ class Task:
         "_op",
         "_timer",
         "attempt",
+        "background",
         "client",
         "ended",
         "inbox",
@@ -65,6 +68,7 @@ class Task:
     ) -> None:
         self.client = client
         self.attempt = attempt  # the one on whose behalf it sends
+        self.background = False  # of the keeper: nobody waits for it, so nothing interrupts it
         self.inbox: deque[Event] = deque()
         self.waiting: Wait | None = None
         self.ended = False
@@ -93,7 +97,15 @@ class Task:
                 return
             event = error = None
             if type(effect) is Send:
+                if effect.only_if is not None and self.client.other_threads:
+                    self._write_later(effect)
+                    return
                 error = self.client.perform(effect, self)
+            elif isinstance(effect, Enter):
+                effect.ticket.inbox = self
+                self.client.lobby.enter(effect.ticket)
+            elif isinstance(effect, Leave):
+                self.client.let_pass(effect)
             else:
                 assert type(effect) is Wait
                 if self.inbox:
@@ -104,6 +116,17 @@ class Task:
                     self.waiting = effect
                     self._set_alarm(effect.until)
                     return
+
+    def _write_later(self, request: Send) -> None:
+        """Another thread comes between what was decided and what is written (R14)."""
+        if self.on_send is not None:
+            self.on_send(request)
+        chance = self.client.world.random
+        pause = chance.choice((0.0, 0.5)) * chance.random() * self.client.parameters.node_timeout
+        self.client.world.after(pause, self.client.gate, self._write, request)
+
+    def _write(self, request: Send) -> None:
+        self.drive(error=self.client.perform(request, self))
 
     def put(self, event: Event) -> None:
         if not self.ended:
@@ -155,6 +178,8 @@ class Client:
         self.crashed_at = math.inf
         self.closing = False  # the end is near: connections are still made, nothing is begun
         self.paused = False
+        self.resumed_at = -math.inf  # by its own clock
+        self.other_threads = parameters.keep > 0
         self.tasks: list[Task] = []
         self._rate = rate
         self._offset = 1000.0 * (1 + world.random.random())
@@ -164,6 +189,7 @@ class Client:
         self._failed = [0] * len(masters)
         self._ticking = [False] * len(masters)
         shown = tuple(f"m{master.index}" for master in masters)
+        self.lobby = Lobby()
         self.electorate = Electorate(shown, parameters.max_ttl, guard=parameters.guard)
         self.terms = Terms(
             masters=shown,
@@ -178,6 +204,7 @@ class Client:
         self.pipelines: list[Pipeline[Task]] = [
             Pipeline(index, parameters.patience) for index in range(len(masters))
         ]
+        self.keeper = Keeper(self)
 
     def __repr__(self) -> str:
         return self.name
@@ -205,9 +232,12 @@ class Client:
         done: Callable[[Task, Any, BaseException | None], None],
         attempt: Attempt | None = None,
         on_send: Callable[[Send, Task], None] | None = None,
+        *,
+        background: bool = False,
     ) -> Task:
         """Start an operation; ``done`` is told how it ended: the value, or what interrupted it."""
         task = Task(self, op, done, attempt)
+        task.background = background
         if on_send is not None:
             task.on_send = lambda request: on_send(request, task)
         self.tasks.append(task)
@@ -215,10 +245,19 @@ class Client:
         self.tasks = [other for other in self.tasks if not other.ended]
         return task
 
+    def let_pass(self, leave: Leave) -> None:
+        """Those who are first in line now go on, in an instant of their own (R23)."""
+        for ticket in self.lobby.leave(leave.ticket):
+            if ticket.inbox is not None:  # else it knows by now
+                self.world.after(0.0, self.gate, ticket.inbox.put, Turn(self.clock()))
+
     def perform(self, request: Send, task: Task) -> BaseException | None:
         """Carry out a `Send`.  Returns what interrupted it."""
+        if request.only_if is not None and not request.only_if():
+            return None
         if task.on_send is not None:
             task.on_send(request)
+        self.judge.sent(request, task.attempt)
         self._attempts[request] = task.attempt
         now = request.sent_at = self.clock()
         targets = range(len(self.links)) if request.to is None else sorted(request.to)
@@ -346,6 +385,8 @@ class Client:
         if not self.paused or self.world.now < self._resumes_at:
             return
         self.paused = False
+        self.resumed_at = self.clock()
+        self.judge.resumed(self)
         backlog, self._backlog = self._backlog, []
         if self.world.random.random() < 0.5:
             backlog.sort(key=lambda step: getattr(step[0], "__name__", "") != "_alarm")

@@ -208,9 +208,12 @@ class Nemesis:
 
     def _cancel(self) -> None:
         client = self._client()
-        if client is None or client.paused or not client.tasks:
+        if client is None or client.paused:
             return
-        task = self.random.choice(client.tasks)
+        tasks = [task for task in client.tasks if not task.background]
+        if not tasks:
+            return
+        task = self.random.choice(tasks)
         if self.random.random() < 0.5:
             self.world.log("fault: interrupt", client, task.attempt)
             task.interrupt()

@@ -6,7 +6,8 @@ what each client was told; a lease is valid as long as its own holder's clock sa
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from redlock._core.acquire import Grant
+    from redlock._core.effects import Send
     from redlock._core.lease import LeaseState
     from redlock._core.wire import Call
     from redlock.errors import Vote
@@ -28,18 +30,24 @@ if TYPE_CHECKING:
 
 MILLISECOND = 0.001
 TINY = 1e-9
+PROMPT = 1e-4  # seconds that an alarm may be late where nothing takes time
+MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
 # The invariants by name; `Violation.invariant` is one of them.
 P1 = "P1 exclusive"
 P2 = "P2 fenced"
 P3 = "P3 freed"
 P5 = "P5 quarantined"
+P6 = "P6 told in time"
 P7 = "P7 clean"
 P8 = "P8 foreign"
 R7 = "R7 worth having"
 R12 = "R12 stays lost"
+R13 = "R13 not given up"
+R15 = "R15 let go"
+C7 = "C7 not held for longer"
 LIVE = "live"
-ALL = (P1, P2, P3, P5, P7, P8, R7, R12, LIVE)
+ALL = (P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15, C7, LIVE)
 
 
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
@@ -62,6 +70,8 @@ class Attempt:
     over: bool = False  # it failed, or its lease was released
     released_on: set[int] = field(default_factory=set)  # masters that carried out its release
     owed_until: float = float("inf")  # true time until which its release is owed (R10)
+    denied_on: set[int] = field(default_factory=set)  # masters that said the key is not its own
+    hold: Hold | None = None  # what was granted for it
 
     def __repr__(self) -> str:
         return f"{self.client.name}#{self.number}"
@@ -79,6 +89,17 @@ class Hold:
     decided_at: float
     until: float  # `valid_until` when it was last looked at, on the client's clock
     over: bool = False  # released, lost or expired; never to be valid again
+    let_go: bool = False  # its release was invoked, or its keeper gave it up
+    late: bool = False  # ... when it had been lost already
+    normal: bool = False  # ... and it was ours until then
+    # What its keeper is to do.
+    watched: bool = False
+    renewed: bool = False
+    ends: float = math.inf  # max_hold, on the client's clock
+    told: int = 0  # how often its holder was told that it is lost
+    told_at: float = math.nan  # ... the last time, on the client's clock
+    deserted_at: float | None = None  # true time at which its owner ended
+    renewals: deque[float] = field(default_factory=lambda: deque(maxlen=MANY))  # on the client's clock
 
     def valid(self) -> bool:
         """Whether its holder may believe in it now.  What has ended once has ended for good."""
@@ -98,6 +119,7 @@ class Judge:
         self.last_fence: int | None = None
         self.masters: list[Master] = []
         self._attempts: list[Attempt] = []
+        self._watched: list[Hold] = []
         self._holds: dict[str, list[Hold]] = defaultdict(list)
         self._fences: dict[str, list[Hold]] = defaultdict(list)
 
@@ -159,8 +181,12 @@ class Judge:
                     f"now is {master.now_ms} and its longest TTL {longest}",
                 )
             key.attempt, key.changed_at = attempt, self.world.now
-        if attempt is not None and call.script is scripts.RELEASE and not isinstance(reply, ErrorReply):
+        if attempt is None or isinstance(reply, ErrorReply):
+            return
+        if call.script is scripts.RELEASE:
             attempt.released_on.add(master.index)
+        if call.script in (scripts.EXTEND, scripts.RELEASE) and not reply[0]:
+            attempt.denied_on.add(master.index)
 
     def clean(self) -> None:
         """Everything is healed and has had time to settle: what is over is gone (P7)."""
@@ -234,6 +260,7 @@ class Judge:
         left = grant.valid_until - grant.decided_at
         if left < least - TINY:
             self.fail(R7, f"{attempt} was granted with {left:.4f} s left, {least:.4f} are the least")
+        attempt.hold = hold
         self._counted(attempt, [vote.outcome for vote in grant.votes()], origins)
         if grant.fence is not None and self.parameters.fences_hold:
             self._ordered(hold, attempt.names)
@@ -253,20 +280,147 @@ class Judge:
             self.fail(R12, f"the lease of {hold.attempt} had ended and was extended")
         self._counted(hold.attempt, [vote.outcome for vote in votes], origins)
         self._alone(hold)
+        self._expect(hold)
 
     def shortened(self, hold: Hold) -> None:
         """An extension was sent: from now on the shorter of the two validities counts (C6)."""
-        hold.until = min(hold.until, hold.lease.valid_until)
+        if hold.lease.valid_until < hold.until:
+            hold.until = hold.lease.valid_until
+            self._expect(hold)
 
     def ended(self, hold: Hold) -> None:
         """Its release was invoked."""
-        hold.over = hold.attempt.over = True
+        hold.late = not hold.valid()
+        hold.over = hold.attempt.over = hold.let_go = True
+        if hold.late:
+            self.world.after(PROMPT, self._must_be_told, hold)
         self.world.log("release", hold.attempt)
 
     def looked(self, hold: Hold) -> None:
         """A look at the lease, as users take them."""
         if not hold.valid() and hold.lease.valid:
             self.fail(R12, f"the lease of {hold.attempt} had ended and says that it is valid")
+
+    # -- keeping: P6, R13, R15, C7 -------------------------------------------------------------------
+
+    def watch(self, hold: Hold, *, renew: bool, max_hold: float | None) -> None:
+        """From now on a keeper looks after it."""
+        hold.watched, hold.renewed = True, renew
+        if max_hold is not None:
+            hold.ends = hold.client.clock() + max_hold
+        self._watched.append(hold)
+        self._expect(hold)
+
+    def _expect(self, hold: Hold) -> None:
+        """Its end has moved: look whether its holder is told then, and not only later."""
+        if hold.watched:
+            end = hold.client.true_time(min(hold.until, hold.ends))
+            self.world.at(end + PROMPT, self._must_be_told, hold)
+
+    def _must_be_told(self, hold: Hold) -> None:
+        """Its holder learns of the loss by itself, whatever the masters do (P6, C7, C9)."""
+        client = hold.client
+        if not hold.watched or hold.told or client.crashed or client.paused:
+            return
+        if hold.let_go and not hold.late:
+            return
+        now = client.clock()
+        if now >= hold.ends:
+            self.fail(C7, f"{hold.attempt} is held for {now - hold.ends:.4f} s longer than it may be")
+        if hold.late or now >= hold.until:
+            self.fail(P6, f"{hold.attempt} was lost at {hold.until:.4f}, at {now:.4f} its holder is not told")
+
+    def resumed(self, client: Client) -> None:
+        """It goes on after a pause; nothing of it has run yet, so nothing can have been told."""
+        now = client.clock()
+        self._watched = [hold for hold in self._watched if not (hold.told or hold.normal)]
+        for hold in self._watched:
+            if hold.client is client:
+                if now >= hold.until and hold.lease.valid:
+                    self.fail(P6, f"{hold.attempt} ended at {hold.until:.4f}, the first look says it is valid")
+                self.world.after(PROMPT, self._must_be_told, hold)
+
+    def told(self, hold: Hold) -> None:
+        """Its holder was told that it is lost."""
+        hold.told += 1
+        lease, now = hold.lease, hold.client.clock()
+        hold.told_at = now
+        self.world.log("told", hold.attempt, lease)
+        if hold.told > 1:
+            self.fail(P6, f"the holder of {hold.attempt} was told twice")
+        if hold.normal or lease.valid or not lease.lost:
+            self.fail(P6, f"the holder of {hold.attempt} was told, and it is not lost: {lease}")
+        reason = lease.loss().reason
+        if reason == "max_hold":
+            if now < hold.ends - TINY:
+                self.fail(C7, f"{hold.attempt} could have been held for another {hold.ends - now:.4f} s")
+        elif now < hold.until - TINY:
+            if len(hold.attempt.denied_on) <= len(self.masters) // 2:
+                self.fail(R13, f"{hold.attempt} was given up ({reason}), and no majority has denied it")
+        else:
+            self._tried(hold)
+
+    def _tried(self, hold: Hold) -> None:
+        """It ran out although it is renewed: that was tried to the end."""
+        client, longest = hold.client, hold.attempt.longest
+        if not hold.renewed or hold.deserted_at is not None or client.resumed_at > hold.until - longest:
+            return
+        last = hold.renewals[-1] if hold.renewals else -math.inf
+        pause = 2 * self.parameters.node_timeout + longest / 20 + PROMPT
+        if last < hold.until - pause:
+            self.fail(R13, f"{hold.attempt} ended at {hold.until:.4f}, the last renewal was at {last:.4f}")
+
+    def renews(self, hold: Hold) -> None:
+        """Its keeper sends an extension."""
+        renewals, now = hold.renewals, hold.client.clock()
+        if len(renewals) == MANY and now - renewals[0] < self.parameters.ttl / 2:
+            self.fail(R13, f"{hold.attempt} is renewed {MANY} times in {now - renewals[0]:.4f} s")
+        renewals.append(now)
+
+    def gave_up(self, hold: Hold, release: Send) -> None:
+        """Its keeper releases it, because it was held for as long as it may be (C7)."""
+        attempt = hold.attempt
+        attempt.over = hold.let_go = hold.late = True
+        assert release.owed_until is not None
+        attempt.owed_until = hold.client.true_time(release.owed_until)
+
+    def released(self, hold: Hold, *, ours: bool | None) -> None:
+        """Its release is over; None: it was interrupted."""
+        hold.normal = ours is True
+        if hold.normal and hold.told:
+            self.fail(P6, f"{hold.attempt} was released, and its holder had been told that it is lost")
+
+    def deserted(self, hold: Hold) -> None:
+        """Its owner has ended without releasing it."""
+        hold.deserted_at = self.world.now
+        self.world.log("deserted", hold.attempt)
+        longest = hold.attempt.longest
+        self.world.after(longest / 3 + self._lifetime(hold.attempt), self._forgotten, hold)
+
+    def _forgotten(self, hold: Hold) -> None:
+        """What nobody keeps is gone a TTL later.  What was under way when its owner ended may be late."""
+        assert hold.deserted_at is not None
+        if hold.client.crashed:
+            return  # P3 has it
+        for master in self.masters:
+            master.tick()
+            for name, key in self._locks(master):
+                late = key.changed_at > hold.deserted_at or master.jumped
+                if key.attempt is hold.attempt and not late:
+                    self.fail(R15, f"m{master.index} has {name} of {hold.attempt}, whose owner has ended")
+
+    def sent(self, request: Send, attempt: Attempt | None) -> None:
+        """A request is written: none that keeps a lease which was let go."""
+        hold = None if attempt is None else attempt.hold
+        if hold is None:
+            return
+        script = request.call.script
+        if hold.let_go and script in (scripts.EXTEND, scripts.REPAIR):
+            self.fail(R15, f"{script.name} of {attempt} is sent behind its release")
+        if hold.deserted_at is not None and script is scripts.EXTEND:
+            self.fail(R15, f"{script.name} of {attempt} is sent, and its owner has ended")
+
+    # -- the rest of the judgement -------------------------------------------------------------------
 
     def _alone(self, hold: Hold) -> None:
         # A second valid lease can only begin where something is granted or extended, so looking there

@@ -54,6 +54,9 @@ class Parameters:
     episodes: int = 1  # how often it does: each is a part of the duration and the budget
     spread: float = 1.0  # share of the allowed difference of clock rates that is used
     skew: float = 0.0  # clients' wall clocks differ by at most so much
+    keep: float = 0.0  # share of holds that a keeper looks after
+    limited: float = 0.0  # share of those that have a max_hold
+    deserted: float = 0.0  # share of those whose owner ends without releasing
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -127,6 +130,9 @@ def draw(seed: int, **fixed: Any) -> Parameters:
         "episodes": pick.choice((1, 2, 3)),
         "spread": pick.choice((0.0, 1.0, 1.0)),
         "skew": skew,
+        "keep": pick.choice((0.0, 0.4, 0.8)),
+        "limited": pick.choice((0.0, 0.0, 0.3)),
+        "deserted": pick.choice((0.0, 0.0, 0.2)),
         "faults": tuple(on.items()),
     }
     values.update(fixed)

@@ -13,24 +13,27 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from redlock import scripts
-from redlock._core import acquire as acquiring, extend as extending, quorum, wire
+from redlock._core import acquire as acquiring, extend as extending, keep, quorum, wire
 from redlock._core.effects import Send
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.extend import Extension
+from redlock._core.keep import Keeping
 from redlock._core.lease import LeaseState
+from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Pipeline
-from redlock._core.release import Denials
+from redlock._core.release import Denials, farewell
 from redlock._core.rounds import Round
 from redlock._core.terms import Plan, Terms
-from tests.simulation import master
+from tests.simulation import keeper as simulated_keeper, master
 from tests.simulation.client import Client
-from tests.simulation.invariants import LIVE, P1, P2, P3, P5, P7, P8, R7, R12
+from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from redlock._core.effects import Op
     from redlock._core.quorum import Tally
+    from tests.simulation.client import Task
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,16 @@ def _() -> list[Any]:
 @variant(
     "shortening-forgotten",
     P1,
-    masters=3,
+    masters=1,
+    clients=4,
     names=1,
     ttl=8.0,
     max_ttl=20.0,
     node_timeout=0.4,
     delay=0.02,
     eager=0.03,
-    faults=(("isolate", 0.8),),
+    faults=(("isolate", 1.5),),
+    keep=0.0,  # a keeper would soon make it right again
 )
 def _() -> list[Any]:
     """An extension to a shorter TTL counts only once it is answered (C6)."""
@@ -181,14 +186,14 @@ def _() -> list[Any]:
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
         round_ = Round(terms, Send(wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)), Denials().read)
         number = lease._extension_begins(math.inf, ttl)
-        yield from round_.ask(end="settled")
+        at = yield from round_.ask(end="settled")
         if not round_.tally.won:
-            return Extension("unanswered", round_.tally)
+            return Extension("unanswered", at, round_.tally)
         lease._lost = None
         valid_until = quorum.valid_until(round_.request.sent_at, ttl, terms.drift_factor)
         lease._extended(valid_until, ttl, round_.tally.votes, number)
         lease._extension_ends()
-        return Extension("kept", round_.tally)
+        return Extension("kept", at, round_.tally)
 
     return [
         mock.patch.object(extending, "extend", extend),
@@ -198,6 +203,163 @@ def _() -> list[Any]:
             ("redis.call('PEXPIRE', KEYS[i], ARGV[3])", "redis.call('SET', KEYS[i], token, 'PX', ARGV[3])"),
         ),
     ]
+
+
+# -- keeping -----------------------------------------------------------------------------------------
+
+_KEPT: dict[str, Any] = {"keep": 0.8}
+
+
+@variant("lost-told-late", P6, **_KEPT)
+def _() -> list[Any]:
+    """No alarm at the end of the time: the next renewal finds that the lease is lost (P6)."""
+
+    def due(keeping: Keeping) -> float:
+        if keeping.over:
+            return -math.inf
+        busy = keeping._busy or not keeping._renew
+        return keeping._ends if busy else min(keeping._renew_at, keeping._ends)
+
+    return [mock.patch.object(Keeping, "due", property(due))]
+
+
+@variant("told-twice", P6, **_KEPT)
+def _() -> list[Any]:
+    """Who finds the lease lost tells its holder, whoever has told it before (C9)."""
+    return [mock.patch.object(Keeping, "tell", lambda keeping: keeping._tell and keeping._tell())]
+
+
+@variant("told-after-release", P6, **_KEPT)
+def _() -> list[Any]:
+    """A lease that was released is lost when its time is up (C8, C9)."""
+
+    def lost(lease: LeaseState) -> bool:
+        if lease._lost is None and lease._clock() >= lease.valid_until:
+            lease._lost = lease._late
+        return lease._lost is not None
+
+    return [
+        mock.patch.object(LeaseState, "lost", property(lost)),
+        mock.patch.object(LeaseState, "_over", property(lambda lease: lease.lost)),
+        mock.patch.object(Keeping, "look", return_value=None),
+        mock.patch.object(Keeping, "due", property(lambda keeping: keeping.lease.valid_until)),
+    ]
+
+
+@variant(
+    "keeper-after-release",
+    R15,
+    masters=5,
+    clients=3,
+    names=1,
+    ttl=4.0,
+    max_ttl=4.0,
+    node_timeout=1.0,
+    guard=False,
+    faults=(("amnesia", 0.6),),
+    **_KEPT,
+)
+def _() -> list[Any]:
+    """What the keeper has in hand is written, whatever was written meanwhile (R14)."""
+    correct = Client.perform
+
+    def perform(client: Client, request: Send, task: Task) -> BaseException | None:
+        request.only_if = None
+        return correct(client, request, task)
+
+    return [mock.patch.object(Client, "perform", perform)]
+
+
+@variant("released-lease-renewed", R15, **_KEPT)
+def _() -> list[Any]:
+    """Nobody tells the keeper of a release (R15)."""
+
+    def over(lease: LeaseState) -> bool:
+        return lease.lost or lease._clock() >= lease.valid_until
+
+    return [
+        mock.patch.object(LeaseState, "_over", property(over)),
+        mock.patch.object(LeaseState, "_extendable", property(lambda lease: not over(lease))),
+    ]
+
+
+@variant("keeper-outlives-owner", R15, deserted=0.5, **_KEPT)
+def _() -> list[Any]:
+    """A lease is renewed for as long as the process lives, whoever owned it (R15)."""
+    correct = Keeping.__init__
+
+    def init(keeping: Keeping, *args: Any, **options: Any) -> None:
+        correct(keeping, *args, **(options | {"alive": lambda: True}))
+
+    return [mock.patch.object(Keeping, "__init__", init)]
+
+
+@variant("renewal-gives-up", R13, **_KEPT)
+def _() -> list[Any]:
+    """A renewal that too few have answered is taken for a loss (R13)."""
+    return [mock.patch.object(LeaseState, "_unanswered", lambda lease: lease._lose("unreachable"))]
+
+
+@variant("renewal-not-tried-again", R13, **_KEPT)
+def _() -> list[Any]:
+    """A renewal that too few have answered was the last one (R13)."""
+    correct = extending.extend
+
+    def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
+        extension = yield from correct(terms, plan, lease, ttl, now)
+        if extension.kind == "unanswered":
+            return replace(extension, at=math.inf)
+        return extension
+
+    return [mock.patch.object(keep, "extend", extend)]
+
+
+@variant("renewal-without-pause", R13, faults=(("isolate", 0.6), ("snap", 0.6)), **_KEPT)
+def _() -> list[Any]:
+    """A renewal that too few have answered is tried again at once (R13)."""
+    return [mock.patch.object(keep, "_RETRY", 1 / 2000)]
+
+
+@variant("max-hold-ignored", C7, limited=0.5, **_KEPT)
+def _() -> list[Any]:
+    """A lease is kept for as long as it is used (C7)."""
+    correct = Keeping.__init__
+
+    def init(keeping: Keeping, *args: Any, **options: Any) -> None:
+        correct(keeping, *args, **(options | {"max_hold": None}))
+
+    return [mock.patch.object(Keeping, "__init__", init)]
+
+
+@variant("max-hold-keeps-the-keys", P7, limited=0.5, deserted=0.5, faults=(), **_KEPT)
+def _() -> list[Any]:
+    """A lease that was held for as long as it may be is lost, and its keys stay (C7)."""
+
+    def give_up(keeping: Keeping) -> Op[Extension | None]:
+        request = farewell(keeping._plan, keeping.lease)
+        request.to = frozenset()
+        yield request
+        return None
+
+    return [mock.patch.object(Keeping, "_give_up", give_up)]
+
+
+# -- the line inside a process -----------------------------------------------------------------------
+
+
+@variant("line-remembers-who-gave-up", LIVE, actors=2, clients=2, names=1, eager=0.5, faults=(("cancel", 0.6),))
+def _() -> list[Any]:
+    """Who is cancelled while it waits keeps its place, and nobody behind it ever has a turn (R23)."""
+    correct = Lobby.leave
+    return [
+        mock.patch.object(Lobby, "leave", lambda lobby, ticket: correct(lobby, ticket) if ticket.turn else [])
+    ]
+
+
+@variant("line-blocked-by-a-lost-lease", LIVE, actors=2, clients=2, names=1, deserted=0.5, **_KEPT)
+def _() -> list[Any]:
+    """A lease that is lost keeps its place in front until it is released, and that may be never (R23)."""
+    return [mock.patch.object(simulated_keeper, "aside", return_value=[])]
 
 
 # -- fencing -----------------------------------------------------------------------------------------

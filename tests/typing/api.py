@@ -5,9 +5,22 @@ from __future__ import annotations
 from typing import assert_type
 
 import redis
+import redis.asyncio
 from tenacity import wait_fixed
 
-from redlock import Lease, LockLost, LockStatus, Masters, MultiLock, NotAcquired, QuorumUnreachable, Vote
+from redlock import (
+    AsyncLease,
+    AsyncMasters,
+    AsyncMultiLock,
+    Lease,
+    LockLost,
+    LockStatus,
+    Masters,
+    MultiLock,
+    NotAcquired,
+    QuorumUnreachable,
+    Vote,
+)
 
 masters = Masters(["redis://10.0.0.1:6379", redis.Redis()], node_timeout=0.1, restart_guard=False)
 assert_type(Masters.from_env("LOCKS", max_ttl=30.0), Masters)
@@ -54,3 +67,37 @@ except NotAcquired as error:
     assert_type(error.name, str)
 except LockLost as error:
     print(error.reason)
+
+
+# -- asyncio -----------------------------------------------------------------------------------------
+
+async_masters = AsyncMasters(["redis://10.0.0.1:6379", redis.asyncio.Redis()], node_timeout=0.1)
+assert_type(AsyncMasters.from_env("LOCKS", max_ttl=30.0), AsyncMasters)
+async_lock = async_masters.lock(["a", "b"], ttl=10, retry=wait_fixed(1))
+assert_type(async_lock, AsyncMultiLock)
+assert_type(AsyncMultiLock("a", ["redis://10.0.0.1"]), AsyncMultiLock)
+assert_type(async_lock.owned(), bool)
+assert_type(async_lock.lease, AsyncLease | None)
+
+
+@async_lock
+async def pay_later(amount: int, *, currency: str = "EUR") -> str:
+    return f"{amount} {currency}"
+
+
+async def main() -> None:
+    assert_type(await async_lock.acquire(blocking=False), AsyncLease | None)
+    assert_type(await async_lock.acquire(timeout=1), AsyncLease | None)
+    assert_type(await async_lock.extend(3.0), AsyncLease)
+    assert_type(await async_lock.locked(), bool)
+    async with async_lock as async_lease:
+        assert_type(async_lease, AsyncLease)
+        assert_type(async_lease.fence, int | None)
+        assert_type(async_lease.remaining(), float)
+        assert_type(await async_lease.wait_lost(1.0), bool)
+        async_lease.ensure(at_least=2)
+    assert_type(await pay_later(1, currency="USD"), str)
+    async with AsyncMasters(["redis://10.0.0.1"]) as mine:
+        assert_type(mine, AsyncMasters)
+        assert_type(await mine.status("invoice:42"), LockStatus)
+    await async_masters.close()

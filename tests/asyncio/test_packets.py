@@ -1,0 +1,344 @@
+"""What leaves in which packet, and who is told of which answer: `redlock/_asyncio/links.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redlock._base.lock import Entry
+from redlock._core.refusals import ErrorReply
+from tests.asyncio.virtual import MASTERS, NODE_TIMEOUT, OTHER, Deployment, read_again, run, stop_reading
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator
+
+TASKS = 10
+
+
+def sends(d: Deployment) -> list[int]:
+    """How many packets each master was sent since this was asked last."""
+    counts = [len(fake.theirs.sent) for fake in d.fakes]
+    for fake in d.fakes:
+        fake.theirs.sent.clear()
+    return counts
+
+
+async def take(d: Deployment, count: int = TASKS) -> list[Any]:
+    """A lock for each of so many tasks, which begin in one tick."""
+    locks = [d.masters.lock(f"job-{number}", ttl=10) for number in range(count)]
+
+    async def one(lock: Any) -> Any:
+        await lock.acquire(timeout=0)
+        return lock
+
+    return await asyncio.gather(*map(one, locks))
+
+
+async def both(d: Deployment, count: int = TASKS) -> None:
+    async def one(number: int) -> None:
+        async with d.masters.lock(f"job-{number}", ttl=10):
+            pass
+
+    await asyncio.gather(*map(one, range(count)))
+
+
+def greater_fences(d: Deployment) -> None:
+    for fake in d.fakes:
+        for number in range(TASKS):
+            fake.fences[f"redlock:job-{number}"] = 2**51
+
+
+# -- one packet ----------------------------------------------------------------------------------------
+
+
+def test_what_tasks_ask_for_in_one_tick_leaves_in_one_packet():
+    async def scene(d):
+        await both(d)
+        return sends(d), [len(fake.heard) for fake in d.fakes]
+
+    packets, heard = run(scene)
+    assert packets == [2] * MASTERS, "all acquires, then all releases"
+    assert heard == [2 * TASKS] * MASTERS
+
+
+def test_what_is_stepped_by_answers_in_one_tick_leaves_in_one_packet():
+    """All second rounds begin in the callback that reads the decisive answers (R17)."""
+
+    async def scene(d):
+        greater_fences(d)
+        await both(d)
+        return sends(d), d.fakes[0].heard
+
+    packets, heard = run(scene)
+    assert packets == [3] * MASTERS
+    assert [call.script for call in heard] == ["acquire"] * TASKS + ["fence"] * TASKS + ["release"] * TASKS
+
+
+def test_the_rollbacks_of_tasks_that_are_cancelled_in_one_tick_leave_in_one_packet():
+    async def scene(d):
+        d.mute(*range(MASTERS))
+        work = asyncio.gather(*(d.masters.lock(f"job-{number}").acquire() for number in range(TASKS)))
+        await d.quiet()
+        sends(d)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        await d.quiet()
+        return sends(d)
+
+    assert run(scene) == [1] * MASTERS
+
+
+def test_one_operation_alone_is_one_packet_to_each_master():
+    async def scene(d):
+        await both(d, 1)
+        return sends(d)
+
+    assert run(scene) == [2] * MASTERS
+
+
+# -- answers -------------------------------------------------------------------------------------------
+
+
+@types.coroutine
+def counted(coro: Coroutine[Any, Any, Any], resumed: list[str]) -> Generator[Any, Any, Any]:
+    """``coro``, and a note of every time that its task was woken."""
+    inside = coro.__await__()
+    argument = None
+    while True:
+        try:
+            effect = inside.send(argument)
+        except StopIteration as stop:
+            return stop.value
+        argument = yield effect
+        resumed.append(repr(effect))
+
+
+@pytest.mark.parametrize("trouble", ["none", "second round", "held"])
+def test_a_task_is_woken_once(trouble):
+    """Not for every answer, round or attempt: that is what operations without a task are for."""
+
+    async def scene(d):
+        if trouble == "second round":
+            greater_fences(d)
+        lock = d.masters.lock("job-0", ttl=10)
+        woken: list[str] = []
+        if trouble == "held":
+            for fake in d.fakes:
+                fake.keys["redlock:job-0"] = OTHER
+            assert await counted(lock.acquire(timeout=2.0), woken) is None
+            assert len(d.fakes[0].heard) > 4, "several attempts"
+            return woken
+        assert await counted(lock.acquire(), woken)
+        await lock.release()
+        return woken
+
+    assert len(run(scene)) == 1
+
+
+@pytest.mark.parametrize("length", [1, 7, None])
+def test_answers_belong_to_questions_in_their_order(length):
+    """However they are cut into packets."""
+
+    async def scene(d):
+        for fake in d.fakes:
+            for number in range(TASKS):
+                fake.keys[f"redlock:job-{number}"] = f"holder-{number}"
+        d.mute(*range(MASTERS))
+        ops = [
+            d.masters.lock(f"job-{number}", ttl=10)._acquisition([], blocking=False, timeout=None)
+            for number in range(TASKS)
+        ]
+        ended: list[int] = []
+
+        async def one(number: int) -> Any:
+            refusal = await d.masters._run(ops[number])
+            ended.append(number)
+            return refusal
+
+        work = asyncio.gather(*map(one, range(TASKS)))
+        await d.quiet()
+        while any(fake.unsaid for fake in d.fakes):
+            for fake in d.fakes:
+                fake.say(length)
+            await asyncio.sleep(0)
+        d.speak()
+        refusals = await work
+        for fake in d.fakes:
+            fake.keys.clear()
+        return ended, [refusal.holder for refusal in refusals]
+
+    ended, holders = run(scene)
+    assert ended == list(range(TASKS))
+    assert holders == [f"holder-{number}" for number in range(TASKS)]
+
+
+def test_a_script_that_was_forgotten_is_sent_as_text():
+    async def scene(d):
+        for fake in d.fakes:
+            fake.forgot = True
+        async with d.masters.lock("job", ttl=10):
+            pass
+        return [(call.script, call.text) for call in d.fakes[0].heard]
+
+    assert run(scene) == [("acquire", False), ("acquire", True), ("release", False)]
+
+
+# -- a master that does not read -----------------------------------------------------------------------
+
+
+def test_what_the_kernel_does_not_take_waits_and_keeps_its_order():
+    async def scene(d):
+        stop_reading(d, 0)
+        link, fake = d.links.all[0], d.fakes[0]
+        locks = await take(d, 200)
+        assert link.stuck
+        assert link.backlog
+        assert d.loop.wants_to_write(fake.theirs)
+        await asyncio.gather(*(release(lock) for lock in locks[:100]))
+        packets = len(fake.theirs.sent)
+        rounds = d.loop.selector.rounds
+        await asyncio.sleep(0.2)
+        assert d.loop.selector.rounds - rounds < 5, "a full socket must not keep the loop busy"
+        assert len(fake.theirs.sent) == packets
+        read_again(d, 0)
+        await d.drained(0)
+        assert not link.stuck
+        assert not d.loop.wants_to_write(fake.theirs)
+        for lock in locks[100:]:
+            lock._entries().append(Entry(lock, lock.lease))
+            await lock.release()
+        return [(call.script, call.name) for call in fake.heard]
+
+    async def release(lock: Any) -> None:
+        lock._entries().append(Entry(lock, lock.lease))
+        await lock.release()
+
+    names = [f"redlock:job-{number}" for number in range(200)]
+    assert run(scene) == [("acquire", name) for name in names] + [("release", name) for name in names]
+
+
+def test_a_rollback_stands_behind_the_half_of_its_acquire_that_the_kernel_has_not_taken():
+    """R10, R11."""
+
+    async def scene(d):
+        d.mute(1, 2, 3, 4)
+        stop_reading(d, 0)
+        tasks = [asyncio.create_task(d.masters.lock(f"job-{i}", ttl=10).acquire()) for i in range(100)]
+        await d.quiet()
+        assert d.links.all[0].stuck
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(task.cancelled() for task in tasks)
+        read_again(d, 0)
+        await d.drained(0)
+        return list(d.fakes[0].by_token().values())
+
+    assert run(scene) == [["acquire", "release"]] * 100
+
+
+# -- what is left --------------------------------------------------------------------------------------
+
+
+def test_timers_do_not_pile_up():
+    """asyncio keeps a cancelled timer until its time has come, or until most of many are cancelled."""
+
+    async def scene(d):
+        most = 0
+        for _ in range(1000):
+            await both(d, 1)
+            most = max(most, len(d.loop.scheduled))
+        return most, d.loop.timers
+
+    most, timers = run(scene)
+    assert most <= 201
+    assert timers <= 3 * 1000, "one alarm an operation, and the keeper's while it is held"
+
+
+def test_an_operation_that_ends_at_once_needs_no_alarm_for_each_answer():
+    async def scene(d):
+        before = d.loop.timers
+        lock = d.masters.lock("job", ttl=10)
+        greater_fences(d)
+        await lock.acquire()
+        acquired = d.loop.timers - before
+        await lock.release()
+        return acquired
+
+    assert run(scene) == 2      # its own, and that of the keeper
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_idle_it_does_nothing(held):
+    """Connected, also while a lease is held: the loop sleeps."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10)
+        await lock.acquire()
+        if not held:
+            await lock.release()
+        await d.quiet()
+        before = d.loop.selector.rounds
+        await asyncio.sleep(0.3)
+        rounds = d.loop.selector.rounds - before
+        if held:
+            await lock.release()
+        return rounds
+
+    assert run(scene) <= 3
+
+
+def test_a_master_that_is_silent_costs_nothing_while_one_waits():
+    async def scene(d):
+        d.mute(0, 1, 2)
+        work = asyncio.create_task(d.masters.lock("job", ttl=10)._try(blocking=False, timeout=None))
+        await d.quiet()
+        before, began = d.loop.selector.rounds, d.clock.now
+        refusal = await work
+        return refusal.kind, d.loop.selector.rounds - before, d.clock.now - began
+
+    kind, rounds, lasted = run(scene)
+    assert kind == "unreachable"
+    assert rounds <= 3
+    assert lasted == pytest.approx(NODE_TIMEOUT, abs=0.002)
+
+
+def test_a_debt_is_paid_when_the_master_can_do_it_again():
+    """R10: it is looked at ten times a second, and not at all once it is paid."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10)
+        await lock.acquire()
+        d.fakes[0].error = ErrorReply("BUSY Redis is busy running a script.")
+        await lock.release()
+        await asyncio.sleep(0.35)
+        assert 3 <= d.fakes[0].by_token()[lock.lease.token].count("release") <= 5
+        d.fakes[0].error = None
+        await asyncio.sleep(0.15)
+        assert not d.links.owe()
+        before = d.loop.selector.rounds
+        await asyncio.sleep(1.0)
+        return d.loop.selector.rounds - before
+
+    assert run(scene) <= 3
+
+
+def test_a_release_that_a_broken_connection_swallowed_is_the_first_on_the_next_one():
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10)
+        await lock.acquire()
+        d.hang_up(0)
+        await lock.release()
+        await d.quiet()
+        assert d.links.all[0].sock is None
+        assert d.links.owe()
+        d.fakes[0].connect()
+        d.attach(0)
+        await d.quiet()
+        return d.fakes[0].by_token()[lock.lease.token]
+
+    assert run(scene) == ["acquire", "release"]

@@ -1,0 +1,338 @@
+"""An event loop in virtual time, and masters that answer on its sockets.
+
+Time stands still while there is something to read, and jumps to the next timer when there is not: a
+test knows exactly when things happen, and one that hangs says so at once.  Real are the loop of
+asyncio, the sockets (pairs of them, in this process), and everything of the library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import selectors
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import hiredis
+
+from redlock import AsyncMasters, _clock, scripts
+from redlock._core.electorate import Facts
+from redlock._core.refusals import ErrorReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from redlock._asyncio.driver import Driver
+    from redlock._asyncio.links import Links
+
+MASTERS = 5
+NODE_TIMEOUT = 0.25
+START = 1000.0
+OTHER = "somebody-else"
+
+
+class Stuck(AssertionError):  # noqa: N818 - what pytest shows first is its name
+    """Nothing is to be read, and no timer is set: this would hang."""
+
+
+class Clock:
+    """Seconds, on our clock.  ``rate``: that of the loop runs so much faster."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.rate = 1.0
+        self.loop = START
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.loop += seconds
+        self.now += seconds / self.rate
+
+
+class Selector(selectors.SelectSelector):
+    """Looks at the real sockets, and never waits."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.rounds = 0  # of the loop
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.rounds += 1
+        ready = super().select(0)
+        if not ready and timeout != 0:
+            if timeout is None:
+                raise Stuck("nothing will ever happen any more")
+            self._clock.advance(timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Counts what it is asked for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.selector = Selector(clock)
+        self.timers = 0  # that were ever set
+        self.complaints: list[dict[str, Any]] = []
+        super().__init__(self.selector)
+        self.set_exception_handler(lambda _, context: self.complaints.append(context))
+
+    def time(self) -> float:
+        return self.clock.loop
+
+    def call_at(self, *args: Any, **options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
+        self.timers += 1
+        return super().call_at(*args, **options)
+
+    @property
+    def scheduled(self) -> list[asyncio.TimerHandle]:
+        """Timers that are set, cancelled ones that it has not thrown away yet included."""
+        inside: Any = self
+        return list(inside._scheduled)
+
+    @property
+    def pending(self) -> list[asyncio.TimerHandle]:
+        return [timer for timer in self.scheduled if not timer.cancelled()]
+
+    def wants_to_write(self, sock: socket.socket) -> bool:
+        return bool(self.selector.get_key(sock).events & selectors.EVENT_WRITE)
+
+
+# -- masters -------------------------------------------------------------------------------------------
+
+
+class Counted(socket.socket):
+    """The library's end of a pair: what it hands to the kernel, packet by packet."""
+
+    def __init__(self, other: socket.socket) -> None:
+        super().__init__(other.family, other.type, other.proto, other.detach())
+        self.sent: list[int] = []
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        sent = super().send(data, flags)
+        self.sent.append(sent)
+        return sent
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One command, as it came over the wire."""
+
+    script: str
+    name: str  # of the first key
+    token: str
+    text: bool  # EVAL, not EVALSHA
+
+
+class Fake:
+    """A master: a dict of locks and one of fences, without any time.  It may stop to read, or to talk."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, str] = {}
+        self.fences: dict[str, int] = {}
+        self.heard: list[Heard] = []
+        self.reads = self.talks = True
+        self.error: ErrorReply | None = None  # answered to everything
+        self.forgot = False  # its scripts, until it is sent a text
+        self.unsaid = bytearray()
+        self.connect()
+
+    def connect(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.theirs = Counted(ours)
+        self.theirs.setblocking(False)
+        self.sock = theirs
+        self.sock.setblocking(False)
+        self.unsaid.clear()
+        self._parser = hiredis.Reader()
+
+    def hear(self) -> None:
+        """Read and answer what has come."""
+        if not self.reads:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while data := self.sock.recv(65536):
+                self._parser.feed(data)
+                while (words := self._parser.gets()) is not False:
+                    self.unsaid += encoded(self._answer(words))
+        if self.talks:
+            self.say()
+
+    def say(self, length: int | None = None) -> None:
+        """Hand out what was not said yet, or so many bytes of it."""
+        if self.unsaid:
+            with contextlib.suppress(BlockingIOError):
+                del self.unsaid[: self.sock.send(self.unsaid[:length])]
+
+    def by_token(self) -> dict[str, list[str]]:
+        """What was asked for on behalf of each token, in its order."""
+        asked: dict[str, list[str]] = {}
+        for heard in self.heard:
+            asked.setdefault(heard.token, []).append(heard.script)
+        return asked
+
+    def _answer(self, words: list[bytes]) -> Any:
+        verb, script, number, *rest = (word.decode() for word in words)
+        what = next(known for known in scripts.ALL if script in (known.sha, known.text)).name
+        keys, args = rest[: int(number)], rest[int(number) :]
+        name = keys[0]
+        token = {"release": args[:1], "status": [""]}.get(what, args[1:2])[0]
+        self.heard.append(Heard(what, name, token, text=verb == "EVAL"))
+        self.forgot = self.forgot and verb != "EVAL"
+        if self.forgot:
+            return ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
+        if self.error is not None:
+            return self.error
+        holder = self.keys.get(name)
+        match what:
+            case "acquire" if holder not in (None, token):
+                return [0, str(self.fences.get(name, 0)).encode(), str(holder).encode(), 10_000]
+            case "acquire" | "fence":
+                if what == "acquire":
+                    self.keys[name] = token
+                proposal = int(args[3 if what == "acquire" else 2])
+                stored = proposal > self.fences.get(name, 0)
+                if stored:
+                    self.fences[name] = proposal
+                verdict = 1 if stored else 2 if what == "acquire" else 0
+                return [verdict, str(self.fences[name]).encode()]
+            case "status":
+                return [(holder or "").encode(), 10_000 if holder else -2, b"0"]
+            case "repair":
+                self.keys.setdefault(name, token)
+                return [1]
+        if holder != token:
+            return [0, (holder or "").encode()]
+        if what == "release":
+            del self.keys[name]
+            return [1, 0]
+        return [1]
+
+
+def encoded(value: Any) -> bytes:
+    match value:
+        case int():
+            return b":%d\r\n" % value
+        case bytes():
+            return b"$%d\r\n%s\r\n" % (len(value), value)
+        case ErrorReply():
+            return b"-%s\r\n" % value.text.encode()
+    return b"*%d\r\n" % len(value) + b"".join(map(encoded, value))
+
+
+class Deployment:
+    """`AsyncMasters` whose links lead to fakes.  Nothing connects, hence no thread."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop, self.clock = loop, loop.clock
+        self.fakes = [Fake() for _ in range(MASTERS)]
+        urls = [f"redis://fake-{number}:6379" for number in range(MASTERS)]
+        self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT)
+        self.driver: Driver = self.masters._driver()
+        self.links: Links = self.driver._links
+        self.links.on_broken = lambda _: None
+        self.links.on_change = lambda: None
+        self.driver._housekeeper.ready.set()
+        for number in range(MASTERS):
+            self.attach(number)
+
+    def attach(self, number: int) -> None:
+        fake, link = self.fakes[number], self.links.all[number]
+        self.loop.add_reader(fake.sock, fake.hear)
+        self.links.keep(fake.theirs)
+        self.links.attach(link, fake.theirs, Facts(f"run-{number}", 10**6), self.clock.now)
+
+    def hang_up(self, number: int) -> None:
+        """The master closes the connection."""
+        self.loop.remove_reader(self.fakes[number].sock)
+        self.fakes[number].sock.close()
+
+    def mute(self, *numbers: int) -> None:
+        """They hear, and do not answer."""
+        for number in numbers:
+            self.fakes[number].talks = False
+
+    def speak(self) -> None:
+        for fake in self.fakes:
+            fake.talks = True
+            fake.say()
+
+    async def drained(self, number: int) -> None:
+        """Until the kernel has taken all that a master is to be sent."""
+        while self.links.all[number].backlog:  # noqa: ASYNC110 - one tick after the other
+            await asyncio.sleep(0)
+        await self.quiet()
+
+    async def quiet(self) -> None:
+        """Until all that is under way has arrived and was answered; no time passes."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def keys(self) -> list[dict[str, str]]:
+        """Of ours, master by master."""
+        return [
+            {name: token for name, token in fake.keys.items() if token != OTHER} for fake in self.fakes
+        ]
+
+    def nothing_left(self) -> None:
+        assert not self.links.operations
+        assert not self.links.owe()
+        assert not any(self.keys()), self.keys()
+        assert not self.loop.pending, f"a timer is still set: {self.loop.pending}"
+        assert len(asyncio.all_tasks()) == 1
+
+    def shut(self) -> None:
+        for fake in self.fakes:
+            self.loop.remove_reader(fake.sock)
+            fake.sock.close()
+
+
+def stop_reading(d: Deployment, number: int) -> None:
+    """... and its kernel takes little."""
+    fake = d.fakes[number]
+    fake.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    fake.reads = False
+    d.loop.remove_reader(fake.sock)
+
+
+def read_again(d: Deployment, number: int) -> None:
+    fake = d.fakes[number]
+    fake.reads = True
+    d.loop.add_reader(fake.sock, fake.hear)
+
+
+def run(scene: Callable[[Deployment], Coroutine[Any, Any, Any]], *, tidy: bool = True) -> Any:
+    """Play ``scene`` to its end in virtual time; then, if it is to be ``tidy``, nothing may be left."""
+    clock = Clock()
+    loop = VirtualLoop(clock)
+    made: list[Deployment] = []
+
+    async def main() -> Any:
+        deployment = Deployment(loop)
+        made.append(deployment)
+        result = await scene(deployment)
+        if tidy:
+            deployment.speak()
+            await deployment.quiet()
+            deployment.nothing_left()
+            await deployment.masters.close()
+            deployment.shut()
+        return result
+
+    with mock.patch.object(_clock, "now", clock):
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                result = runner.run(main())
+        except BaseException:
+            for deployment in made:  # no socket is left to whoever comes next
+                deployment.driver.shut()
+                for fake in deployment.fakes:
+                    fake.sock.close()
+            raise
+    assert not loop.complaints, loop.complaints
+    return result

@@ -1,0 +1,582 @@
+"""Keeping leases: when to renew, when to give up, whom to tell, in which order (P6, R13, R15, C6-C9)."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from redlock._core.effects import Reply, Send, Timeout
+from redlock._core.extend import extend
+from redlock._core.keep import RENEWALS, Keeping, Roster
+from redlock._core.release import release
+from tests.core.world import NEVER, PROPERTY, START, Master, World, down
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.effects import Op
+    from redlock._core.lease import LeaseState
+    from redlock._core.terms import Plan
+
+TTL = 12.0
+VALIDITY = TTL * 0.99 - 0.002
+GONE: list[Any] = [0, b""]
+TAKEN: list[Any] = [0, b"somebody-else"]
+
+
+def ours(after: float = 0.0) -> Master:
+    return Master(after)
+
+
+def denies(answer: list[Any]) -> Master:
+    return Master(0.0, {"extend": answer})
+
+
+class Scene:
+    """One lease that was granted at `START`, and its keeping."""
+
+    def __init__(
+        self,
+        *masters: Master,
+        renew: bool = True,
+        max_hold: float | None = None,
+        alive: Callable[[], bool] = lambda: True,
+        spread: float = 0.0,
+        **lease: Any,
+    ) -> None:
+        self.world = World(*(masters or [ours()] * 3))
+        self.plan: Plan = self.world.plan(ttl=TTL)
+        self.lease: LeaseState = self.world.lease(self.plan, **lease)
+        self.told: list[float] = []
+        self.kept: list[float] = []
+        self.keeping = Keeping(
+            self.world.terms,
+            self.plan,
+            self.lease,
+            self.world.now,
+            renew=renew,
+            max_hold=max_hold,
+            alive=alive,
+            random=lambda: spread,
+            tell=lambda: self.told.append(self.world.now),
+            kept=lambda: self.kept.append(self.world.now),
+        )
+
+    @property
+    def due(self) -> float:
+        """Seconds after the grant."""
+        return self.keeping.due - START
+
+    def look(self) -> Any:
+        """At the time at which it is due; the outcome of what there was to do."""
+        self.world.now = max(self.world.now, self.keeping.due)
+        task = self.keeping.look(self.world.now)
+        return None if task is None else self.world.run(task)
+
+    def extend(self, ttl: float) -> str:
+        """By its holder."""
+        return self.world.run(extend(self.world.terms, self.plan, self.lease, ttl, self.world.now)).kind
+
+    def release(self) -> bool:
+        return self.world.run(release(self.world.terms, self.plan, self.lease))
+
+
+# -- due ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "due"),
+    [
+        # A third of the TTL, or of what the drift leaves of it: counted back from the end.
+        pytest.param({}, VALIDITY - TTL * 2 / 3, id="a-third"),
+        pytest.param({"spread": 1.0}, TTL / 3 * 0.8, id="the-earliest"),
+        pytest.param({"spread": 0.5}, TTL / 3 * 0.9, id="between"),
+        pytest.param({"renew": False}, VALIDITY, id="not-renewed"),
+        pytest.param({"max_hold": 1.0}, 1.0, id="max-hold-first"),
+        pytest.param({"max_hold": 1.0, "renew": False}, 1.0, id="max-hold-not-renewed"),
+        pytest.param({"max_hold": 100.0, "renew": False}, VALIDITY, id="end-before-max-hold"),
+        # An acquire that took long: there is less left than a TTL.
+        pytest.param({"valid_until": START + 7.0, "spread": 1.0}, -1.0, id="slow-acquire"),
+    ],
+)
+def test_when_it_is_due(options: dict[str, Any], due: float) -> None:
+    assert Scene(**options).due == pytest.approx(due)
+
+
+@given(spread=st.floats(0.0, 1.0), ttl=st.floats(0.5, 50.0))
+@PROPERTY
+def test_two_renewals_may_be_missed(spread: float, ttl: float) -> None:
+    """R15: whatever the spread, and whichever TTL the holder has made of it."""
+    scene = Scene(spread=spread)
+    assert scene.extend(ttl) == "kept"
+    left = scene.lease.valid_until - scene.keeping.due
+    assert left >= scene.lease.ttl * (RENEWALS - 1) / RENEWALS - 1e-6
+
+
+def test_a_renewal_under_way_does_not_hide_the_end() -> None:
+    """P6: nothing on the network can delay it."""
+    scene = Scene(*[Master(NEVER)] * 3)
+    scene.world.now = scene.keeping.due
+    task = scene.keeping.look(scene.world.now)
+    assert task is not None
+    task.send(None)
+    assert scene.due == pytest.approx(VALIDITY)
+    assert scene.keeping.look(scene.world.now + 1.0) is None    # and there is one at a time
+
+
+def test_it_is_not_due_before_its_time() -> None:
+    scene = Scene()
+    assert scene.keeping.look(scene.keeping.due - 0.001) is None
+    assert scene.world.sent == []
+
+
+def test_renewed_again_and_again() -> None:
+    scene = Scene(ours(0.1))
+    at = []
+    for _ in range(50):
+        assert scene.look().kind == "kept"
+        at.append(scene.world.now)
+    assert scene.kept == at
+    assert all(later - earlier == pytest.approx(TTL / 3, abs=0.15) for earlier, later in pairwise(at))
+    assert scene.lease.remaining() > TTL * 0.9
+    assert not scene.told
+
+
+@pytest.mark.parametrize("masters", [[Master(NEVER)] * 3, [down()] * 3, [ours(), down(), down()]])
+def test_a_renewal_that_nobody_answers_is_tried_again_and_again(masters: list[Master]) -> None:
+    """R13: to the very end, but not at once: where all masters are down the answer takes no time."""
+    scene = Scene(*masters)
+    tried, ended = [], []
+    while not scene.keeping.over:
+        outcome = scene.look()
+        if outcome is not None:
+            tried.append(scene.world.sent[-1].at)
+            ended.append(scene.world.now)
+        assert len(tried) < 100, "it does not pause"
+    assert len(tried) > 8
+    pauses = [later - earlier for earlier, later in zip(ended, tried[1:], strict=False)]
+    assert all(pause == pytest.approx(TTL / 20) for pause in pauses)
+    assert scene.world.now == pytest.approx(START + VALIDITY)       # P6
+    assert scene.lease.loss().reason == "unreachable"
+    scene.keeping.tell()
+    assert scene.told == [scene.world.now]
+
+
+def test_one_that_is_answered_after_all() -> None:
+    scene = Scene(*[down()] * 3)
+    for _ in range(3):
+        assert scene.look().kind == "unanswered"
+    scene.world.masters = (ours(),) * 3
+    assert scene.look().kind == "kept"
+    assert scene.keeping.due - scene.world.now == pytest.approx(TTL / 3, abs=0.15)
+    scene.world.masters = (down(),) * 3
+    while not scene.keeping.over:
+        scene.look()
+    assert scene.lease.loss().reason == "unreachable"
+
+
+def test_interrupted_it_is_tried_again() -> None:
+    """Whatever ends an operation: the next one begins."""
+    scene = Scene(*[Master(NEVER)] * 3)
+    scene.world.now = scene.keeping.due
+    task = scene.keeping.look(scene.world.now)
+    assert task is not None
+    task.send(None)
+    task.close()
+    assert scene.keeping.due - scene.world.now == pytest.approx(TTL / 20)
+
+
+# -- what the holder does besides ----------------------------------------------------------------------
+
+
+def test_the_holder_has_made_it_shorter() -> None:
+    """C6: a third of the TTL that it has now."""
+    scene = Scene()
+    assert scene.extend(3.0) == "kept"
+    assert scene.due == pytest.approx(3.0 * 0.99 - 0.002 - 2.0)
+    assert scene.look().kind == "kept"
+    assert scene.world.sent[-1].args[2] == "3000"
+
+
+def test_the_holder_has_made_it_longer() -> None:
+    """The keeper then keeps that."""
+    scene = Scene()
+    assert scene.extend(50.0) == "kept"
+    assert scene.look().kind == "kept"
+    assert scene.world.sent[-1].args[2] == "50000"
+    assert scene.keeping.due - scene.world.now == pytest.approx(50.0 / 3, abs=0.6)
+
+
+def test_the_holder_makes_it_shorter_and_is_not_answered() -> None:
+    """C6: some masters may have obeyed.  There is no time to lose."""
+    scene = Scene(*[Master(NEVER)] * 3)
+    assert scene.extend(1.0) == "unanswered"
+    assert scene.keeping.due <= scene.world.now
+    scene.world.masters = (ours(),) * 3
+    assert scene.look().kind == "kept"
+    assert scene.lease.remaining() > 1.0
+
+
+def test_the_keeper_does_not_undo_a_shortening_that_is_under_way() -> None:
+    """C6: the holder wants it to be shorter; what it had would stand behind that on every master."""
+    scene = Scene()
+    shorter = extend(scene.world.terms, scene.plan, scene.lease, 1.0, scene.world.now)
+    shorter.send(None)      # sent; the answers are on their way
+    assert scene.keeping.look(scene.world.now) is None
+
+
+# -- the ends ----------------------------------------------------------------------------------------
+
+
+def test_it_runs_out() -> None:
+    scene = Scene(renew=False)
+    assert scene.look() is None
+    assert scene.keeping.over
+    assert scene.lease.loss().reason == "expired"
+    assert scene.world.sent == []
+    assert scene.keeping.due == -math.inf       # there is something to do at once: to tell
+
+
+@pytest.mark.parametrize(("answer", "reason"), [(GONE, "expired"), (TAKEN, "taken")])
+def test_a_majority_denies_it(answer: list[Any], reason: str) -> None:
+    scene = Scene(denies(answer), denies(answer), ours(1.0))
+    assert scene.look().kind == "lost"
+    assert scene.keeping.over
+    assert scene.lease.loss().reason == reason
+    assert not scene.kept
+
+
+@pytest.mark.parametrize("renew", [False, True])
+def test_held_for_as_long_as_it_may_be(renew: bool) -> None:
+    """C7: lost, and released everywhere; nobody waits for the answers."""
+    scene = Scene(*[Master(NEVER)] * 3, renew=renew, max_hold=1.0)
+    assert scene.look() is None
+    assert scene.lease.loss().reason == "max_hold"
+    assert (scene.keeping.over, scene.world.now) == (True, START + 1.0)
+    [sent] = scene.world.sent
+    assert (sent.verb, sent.token) == ("release", scene.lease.token)
+    assert sent.to == {0, 1, 2}
+    assert sent.request.owed_until == scene.lease._keys_until       # R10
+    assert scene.release() is False
+    scene.keeping.tell()
+    assert len(scene.told) == 1
+
+
+def test_max_hold_counts_from_the_beginning() -> None:
+    scene = Scene(max_hold=30.0)
+    renewals = 0
+    while not scene.keeping.over:
+        renewals += scene.look() is not None
+    assert scene.world.now == pytest.approx(START + 30.0)
+    assert renewals in (7, 8)
+    assert scene.lease.loss().reason == "max_hold"
+
+
+def test_max_hold_while_a_renewal_is_under_way() -> None:
+    scene = Scene(*[Master(NEVER)] * 3, max_hold=4.0)
+    scene.world.now = scene.keeping.due
+    task: Any = scene.keeping.look(scene.world.now)
+    task.send(None)
+    assert scene.due == 4.0
+    assert scene.look() is None
+    assert scene.lease.loss().reason == "max_hold"
+    assert scene.world.verbs() == ["release"]
+
+
+def test_the_owner_has_gone() -> None:
+    """R15: it is not renewed, and runs out by itself.  Somebody who comes later may still look."""
+    scene = Scene(alive=lambda: False)
+    assert scene.look() is None
+    assert scene.due == pytest.approx(VALIDITY)
+    assert scene.lease.valid
+    assert scene.look() is None
+    assert scene.lease.loss().reason == "expired"
+    assert scene.world.sent == []
+
+
+@pytest.mark.parametrize("how", ["keeper", "holder", "look"])
+def test_told_once(how: str) -> None:
+    """C9: whoever found it out, and however often it is said."""
+    scene = Scene(renew=False)
+    scene.world.now = scene.lease.valid_until
+    if how == "keeper":
+        scene.look()
+    elif how == "holder":
+        assert scene.release() is False
+    else:
+        assert scene.lease.lost
+    assert scene.keeping.over
+    for _ in range(3):
+        scene.keeping.tell()
+    assert len(scene.told) == 1
+
+
+def test_released_it_is_over() -> None:
+    scene = Scene()
+    assert scene.release()
+    assert scene.keeping.over
+    assert scene.keeping.look(START + 100.0) is None
+    assert not scene.told
+    assert scene.world.verbs() == ["release"]
+
+
+def test_a_process_that_stood_still() -> None:
+    """P6: the first look says so, whichever was due first; nothing is sent for it."""
+    scene = Scene()
+    scene.world.now = START + 1000.0
+    assert scene.keeping.look(scene.world.now) is None
+    assert scene.keeping.over
+    assert scene.world.sent == []
+
+
+def test_resumed() -> None:
+    """C11: its keeper begins when an extension has confirmed that it is ours."""
+    scene = Scene(valid_until=-math.inf)
+    scene.lease._resumed = True
+    assert not scene.keeping.over
+    assert scene.extend(TTL) == "kept"
+    keeping = Keeping(
+        scene.world.terms, scene.plan, scene.lease, scene.world.now,
+        renew=True, max_hold=None, alive=lambda: True, random=lambda: 0.0,
+    )
+    assert keeping.due == pytest.approx(START + VALIDITY - TTL * 2 / 3)
+
+
+# -- any interleaving ----------------------------------------------------------------------------------
+
+# Which operation: the last one that was begun is 0.
+WHICH = st.sampled_from((0, 0, 1, 1, 2))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("passes"), st.sampled_from((0.05, 0.4, 2.0, 5.0))),
+        st.tuples(st.just("keeper"), st.none()),
+        st.tuples(st.just("holder"), st.sampled_from((1.0, TTL, 30.0))),
+        st.tuples(st.just("answered"), st.tuples(WHICH, st.sampled_from((1, 2, 3)))),
+        st.tuples(st.just("answered"), st.tuples(WHICH, st.just(3))),
+        st.tuples(st.just("written"), WHICH),
+        st.tuples(st.just("times-out"), WHICH),
+        st.tuples(st.just("release"), st.none()),
+    ),
+    min_size=3,
+    max_size=25,
+)
+
+
+class Under:
+    """An operation, the request of it that was not written yet, and the answers on their way."""
+
+    def __init__(self, op: Op[Any], scene: Scene, keys: list[float], let_go: list[bool]) -> None:
+        self.op = op
+        self.scene = scene
+        self.keys = keys
+        self.let_go = let_go
+        self.over = False
+        self.answers: dict[int, Any] = {}
+        self.asked: Any = None
+        self.request: Any = None
+        self.go_on(None)
+
+    def go_on(self, event: Any) -> None:
+        try:
+            effect = self.op.send(event)
+        except StopIteration:
+            self.over = True
+            return
+        if isinstance(effect, Send):
+            self.request = effect
+            if not effect.only_if:
+                self.write()
+        else:
+            self.request = None
+
+    def write(self) -> None:
+        """On all masters at once; each sets the TTL, denies what it lacks, or takes it back."""
+        request, world = self.request, self.scene.world
+        if request is None:
+            return
+        self.request = None
+        if request.only_if is None or request.only_if():
+            request.sent_at = world.now
+            verb = request.call.script.name
+            assert not (self.let_go and verb != "release"), f"{verb} behind the release"
+            self.asked = request
+            for master in range(3) if request.to is None else request.to:
+                mine = self.keys[master] > world.now
+                ttl = int(request.call.args[2]) / 1000 if verb != "release" else 0.0
+                if verb == "repair" or (mine and verb == "extend"):
+                    self.keys[master] = world.now + ttl
+                elif verb == "release":
+                    self.keys[master] = -math.inf
+                self.answers[master] = ([1, 0] if verb == "release" else [1]) if mine else GONE
+        self.go_on(None)
+
+    def answer(self, masters: int) -> None:
+        """So many of the answers arrive."""
+        for master in list(self.answers)[:masters]:
+            if not self.over and self.request is None:
+                value = self.answers.pop(master)
+                self.go_on(Reply(self.asked, master, self.scene.world.now, value))
+
+    def time_out(self) -> None:
+        if not self.over and self.request is None:
+            self.go_on(Timeout(self.scene.world.now))
+
+
+@given(STEPS, st.sampled_from((None, 0, 1, 2)))
+# What chance finds seldom: the later one is answered first; a release comes before a repair is written.
+@example([("holder", 30.0), ("holder", TTL), ("answered", (0, 3)), ("answered", (1, 3))], None)
+@example([("holder", TTL), ("answered", (0, 3)), ("release", None), ("written", 1)], 0)
+@settings(PROPERTY, max_examples=1000)
+def test_never_more_than_the_keys_of_a_majority_justify(steps: list[Any], missing: int | None) -> None:
+    """P1, C6: whoever extends, in whichever order the answers come, if they come at all.
+
+    ``missing``: a master that has lost the key.  After the release nothing is extended (R14, R15).
+    """
+    scene = Scene(ours(), ours(), ours())
+    world, lease = scene.world, scene.lease
+    keys = [-math.inf if master == missing else START + TTL for master in range(3)]
+    let_go: list[bool] = []
+    under: list[Under] = []
+    for what, value in steps:
+        match what:
+            case "passes":
+                world.now += value
+            case "keeper":
+                world.now = max(world.now, min(scene.keeping.due, world.now + TTL))
+                task = scene.keeping.look(world.now)
+                if task is not None:
+                    under.append(Under(task, scene, keys, let_go))
+            case "holder" if not let_go:
+                op: Op[Any] = extend(world.terms, scene.plan, lease, value, world.now)
+                under.append(Under(op, scene, keys, let_go))
+            case "release" if not let_go:
+                let_go.append(True)
+                under.append(Under(release(world.terms, scene.plan, lease), scene, keys, let_go))
+            case "written" if value < len(under):
+                under[-1 - value].write()
+            case "answered" if value[0] < len(under):
+                under[-1 - value[0]].answer(value[1])
+            case "times-out" if value < len(under):
+                under[-1 - value].time_out()
+        if lease.valid:
+            second = sorted(keys)[1]    # by then a majority of the keys has expired
+            assert lease.valid_until <= second
+            assert not let_go       # it is over before the first byte of the release is sent
+    for each in under:
+        each.op.close()
+
+
+# -- roster ------------------------------------------------------------------------------------------
+
+
+class Kept:
+    """Stands in for a `Keeping`."""
+
+    def __init__(self, due: float) -> None:
+        self.due = due
+
+
+def roster_of(*dues: float) -> tuple[Roster, list[Any]]:
+    roster, kept = Roster(), [Kept(due) for due in dues]
+    for each in kept:
+        roster.put(each)  # type: ignore[arg-type]
+    return roster, kept
+
+
+def test_an_empty_roster() -> None:
+    roster = Roster()
+    assert (len(roster), roster.next(), roster.take(1e9)) == (0, math.inf, [])
+
+
+def test_in_the_order_in_which_they_are_due() -> None:
+    roster, (c, a, b, d) = roster_of(3.0, 1.0, 2.0, 4.0)
+    assert roster.next() == 1.0
+    assert roster.take(0.9) == []
+    assert roster.take(3.0) == [a, b, c]
+    assert (len(roster), roster.next()) == (1, 4.0)
+    assert roster.take(9.0) == [d]
+    assert len(roster) == 0
+
+
+def test_those_that_are_due_at_once_come_in_the_order_in_which_they_were_put() -> None:
+    roster, kept = roster_of(*[1.0] * 10)
+    assert roster.take(1.0) == kept
+
+
+@pytest.mark.parametrize("due", [0.5, 2.0, 9.0])
+def test_its_time_has_changed(due: float) -> None:
+    roster, (a, b) = roster_of(1.0, 3.0)
+    a.due = due
+    roster.put(a)
+    assert len(roster) == 2
+    assert roster.next() == min(due, 3.0)
+    assert roster.take(100.0) == ([a, b] if due < 3 else [b, a])
+    assert roster.next() == math.inf
+
+
+def test_put_back_to_where_it_was() -> None:
+    roster, (a,) = roster_of(1.0)
+    for due in (2.0, 1.0, 2.0, 1.0):
+        a.due = due
+        roster.put(a)
+        roster.put(a)
+    assert roster.take(1.0) == [a]
+    assert roster.take(100.0) == []
+    roster.put(a)       # taken, and due at the same time as before
+    assert roster.take(1.0) == [a]
+
+
+def test_removed() -> None:
+    roster, (a, b) = roster_of(1.0, 2.0)
+    roster.remove(a)
+    roster.remove(a)
+    assert (len(roster), roster.next()) == (1, 2.0)
+    roster.put(a)
+    roster.remove(b)
+    assert roster.take(100.0) == [a]
+
+
+def test_most_leases_are_released_long_before_their_time() -> None:
+    """What is void is thrown away, though nobody looks for it."""
+    roster, (stays,) = roster_of(5.0)
+    for number in range(100_000):
+        each: Any = Kept(10.0 + number)
+        roster.put(each)
+        roster.remove(each)
+    assert len(roster) == 1
+    assert len(roster._heap) < 200
+    for number in range(100_000):
+        stays.due = 10.0 + number
+        roster.put(stays)
+    assert len(roster._heap) < 200
+    assert roster.take(1e9) == [stays]
+
+
+@given(st.lists(st.tuples(st.sampled_from(("put", "remove", "take")), st.integers(0, 4), st.integers(0, 9)), max_size=60))
+@PROPERTY
+def test_a_roster_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]) -> None:
+    roster = Roster()
+    kept: list[Any] = [Kept(0.0) for _ in range(5)]
+    plain: dict[Any, float] = {}
+    for what, who, when in steps:
+        each = kept[who]
+        if what == "put":
+            each.due = float(when)
+            roster.put(each)
+            plain[each] = each.due
+        elif what == "remove":
+            roster.remove(each)
+            plain.pop(each, None)
+        else:
+            expected = {one for one, due in plain.items() if due <= when}
+            taken = roster.take(float(when))
+            assert set(taken) == expected
+            assert [one.due for one in taken] == sorted(one.due for one in taken)
+            for one in expected:
+                del plain[one]
+        assert len(roster) == len(plain)
+        assert roster.next() == min(plain.values(), default=math.inf)

@@ -1,0 +1,439 @@
+"""Who stands in line inside a process, and when an operation enters and leaves it (R23)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from redlock._core.acquire import Grant, Refusal
+from redlock._core.effects import Effect, Enter, Leave, Op, Send, Turn, Wait
+from redlock._core.lobby import Lobby, Ticket
+from redlock._core.release import release
+from tests.core.world import NEVER, PROPERTY, START, Interrupt, Master, World, breaks, down, held, refuses
+
+if TYPE_CHECKING:
+    from redlock._core.lease import LeaseState
+    from redlock._core.terms import Plan
+
+
+def line(*names: str) -> tuple[Lobby, list[Ticket]]:
+    """A lobby, and who came in the order of ``names``: "ab" wants both at once."""
+    lobby = Lobby()
+    tickets = [Ticket(keys) for keys in names]
+    for ticket in tickets:
+        lobby.enter(ticket)
+    return lobby, tickets
+
+
+# -- the line ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "turns"),
+    [
+        pytest.param(["a"], [True], id="alone"),
+        pytest.param(["a", "a", "a"], [True, False, False], id="first-come"),
+        pytest.param(["a", "b"], [True, True], id="other-names-are-other-lines"),
+        pytest.param(["ab", "ba"], [True, False], id="both-orders"),
+        pytest.param(["a", "ab", "b"], [True, False, False], id="who-wants-both-stands-in-front-of-b"),
+        pytest.param(["a", "b", "ab"], [True, True, False], id="both-are-taken"),
+        pytest.param(["ab", "bc", "cd", "d"], [True, False, False, False], id="a-chain"),
+    ],
+)
+def test_whose_turn_it_is_when_they_come(names: list[str], turns: list[bool]) -> None:
+    assert [ticket.turn for ticket in line(*names)[1]] == turns
+
+
+@pytest.mark.parametrize(
+    ("names", "leaves", "next_ones"),
+    [
+        pytest.param(["a"], 0, [], id="nobody-behind"),
+        pytest.param(["a", "a", "a"], 0, [1], id="the-next-one"),
+        pytest.param(["a", "a", "a"], 1, [], id="from-the-middle"),
+        pytest.param(["a", "a", "a"], 2, [], id="from-the-end"),
+        pytest.param(["ab", "a", "b"], 0, [1, 2], id="one-in-each-line"),
+        pytest.param(["ab", "ba"], 0, [1], id="told-once"),
+        pytest.param(["a", "b", "ab"], 0, [], id="first-in-one-line-only"),
+        pytest.param(["a", "ab", "b"], 1, [2], id="who-stood-in-the-way"),
+        pytest.param(["ab", "bc", "cd"], 1, [2], id="the-middle-of-a-chain"),
+    ],
+)
+def test_who_is_next_when_one_leaves(names: list[str], leaves: int, next_ones: list[int]) -> None:
+    lobby, tickets = line(*names)
+    assert lobby.leave(tickets[leaves]) == [tickets[number] for number in next_ones]
+    assert all(tickets[number].turn for number in next_ones)
+    assert set(lobby.leave(tickets[leaves])) <= {tickets[number] for number in next_ones}   # twice does no harm
+    assert len(lobby) == len({key for number, keys in enumerate(names) if number != leaves for key in keys})
+
+
+def test_whoever_comes_again_is_last() -> None:
+    lobby, (first, second) = line("a", "a")
+    lobby.leave(first)
+    again = Ticket("a")
+    lobby.enter(again)
+    assert lobby.leave(second) == [again]
+
+
+def test_one_that_never_came_may_leave() -> None:
+    lobby, (first,) = line("a")
+    assert lobby.leave(Ticket("ab")) == []
+    assert first.turn
+    assert len(lobby) == 1
+
+
+steps = st.lists(
+    st.one_of(
+        st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True),
+        st.integers(0, 30),
+    ),
+    max_size=40,
+)
+
+
+@PROPERTY
+@given(steps=steps)
+def test_nobody_is_forgotten_and_nobody_overtakes(steps: list[list[str] | int]) -> None:
+    """After every step those whose turn it is are exactly those whom nobody stands before, and they were told."""
+    lobby = Lobby()
+    there: list[Ticket] = []        # in the order in which they came
+    gone: list[Ticket] = []
+    told: list[Ticket] = []
+    for step in steps:
+        if isinstance(step, list):
+            ticket = Ticket(step)
+            lobby.enter(ticket)
+            there.append(ticket)
+            told += [ticket] if ticket.turn else []
+        elif there or gone:
+            ticket = (there + gone)[step % len(there + gone)]
+            news = lobby.leave(ticket)
+            if ticket in there:
+                assert set(news).isdisjoint(told)
+                there.remove(ticket)
+                gone.append(ticket)
+            told += news
+        first = [
+            ticket
+            for number, ticket in enumerate(there)
+            if all(set(ticket.keys).isdisjoint(before.keys) for before in there[:number])
+        ]
+        assert [ticket for ticket in there if ticket.turn] == first
+        assert {ticket for ticket in told if ticket in there} == set(first)
+        assert len(lobby) == len({key for ticket in there for key in ticket.keys})
+    for ticket in reversed(there):
+        lobby.leave(ticket)
+    assert len(lobby) == 0      # a name that nobody wants costs nothing
+
+
+class _Struck(BaseException):
+    """As a Ctrl-C."""
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["ab", "a", "b"], ["ab", "ba", "a"]], ids="-".join)
+def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
+    """R11: a Ctrl-C in the thread of who leaves, and `insist` does it again: those behind are told all the same.
+
+    Told is who has its `turn` and was returned; whoever drives tells nobody else.
+    """
+    at = 0
+    while True:
+        at += 1
+        lobby, (leaves, *others) = line(*names)
+        left = at
+
+        def strike(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename != sys.modules[Lobby.__module__].__file__:
+                return None
+            if event == "line":
+                left -= 1
+                if left == 0:
+                    raise _Struck
+            return strike
+
+        previous = sys.gettrace()
+        sys.settrace(strike)
+        told = None
+        try:
+            told = lobby.leave(leaves)
+        except _Struck:
+            pass
+        finally:
+            sys.settrace(previous)
+        if told is None:
+            told = lobby.leave(leaves)
+        first = [
+            other
+            for number, other in enumerate(others)
+            if all(set(other.keys).isdisjoint(before.keys) for before in others[:number])
+        ]
+        assert [other for other in others if other.turn] == first, at
+        assert told == first, at
+        if left > 0:
+            break
+
+
+# -- entering and leaving ----------------------------------------------------------------------------
+
+WAYS: dict[str, list[Master]] = {
+    "held": [held(0.01)] * 3,
+    "unreachable": [down(), down(), Master(0.01)],
+    "broken": [breaks(0.01)] * 3,
+    "silent": [Master(NEVER)] * 3,
+    "slow": [Master(0.2)] * 3,
+    "misconfigured": [refuses()] * 3,
+    "granted": [Master(0.01)] * 3,
+    "second-round": [Master(0.01, {"acquire": [2, b"5"]})] * 3,
+}
+
+
+def acquiring(masters: list[Master]) -> tuple[World, Op[Grant | Refusal]]:
+    world = World(*masters)
+    floor = 9.8 if masters is WAYS["slow"] else None
+    return world, world.acquire(world.plan("a", "b", min_validity=floor), deadline=world.now + 0.1)
+
+
+def waiting_behind(world: World) -> Ticket:
+    """One more, for the same names and others."""
+    ticket = Ticket([*world.plan("b", "a", "z").keys.locks])
+    world.lobby.enter(ticket)
+    return ticket
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_enters_first_and_leaves_last_unless_it_is_granted(way: str) -> None:
+    world, op = acquiring(WAYS[way])
+    outcome = world.run(op)
+    kinds = [kind for kind, _ in world.effects]
+    assert kinds[0] == "Enter"
+    assert kinds.count("Enter") == 1
+    behind = waiting_behind(world)
+    if isinstance(outcome, Refusal):
+        assert kinds.count("Leave") == 1
+        assert kinds[-1] == "Leave"
+        assert world.verbs()[-1] == "release" or way == "unreachable"      # R10: the rollback is written before
+        assert behind.turn
+    else:
+        assert "Leave" not in kinds
+        assert outcome.ticket is not None
+        assert outcome.ticket.turn
+        assert not behind.turn          # the holder stays in front
+
+
+def effects_of(way: str) -> int:
+    world, op = acquiring(WAYS[way])
+    world.run(op)
+    return len(world.effects)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize(("way", "number"), [(way, number) for way in WAYS for number in range(effects_of(way))])
+def test_interrupted_at_any_effect_it_leaves(way: str, number: int, again: bool) -> None:
+    """Whoever was cancelled does not stand in anybody's way."""
+    world, op = acquiring(WAYS[way])
+    error = KeyboardInterrupt("first")
+    with pytest.raises(KeyboardInterrupt) as caught:
+        world.run(op, Interrupt(frozenset([number, number + 1] if again else [number]), error))
+    assert caught.value is error
+    assert len(world.lobby) == 0
+    last = [kind for kind, _ in world.effects][-1]
+    assert last == "Leave"
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_one_that_is_dropped_says_nothing(number: int) -> None:
+    """GeneratorExit: nobody would carry out what it yields; who drives it sees to its place."""
+    world, op = acquiring(WAYS["second-round"])
+    effect = op.send(None)
+    for _ in range(number):
+        event = None
+        if isinstance(effect, Send):
+            world._write(effect)
+        elif isinstance(effect, Wait):
+            event = world._next(effect)
+        elif isinstance(effect, Enter):
+            world.lobby.enter(effect.ticket)
+        effect = op.send(event)
+    op.close()      # a generator that yields now makes this a RuntimeError
+
+
+def test_dropped_in_line_it_says_nothing() -> None:
+    world, op = acquiring(WAYS["granted"])
+    waiting_behind(world)
+    enter = op.send(None)
+    assert isinstance(enter, Enter)
+    world.lobby.enter(enter.ticket)
+    assert isinstance(op.send(None), Wait)
+    op.close()
+
+
+# -- in line -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout", [0.0, -3.0, 0.3])
+def test_not_its_turn_in_time(timeout: float) -> None:
+    """C3: no master was asked, and the refusal says so."""
+    world = World(*[Master()] * 3)
+    front = waiting_behind(world)       # of an empty line
+    refusal = world.run(world.acquire(world.plan("a"), deadline=world.now + timeout))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.kind, refusal.attempts, refusal.holder, refusal.remaining) == ("held", 0, "", None)
+    assert refusal.at - START == pytest.approx(max(timeout, 0.0))
+    assert not refusal.tally.misconfigured
+    assert len(refusal.tally.votes()) == 3
+    assert world.sent == []
+    assert [kind for kind, _ in world.effects] == ["Enter", "Wait", "Leave"]
+    assert front.turn
+    world.lobby.leave(front)
+    assert len(world.lobby) == 0
+
+
+class Queued:
+    """An acquire of "a" that stands behind somebody, and has yielded its first `Wait`."""
+
+    def __init__(self, *masters: Master, patience: float = 5.0) -> None:
+        self.world = World(*(masters or [Master(0.01)] * 3))
+        self.front = waiting_behind(self.world)
+        self.op = self.world.acquire(self.world.plan("a"), deadline=START + patience)
+        enter = self.op.send(None)
+        assert isinstance(enter, Enter)
+        self.ticket = enter.ticket
+        self.world.lobby.enter(self.ticket)
+
+    def waits(self) -> Effect:
+        return self.op.send(None)
+
+    def pass_on(self) -> Turn:
+        assert self.world.lobby.leave(self.front) == [self.ticket]
+        return Turn(self.world.now)
+
+
+def test_whoever_stands_in_line_does_not_listen_to_the_masters() -> None:
+    wait = Queued().waits()
+    assert isinstance(wait, Wait)
+    assert wait.quiet
+    assert wait.until == START + 5.0        # its own patience
+
+
+def test_it_goes_to_the_masters_when_it_is_its_turn() -> None:
+    queued = Queued()
+    queued.waits()
+    assert isinstance(queued.op.send(queued.pass_on()), Send)
+
+
+def test_its_turn_comes_as_its_time_is_up() -> None:
+    """Whoever is first has one attempt (C1), and is not told that others hold it."""
+    queued = Queued()
+    wait = queued.waits()
+    assert isinstance(wait, Wait)
+    queued.pass_on()
+    assert isinstance(queued.op.send(queued.world._next(wait)), Send)
+
+
+@pytest.mark.parametrize("seen", ["at-once", "with-the-timeout"])
+def test_a_turn_that_it_knew_of_already_is_no_answer_of_the_masters(seen: str) -> None:
+    """Another thread leaves just after the `Enter`, or just before the time is up: `Ticket.turn` is seen before
+    the `Turn` is taken from the inbox, and that one comes out in the middle of the round.
+    """
+    queued = Queued()
+    world, op = queued.world, queued.op
+    if seen == "at-once":
+        turn = queued.pass_on()
+        request = queued.waits()
+    else:
+        wait = queued.waits()
+        assert isinstance(wait, Wait)
+        turn = queued.pass_on()
+        request = op.send(world._next(wait))
+    assert isinstance(request, Send)
+    world._write(request)
+    effect = op.send(None)
+    assert isinstance(effect, Wait)
+    effect = op.send(turn)
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            assert isinstance(effect, Wait), effect
+            effect = op.send(world._next(effect))
+    assert isinstance(ended.value.value, Grant)
+
+
+@pytest.mark.parametrize("again", [0, 1, 2])
+def test_interrupted_in_line(again: int) -> None:
+    queued = Queued()
+    queued.waits()
+    error = KeyboardInterrupt()
+    effect = queued.op.throw(error)
+    for _ in range(again):
+        assert isinstance(effect, Leave)
+        effect = queued.op.throw(KeyboardInterrupt("again"))
+    assert isinstance(effect, Leave)
+    assert effect.ticket is queued.ticket
+    with pytest.raises(KeyboardInterrupt) as caught:
+        queued.op.send(None)
+    assert caught.value is error
+    assert queued.world.sent == []
+
+
+# -- the end of a hold -------------------------------------------------------------------------------
+
+
+def holding(*masters: Master) -> tuple[World, Plan, LeaseState, Ticket]:
+    """A lease that was granted, and who waits behind it."""
+    world = World(*(masters or [Master(0.01)] * 3))
+    plan = world.plan("a")
+    grant = world.run(world.acquire(plan, deadline=START))
+    assert isinstance(grant, Grant)
+    lease = world.lease(plan, **grant._asdict())
+    world.effects.clear()
+    world.sent.clear()
+    return world, plan, lease, waiting_behind(world)
+
+
+@pytest.mark.parametrize("masters", [[Master(0.01)] * 3, [Master(0.01, {}, {"release": NEVER})] * 3])
+def test_a_release_lets_the_next_one_go_when_it_is_written(masters: list[Master]) -> None:
+    """R10: on every connection its acquire stands behind the release, so it need not wait for the answers."""
+    world, plan, lease, behind = holding(*masters)
+    before = world.now
+    assert world.run(release(world.terms, plan, lease))
+    assert [kind for kind, _ in world.effects][:3] == ["Send", "Leave", "Wait"]
+    assert world.effects[1][1] == before
+    assert behind.turn
+
+
+def test_the_release_of_a_lease_that_is_lost_leaves_too() -> None:
+    world, plan, lease, behind = holding()
+    lease._lose("taken")
+    assert not world.run(release(world.terms, plan, lease))
+    assert [kind for kind, _ in world.effects] == ["Send", "Leave"]
+    assert behind.turn
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize(
+    ("number", "lost"), [(0, False), (1, False), (2, False), (0, True), (1, True)]      # one that is lost does not wait
+)
+def test_an_interrupted_release_leaves(number: int, again: bool, lost: bool) -> None:
+    world, plan, lease, behind = holding()
+    if lost:
+        lease._lose("expired")
+    with pytest.raises(KeyboardInterrupt):
+        world.run(
+            release(world.terms, plan, lease),
+            Interrupt(frozenset([number, number + 1] if again else [number]), KeyboardInterrupt()),
+        )
+    assert behind.turn
+    assert "release" in world.verbs()
+    # The release was written before anybody else could go.
+    kinds = [kind for kind, _ in world.effects]
+    assert kinds.index("Send") < kinds.index("Leave")
+
+
+def test_one_without_a_place_has_none_to_leave() -> None:
+    """C11: resumed by its token, it never stood in line here."""
+    world = World(*[Master(0.01)] * 3)
+    plan = world.plan("a")
+    world.run(release(world.terms, plan, world.lease(plan)))
+    assert "Leave" not in [kind for kind, _ in world.effects]

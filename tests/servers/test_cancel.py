@@ -1,0 +1,380 @@
+"""R11 for tasks: cancelled anywhere, nothing stays, nothing hangs, and the cancellation goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+import time
+from typing import Any
+
+import pytest
+
+from redlock import AsyncMasters, LockLost, NotHeld
+from redlock.testing import LocalMasters
+from tests.servers.look import eventually, lock_keys, nothing_left
+
+
+def spy(op, at, cancel):
+    """``op``, and ``cancel()`` when it yields its ``at``-th effect, sending or waiting alike."""
+    number = 0
+    step, argument = op.send, None
+    while True:
+        try:
+            effect = step(argument)
+        except StopIteration as stop:
+            return stop.value
+        number += 1
+        if number == at:
+            cancel()
+        try:
+            argument = yield effect
+            step = op.send
+        except GeneratorExit:
+            op.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - as every driver does
+            step, argument = op.throw, error
+
+
+class Cancelling:
+    """Masters whose next operation cancels the task that runs it, at one of its effects."""
+
+    def __init__(self, masters: AsyncMasters) -> None:
+        self.struck = False
+        self.at = 0
+        self._run = masters._run
+        masters._run = self._spied  # type: ignore[method-assign]
+
+    async def _spied(self, op, *undo):
+        task = asyncio.current_task()
+        assert task is not None
+
+        def cancel():
+            self.struck = True
+            task.cancel()
+
+        at, self.at = self.at, 0
+        return await self._run(spy(op, at, cancel) if at else op, *undo)
+
+
+async def come_clean(servers, masters) -> None:
+    """Everything is given back, and whoever comes next gets the lock."""
+    until = time.monotonic() + 5
+    while any(lock_keys(servers)):
+        assert time.monotonic() < until, lock_keys(servers)
+        await asyncio.sleep(0.002)
+    async with masters.lock("job", ttl=10, timeout=2):
+        pass
+    for driver in masters._drivers.values():
+        assert not driver._links.operations
+
+
+async def held_by_somebody(servers, others):
+    lock = others.lock("job", ttl=10)
+    await lock.acquire()
+    return lock.release
+
+
+async def greater_fence(servers, others):
+    """So that a second round is needed (R17)."""
+    fence = int(await asyncio.to_thread(servers.client(0).get, "{redlock:job}:fence") or 0)
+    for i in range(5):
+        servers.client(i).set("{redlock:job}:fence", max(fence, time.time_ns() // 1000) + 1_000_000_000)
+    return _nothing
+
+
+async def minority_frozen(servers, others):
+    servers.pause(0)
+    servers.pause(1)
+
+    async def thaw():
+        servers.resume(0)
+        servers.resume(1)
+
+    return thaw
+
+
+async def majority_frozen(servers, others):
+    for i in range(3):
+        servers.pause(i)
+
+    async def thaw():
+        for i in range(3):
+            servers.resume(i)
+
+    return thaw
+
+
+async def scripts_forgotten(servers, others):
+    for i in range(5):
+        servers.client(i).script_flush()
+    return _nothing
+
+
+async def all_well(servers, others):
+    return _nothing
+
+
+async def _nothing() -> None:
+    pass
+
+
+SCENES = [all_well, held_by_somebody, greater_fence, minority_frozen, majority_frozen, scripts_forgotten]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("what", ["acquire", "async with", "extend", "release"])
+def test_cancelled_at_every_effect(redlock_servers, scene, what):
+    """Whatever the operation is about to do: write to the masters, or wait for them."""
+
+    async def main() -> int:
+        options: dict[str, Any] = {"restart_guard": False, "node_timeout": 0.1}
+        async with AsyncMasters(redlock_servers.urls, **options) as masters:
+            async with AsyncMasters(redlock_servers.urls, **options) as others:
+                await come_clean(redlock_servers, masters)
+                await come_clean(redlock_servers, others)
+                at = 0
+                while True:
+                    at += 1
+                    cancelling = Cancelling(masters)
+                    if not await once(masters, others, cancelling, at):
+                        return at
+                    masters._run = cancelling._run  # type: ignore[method-assign]
+
+    async def once(masters, others, cancelling, at) -> bool:
+        """Returns whether there was an ``at``-th effect."""
+
+        async def work():
+            lock = masters.lock("job", ttl=10)
+            if what in ("extend", "release"):
+                await lock.acquire()
+                undo.append(await scene(redlock_servers, others) if scene is not held_by_somebody else _nothing)
+            cancelling.at = at
+            with contextlib.suppress(TimeoutError):
+                if what == "acquire":
+                    if await lock.acquire(timeout=0.05) is not None:
+                        await lock.release()
+                elif what == "async with":
+                    async with lock:
+                        pass
+                elif what == "extend":
+                    try:
+                        await lock.extend()
+                    finally:
+                        await lock.release()
+                else:
+                    try:
+                        await lock.release()
+                    finally:
+                        assert not lock.owned()
+                        with pytest.raises(NotHeld):
+                            await lock.release()
+
+        undo = []
+        if what in ("acquire", "async with"):
+            undo.append(await scene(redlock_servers, others))
+        task = asyncio.create_task(work())
+        done, _ = await asyncio.wait([task], timeout=0.7)
+        ends_by_itself = bool(done) or cancelling.struck    # struck just now: it is still rolling back
+        if not ends_by_itself:  # nobody cancelled it, and "async with" waits for ever
+            task.cancel()
+        await asyncio.wait([task], timeout=2)
+        assert task.done()
+        assert task.cancelled() or not cancelling.struck, task
+        for heal in undo:
+            await heal()
+        await come_clean(redlock_servers, others)
+        return bool(ends_by_itself and cancelling.struck)
+
+    assert asyncio.run(main()) > 2
+
+
+def test_cancelled_between_the_grant_and_the_caller(redlock_servers):
+    """The answers have come, the task has not run since: nobody gets the lease, so it is given back."""
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await come_clean(redlock_servers, masters)
+            lock = masters.lock("job", ttl=10)
+            task = asyncio.create_task(lock.acquire())
+            while not task.done():
+                await asyncio.sleep(0)
+                for driver in masters._drivers.values():
+                    links = driver._links
+                    waiter = task._fut_waiter  # type: ignore[attr-defined]
+                    if waiter is not None and waiter.done() and not links.operations:
+                        task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await come_clean(redlock_servers, masters)
+
+    asyncio.run(main())
+
+
+def test_asyncio_timeout_around_everything(redlock_servers):
+    async def main():
+        options: dict[str, Any] = {"restart_guard": False}
+        async with (
+            AsyncMasters(redlock_servers.urls, **options) as masters,
+            AsyncMasters(redlock_servers.urls, **options) as others,
+        ):
+            lock, other = masters.lock("job", ttl=10), others.lock("job", ttl=10)
+            async with lock:
+                began = time.monotonic()
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await other.acquire()
+                assert 0.2 <= time.monotonic() - began < 1.0
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1), other:
+                        pytest.fail("it is held")
+            for i in range(5):
+                redlock_servers.pause(i)
+            try:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await lock.acquire()
+            finally:
+                for i in range(5):
+                    redlock_servers.resume(i)
+            await come_clean(redlock_servers, masters)
+
+    asyncio.run(main())
+
+
+def test_a_body_that_is_cancelled_gives_the_lock_back_before_it_goes_on(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+
+            async def work():
+                async with masters.lock("job", ttl=10):
+                    holds.set()
+                    await asyncio.Event().wait()
+
+            holds = asyncio.Event()
+            task = asyncio.create_task(work())
+            await holds.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with masters.lock("job", ttl=10, timeout=0):
+                pass
+            await come_clean(redlock_servers, masters)
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_release_arrives_at_a_master_that_was_frozen(redlock_servers):
+    """R10: what is owed is paid, whatever became of the task."""
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+            await come_clean(redlock_servers, masters)
+            lock = masters.lock("job", ttl=10)
+            await lock.acquire()
+            for i in range(5):
+                redlock_servers.pause(i)
+
+            async def give_back():
+                task = asyncio.current_task()
+                assert task is not None
+                asyncio.get_running_loop().call_later(0.02, task.cancel)
+                await lock.release()
+
+            with pytest.raises(asyncio.CancelledError):
+                await give_back()
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.uncancel() == 0
+            for i in range(5):
+                redlock_servers.resume(i)
+            await come_clean(redlock_servers, masters)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_thousand_tasks_cancelled_at_random(redlock_servers, seed):
+    rng = random.Random(seed)
+
+    async def main() -> None:
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await come_clean(redlock_servers, masters)
+
+            async def work(lock):
+                async with lock:
+                    await asyncio.sleep(rng.random() * 0.002)
+
+            outcomes = {"cancelled": 0, "done": 0}
+            for _ in range(10):
+                tasks = [asyncio.create_task(work(masters.lock(f"job:{i % 60}", ttl=10))) for i in range(100)]
+                loop = asyncio.get_running_loop()
+                for task in tasks:
+                    loop.call_later(rng.random() * 0.06, task.cancel)
+                await asyncio.wait(tasks, timeout=20)
+                for task in tasks:
+                    assert task.done()
+                    outcomes["cancelled" if task.cancelled() else "done"] += 1
+                    if not task.cancelled():
+                        assert task.exception() is None
+            assert outcomes["cancelled"] > 100
+            assert outcomes["done"] > 100
+            await come_clean(redlock_servers, masters)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    gc.collect()    # a task or a future that complains does so now
+
+
+def test_a_lease_that_was_lost_while_the_body_was_cancelled_does_not_hide_the_cancellation(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
+
+            async def work():
+                async with masters.lock("job", ttl=0.2, auto_extend=False, cancel_on_loss=False):
+                    await asyncio.sleep(10)
+
+            task = asyncio.create_task(work())
+            await asyncio.sleep(0.4)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError as error:
+                assert "was lost" in error.__notes__[0]  # noqa: PT017
+            with pytest.raises(LockLost):
+                async with masters.lock("job", ttl=0.2, auto_extend=False, cancel_on_loss=False):
+                    await asyncio.sleep(0.3)
+
+    asyncio.run(main())
+
+
+def test_cancelled_while_it_waits_for_the_links(redlock_servers):
+    """R2: before the first round, with masters that let nobody in."""
+
+    async def main():
+        with LocalMasters(3) as servers:
+            for i in range(3):
+                servers.pause(i)
+            async with AsyncMasters(servers.urls, restart_guard=False) as masters:
+                lock = masters.lock("job", ttl=10)
+                tasks = [asyncio.create_task(lock.acquire()) for _ in range(3)]
+                await asyncio.sleep(0.1)
+                tasks[0].cancel()
+                await asyncio.sleep(0.1)
+                assert [task.done() for task in tasks] == [True, False, False]
+                for i in range(3):
+                    servers.resume(i)
+                await asyncio.wait(tasks[1:], timeout=5, return_when=asyncio.FIRST_COMPLETED)
+                for task in tasks[1:]:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                assert sum(not task.cancelled() for task in tasks) == 1
+
+    asyncio.run(main())
+
+
+def test_the_servers_are_clean_at_the_end(redlock_servers):
+    eventually(lambda: nothing_left(redlock_servers))

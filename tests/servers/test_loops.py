@@ -1,0 +1,453 @@
+"""Event loops come and go; what was made on them goes without a sound, or says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib.util
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
+from redlock.testing import LocalMasters
+from tests.servers.look import eventually, lock_keys, nothing_left
+from tests.servers.needs import missing
+
+
+def connections(servers) -> list[int]:
+    """How many clients each master has, without the one that asks."""
+    return [len(servers.client(i).client_list()) - 1 for i in range(len(servers.urls))]
+
+
+async def use(masters, name="job"):
+    async with masters.lock(name, ttl=10) as lease:
+        await asyncio.sleep(0.002)
+        assert lease.valid
+        return lease.fence
+
+
+def test_one_loop_after_the_other(redlock_servers):
+    """As with `asyncio.run` in every job of a worker: the links of a closed loop are closed by the next one."""
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    fences = [asyncio.run(use(masters)) for _ in range(5)]
+    assert fences == sorted(set(fences))
+    eventually(lambda: max(connections(redlock_servers)) == 1)
+    asyncio.run(masters.close())
+    eventually(lambda: connections(redlock_servers) == [0] * 5)
+    with pytest.raises(RedlockError, match="these Masters were closed"):
+        asyncio.run(use(masters))
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_two_loops_in_two_threads(redlock_servers):
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    lock = masters.lock("shared", ttl=10, retry=lambda _: 0.001)
+    counter = 0
+
+    async def work():
+        nonlocal counter
+        for _ in range(50):
+            async with lock:
+                seen = counter
+                await asyncio.sleep(0)
+                counter = seen + 1
+
+    async def both():
+        await asyncio.gather(work(), work())
+
+    threads = [threading.Thread(target=asyncio.run, args=(both(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter == 200
+    asyncio.run(masters.close())
+    eventually(lambda: connections(redlock_servers) == [0] * 5)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_released_on_another_loop_than_it_was_acquired_on(redlock_servers):
+    """C10, R23: the line of the first loop goes on."""
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    lock = masters.lock("job", ttl=10, bound=False)
+
+    async def main():
+        await lock.acquire()
+        waits = asyncio.create_task(masters.lock("job", ttl=10).acquire(timeout=5))
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(lambda: asyncio.run(lock.release()))
+        assert await waits is not None
+        await masters.close()
+
+    asyncio.run(main())
+
+
+def test_closed_on_one_loop_while_another_one_uses_it(redlock_servers):
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    running = threading.Event()
+    seen = []
+
+    async def waits():
+        async with masters.lock("job", ttl=10):
+            running.set()
+            try:    # in a task of its own: this one would enter what it holds again (R26)
+                await asyncio.create_task(masters.lock("job", ttl=10).acquire())
+            except RedlockError as error:
+                seen.append(error)
+
+    def other():
+        try:
+            asyncio.run(waits())
+        except RedlockError as error:       # of the release, which cannot be sent any more
+            seen.append(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert running.wait(5)
+    asyncio.run(masters.close())
+    thread.join(5)
+    assert not thread.is_alive()
+    assert len(seen) == 2
+    assert all("closed" in str(error) for error in seen)
+
+
+def test_one_connection_for_each_master_however_many_tasks(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await asyncio.gather(*(use(masters, f"job:{i}") for i in range(100)))
+            assert await asyncio.to_thread(connections, redlock_servers) == [1] * 5
+
+    asyncio.run(main())
+    eventually(lambda: connections(redlock_servers) == [0] * 5)
+
+
+def test_dropped_without_close(redlock_servers):
+    """Its connections go with it, on a loop that runs on as well as on one that is closed."""
+
+    async def main():
+        masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+        await use(masters)
+        del masters
+        gc.collect()
+        until = time.monotonic() + 5
+        while await asyncio.to_thread(connections, redlock_servers) != [0] * 5:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    asyncio.run(use(masters))
+    del masters
+    gc.collect()
+    eventually(lambda: connections(redlock_servers) == [0] * 5)
+
+
+def test_dropped_on_a_loop_that_never_runs_again(redlock_servers):
+    """What it was told to do at the end is never done; the sockets are closed all the same."""
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(use(masters))
+    del masters
+    gc.collect()
+    loop.close()
+    del loop
+    gc.collect()
+    eventually(lambda: connections(redlock_servers) == [0] * 5)
+
+
+def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
+    """Its owner's task is never resumed; what it had acquired or asked for is given back when it is dropped."""
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(use(masters))
+    for i in range(3):      # so that it waits between attempts
+        redlock_servers.client(i).set("redlock:job", "somebody", px=60_000)
+    reported: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    async def for_a_moment():
+        task = loop.create_task(masters.lock("job", ttl=30).acquire())
+        task._log_destroy_pending = False   # type: ignore[attr-defined]  # its owner's mistake, here on purpose
+        await asyncio.sleep(0.01)
+
+    loop.run_until_complete(for_a_moment())
+    loop.close()
+    assert asyncio.run(use(masters, "other"))
+    gc.collect()
+    for i in range(3):
+        redlock_servers.client(i).delete("redlock:job")
+    eventually(lambda: nothing_left(redlock_servers))
+    asyncio.run(masters.close())
+    assert not reported
+
+
+@pytest.mark.parametrize("loop_is", ["open", "closed"])
+def test_a_coroutine_that_is_thrown_away_rolls_back(redlock_servers, loop_is):
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    coroutine = masters.lock("job", ttl=30).acquire()
+
+    async def begin():
+        await use(masters)
+        for i in range(5):
+            redlock_servers.pause(i)
+        coroutine.send(None)        # as far as the wait for the answers
+        await asyncio.sleep(0.01)
+        if loop_is == "open":
+            coroutine.close()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    loop.close()
+    coroutine.close()
+    for i in range(5):
+        redlock_servers.resume(i)
+    eventually(lambda: nothing_left(redlock_servers))
+    asyncio.run(masters.close())
+
+
+def test_nothing_runs_while_nothing_is_to_be_done(redlock_servers):
+    """A held lock, an idle loop: no polling."""
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            async with masters.lock("job", ttl=10):
+                await asyncio.sleep(0.1)
+                loop = asyncio.get_running_loop()
+                rounds = 0
+                select = loop._selector.select  # type: ignore[attr-defined]
+
+                def counting(timeout=None):
+                    nonlocal rounds
+                    rounds += 1
+                    return select(timeout)
+
+                loop._selector.select = counting  # type: ignore[attr-defined]
+                used = resource.getrusage(resource.RUSAGE_SELF)
+                await asyncio.sleep(1.0)
+                after = resource.getrusage(resource.RUSAGE_SELF)
+                loop._selector.select = select  # type: ignore[attr-defined]
+        assert rounds <= 3
+        assert after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime < 0.1
+
+    asyncio.run(main())
+
+
+def test_waiting_for_a_master_that_is_down_does_not_spin(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await use(masters)
+            redlock_servers.kill(0)
+            await asyncio.sleep(0.1)
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            await asyncio.sleep(1.0)
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            assert after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime < 0.2
+            await asyncio.to_thread(redlock_servers.restart, 0)
+            until = time.monotonic() + 5
+            while [v.outcome for v in (await masters.status("job")).votes] != ["free"] * 5:
+                assert time.monotonic() < until
+                await asyncio.sleep(0.02)
+
+    asyncio.run(main())
+
+
+def test_used_where_no_loop_runs(redlock_servers):
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    lock = masters.lock("job", ttl=10)
+    assert lock.owned() is False
+    assert lock.lease is None
+    assert "job" in repr(lock)
+    coroutine = lock.acquire()
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        coroutine.send(None)
+    with pytest.raises(TypeError, match="context manager"), lock:  # type: ignore[attr-defined]
+        pass
+
+
+def test_masters_of_the_other_world_are_refused(redlock_servers):
+    with pytest.raises(ConfigurationError, match="AsyncMultiLock needs AsyncMasters, these are Masters"):
+        AsyncMultiLock("job", Masters(redlock_servers.urls))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="MultiLock needs Masters, these are AsyncMasters"):
+        MultiLock("job", AsyncMasters(redlock_servers.urls))  # type: ignore[arg-type]
+
+
+PROGRAM = """
+import asyncio, gc
+from redlock import AsyncMasters
+masters = AsyncMasters({urls!r}, restart_guard=False)
+
+async def use():
+    async with masters.lock("job", ttl=10):
+        pass
+
+async def hold():
+    async with masters.lock("job", ttl=10):
+        await asyncio.sleep(10)
+
+async def leaves_a_waiter():
+    async with masters.lock("job", ttl=10):
+        asyncio.create_task(hold())
+        await asyncio.sleep(0.05)
+
+async def leaves_an_acquire_under_way():
+    await use()
+    asyncio.create_task(hold())
+    await asyncio.sleep(0)
+
+{end}
+"""
+
+ENDS = {
+    "never-closed": "asyncio.run(use())",
+    "several-runs": "[asyncio.run(use()) for _ in range(3)]",
+    "bare-loop": "loop = asyncio.new_event_loop(); loop.run_until_complete(use()); loop.close()",
+    "collected": "asyncio.run(use()); del masters; gc.collect()",
+    "waiter-left": "asyncio.run(leaves_a_waiter())",
+    "acquire-left": "asyncio.run(leaves_an_acquire_under_way())",
+    "uvloop": "import uvloop; [uvloop.run(use()) for _ in range(2)]",
+    "uvloop-acquire-left": "import uvloop; uvloop.run(leaves_an_acquire_under_way())",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_interpreter_exits_without_a_word(redlock_servers, end):
+    if "uvloop" in end and importlib.util.find_spec("uvloop") is None:
+        missing("uvloop")
+    code = PROGRAM.format(urls=redlock_servers.urls, end=ENDS[end])
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-W", "ignore:::uvloop", "-c", code],
+        capture_output=True, text=True, timeout=30, check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_servers):
+    """R11: a release that was cancelled a moment before, towards masters that answer late."""
+    code = f"""
+    import asyncio
+    from redlock import AsyncMasters
+    masters = AsyncMasters({redlock_servers.urls!r}, restart_guard=False, node_timeout=2.0)
+
+    async def main():
+        lock = masters.lock('job', ttl=10)
+        await lock.acquire()
+        print("up", flush=True)
+        input()
+        task = asyncio.current_task()
+        asyncio.get_running_loop().call_later(0.1, task.cancel)
+        await lock.release()
+
+    try:
+        asyncio.run(main())
+    except asyncio.CancelledError:
+        print("cancelled", flush=True)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(code)], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout.readline() == "up\n"
+    assert sum(map(bool, lock_keys(redlock_servers))) >= 3
+    for i in range(5):
+        redlock_servers.pause(i)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "cancelled\n"
+    time.sleep(0.3)
+    assert process.poll() is None       # it waits for the masters, at most node_timeout
+    for i in range(5):
+        redlock_servers.resume(i)
+    _, errors = process.communicate(timeout=10)
+    assert errors == ""
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_after_a_fork_the_child_has_connections_of_its_own(redlock_servers):
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+
+    async def parent():
+        async with masters.lock("job", ttl=10) as lease:
+            (driver,) = masters._drivers.values()
+            numbers = [link.fd for link in driver._links.all]
+            pid = os.fork()
+            if pid == 0:
+                os._exit(_child(lease, numbers))
+            _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+            assert lease.valid
+        assert await use(masters)
+
+    def _child(lease, numbers) -> int:
+        try:
+            for number in numbers:      # its copies of the sockets
+                with contextlib.suppress(OSError):
+                    os.fstat(number)
+                    return 4
+            asyncio.events._set_running_loop(None)
+            if lease.valid or lease.lost:
+                return 1
+
+            async def child():
+                if await masters.lock("job", ttl=10).acquire(blocking=False) is not None:
+                    return 2
+                await use(masters, "child")
+                await masters.close()
+                return 0
+
+            loop = asyncio.new_event_loop()
+            return int(loop.run_until_complete(child()))
+        except BaseException as error:  # noqa: BLE001
+            print(repr(error), file=sys.stderr)
+            return 3
+
+    asyncio.run(parent())
+    asyncio.run(masters.close())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_uvloop(redlock_servers):
+    if importlib.util.find_spec("uvloop") is None:
+        missing("uvloop")
+    import uvloop  # noqa: PLC0415
+
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+
+    async def main():
+        for _ in range(100):
+            await use(masters)
+        await asyncio.gather(*(use(masters, f"job:{i}") for i in range(100)))
+        assert await asyncio.to_thread(connections, redlock_servers) == [1] * 5
+        redlock_servers.kill(0)
+        await use(masters)
+        await asyncio.to_thread(redlock_servers.restart, 0)
+        until = time.monotonic() + 5
+        while [v.outcome for v in (await masters.status("job")).votes] != ["free"] * 5:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.02)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(use(masters))
+        runner.run(masters.close())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_masters_that_nobody_ever_used_close_without_a_loop_of_their_own():
+    with LocalMasters(1) as servers:
+        masters = AsyncMasters(servers.urls)
+        asyncio.run(masters.close())
+        asyncio.run(masters.close())

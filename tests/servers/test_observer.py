@@ -1,0 +1,134 @@
+"""What an observer is told, and what is logged: once each, not once an attempt (C1)."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from redlock import (
+    ConfigurationError,
+    LeaseExtended,
+    LeaseLost,
+    LockAcquired,
+    LockLost,
+    LockRefused,
+    LockReleased,
+    MasterDown,
+    MasterUp,
+    QuorumBack,
+    QuorumLost,
+    QuorumUnreachable,
+)
+from tests.servers.look import all_up, eventually, take
+
+TTL = 0.6
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def watched(world, redlock_servers, seen):
+    urls = redlock_servers.urls
+    with world.Masters(urls, restart_guard=False, node_timeout=0.1, observer=seen.append) as masters:
+        eventually(lambda: all_up(masters))
+        yield masters
+
+
+def kinds(seen):
+    return [type(event) for event in seen]
+
+
+def test_the_life_of_a_lease(watched, seen):
+    assert sorted(event.master for event in seen) == sorted(event.master for event in set(seen))
+    assert set(kinds(seen)) == {MasterUp}
+    assert len(seen) == 5
+    seen.clear()
+    lock = watched.lock("job", ttl=TTL)
+    lease = take(lock)
+    token = lease.token
+    lock.extend()
+    time.sleep(TTL)
+    lock.release()
+    acquired, extended, *renewed, released = seen
+    assert (acquired.name, acquired.token, acquired.fence, acquired.attempts) == ("job", token, lease.fence, 1)
+    assert 0 < acquired.seconds < TTL
+    assert len(acquired.votes) == 5
+    assert isinstance(acquired, LockAcquired)
+    assert isinstance(extended, LeaseExtended)
+    assert renewed
+    assert set(kinds(renewed)) == {LeaseExtended}
+    assert released == LockReleased("job", token, lease.fence)
+
+
+def test_refused_and_lost(watched, seen, redlock_servers):
+    seen.clear()
+    for i in range(5):
+        redlock_servers.client(i).set("redlock:job", "somebody", px=60_000)
+    assert watched.lock("job", ttl=TTL).acquire(timeout=0) is None
+    (refused,) = seen
+    assert isinstance(refused, LockRefused)
+    assert (refused.name, refused.kind, refused.attempts) == ("job", "held", 1)
+    seen.clear()
+    lock = watched.lock("other", ttl=TTL, auto_extend=False)
+    lease = take(lock)
+    with pytest.raises(LockLost):
+        time.sleep(1.2 * TTL)
+        lock.release()
+    eventually(lambda: len(seen) == 2)
+    assert seen[1] == LeaseLost("other", lease.token, lease.fence, "expired")
+
+
+def test_an_outage_is_told_once(watched, seen, redlock_servers, caplog):
+    caplog.set_level(logging.INFO, logger="redlock")
+    caplog.clear()
+    seen.clear()
+    for i in range(3):
+        redlock_servers.kill(i)
+    with pytest.raises(QuorumUnreachable):
+        watched.lock("job", ttl=TTL).acquire(timeout=1.0)
+    assert kinds(seen).count(QuorumLost) == 1
+    assert kinds(seen).count(MasterDown) == 3
+    (refused,) = (event for event in seen if isinstance(event, LockRefused))
+    assert refused.kind == "unreachable"
+    assert refused.attempts > 1
+    for i in range(3):
+        redlock_servers.restart(i)
+    eventually(lambda: all_up(watched))
+    with watched.lock("job", ttl=TTL):
+        pass
+    assert kinds(seen).count(QuorumBack) == 1
+    assert kinds(seen).count(MasterUp) == 3
+    texts = [record.getMessage() for record in caplog.records if record.name == "redlock"]
+    assert sum("no quorum: 3 of 5 masters took no part" in text for text in texts) == 1
+    assert sum("the quorum is back" in text for text in texts) == 1
+    assert sum("is down" in text for text in texts) == 3
+    assert sum("is back" in text and "master" in text for text in texts) == 3
+
+
+def test_a_quarantined_master_is_told(world, redlock_servers, seen, caplog):
+    """R21, R22."""
+    caplog.set_level(logging.INFO, logger="redlock")
+    redlock_servers.restart(0)
+    with world.Masters(redlock_servers.urls[:1], node_timeout=0.1, observer=seen.append) as masters:
+        with pytest.raises(QuorumUnreachable, match="quarantined"):
+            masters.lock("job", ttl=TTL).acquire(timeout=0)
+    (up,) = (event for event in seen if isinstance(event, MasterUp))
+    assert 50 < up.quarantined <= 61
+    assert "votes in" in caplog.text
+
+
+def test_an_observer_that_raises_breaks_nothing(world, redlock_servers, caplog):
+    def broken(event):
+        raise ZeroDivisionError("mine")
+
+    with world.Masters(redlock_servers.urls, restart_guard=False, observer=broken) as masters:
+        with masters.lock("job", ttl=10) as lease:
+            assert lease.valid
+    assert "ZeroDivisionError: mine" in caplog.text
+    with pytest.raises(ConfigurationError, match="observer"):
+        world.Masters(redlock_servers.urls, observer=5)

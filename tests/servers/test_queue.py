@@ -1,0 +1,352 @@
+"""The line in front of the masters, inside one process (R23): who is next, who is forgotten, what it costs."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+from tenacity import wait_fixed
+
+from redlock import LockLost, NotAcquired
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
+
+
+def in_line(world, masters, name="job") -> int:
+    """How many wait for or hold ``name``."""
+    return len(world.links(masters).lobby._lines.get(f"redlock:{name}", ()))
+
+
+def nobody_in_line(world, masters) -> bool:
+    return len(world.links(masters).lobby) == 0
+
+
+class Contenders:
+    """Threads that come one after the other, and what became of each."""
+
+    def __init__(self, world, masters) -> None:
+        self.world = world
+        self.masters = masters
+        self.order: list[int] = []              # of those who got it
+        self.outcomes: dict[int, Any] = {}
+        self.took: dict[int, float] = {}
+        self._threads: list[threading.Thread] = []
+
+    def come(self, lock, *, rounds=1, **options) -> None:
+        """One more waits; returns when it stands in line."""
+        number = len(self._threads)
+
+        def work():
+            for _ in range(rounds):
+                began = time.monotonic()
+                try:
+                    self.outcomes[number] = lease = lock.acquire(**options)
+                except BaseException as error:  # noqa: BLE001 - looked at by the test
+                    self.outcomes[number] = error
+                    return
+                finally:
+                    self.took[number] = time.monotonic() - began
+                if lease is not None:
+                    self.order.append(number)
+                    lock.release()
+
+        there = in_line(self.world, self.masters)
+        thread = threading.Thread(target=work, name=f"contender {number}")
+        self._threads.append(thread)
+        thread.start()
+        eventually(lambda: in_line(self.world, self.masters) > there)
+
+    def join(self, seconds=20.0) -> None:
+        until = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+            assert not thread.is_alive(), f"{thread.name} was forgotten"
+
+
+def test_exactly_one_at_a_time(world, redlock_servers, masters):
+    """P1: a counter that nothing else protects."""
+    lock = masters.lock("job", ttl=10)
+    counter = 0
+
+    def work():
+        nonlocal counter
+        for _ in range(50):
+            with lock:
+                seen = counter
+                time.sleep(0)
+                counter = seen + 1
+
+    threads = [threading.Thread(target=work) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter == 20 * 50
+    assert nobody_in_line(world, masters)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_nobody_overtakes_who_waited_before(world, masters):
+    """First come, first served; whoever comes again stands behind all of them."""
+    lock = masters.lock("job", ttl=10)
+    lock.acquire()
+    contenders = Contenders(world, masters)
+    for _ in range(10):
+        contenders.come(masters.lock("job", ttl=10), rounds=3)
+    lock.release()
+    contenders.join()
+    # The second time they come when their release has been answered, in whatever order that is noticed.
+    assert contenders.order[:10] == list(range(10))
+    assert sorted(contenders.order) == sorted(list(range(10)) * 3)
+    assert nobody_in_line(world, masters)
+
+
+def test_a_handover_is_one_script_call_and_its_release(world, redlock_servers, masters):
+    """Ten who want it are one to the masters: nobody asks in vain, and nobody has to pause."""
+    eventually(lambda: all_up(masters))
+    lock = masters.lock("job", ttl=10)
+    with lock:
+        pass
+    eventually(lambda: nothing_left(redlock_servers))
+    before = script_calls(redlock_servers)
+
+    def work():
+        for _ in range(20):
+            with lock:
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    eventually(lambda: nothing_left(redlock_servers))
+    calls = [now - then for then, now in zip(before, script_calls(redlock_servers), strict=True)]
+    assert max(calls) <= 4 * 10 * 20
+    assert sum(calls) <= 2.2 * 5 * 10 * 20      # an acquire and a release on each, and few more
+
+
+def test_whoever_gives_up_in_the_middle_disturbs_nobody(world, masters):
+    lock = masters.lock("job", ttl=10)
+    lock.acquire()
+    contenders = Contenders(world, masters)
+    for number in range(5):
+        contenders.come(masters.lock("job", ttl=10), timeout=0.2 if number in (0, 2, 4) else 20)
+    eventually(lambda: len(contenders.outcomes) == 3)
+    assert in_line(world, masters) == 3
+    for number in (0, 2, 4):
+        assert contenders.outcomes[number] is None
+        assert 0.2 <= contenders.took[number] < 1.0     # its own patience
+    lock.release()
+    contenders.join()
+    assert contenders.order == [1, 3]
+    assert nobody_in_line(world, masters)
+
+
+def test_many_give_up_while_it_moves(world, redlock_servers, masters):
+    """Whoever is told that it is its turn in the moment in which it gives up passes it on."""
+    choose = random.Random(1)
+    errors: list[BaseException] = []
+    got = [0, 0]
+
+    def work(patience):
+        try:
+            lock = masters.lock("job", ttl=10)
+            for timeout in patience:
+                lease = lock.acquire(timeout=timeout)
+                got[lease is not None] += 1
+                if lease is not None:
+                    time.sleep(0.001)
+                    lock.release()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    plans = [[choose.uniform(0, 0.02) for _ in range(30)] for _ in range(12)]
+    threads = [threading.Thread(target=work, args=(plan,)) for plan in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert min(got) > 20, got
+    assert nobody_in_line(world, masters)
+    with masters.lock("job", ttl=10, timeout=5):
+        pass
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_the_text_of_who_was_not_served_in_time(masters):
+    lock = masters.lock("job", ttl=10)
+    lock.acquire()
+    said = []
+
+    def other():
+        try:
+            with masters.lock("job", ttl=10, timeout=0.05):
+                pass
+        except NotAcquired as error:
+            said.append(str(error).splitlines()[0])
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    lock.release()
+    assert said == ["'job' not acquired in time: others of this process hold it, or wait for it"]
+
+
+# -- without waiting (C3) ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"blocking": False}, {"timeout": 0}], ids=["blocking", "timeout"])
+@pytest.mark.parametrize("front", ["holder", "waiter"])
+def test_whoever_does_not_want_to_wait_does_not_queue(world, redlock_servers, masters, options, front):
+    """C3: None at once, and the masters hear nothing of it."""
+    with world.Masters(redlock_servers.urls, restart_guard=False) as others:
+        eventually(lambda: all_up(masters))
+        contenders = Contenders(world, masters)
+        if front == "holder":
+            holder = masters.lock("job", ttl=60)
+            holder.acquire()
+        else:       # of this process; the holder is somewhere else, and the next look at the masters far off
+            holder = others.lock("job", ttl=60)
+            holder.acquire()
+            calls = script_calls(redlock_servers)
+            contenders.come(masters.lock("job", ttl=10, retry=wait_fixed(2.0)))
+            eventually(lambda: all(a > b for a, b in zip(script_calls(redlock_servers), calls, strict=True)))
+        time.sleep(0.05)        # what is under way has arrived
+        before = script_calls(redlock_servers)
+        seen: list[Any] = []
+
+        def impatient():
+            began = time.monotonic()
+            seen.extend(masters.lock("job", ttl=10).acquire(**options) for _ in range(10))
+            seen.append(time.monotonic() - began)
+
+        thread = threading.Thread(target=impatient)
+        thread.start()
+        thread.join()
+        assert seen[:-1] == [None] * 10
+        assert seen[-1] < 0.5
+        assert script_calls(redlock_servers) == before
+        holder.release()
+        contenders.join()
+        assert nobody_in_line(world, masters)
+        assert masters.lock("job", ttl=10).acquire(**options) is not None      # and nobody is in front now
+
+
+# -- whoever loses it lets the next one pass ----------------------------------------------------------
+
+TTL = 0.9
+
+
+def deleted(servers):
+    """On a majority: the next renewal, within a third of the TTL, proves it (R13)."""
+    for i in range(5):
+        servers.client(i).delete("redlock:job")
+
+
+def frozen(servers):
+    """It runs out, and its keys as well."""
+    for i in range(3):
+        servers.pause(i)
+    time.sleep(TTL)
+    for i in range(3):
+        servers.resume(i)
+
+
+def nothing(servers):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "bound"),
+    [
+        pytest.param(deleted, {}, TTL / 3, id="deleted"),
+        pytest.param(nothing, {"max_hold": 0.3}, 0.3, id="max_hold"),
+        pytest.param(nothing, {"auto_extend": False}, TTL, id="expired"),
+        pytest.param(frozen, {}, 2 * TTL, id="frozen"),
+    ],
+)
+def test_a_lease_that_is_lost_lets_the_next_one_pass(world, redlock_servers, what, options, bound):
+    """Long before its holder looks at it, and without a word of his."""
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+        eventually(lambda: all_up(masters))
+        lock = masters.lock("job", ttl=TTL, **options)
+        lease = take(lock)
+        contenders = Contenders(world, masters)
+        began = time.monotonic()
+        contenders.come(masters.lock("job", ttl=10, retry=wait_fixed(0.02)))
+        contenders.come(masters.lock("job", ttl=10, retry=wait_fixed(0.02)))
+        what(redlock_servers)
+        contenders.join(10)
+        assert time.monotonic() - began < bound + 0.7
+        assert contenders.order == [0, 1]
+        assert contenders.outcomes[0].fence > lease.fence
+        assert lease.lost
+        with pytest.raises(LockLost):
+            lock.release()
+        assert nobody_in_line(world, masters)
+
+
+# -- several names -----------------------------------------------------------------------------------
+
+
+def test_both_orders_do_not_wait_for_each_other(world, redlock_servers, masters):
+    names = ["a", "b", "c", "d", "e"]
+    inside = dict.fromkeys(names, 0)
+    errors: list[BaseException] = []
+
+    def work(seed):
+        choose = random.Random(seed)
+        try:
+            for _ in range(15):
+                mine = choose.sample(names, choose.randint(1, 4))
+                with masters.lock(mine, ttl=10, timeout=20):
+                    for name in mine:
+                        inside[name] += 1
+                    time.sleep(0)
+                    assert all(inside[name] == 1 for name in mine)
+                    for name in mine:
+                        inside[name] -= 1
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert not errors
+    assert nobody_in_line(world, masters)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_other_names_do_not_wait(world, masters):
+    """A line for each name, and no more than there is somebody in it."""
+    with masters.lock("job", ttl=10):
+        began = time.monotonic()
+        for number in range(50):
+            with masters.lock(f"other {number}", ttl=10):
+                pass
+        assert time.monotonic() - began < 5
+        assert len(world.links(masters).lobby) == 1
+    assert nobody_in_line(world, masters)
+
+
+def test_the_end_of_the_masters_is_the_end_of_the_line(world, redlock_servers):
+    """Nobody waits for ever for masters that were closed."""
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        lock = masters.lock("job", ttl=10)
+        lock.acquire()
+        contenders = Contenders(world, masters)
+        for _ in range(3):
+            contenders.come(masters.lock("job", ttl=10))
+        masters.close()
+        contenders.join(3)
+        assert [str(contenders.outcomes[number]) for number in range(3)] == ["these Masters were closed"] * 3
+    for i in range(5):
+        redlock_servers.client(i).delete("redlock:job")
+    assert not any(lock_keys(redlock_servers))

@@ -1,0 +1,307 @@
+"""Taking again what one holds: the same lease, counted (R26), or an error instead of waiting for oneself (C5)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from redlock import ConfigurationError, LockLost, NotHeld, WouldDeadlock
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
+
+
+@pytest.fixture
+def quiet(redlock_servers, masters):
+    """Masters that are all up, and say no more than they are asked."""
+    eventually(lambda: all_up(masters))
+    with masters.lock("warm", ttl=10):
+        pass
+    eventually(lambda: nothing_left(redlock_servers))
+    return masters
+
+
+def elsewhere(work):
+    """What ``work()`` returns or raises in another thread."""
+    found = []
+
+    def run():
+        try:
+            found.append(work())
+        except Exception as error:  # noqa: BLE001 - looked at by the test
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_the_same_lease_counted_without_a_word_to_the_masters(redlock_servers, quiet):
+    one, two = quiet.lock("job", ttl=10), quiet.lock("job", ttl=20)
+    lease = take(one)
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    before = script_calls(redlock_servers)
+    assert one.acquire() is lease
+    assert two.acquire() is lease
+    assert two.acquire(timeout=0) is lease
+    assert one.acquire(blocking=False) is lease
+    with two as again, one as and_again:
+        assert again is and_again is lease
+    assert one.owned()
+    assert two.owned()
+    assert two.lease is lease or two.lease is None      # what was granted last through it: nothing
+    for lock in (two, one, one, two):       # in any order
+        lock.release()
+        assert lease.valid
+    assert script_calls(redlock_servers) == before
+    assert not two.owned()
+    with pytest.raises(NotHeld):
+        two.release()
+    assert elsewhere(lambda: quiet.lock("job", ttl=10).acquire(timeout=0)) is None
+    one.release()
+    assert not lease.valid
+    assert not lease.lost
+    for lock in (one, two):
+        with pytest.raises(NotHeld):
+            lock.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_the_first_object_may_be_the_first_to_leave(redlock_servers, quiet):
+    one, two = quiet.lock("job", ttl=10), quiet.lock("job", ttl=10)
+    lease = take(one)
+    assert two.acquire() is lease
+    one.release()
+    assert not one.owned()
+    with pytest.raises(NotHeld):
+        one.extend()
+    assert lease.valid
+    assert two.extend() is lease
+    two.release()
+    assert not lease.valid
+    eventually(lambda: nothing_left(redlock_servers))
+    with one as new:
+        assert new.fence > lease.fence
+
+
+def test_a_body_that_raises_leaves_once_for_each_level(quiet):
+    lock = quiet.lock("job", ttl=10)
+    with lock as lease:
+        with pytest.raises(ZeroDivisionError), lock, lock:
+            raise ZeroDivisionError
+        assert lease.valid
+    assert not lease.valid
+
+
+def test_a_decorated_function_may_call_itself(quiet):
+    lock = quiet.lock("job", ttl=10)
+    leases = []
+
+    @lock
+    def work(depth):
+        leases.append(lock.lease)
+        return depth if depth == 0 else depth + work(depth - 1)
+
+    assert work(4) == 10
+    assert len(set(map(id, leases))) == 1
+    assert not leases[0].valid
+
+
+def test_several_names_in_any_order_are_the_same_ones(quiet):
+    with quiet.lock(["a", "b"], ttl=10) as lease, quiet.lock(["b", "a"], ttl=10) as again:
+        assert again is lease
+
+
+def test_who_needs_no_fence_gets_the_lease_with_one(redlock_servers, quiet):
+    """Also when it is extended, repaired on a master that lost it (R14), and released."""
+    one, two = quiet.lock("job", ttl=10), quiet.lock("job", ttl=10, fencing=False)
+    with one as lease, two as again:
+        assert again is lease
+        assert lease.fence is not None
+        eventually(lambda: all(lock_keys(redlock_servers)))
+        redlock_servers.client(1).delete("redlock:job")
+
+        def repaired():
+            two.extend()
+            return redlock_servers.client(1).get("redlock:job")
+
+        assert eventually(repaired) == lease.token.encode()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_who_needs_a_fence_does_not_get_a_lease_without_one(quiet):
+    with quiet.lock("job", ttl=10, fencing=False) as lease:
+        with pytest.raises(ConfigurationError, match="without a fencing token"):
+            quiet.lock("job", ttl=10).acquire()
+        assert lease.valid
+
+
+def test_others_wait_until_the_last_release(world, quiet):
+    lock = quiet.lock("job", ttl=10)
+    lock.acquire()
+    lock.acquire()
+    got = []
+
+    def other():
+        mine = quiet.lock("job", ttl=10)
+        got.append(mine.acquire(timeout=10))
+        mine.release()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    lock.release()
+    time.sleep(0.1)
+    assert not got
+    lock.release()
+    thread.join()
+    assert got[0] is not None
+    assert len(world.links(quiet).lobby) == 0
+
+
+def test_another_masters_object_is_somebody_else(world, redlock_servers, quiet):
+    with quiet.lock("job", ttl=10), world.Masters(redlock_servers.urls, restart_guard=False) as others:
+        assert others.lock("job", ttl=10).acquire(timeout=0) is None
+
+
+# -- loss --------------------------------------------------------------------------------------------
+
+
+def lose(servers):
+    for i in range(5):
+        servers.client(i).delete("redlock:job")
+
+
+def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock_servers, quiet):
+    told: list[Any] = []
+    one = quiet.lock("job", ttl=10, on_lost=told.append)
+    two = quiet.lock("job", ttl=10, on_lost=told.append)
+    old = take(one)
+    assert two.acquire() is old
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    lose(redlock_servers)
+    with pytest.raises(LockLost):
+        two.extend()
+    eventually(lambda: told)
+    new = one.acquire(timeout=5)
+    assert new is not None
+    assert new is not old
+    assert new.fence > old.fence
+    with pytest.raises(LockLost) as caught:     # of the level in which it is: the old one is two's
+        two.release()
+    assert caught.value.reason == "expired"
+    assert new.valid
+    one.release()       # the latest first
+    assert not new.lost
+    with pytest.raises(LockLost):
+        one.release()
+    with pytest.raises(NotHeld):
+        one.release()
+    time.sleep(0.05)
+    assert [lease.token for lease in told] == [old.token]       # once, by whoever acquired it (C9)
+    assert len(world.links(quiet).lobby) == 0
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_nested_with_each_level_raises(redlock_servers, quiet):
+    lock = quiet.lock("job", ttl=10)
+    levels = []
+    with pytest.raises(LockLost):
+        with lock:
+            with pytest.raises(LockLost):
+                with lock as lease:
+                    eventually(lambda: all(lock_keys(redlock_servers)))
+                    lose(redlock_servers)
+                    with pytest.raises(LockLost):
+                        lock.extend()
+            levels.append("inner")
+            assert lease.lost
+        levels.append("outer")
+    assert levels == ["inner"]
+
+
+def test_one_that_ran_out_is_not_entered_again(world, redlock_servers, quiet):
+    lock = quiet.lock("job", ttl=0.8, auto_extend=False)
+    for _ in range(3):
+        lease = take(lock)
+        assert lease.wait_lost(5)
+        assert lock.acquire(timeout=5) is not lease
+        lock.release()
+        with pytest.raises(LockLost):
+            lock.release()
+    assert len(world.links(quiet).lobby) == 0
+
+
+# -- waiting for oneself (C5) ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"]), (["a", "b", "c"], ["c", "a"])],
+)
+@pytest.mark.parametrize("options", [{}, {"timeout": 0}, {"blocking": False}], ids=["waits", "timeout-0", "at-once"])
+def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_servers, world, quiet, held, wanted, options):
+    lock = quiet.lock(wanted, ttl=10)
+    with quiet.lock(held, ttl=10) as lease:
+        eventually(lambda: all(lock_keys(redlock_servers)))
+        before = script_calls(redlock_servers)
+        with pytest.raises(WouldDeadlock, match=f"this {world.holder} holds") as caught:
+            lock.acquire(**options)
+        assert caught.value.name == (wanted if isinstance(wanted, str) else ", ".join(wanted))
+        with pytest.raises(WouldDeadlock), lock:
+            pass
+        assert script_calls(redlock_servers) == before
+        assert lease.valid
+        assert not lock.owned()
+        # Others only have to wait.
+        assert elsewhere(lambda: quiet.lock(wanted, ttl=10).acquire(timeout=0.05)) is None
+    with lock:
+        pass
+    assert len(world.links(quiet).lobby) == 0
+
+
+def test_other_names_are_no_reason(quiet):
+    with quiet.lock(["a", "b"], ttl=10), quiet.lock(["c", "d"], ttl=10), quiet.lock("e", ttl=10):
+        pass
+
+
+def test_a_lease_that_is_lost_is_no_reason(redlock_servers, quiet):
+    lock = quiet.lock("job", ttl=10)
+    take(lock)
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    lose(redlock_servers)
+    with pytest.raises(LockLost):
+        lock.extend()
+    with quiet.lock(["job", "more"], ttl=10, timeout=5):
+        pass
+    with pytest.raises(LockLost):
+        lock.release()
+
+
+# -- without an owner --------------------------------------------------------------------------------
+
+
+def test_what_belongs_to_nobody_is_not_entered_again(redlock_servers, world, quiet):
+    lock = quiet.lock("job", ttl=10, bound=False)
+    lease = take(lock)
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    before = script_calls(redlock_servers)
+    assert lock.acquire(timeout=0) is None
+    assert quiet.lock("job", ttl=10).acquire(blocking=False) is None
+    assert quiet.lock(["job", "more"], ttl=10).acquire(blocking=False) is None
+    assert script_calls(redlock_servers) == before
+    assert lock.owned()
+    assert elsewhere(lock.release) is None      # whoever does it
+    assert not lease.valid
+    with quiet.lock("job", ttl=10):
+        assert lock.acquire(timeout=0) is None      # nor does it enter what belongs to us
+    assert len(world.links(quiet).lobby) == 0
+
+
+def test_each_thread_or_task_holds_for_itself(quiet):
+    lock = quiet.lock("job", ttl=10)
+    with lock:
+        assert elsewhere(lambda: lock.acquire(timeout=0.05)) is None
+        assert isinstance(elsewhere(lock.release), NotHeld)
+        assert lock.owned()

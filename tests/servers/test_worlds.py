@@ -1,0 +1,121 @@
+"""The front of the loop is as good as what it stands for, and tells of what is left behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+
+import pytest
+
+from redlock import AsyncMasters, NotHeld
+from tests.servers import worlds
+
+NOWHERE = ["redis://127.0.0.1:1"]
+stays: list[object] = []     # what a test leaves behind on purpose, until it was told of
+
+
+@pytest.fixture(params=[name for name in worlds.NAMES if name != "threads"])
+def name(request):
+    return request.param
+
+
+def test_the_same_object_has_the_same_front(world):
+    with world.Masters(NOWHERE) as masters:
+        with masters as again:
+            assert again is masters
+        lock = world.MultiLock("job", masters)
+        assert isinstance(lock, world.MultiLock)
+        assert not isinstance(lock, world.Lease)
+        assert repr(lock).endswith("MultiLock 'job' on 1 masters>")
+
+
+def test_one_task_for_each_thread(name):
+    with worlds.opened(name) as world:
+        mine = [world.do(asyncio.current_task) for _ in range(2)]
+        other = []
+        thread = threading.Thread(target=lambda: other.append(world.do(asyncio.current_task)))
+        thread.start()
+        thread.join()
+        assert mine[0] is mine[1]
+        assert mine[0] is not other[0]
+
+
+def test_errors_come_through_with_where_they_were_raised(world):
+    with world.Masters(NOWHERE) as masters, pytest.raises(NotHeld) as caught:
+        masters.lock("job").release()
+    assert caught.traceback[-1].name == "_held"
+
+
+def test_the_body_of_a_decorated_function_runs_in_the_thread_and_its_calls_in_the_task(name):
+    seen: list[object] = []
+    with worlds.opened(name) as world:
+
+        def body() -> None:
+            seen.extend((threading.current_thread(), world.do(asyncio.current_task)))
+            if len(seen) < 10:
+                world.do(world.coroutine_function(body))    # and the body of another one inside
+            raise ZeroDivisionError
+
+        task = world.do(asyncio.current_task)
+        with pytest.raises(ZeroDivisionError):
+            world.do(world.coroutine_function(body))
+        assert seen == [threading.current_thread(), task] * 5
+
+
+def test_who_is_interrupted_has_cancelled_the_call(name):
+    seen: list[str] = []
+
+    async def call() -> None:
+        strike.start()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    with worlds.opened(name) as world:
+        me = threading.get_ident()
+        strike = threading.Timer(0.05, lambda: signal.pthread_kill(me, signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            world.do(call)
+        assert seen == ["cancelled"]
+        assert world.do(lambda: "goes on") == "goes on"
+        strike.join()
+
+
+async def _task_that_stays() -> None:
+    stays.append(asyncio.create_task(asyncio.sleep(60)))
+
+
+async def _masters_that_stay_open() -> None:
+    masters = AsyncMasters(NOWHERE)
+    stays.append(masters)
+    with pytest.raises(ConnectionError):
+        await masters.status("job")
+
+
+async def _callback_that_raises() -> None:
+    asyncio.get_running_loop().call_soon(lambda: 1 // 0)
+    await asyncio.sleep(0.01)
+
+
+async def _future_that_nobody_asked() -> None:
+    future = asyncio.get_running_loop().create_future()
+    future.set_exception(ZeroDivisionError())
+
+
+@pytest.mark.parametrize(
+    ("leaves", "complaint"),
+    [
+        (_task_that_stays, "a task is left"),
+        (_masters_that_stay_open, "masters were not closed"),
+        (_callback_that_raises, "ZeroDivisionError"),
+        (_future_that_nobody_asked, "never retrieved"),
+    ],
+)
+def test_what_is_left_is_told(name, leaves, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        with worlds.opened(name) as world:
+            world.do(leaves)
+    stays.clear()

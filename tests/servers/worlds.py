@@ -1,0 +1,362 @@
+"""One body for both worlds: a test is written as for threads, and runs on an event loop as well.
+
+    def test_it(world, redlock_servers):
+        with world.Masters(redlock_servers.urls) as masters, masters.lock("job") as lease:
+            assert isinstance(lease, world.Lease)
+
+With threads ``world.Masters`` is just `redlock.Masters`.  With asyncio it is a front of `AsyncMasters`,
+whose loop runs in a thread of its own.  For each thread of the test one task on that loop does what the
+thread asks for, call by call, so "a lock belongs to the thread that acquired it" says of tasks what it
+says of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import gc
+import inspect
+import queue
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import redlock
+from redlock._asyncio import driver
+from tests.servers.needs import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from redlock._base.links import LinksBase
+
+NAMES = ("threads", "asyncio", "uvloop")
+_PATIENCE = 5.0     # with what should have ended by now, in seconds
+
+
+@contextlib.contextmanager
+def opened(name: str) -> Iterator[Any]:
+    """The world of that name; whatever is left in it at the end is an AssertionError.
+
+    It is Any to type checkers, as neither world's classes are right for a body that is for both.
+    """
+    if name == "threads":
+        yield Threads()
+        return
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    if name == "uvloop":
+        try:
+            import uvloop  # noqa: PLC0415 - nobody else needs it
+        except ImportError:
+            missing("uvloop")
+        new_loop = uvloop.new_event_loop
+    world = OnLoop(name, new_loop())
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+class Threads:
+    """What is there anyway."""
+
+    name = "threads"
+    holder = "thread"
+    Masters = redlock.Masters
+    MultiLock = redlock.MultiLock
+    Lease = redlock.Lease
+
+    def links(self, masters: redlock.Masters) -> LinksBase[Any]:
+        """To look at, behind the library's back."""
+        assert masters._driver is not None
+        return masters._driver._links
+
+    @contextlib.contextmanager
+    def forgives(self, kind: type[BaseException]) -> Iterator[None]:
+        """What the library's own threads raise, if it is of that ``kind``."""
+        complain = threading.excepthook
+        threading.excepthook = lambda what: None if issubclass(what.exc_type, kind) else complain(what)
+        try:
+            yield
+        finally:
+            threading.excepthook = complain
+
+
+class OnLoop:
+    """A loop that runs in a thread of its own, and who does calls there."""
+
+    holder = "task"
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.name = name
+        self.Masters = _FrontOfClass(self, redlock.AsyncMasters)
+        self.MultiLock = _FrontOfClass(self, redlock.AsyncMultiLock)
+        self.Lease = _FrontOfClass(self, redlock.AsyncLease)
+        self._loop = loop
+        self._complaints: list[str] = []
+        self._forgiven: tuple[type[BaseException], ...] = ()
+        self._own = threading.local()
+        self._deputies: list[_Deputy] = []
+        # By the identity of what they stand for, which they keep alive.
+        self._fronts: weakref.WeakValueDictionary[int, _Front] = weakref.WeakValueDictionary()
+        self._making = threading.Lock()
+        loop.set_debug(True)        # a callback from the wrong thread is an error, for one
+        loop.set_exception_handler(self._complain)
+        self._thread = threading.Thread(target=loop.run_forever, name=f"loop of the test: {name}")
+        self._thread.start()
+
+    # -- what is only for looking --------------------------------------------------------------------
+
+    def links(self, masters: Any) -> LinksBase[Any]:
+        """To look at, behind the library's back."""
+        (driver,) = self.real(masters)._drivers.values()
+        links: LinksBase[Any] = driver._links
+        return links
+
+    @contextlib.contextmanager
+    def forgives(self, kind: type[BaseException]) -> Iterator[None]:
+        """What callbacks raise, if it is of that ``kind``."""
+        before, self._forgiven = self._forgiven, (*self._forgiven, kind)
+        try:
+            yield
+        finally:
+            self._forgiven = before
+
+    # -- calls ---------------------------------------------------------------------------------------
+
+    @property
+    def deputy(self) -> _Deputy:
+        """That of the calling thread."""
+        # Else it would wait for itself.  A wait strategy, for instance, is asked on the loop.
+        assert threading.current_thread() is not self._thread, "a callback on the loop may not use a front"
+        deputy: _Deputy | None = getattr(self._own, "deputy", None)
+        if deputy is None:
+            self._own.deputy = deputy = _Deputy(self._loop)
+            self._deputies.append(deputy)
+        return deputy
+
+    def do(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call ``work`` in the task of the calling thread, and await what it returns if that is a coroutine."""
+        if work is redlock.AsyncMultiLock or getattr(work, "__func__", None) is redlock.AsyncMasters.lock:
+            # A body here runs in a thread, which cannot be cancelled; the deputy must not be, instead of it.
+            options.setdefault("cancel_on_loss", False)
+        arguments = tuple(self.real(argument) for argument in arguments)
+        options = {name: self.real(option) for name, option in options.items()}
+        return self._front_of(self.deputy.do(functools.partial(work, *arguments, **options)))
+
+    @staticmethod
+    def real(value: Any) -> Any:
+        return value._real if isinstance(value, _Front) else value
+
+    def _front_of(self, value: Any) -> Any:
+        """The same one for the same object: ``is`` has to go on being right."""
+        if not isinstance(value, (redlock.AsyncMasters, redlock.AsyncMultiLock, redlock.AsyncLease)):
+            return value
+        with self._making:
+            return self._fronts.setdefault(id(value), _Front(self, value))
+
+    def coroutine_function(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        """A counterpart of ``body``, which runs in the thread that calls it all the same.
+
+        What it does through fronts meanwhile is done by the task that awaits it, as in a real one.  And
+        where a test hands over what is wrong in its world, a coroutine function, this is what is wrong here.
+        """
+        if inspect.iscoroutinefunction(body):
+            return functools.wraps(body)(lambda: None)
+
+        @functools.wraps(body)
+        async def on_loop(*arguments: Any, **options: Any) -> Any:
+            myself = asyncio.current_task()
+            (deputy,) = (one for one in self._deputies if getattr(one, "task", None) is myself)
+            return await deputy.have_called(functools.partial(body, *arguments, **options))
+
+        return on_loop
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Nothing is left: no task, no link, no thread, and nobody had to complain."""
+        try:
+            asyncio.run_coroutine_threadsafe(self._wind_up(), self._loop).result(3 * _PATIENCE)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_PATIENCE)
+            if not self._thread.is_alive():     # else a callback hangs, and its loop cannot be closed
+                self._loop.close()
+        assert not self._thread.is_alive()
+        assert not self._complaints, "\n".join(self._complaints)
+
+    async def _wind_up(self) -> None:
+        for deputy in self._deputies:
+            deputy.dismiss()
+        ours: set[asyncio.Task[Any]] = {deputy.task for deputy in self._deputies}
+        myself = asyncio.current_task()
+        foreign = [task for task in asyncio.all_tasks() if task is not myself and task not in ours]
+        self._complaints += [f"a task is left: {task!r}" for task in foreign]
+        busy = (await asyncio.wait(ours, timeout=_PATIENCE))[1] if ours else set()
+        self._complaints += [f"a call has not ended: {task!r}" for task in busy]
+        for task in (*foreign, *busy):
+            task.cancel()
+        if foreign or busy:
+            await asyncio.wait((*foreign, *busy), timeout=_PATIENCE)
+        gc.collect()    # what was destroyed too early, or raised what nobody looked at, complains now
+        for one in list(driver._DRIVERS):
+            if one.loop is self._loop:
+                self._complaints.append(f"masters were not closed: {one._links.all}")
+                one.shut()
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, self._forgiven):
+            self._complaints.append(f"{context['message']}: {error!r} {context}")
+
+
+@dataclass
+class _Outcome:
+    value: Any = None
+    error: BaseException | None = None
+
+    def get(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class _Deputy:
+    """The task that stands for one thread of the test, from its first call until the end of the world."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: asyncio.Queue[functools.partial[Any] | _Outcome | None] = asyncio.Queue()
+        self._answers: queue.SimpleQueue[_Outcome | functools.partial[Any]] = queue.SimpleQueue()
+        self._busy = False
+        self._dismissed = False
+        self._loop.call_soon_threadsafe(self._begin, threading.current_thread().name)
+
+    # -- in the thread -------------------------------------------------------------------------------
+
+    def do(self, work: functools.partial[Any]) -> Any:
+        self._tell(work)
+        while True:
+            answer = self._answer()
+            if isinstance(answer, _Outcome):
+                return answer.get()
+            try:        # a body that the task wants to have run here; it may call `do` in its turn
+                outcome = _Outcome(answer())
+            except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+                outcome = _Outcome(error=error)
+            self._tell(outcome)
+
+    def _tell(self, what: functools.partial[Any] | _Outcome) -> None:
+        self._loop.call_soon_threadsafe(self._calls.put_nowait, what)
+
+    def _answer(self) -> _Outcome | functools.partial[Any]:
+        try:
+            return self._answers.get()
+        except BaseException:       # Ctrl-C, or the time of the test is up: cancel the call, as they would
+            self._loop.call_soon_threadsafe(self._interrupt)
+            with contextlib.suppress(queue.Empty):
+                self._answers.get(timeout=_PATIENCE)
+            raise
+
+    # -- on the loop ---------------------------------------------------------------------------------
+
+    def _begin(self, name: str) -> None:
+        self.task = self._loop.create_task(self._work(), name=f"deputy of {name}")
+
+    async def _work(self) -> None:
+        while await self._next() is None:
+            pass
+
+    async def _next(self) -> _Outcome | None:
+        """Do the next call; returns the outcome of a body, if that is what comes instead.
+
+        One frame for each call: nothing of it is kept alive while waiting for the next.
+        """
+        call = await self._calls.get()
+        if call is None:
+            raise asyncio.CancelledError
+        if isinstance(call, _Outcome):
+            return call
+        try:
+            self._busy = True
+            value = call()
+            self._answers.put(_Outcome(await value if inspect.iscoroutine(value) else value))
+        except BaseException as error:
+            self._answers.put(_Outcome(error=error))
+            if self._dismissed or isinstance(error, GeneratorExit):
+                raise
+        finally:
+            self._busy = False
+        return None
+
+    async def have_called(self, body: functools.partial[Any]) -> Any:
+        """Have the thread call ``body``, and do what that asks for until it has returned."""
+        self._answers.put(body)
+        while (outcome := await self._next()) is None:
+            pass
+        self._busy = True       # again, with the call that awaits this
+        return outcome.get()
+
+    def _interrupt(self) -> None:
+        if self._busy:
+            self.task.cancel()
+
+    def dismiss(self) -> None:
+        """It ends after the call that it is at, or when it is cancelled."""
+        self._dismissed = True
+        self._calls.put_nowait(None)
+
+
+class _FrontOfClass:
+    """Makes objects on the loop, and knows them again."""
+
+    def __init__(self, world: OnLoop, real: type[Any]) -> None:
+        self._world = world
+        self._real = real
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self._world.do(self._real, *arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return functools.partial(self._world.do, getattr(self._real, name))
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(self._world.real(instance), self._real)
+
+
+class _Front:
+    """Stands for an object of the loop: everything that is done with it, its deputy does there."""
+
+    __slots__ = ("__weakref__", "_real", "_world")
+
+    def __init__(self, world: OnLoop, real: Any) -> None:
+        self._world = world
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        if inspect.isroutine(getattr(type(self._real), name, None)):
+            return functools.partial(self._world.do, getattr(self._real, name))
+        return self._world.do(getattr, self._real, name)
+
+    def __repr__(self) -> str:
+        shown: str = self._world.do(repr, self._real)
+        return shown
+
+    def __enter__(self) -> Any:
+        return self._world.do(self._real.__aenter__)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Any:
+        return self._world.do(self._real.__aexit__, kind, error, trace)
+
+    def __call__(self, body: Callable[..., Any]) -> Callable[..., Any]:
+        """As a decorator."""
+        decorated = self._world.do(self._real, self._world.coroutine_function(body))
+        return functools.wraps(decorated)(functools.partial(self._world.do, decorated))

@@ -1,0 +1,162 @@
+"""Leases that are kept, told directly: what breaks for a moment loses none (P6, R13-R15, C7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.actor import Actor, plan_for
+from tests.simulation.client import Client
+from tests.simulation.invariants import P6, PROMPT, R13, Violation
+from tests.simulation.network import ANSWERS, REQUESTS
+from tests.simulation.parameters import Parameters
+from tests.simulation.run import Run
+from tests.simulation.variants import VARIANTS
+
+TTL = 6.0
+LASTS = 10 * TTL
+
+
+class Scene:
+    """One client holds one lock, on five masters, and its keeper keeps it."""
+
+    def __init__(self, *, max_hold: float | None = None) -> None:
+        parameters = Parameters(
+            seed=1, masters=5, clients=0, ttl=TTL, max_ttl=60.0, node_timeout=0.25, delay=0.001, keep=1.0
+        )
+        self.run = run = Run(parameters)
+        self.world = run.world
+        self.client = Client(run.world, run.judge, parameters, run.masters, "c0", rate=1.0, skew=0.0)
+        run.clients.append(self.client)
+        for link in self.client.links:
+            self.client.connect(link)
+        self.passes(0.05)
+        self.actor = Actor(self.client)
+        self.plan = plan_for(self.client, ["lock-0"], TTL)
+        self.actor._plan_hold = lambda hold, plan: None  # type: ignore[method-assign]  # it does what it is told
+        self.actor.acquire(["lock-0"], TTL, 0.0)
+        self.passes(0.05)
+        assert self.actor.hold is not None
+        self.hold = self.actor.hold
+        self.client.keeper.keep(self.hold, self.plan, renew=True, max_hold=max_hold)
+
+    def passes(self, seconds: float) -> None:
+        self.world.run(self.world.now + seconds)
+
+    @property
+    def told(self) -> int:
+        return self.hold.told
+
+    def keys(self) -> int:
+        for master in self.run.masters:
+            master.tick()
+        return sum(master.find("redlock:lock-0") is not None for master in self.run.masters)
+
+    def one_transient_error_on_each_master_in_turn(self) -> None:
+        for index, master in enumerate(self.run.masters):
+            master.refuses = "MISCONF"
+            self.passes(TTL / 2)
+            master.refuses = ""
+            self.client.links[index].snap()
+            self.passes(TTL / 2)
+
+    def one_renewal_that_nobody_answers(self) -> None:
+        for link in self.client.links:
+            link.cut(REQUESTS, ANSWERS)
+        self.passes(TTL / 2)
+        for link in self.client.links:
+            link.heal(REQUESTS, ANSWERS)
+        self.passes(2 * TTL)
+
+
+def test_without_faults() -> None:
+    scene = Scene()
+    scene.passes(LASTS)
+    assert scene.hold.lease.valid
+    assert 3 * LASTS / TTL <= len(scene.hold.renewals) <= 4 * LASTS / TTL  # at a third of the TTL (R15)
+    scene.actor._release(scene.hold, scene.plan)
+    scene.passes(1.0)
+    assert scene.keys() == 0
+    assert scene.hold.normal
+    scene.passes(2 * TTL)
+    assert not scene.told
+
+
+def test_one_transient_error_on_each_master_in_turn_loses_no_lease() -> None:
+    scene = Scene()
+    scene.one_transient_error_on_each_master_in_turn()
+    assert scene.hold.lease.valid
+    assert not scene.told
+
+
+def test_one_renewal_that_nobody_answers_loses_no_lease() -> None:
+    scene = Scene()
+    scene.one_renewal_that_nobody_answers()
+    assert scene.hold.lease.valid
+    assert scene.keys() == 5
+
+
+@pytest.mark.parametrize("name", ["renewal-gives-up", "renewal-not-tried-again"])
+def test_given_up(name: str) -> None:
+    """The scene above can go red."""
+    with VARIANTS[name].applied(), pytest.raises(Violation) as caught:
+        Scene().one_renewal_that_nobody_answers()
+    assert caught.value.invariant == R13
+
+
+def test_every_master_hangs_right_after_the_acquire() -> None:
+    """P6."""
+    scene = Scene()
+    for master in scene.run.masters:
+        master.freeze()
+    scene.passes(2 * TTL)
+    assert scene.told == 1
+    assert 0 <= scene.hold.told_at - scene.hold.lease.valid_until < PROMPT
+    assert scene.hold.lease.loss().reason == "unreachable"
+
+
+def test_told_right_after_a_pause() -> None:
+    scene = Scene()
+    scene.client.pause(3 * TTL)
+    scene.world.after(3 * TTL, scene.client.resume)
+    scene.passes(3 * TTL - 0.1)
+    assert not scene.told
+    assert scene.keys() == 0
+    scene.passes(0.101)
+    assert 0 <= scene.hold.told_at - scene.client.resumed_at < PROMPT
+
+
+def test_max_hold() -> None:
+    """C7: lost at that time, and its keys are gone."""
+    scene = Scene(max_hold=2.5 * TTL)
+    scene.passes(2.4 * TTL)
+    assert scene.hold.lease.valid
+    scene.passes(0.2 * TTL)
+    assert scene.told == 1
+    assert scene.hold.lease.loss().reason == "max_hold"
+    assert scene.keys() == 0
+    scene.actor._release(scene.hold, scene.plan)
+    scene.passes(TTL)
+    assert (scene.told, scene.hold.normal) == (1, False)
+
+
+def test_an_owner_that_has_ended() -> None:
+    """R15: no renewal from then on; gone a TTL later."""
+    scene = Scene()
+    scene.passes(2.5 * TTL)
+    scene.actor._desert(scene.hold, scene.plan)
+    scene.client.closing = True  # nobody takes its place
+    renewals = len(scene.hold.renewals)
+    scene.passes(TTL)
+    assert scene.keys() == 0
+    assert len(scene.hold.renewals) == renewals
+    assert scene.told == 1
+
+
+def test_lost_for_lack_of_an_alarm() -> None:
+    with VARIANTS["lost-told-late"].applied(), pytest.raises(Violation) as caught:
+        scene = Scene()
+        for link in scene.client.links:
+            link.snap()
+            link.cut(REQUESTS)
+        scene.passes(2 * TTL)
+    assert caught.value.invariant == P6
