@@ -1,7 +1,9 @@
-"""The limit to compare with: one thread, bare sockets, the very bytes that the library sends."""
+"""The limits to compare with: bare sockets and bare protocols, the very bytes that the library sends."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import select
 import socket
 
@@ -48,3 +50,53 @@ class BareSockets:
     def close(self) -> None:
         for sock in self.sockets:
             sock.close()
+
+
+class BareProtocols:
+    """The same with asyncio: a bare `asyncio.Protocol` for each master, one future for each round."""
+
+    def __init__(self, need: int) -> None:
+        self.need = need
+        self.transports: list[asyncio.Transport] = []
+        self.late: list[int] = []
+        self.missing = 0
+        self.answered: asyncio.Future[None] | None = None
+
+    async def connect(self, addresses: list[tuple[str, int]]) -> None:
+        loop = asyncio.get_running_loop()
+        for index, (host, port) in enumerate(addresses):
+            self.late.append(0)
+            transport, _ = await loop.create_connection(functools.partial(_Reader, self, index), host, port)
+            self.transports.append(transport)
+
+    async def round(self, command: bytes) -> None:
+        self.answered = asyncio.get_running_loop().create_future()
+        self.missing = self.need
+        for index, transport in enumerate(self.transports):
+            self.late[index] += 1
+            transport.write(command)
+        await self.answered
+
+    def arrived(self, index: int) -> None:
+        self.late[index] -= 1
+        if not self.late[index]:
+            self.missing -= 1
+            if not self.missing:
+                assert self.answered is not None
+                self.answered.set_result(None)
+
+    def close(self) -> None:
+        for transport in self.transports:
+            transport.close()
+
+
+class _Reader(asyncio.Protocol):
+    def __init__(self, bare: BareProtocols, index: int) -> None:
+        self.bare = bare
+        self.index = index
+        self.reader = hiredis.Reader()
+
+    def data_received(self, data: bytes) -> None:
+        self.reader.feed(data)
+        while self.reader.gets() is not False:
+            self.bare.arrived(self.index)
