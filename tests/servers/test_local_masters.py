@@ -701,7 +701,7 @@ def after(recorded):
 
 def test_masters_are_on_these_servers(after, recorded, redlock_masters, redlock_servers):
     with redlock_masters.lock("name"):
-        assert [len(keys) for keys in redlock_servers.keys("redlock:name")] == [1] * 5
+        assert sum(len(keys) for keys in redlock_servers.keys("redlock:name")) >= 3     # nobody waits for the rest
     assert recorded == []
 """
 
