@@ -160,12 +160,14 @@ def _masked(target: Endpoint, text: str) -> str:
 class Dial:
     """One attempt to connect to a master, to be made in a thread of its own; `abort` ends it early."""
 
-    def __init__(self, target: Endpoint, timeout: float) -> None:
+    def __init__(self, target: Endpoint, timeout: float, *, bare: bool = False) -> None:
+        """``bare``: connect and authenticate, no more."""
         self._target = target
         self._timeout = timeout
+        self._bare = bare
         self._connection: Any = None
 
-    def __call__(self, prefix: str, max_ttl: float) -> tuple[socket.socket, Facts]:
+    def __call__(self, prefix: str, max_ttl: float) -> tuple[socket.socket, Facts | None]:
         """Connect, authenticate, load the scripts, ask who it is, announce ``max_ttl`` (R21).
 
         Blocks, at most ``timeout`` at each read.  Raises what redis-py raises; see `failure`.
@@ -173,7 +175,7 @@ class Dial:
         connection = self._connection = _build(self._target, self._timeout)
         try:
             connection.connect()
-            facts = _handshake(connection, prefix, max_ttl)
+            facts = None if self._bare else _handshake(connection, prefix, max_ttl)
             sock: socket.socket = connection._sock  # noqa: SLF001 - there is no public way to it
             connection._sock = None  # noqa: SLF001 - ours from now on
         except BaseException:
@@ -289,6 +291,11 @@ def pack(call: Call) -> bytes:
 def pack_text(call: Call) -> bytes:
     """The same with the text of the script, for a master that has forgotten it."""
     return _pack(("EVAL", call.script.text, len(call.keys), *call.keys, *call.args))
+
+
+def pack_words(*words: str) -> bytes:
+    """A command."""
+    return _pack(words)
 
 
 def _pack(words: tuple[Any, ...]) -> bytes:

@@ -7,17 +7,19 @@ import threading
 from typing import TYPE_CHECKING
 
 from redlock import _clock
+from redlock._base.feed import Feed
+from redlock._base.link import Link
 from redlock._base.links import report
 from redlock._connect import Dial
 from redlock._core.effects import Failure
+from redlock._core.listen import LINGER
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
     from redlock._asyncio.links import Links
-    from redlock._asyncio.operation import AnyOperation
-    from redlock._base.link import Link
+    from redlock._base.stream import Stream
     from redlock._core.electorate import Facts
     from redlock._core.events import Event
 
@@ -52,8 +54,10 @@ class Housekeeper:
         self._decided = False
         self._dialling: dict[threading.Thread, Dial] = {}
         self._idle = asyncio.Event()    # no thread is connecting
+        self._quietens = False          # there is a call of `_quieten` to come
         links.on_broken = self._redial
         links.on_change = self._look
+        links.on_listening = self._look_after_feeds
 
     def start(self) -> None:
         """Connect to all masters, unless that has begun.  The links are decided when a majority is up or
@@ -65,7 +69,7 @@ class Housekeeper:
             self._began = _clock.now()
             self._loop.call_later(self._connect_timeout, self.ready.set)
             for link in self._links.all:
-                self._dial(link)
+                self._redial(link)
 
     def _look(self) -> None:
         if self._links.tried():
@@ -97,18 +101,39 @@ class Housekeeper:
         for dial in list(self._dialling.values()):
             dial.abort()
 
-    # -- connecting ----------------------------------------------------------------------------------
+    def _look_after_feeds(self) -> None:
+        """Somebody listens, or did until just now."""
+        for feed in self._links.feeds:
+            if feed.sock is None:
+                self._redial(feed)
+        if not self._quietens:
+            self._quietens = True
+            self._loop.call_later(LINGER / 2, self._quieten)
 
-    def _redial(self, link: Link[AnyOperation]) -> None:
-        """Connect again when it is time."""
-        if not (self._links.closed or self._loop.is_closed()):
-            link.pipeline.due(_clock.now())     # it is down: this only forgets what has expired
-            self._loop.call_later(max(0.0, link.retry_at - _clock.now()), self._dial, link)
-
-    def _dial(self, link: Link[AnyOperation]) -> None:
+    def _quieten(self) -> None:
+        self._quietens = False
         if self._links.closed:
             return
-        dial = Dial(link.endpoint, self._connect_timeout)
+        report(self._links.quieten(_clock.now()), self._tell)
+        if self._links.listeners:
+            self._look_after_feeds()
+
+    # -- connecting ----------------------------------------------------------------------------------
+
+    def _redial(self, link: Stream) -> None:
+        """Connect, again, when it is time."""
+        if link.dial is not None or self._loop.is_closed() or not self._links.wanted(link):
+            return
+        now = _clock.now()
+        if isinstance(link, Link):
+            link.pipeline.due(now)      # it is down: this only forgets what has expired
+        link.dial = Dial(link.endpoint, self._connect_timeout, bare=isinstance(link, Feed))
+        self._loop.call_later(max(0.0, link.retry_at - now), self._dial, link, link.dial)
+
+    def _dial(self, link: Stream, dial: Dial) -> None:
+        if not self._links.wanted(link):
+            link.dial = None
+            return
         name = f"redlock-connect-{link.endpoint.name}"
         thread = threading.Thread(target=self._connect, args=(link, dial), name=name, daemon=True)
         self._dialling[thread] = dial
@@ -116,11 +141,12 @@ class Housekeeper:
             thread.start()
         except RuntimeError as error:       # no more threads to be had: try again later
             del self._dialling[thread]
+            link.dial = None
             self._failed(link, Failure("error", str(error), sent=False))
 
-    def _connect(self, link: Link[AnyOperation], dial: Dial) -> None:
+    def _connect(self, link: Stream, dial: Dial) -> None:
         """In the thread."""
-        made: tuple[socket.socket, Facts] | Failure
+        made: tuple[socket.socket, Facts | None] | Failure
         try:
             made = dial(self._prefix, self._max_ttl)
         except BaseException as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
@@ -133,8 +159,9 @@ class Housekeeper:
             self._dialling.pop(threading.current_thread(), None)
 
     def _dialled(
-        self, thread: threading.Thread, link: Link[AnyOperation], made: tuple[socket.socket, Facts] | Failure
+        self, thread: threading.Thread, link: Stream, made: tuple[socket.socket, Facts | None] | Failure
     ) -> None:
+        link.dial = None
         self._dialling.pop(thread, None)
         if not self._dialling:
             self._idle.set()
@@ -152,7 +179,7 @@ class Housekeeper:
             raise
         report(news, self._tell)
 
-    def _failed(self, link: Link[AnyOperation], failure: Failure) -> None:
+    def _failed(self, link: Stream, failure: Failure) -> None:
         news = self._links.unattached(link, failure)
         self._redial(link)
         report(news, self._tell)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from redlock import _clock
 from redlock._asyncio.operation import AnyOperation
 from redlock._base.forklock import ForkLock
+from redlock._base.link import Link
 from redlock._base.links import CLOSED, TICK, LinksBase, News
 from redlock._core.effects import NEVER, Leave
 from redlock.errors import RedlockError
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
-    from redlock._base.link import Link
+    from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import Enter, Send
+    from redlock._core.effects import Aside, Send
     from redlock._core.electorate import Electorate, Facts
 
 # How long what is written waits for the end of the tick at most, in seconds, and how many bytes for one
@@ -50,13 +51,14 @@ class Links(LinksBase[AnyOperation]):
         self.loop = loop
         self.operations: set[AnyOperation] = set()      # under way
         self.unclaimed: set[AnyOperation] = set()       # ... or over, and its task has not been resumed
-        self.on_broken: Callable[[Link[AnyOperation]], None] = _ignore
+        self.on_broken: Callable[[Stream], None] = _ignore
+        self.on_listening: Callable[[], None] = _nothing
         self.on_change: Callable[[], None] = _nothing
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
         # In the order in which it was written: everybody asks the masters in the same one, or contenders
         # would collect them from opposite ends.
-        self._to_flush: deque[Link[AnyOperation]] = deque()
+        self._to_flush: deque[Stream] = deque()
         self._flush_due = NEVER      # since when there is a call of `flush` to come
         self._paying: set[Link[AnyOperation]] = set()   # whose debts are looked at soon
         # Sockets are closed with us, whoever forgets to do it; from here, for whoever finds a socket
@@ -75,14 +77,14 @@ class Links(LinksBase[AnyOperation]):
         if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
             self.flush()        # a tick that takes this long, or sends this much, is no reason to wait
 
-    def line(self, effect: Enter | Leave, operation: AnyOperation) -> None:
-        """Stand in line, or let others pass."""
+    def aside(self, effect: Aside, operation: AnyOperation) -> None:
+        """Do what concerns no master."""
         if isinstance(effect, Leave):
             self.pass_by(effect)
         elif self.closed:
             raise RedlockError(CLOSED)
         else:
-            self._enter(effect.ticket, operation)
+            self._aside(effect, operation)
 
     def pass_by(self, effect: Leave) -> None:
         """Let others pass."""
@@ -138,12 +140,12 @@ class Links(LinksBase[AnyOperation]):
                 link.torn = False
             self._to_flush.popleft()
 
-    def _readable(self, link: Link[AnyOperation]) -> None:
+    def _readable(self, link: Stream) -> None:
         self._step_due = now = _clock.now()     # by us
         self._read(link, now)
         self.step()
-        if link.pipeline.in_debt:   # the master could not do a release now: it is tried again
-            self._pay_later(link)
+        if isinstance(link, Link) and link.pipeline.in_debt:
+            self._pay_later(link)       # the master could not do a release now: it is tried again
 
     def look(self) -> None:
         """Read whatever there is: the loop has not come to it yet, or does not run."""
@@ -171,17 +173,17 @@ class Links(LinksBase[AnyOperation]):
 
     # -- what `LinksBase` asks for -------------------------------------------------------------------
 
-    def _watch(self, link: Link[AnyOperation]) -> None:
+    def _watch(self, link: Stream) -> None:
         self.loop.add_reader(link.fd, self._readable, link)
 
-    def _unwatch(self, link: Link[AnyOperation]) -> None:
+    def _unwatch(self, link: Stream) -> None:
         if not self.loop.is_closed():       # a closed one watches nothing
             self.loop.remove_reader(link.fd)
             self.loop.remove_writer(link.fd)
         if link.sock is not None:
             self._sockets.discard(link.sock)
 
-    def _watch_room(self, link: Link[AnyOperation], *, wanted: bool) -> None:
+    def _watch_room(self, link: Stream, *, wanted: bool) -> None:
         if self.loop.is_closed():
             return
         if wanted:
@@ -189,7 +191,7 @@ class Links(LinksBase[AnyOperation]):
         else:
             self.loop.remove_writer(link.fd)
 
-    def _write(self, link: Link[AnyOperation], data: bytes, now: float) -> None:
+    def _write(self, link: Stream, data: bytes, now: float) -> None:
         if not link.backlog:        # else it is in the list already, or the kernel takes no more
             self._to_flush.append(link)
         link.backlog += data
@@ -197,15 +199,21 @@ class Links(LinksBase[AnyOperation]):
             self._soon(self.flush)
             self._flush_due = now
 
-    def _lost(self, link: Link[AnyOperation]) -> None:
+    def _lost(self, link: Stream) -> None:
         self.on_broken(link)
+
+    def _want_feeds(self) -> None:
+        self.on_listening()
 
     def _tell(self) -> None:
         self.on_change()
 
-    def attach(self, link: Link[AnyOperation], sock: socket.socket, facts: Facts, now: float) -> News:
+    def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> News:
         with _ADMITTING.lock:
-            return super().attach(link, sock, facts, now)
+            news = super().attach(stream, sock, facts, now)
+        if stream.sock is not sock:     # nobody wants it any more
+            self._sockets.discard(sock)
+        return news
 
     def disown(self) -> None:
         super().disown()
@@ -220,7 +228,7 @@ def _close_all(sockets: set[socket.socket]) -> None:
             sockets.pop().close()
 
 
-def _ignore(link: Link[AnyOperation]) -> None:
+def _ignore(stream: Stream) -> None:
     pass
 
 

@@ -49,6 +49,8 @@ class Operation(OperationBase[T, "Links"]):
 
     def _end(self) -> None:
         super()._end()
+        if self.ear is not None:
+            self._host.unlisten(self)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

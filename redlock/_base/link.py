@@ -1,36 +1,29 @@
-"""The connection to one master: bytes out, answers in, never blocking on either."""
+"""The connection that carries the requests to one master, and their answers."""
 
 from __future__ import annotations
 
-import contextlib
-import math
-import socket
-import ssl
-import struct
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from redis.exceptions import InvalidResponse
-
 from redlock import _connect
+from redlock._base.stream import Stream
 from redlock._core.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    import socket
     from collections import deque
     from collections.abc import Callable
 
-    from redlock._connect import Dial, Endpoint
+    from redlock._connect import Endpoint
     from redlock._core.effects import Event, Reply
+    from redlock._core.listen import Ear
     from redlock._core.pipeline import Entry
-
-_CHUNK = 65536
-# What a socket that does not block says when it would have to; TLS has its own words for it.
-_NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Inbox(Protocol):
     """Where the answers for one operation arrive, and how it is told."""
 
     events: deque[Event]
+    ear: Ear | None     # what it hears of releases with
 
     def wake(self) -> None: ...
 
@@ -38,105 +31,25 @@ class Inbox(Protocol):
 AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 
 
-class Link(Generic[AnyInbox]):
-    """One master's connection and the queue of what is under way on it.
+class Link(Stream, Generic[AnyInbox]):
+    """One master's connection and the queue of what is under way on it."""
 
-    Knows no lock, no thread and no loop: `Links` sees to it that only one is at it at a time.  A
-    KeyboardInterrupt can come between any two steps, also between taking an answer off the socket and handing it to the parser;
-    then what follows would be taken for the answer to another question.  So whoever moves bytes marks
-    the link `torn` first and mends it last, and a link that is found torn is closed.
-    """
-
-    __slots__ = (
-        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "opened_at", "pipeline", "retry_at", "sock",
-        "stuck", "tls", "torn",
-    )
+    __slots__ = ("pipeline",)
 
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
-        self.endpoint = endpoint
+        super().__init__(master, endpoint)
         self.pipeline: Pipeline[AnyInbox] = Pipeline(master, patience)
-        self.sock: socket.socket | None = None
-        self.fd = -1
-        self.tls = False
-        self.torn = False
-        self.backlog = bytearray()      # what the kernel did not get or take yet
-        self.stuck = False              # it takes no more
-        self.failures = 0               # attempts to connect that failed in a row
-        self.retry_at = -math.inf       # when the next one is due
-        self.opened_at = -math.inf
-        self.dial: Dial | None = None   # the one that is under way
-        self._parser: Any = None
 
     def open(self, sock: socket.socket, now: float) -> None:
-        self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
-        self.tls = isinstance(sock, ssl.SSLSocket)
-        self.torn = self.stuck = False
-        self.backlog.clear()
-        self._parser = _connect.parser()
-        self.failures = 0
+        super().open(sock, now)
         self.pipeline.connected()
 
-    def write(self, data: bytes) -> None:
-        """Hand ``data`` to the kernel, and keep what it does not take.  OSError: the connection broke."""
-        assert self.sock is not None  # noqa: S101 - the pipeline refuses requests while it is down
-        if self.backlog:        # which goes first
-            self.backlog += data
-            if not self.stuck:
-                self.flush()
-            return
+    def _take(self, value: Any, now: float, deliver: Callable[[Entry[AnyInbox], Reply], None]) -> None:
         try:
-            sent = self.sock.send(data)
-        except _NOT_NOW:
-            sent = 0
-        if sent < len(data):
-            self.backlog += data[sent:]
-            self.stuck = True
-
-    def flush(self) -> None:
-        """Hand the backlog to the kernel.  OSError: the connection broke."""
-        if self.sock is None or not self.backlog:
-            return
-        with contextlib.suppress(*_NOT_NOW):
-            del self.backlog[: self.sock.send(self.backlog)]
-        self.stuck = bool(self.backlog)
-
-    def read(self, now: float, deliver: Callable[[Entry[AnyInbox], Reply], None]) -> None:
-        """Hand every whole answer that is there to ``deliver``; half ones wait in the parser.
-
-        Raises:
-            OSError: the connection broke.
-        """
-        sock, parser, pipeline, nothing = self.sock, self._parser, self.pipeline, _connect.NOTHING
-        assert sock is not None  # noqa: S101 - see write
-        while True:
-            try:
-                data = sock.recv(_CHUNK)
-            except _NOT_NOW:
-                return
-            if not data:
-                raise ConnectionResetError("the master closed the connection")
-            parser.feed(data)
-            try:
-                while (value := parser.gets()) is not nothing:
-                    entry, reply = pipeline.answered(value, now)
-                    if reply is None:
-                        self.write(_connect.pack_text(entry.request.call))
-                    else:
-                        deliver(entry, reply)
-            except IndexError:
-                raise ConnectionAbortedError("it sent an answer to no question") from None
-            except (InvalidResponse, TypeError, ValueError) as error:   # of the parser, for what it cannot build
-                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {error}") from None
-            # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
-            if len(data) < _CHUNK and not self.tls:
-                return
-
-    def close(self, *, abort: bool) -> None:
-        """``abort``: what the kernel has not delivered yet must not arrive behind the next connection (R10)."""
-        if self.sock is not None:
-            if abort:
-                with contextlib.suppress(OSError):
-                    self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.sock.close()
-        self.sock, self.fd, self.stuck = None, -1, False
-        self.backlog.clear()
+            entry, reply = self.pipeline.answered(value, now)
+        except IndexError:
+            raise ConnectionAbortedError("it sent an answer to no question") from None
+        if reply is None:
+            self.write(_connect.pack_text(entry.request.call))
+        else:
+            deliver(entry, reply)

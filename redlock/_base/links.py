@@ -7,12 +7,14 @@ import logging
 import math
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from redlock import _clock, _connect
+from redlock._base.feed import Feed
 from redlock._base.link import AnyInbox, Link
-from redlock._core.effects import Failure, Reply, Turn
+from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Reply, Turn
 from redlock._core.events import MasterDown, MasterUp
+from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.quorum import majority
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
+    from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import Send
+    from redlock._core.effects import Aside, Send
     from redlock._core.electorate import Electorate, Facts
     from redlock._core.events import Event
+    from redlock._core.listen import Ear
     from redlock._core.lobby import Ticket
     from redlock._core.pipeline import Entry
 
@@ -65,31 +69,38 @@ class LinksBase(ABC, Generic[AnyInbox]):
         self.all: list[Link[AnyInbox]] = [
             Link(master, target, node_timeout) for master, target in enumerate(endpoints)
         ]
+        self.feeds = [Feed(master, target) for master, target in enumerate(endpoints)]
+        self.streams: list[Stream] = [*self.all, *self.feeds]
         self.electorate = electorate
         self.lobby = Lobby()
+        self.listeners = Listeners(len(endpoints))
         self.closed = False
 
     # -- what a world adds ---------------------------------------------------------------------------
 
     @abstractmethod
-    def _watch(self, link: Link[AnyInbox]) -> None:
+    def _watch(self, link: Stream) -> None:
         """From now on `_read` it whenever there is something to read."""
 
     @abstractmethod
-    def _unwatch(self, link: Link[AnyInbox]) -> None:
+    def _unwatch(self, link: Stream) -> None:
         """Its descriptor is about to be closed."""
 
     @abstractmethod
-    def _watch_room(self, link: Link[AnyInbox], *, wanted: bool) -> None:
+    def _watch_room(self, link: Stream, *, wanted: bool) -> None:
         """Whether to `_read` it when the kernel takes more of what it has to send, too."""
 
     @abstractmethod
-    def _write(self, link: Link[AnyInbox], data: bytes, now: float) -> None:
+    def _write(self, link: Stream, data: bytes, now: float) -> None:
         """Send it, at once or with others."""
 
     @abstractmethod
-    def _lost(self, link: Link[AnyInbox]) -> None:
-        """Its connection broke; a new one is due at ``retry_at``."""
+    def _lost(self, link: Stream) -> None:
+        """Its connection broke; a new one is due at ``retry_at``, of a `Feed` only if one is `wanted`."""
+
+    @abstractmethod
+    def _want_feeds(self) -> None:
+        """Somebody listens: connect the feeds that are down, and call `quieten` from time to time."""
 
     @abstractmethod
     def _tell(self) -> None:
@@ -100,12 +111,15 @@ class LinksBase(ABC, Generic[AnyInbox]):
     def _enter(self, ticket: Ticket, inbox: AnyInbox) -> None:
         ticket.inbox = inbox
         self.lobby.enter(ticket)
+        if self.listeners.crowded and ticket.turn:
+            self.listeners.tell_courtesy(ticket, _clock.now(), turn=False)
 
     def _leave(self, ticket: Ticket) -> list[AnyInbox]:
         """Returns whom to wake: it is their turn."""
         woken: list[AnyInbox] = []
         now = _clock.now()
         for other in self.lobby.leave(ticket):
+            self.listeners.tell_courtesy(other, now, turn=True)
             inbox: AnyInbox | None = other.inbox
             if inbox is None:
                 continue        # it knows by now
@@ -160,7 +174,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
 
     # -- answers -------------------------------------------------------------------------------------
 
-    def _read(self, link: Link[AnyInbox], now: float) -> None:
+    def _read(self, link: Stream, now: float) -> None:
         if link.sock is None:
             return
         if link.torn:   # found like this: somebody was interrupted, see `Link`
@@ -172,7 +186,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
                 link.flush()
                 if not link.stuck:
                     self._watch_room(link, wanted=False)
-            link.read(now, self._deliver)
+            link.read(now, self._deliver if type(link) is Link else self._hear)
         except OSError as error:
             self.detach(link, error, now)
         if link.stuck:
@@ -184,6 +198,92 @@ class LinksBase(ABC, Generic[AnyInbox]):
             return      # a straggler: its round is decided
         entry.inbox.events.append(reply)
         entry.inbox.wake()
+
+    # -- what is announced (R24) ---------------------------------------------------------------------
+
+    def _aside(self, effect: Aside, inbox: AnyInbox) -> list[AnyInbox]:
+        """Do what concerns no master; returns whom to wake."""
+        if isinstance(effect, Enter):
+            self._enter(effect.ticket, inbox)
+        elif isinstance(effect, Leave):
+            return self._leave(effect.ticket)
+        elif isinstance(effect, Crowd):
+            self.listeners.released(effect.keys, effect.heard, effect.took, _clock.now())
+        else:
+            self._listen(effect.ear, inbox)
+        return []
+
+    def _listen(self, ear: Ear, inbox: AnyInbox) -> None:
+        now = _clock.now()
+        for feed in self.feeds:     # what was announced before is not for this ear
+            self._read(feed, now)
+        inbox.ear, ear.inbox = ear, inbox
+        self.listeners.add(ear)
+        self._subscribe(now)
+        if ear.look:
+            inbox.events.append(Heard(now))
+        self._want_feeds()
+
+    def unlisten(self, inbox: AnyInbox) -> None:
+        """Its operation is over."""
+        ear, inbox.ear = inbox.ear, None
+        if ear is not None:
+            ear.inbox = None
+            self.listeners.remove(ear, _clock.now())
+
+    def _subscribe(self, now: float) -> None:
+        """Ask every master for what somebody wants to hear, and for nothing else."""
+        channels = self.listeners.channels
+        for feed in self.feeds:
+            if feed.sock is None:
+                continue
+            if feed.torn:
+                self._read(feed, now)
+                continue
+            feed.torn = True
+            changes = feed.changes(channels)
+            if changes:
+                self._write(feed, changes, now)
+            feed.torn = False
+
+    def quieten(self, now: float) -> News:
+        """Let go of the channels that nobody listens to any more, and of the connections if there is none left."""
+        self.listeners.forget_idle(now)
+        self._subscribe(now)
+        news: News = []
+        for feed in self.feeds:
+            if feed.refused and not feed.reported:
+                news += self._report_deaf(feed, f"refused by it: {feed.refused}")
+            if feed.sock is not None and not self.wanted(feed):
+                self._unwatch(feed)
+                feed.close(abort=False)
+        return news
+
+    @staticmethod
+    def _report_deaf(feed: Feed, reason: str) -> News:
+        feed.reported = True
+        name = feed.endpoint.name
+        text = f"whoever waits is not told of releases by master {name}, and tries again from time to time: {reason}"
+        return [(logging.WARNING, text, None)]
+
+    def wanted(self, link: Stream) -> bool:
+        """Whether there is to be a connection."""
+        return not self.closed and (type(link) is Link or bool(self.listeners))
+
+    def _hear(self, feed: Feed, kind: bytes, channel: str, token: bytes) -> None:
+        listeners, master = self.listeners, feed.master
+        ear: Ear | None = None
+        if kind == b"message":
+            ear = listeners.announced(master, channel, token)
+        elif kind == b"subscribe":
+            feed.reported = False
+            ear = listeners.confirmed(master, channel)
+        elif kind == b"unsubscribe":
+            listeners.unconfirmed(master, channel)
+        if ear is not None and ear.inbox is not None:
+            inbox: Any = ear.inbox
+            inbox.events.append(Heard(_clock.now()))
+            inbox.wake()
 
     # -- connections ---------------------------------------------------------------------------------
 
@@ -198,9 +298,22 @@ class LinksBase(ABC, Generic[AnyInbox]):
         """Whether every master is up, or failed at least once."""
         return all(link.pipeline.down is None or link.failures > 0 for link in self.all)
 
-    def attach(self, link: Link[AnyInbox], sock: socket.socket, facts: Facts, now: float) -> News:
-        """A connection was made: vote from now on, and first of all send what is owed (R10)."""
-        master, name = link.pipeline.master, link.endpoint.name
+    def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> News:
+        """A connection was made."""
+        if isinstance(stream, Link):
+            assert facts is not None  # noqa: S101 - `Dial` asks for them
+            return self._attach_link(stream, sock, facts, now)
+        if self.wanted(stream):
+            stream.open(sock, now)
+            self._watch(stream)
+            self._subscribe(now)
+        else:
+            sock.close()
+        return []
+
+    def _attach_link(self, link: Link[AnyInbox], sock: socket.socket, facts: Facts, now: float) -> News:
+        """Vote from now on, and first of all send what is owed (R10)."""
+        master, name = link.master, link.endpoint.name
         notice = self.electorate.admit(master, facts, now)
         quarantined = self.electorate.quarantined_for(master, now)
         up = f"master {name} is back" if link.failures else f"master {name} is connected"
@@ -216,10 +329,15 @@ class LinksBase(ABC, Generic[AnyInbox]):
         self._tell()
         return news
 
-    def unattached(self, link: Link[AnyInbox], failure: Failure) -> News:
+    def unattached(self, link: Stream, failure: Failure) -> News:
         """No connection could be made.  Reported once, not at every attempt."""
         link.failures += 1
         link.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, link.failures)
+        if isinstance(link, Feed):
+            if link.reported or self.all[link.master].pipeline.down is not None:    # which was reported
+                return []
+            return self._report_deaf(link, f"no second connection: {failure.reason}")
+        assert isinstance(link, Link)  # noqa: S101 - there is no third kind
         link.pipeline.down = failure
         self._tell()
         if link.failures > 1:
@@ -227,15 +345,18 @@ class LinksBase(ABC, Generic[AnyInbox]):
         name = link.endpoint.name
         return [(logging.WARNING, f"master {name} is down: {failure.reason}", MasterDown(name, failure.reason))]
 
-    def detach(self, link: Link[AnyInbox], error: OSError, now: float) -> None:
+    def detach(self, link: Stream, error: OSError, now: float) -> None:
         """The connection is gone.  What it carried fails, and its releases are owed."""
         link.torn = True
         self._unwatch(link)
         text = error.strerror or str(error) or type(error).__name__
-        # Until now its process may have been alive: a replica that was started before is one (R21).
-        self.electorate.heard(link.pipeline.master, now)
-        for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
-            self._deliver(entry, reply)
+        if isinstance(link, Link):
+            # Until now its process may have been alive: a replica that was started before is one (R21).
+            self.electorate.heard(link.master, now)
+            for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
+                self._deliver(entry, reply)
+        else:
+            self.listeners.lost(link.master)
         link.close(abort=not self.closed)
         # At once, unless it was let in only to be thrown out: that could go on for ever.
         link.retry_at = now if now - link.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
@@ -246,14 +367,14 @@ class LinksBase(ABC, Generic[AnyInbox]):
         """Close every connection, for good."""
         self.closed = True
         now = _clock.now()
-        for link in self.all:
+        for link in self.streams:
             if link.sock is not None:
                 self.detach(link, ConnectionAbortedError(CLOSED), now)
 
     def disown(self) -> None:
         """In a forked child: close our copies of the descriptors without a word to the other side."""
         self.closed = True
-        for link in self.all:
+        for link in self.streams:
             sock, link.sock = link.sock, None
             if sock is not None:
                 with contextlib.suppress(OSError):      # its owner was closing it when we were forked

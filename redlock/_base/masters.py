@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import random
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +95,7 @@ class MastersBase:
             electorate=Electorate(names, max_ttl, guard=bool(restart_guard)),
             fences=FenceClock(_clock.wall_us),
             token=_fresh_token,
+            random=random.random,
             attempted=Outages(self._tell),
         )
         self._closed = False

@@ -13,7 +13,8 @@ from redlock._core.effects import Send, Timeout, Wait
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.effects import Effect, Enter, Event, Leave, Op
+    from redlock._core.effects import Aside, Effect, Event, Op
+    from redlock._core.listen import Ear
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class Host(Protocol):
 
     def send(self, request: Send, operation: Any) -> None: ...
 
-    def line(self, effect: Enter | Leave, operation: Any) -> None: ...
+    def aside(self, effect: Aside, operation: Any) -> None: ...
 
     def look(self) -> None:
         """Read what has arrived, if that is not done anyway: before somebody is told that nothing has."""
@@ -45,10 +46,11 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 class OperationBase(ABC, Generic[T, AnyHost]):
     """Steps a generator; no thread and no task waits for it."""
 
-    __slots__ = ("_armed", "_asked", "_excused", "_host", "_op", "_queued", "_running", "events", "until")
+    __slots__ = ("_armed", "_asked", "_excused", "_host", "_op", "_queued", "_running", "ear", "events", "until")
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
+        self.ear: Ear | None = None
         self.until = float("inf")   # when it wants to be woken at the latest
         self._asked = self.until    # ... by what it said itself
         self._excused = False
@@ -155,12 +157,12 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     def _perform(self, effect: Effect) -> Event | None:
         """Do what it wants; returns what it is resumed with, or `_NOTHING` if that has not happened yet."""
-        if type(effect) is Send:
+        if isinstance(effect, Send):
             self._host.send(effect, self)
             return None
         if isinstance(effect, Wait):
             return self._event(effect.until) or _NOTHING
-        self._host.line(effect, self)  # type: ignore[arg-type]  # there is nothing else
+        self._host.aside(effect, self)
         return None
 
     def _event(self, until: float) -> Event | None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
-from redlock._core.effects import NEVER, Enter, Leave, Op, Send, Timeout, wait
+from redlock._core.effects import NEVER, Enter, Leave, Listen, Op, Send, Timeout, wait
+from redlock._core.listen import Ear
 from redlock._core.lobby import Ticket
 from redlock._core.quorum import Tally
 from redlock._core.retry import delay
@@ -50,6 +51,7 @@ class Refusal:
     attempts: int = 1
     holder: str = ""                # of a refusal that is `held`: the token seen on most masters
     remaining: float | None = None  # seconds until a majority is free if nobody extends its key
+    split: bool = False             # ... and nobody is known to have a majority
     validity: float | None = None   # of one that is `slow`: what would have been left
 
 
@@ -95,17 +97,57 @@ def _contend(
 ) -> Op[Grant | Refusal]:
     """Against other processes."""
     attempts = 0
+    failed = 0      # of these, since a release was announced: then everybody begins anew
+    ear: Ear | None = None
+    if NEVER < ticket.courtesy < deadline:
+        ear = Ear(plan.keys.locks, len(terms.masters))
+        yield Listen(ear)
+        yield from _let_others_go_first(ear, ticket.courtesy)
     while True:
         attempts += 1
+        failed += 1
+        if ear is not None:
+            ear.attempting()
         outcome = yield from attempt(terms, plan, won, attempts, ticket)
+        if ear is not None:
+            ear.tried(collided=isinstance(outcome, Refusal) and outcome.split)
         if isinstance(outcome, Grant):
             return outcome
         # C1: an outage may pass.  A wrong password will not, however long one waits for it.
         if outcome.at >= deadline or outcome.tally.misconfigured:
             return replace(outcome, attempts=attempts)
-        until = min(outcome.at + delay(plan.retry, attempts), deadline)
-        while not isinstance((yield from wait(until)), Timeout):
-            pass        # a late answer of the attempt that failed
+        until = min(outcome.at + delay(plan.retry, failed), deadline)
+        if outcome.remaining is not None:   # then it is free, whether anybody says so or not
+            until = min(until, outcome.at + outcome.remaining + quorum.ROUNDING)
+        if ear is None and outcome.kind == "held":
+            ear = Ear(plan.keys.locks, len(terms.masters))
+            yield Listen(ear)
+        if (yield from _pause(terms, ear, outcome.at, until)):
+            failed = 0
+
+
+def _let_others_go_first(ear: Ear, until: float) -> Op[None]:
+    """They listen, and we have had it.  The first release that we hear of is that of our own process."""
+    while ear.released < 2:  # noqa: PLR2004 - see above
+        if isinstance((yield from wait(until)), Timeout):
+            return
+
+
+def _pause(terms: Terms, ear: Ear | None, at: float, until: float) -> Op[bool]:
+    """Until there is reason to try again; True if that is a release that was announced (R24)."""
+    while ear is None or not (ear.look or ear.released):
+        event = yield from wait(until)
+        if isinstance(event, Timeout):
+            return False
+        at = event.at       # or it is a late answer of the attempt that failed
+    if not ear.released:
+        return False
+    spread = ear.spread
+    if spread:
+        until = min(at + spread * terms.random(), until)
+        while not isinstance((yield from wait(until, quiet=True)), Timeout):
+            pass
+    return True
 
 
 def attempt(
@@ -239,12 +281,14 @@ class Ballot:
         if tally.unreachable:
             return Refusal("unreachable", tally, at)
         tokens = [holder for holder, _ in self._holders]
+        holder = max(tokens, key=tokens.count, default="")
         left = sorted(remaining for _, remaining in self._holders)
         missing = tally.need - tally.yes    # so many of these keys have to go
         return Refusal(
             "held",
             tally,
             at,
-            holder=max(tokens, key=tokens.count, default=""),
+            holder=holder,
+            split=tokens.count(holder) < tally.need,
             remaining=left[missing - 1] if missing <= len(left) else None,
         )

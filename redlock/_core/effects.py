@@ -6,11 +6,13 @@ An operation is a generator.  It yields what it wants and is resumed with what h
     Wait    resume with the next event: a `Reply`, a `Turn`, or `Timeout` when none came in time
     Enter   stand in line in this process; resumes at once, a `Turn` comes if it is not one's turn yet
     Leave   ... no longer; resumes at once
+    Listen  hear of releases from now on, until the operation is over; resumes at once, `Heard` comes
+            whenever its `Ear` has reason to look
+    Crowd   tell how many others heard of a release; resumes at once
 
 A driver must: set ``Send.sent_at`` before the first byte leaves; answer a `Send` towards a master
 that is down with a failed `Reply` at once; ask ``Send.only_if`` when it writes; throw into the generator whatever interrupts a wait, and
-then go on driving it, for that is how an operation cleans up (R11).  Whatever else may wake an
-operation one day, a release that was announced for instance, is one more kind of event.
+then go on driving it, for that is how an operation cleans up (R11).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from redlock._core.listen import Ear
     from redlock._core.lobby import Ticket
     from redlock._core.wire import Call
 
@@ -72,6 +75,22 @@ class Leave:
     ticket: Ticket
 
 
+@dataclass(slots=True, eq=False)
+class Listen:
+    """Tell ``ear`` what is announced on its channels."""
+
+    ear: Ear
+
+
+@dataclass(slots=True, eq=False)
+class Crowd:
+    """``heard``: how many connections each master told of the release of ``keys``, which took ``took`` seconds."""
+
+    keys: tuple[str, ...]
+    heard: dict[int, int]
+    took: float
+
+
 @dataclass(slots=True, frozen=True)
 class Failure:
     """Why a master has no answer.
@@ -105,14 +124,22 @@ class Turn:
 
 
 @dataclass(slots=True, eq=False)
+class Heard:
+    """One's `Ear` has reason to look."""
+
+    at: float
+
+
+@dataclass(slots=True, eq=False)
 class Timeout:
     """``Wait.until`` has passed."""
 
     at: float
 
 
-Effect: TypeAlias = Send | Wait | Enter | Leave
-Event: TypeAlias = Reply | Turn | Timeout
+Aside: TypeAlias = Enter | Leave | Listen | Crowd       # what concerns no master
+Effect: TypeAlias = Send | Wait | Aside
+Event: TypeAlias = Reply | Turn | Heard | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]
 
 

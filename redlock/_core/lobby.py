@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from redlock._core.effects import NEVER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -14,13 +16,14 @@ if TYPE_CHECKING:
 class Ticket:
     """A place in the lines for ``keys``, from `Enter` to `Leave`: while waiting, and while holding."""
 
-    __slots__ = ("after", "inbox", "keys", "mark", "turn")
+    __slots__ = ("after", "courtesy", "inbox", "keys", "mark", "turn")
 
     def __init__(self, keys: Iterable[str]) -> None:
         self.keys = tuple(keys)
         self.turn = False       # first in all of its lines
         self.mark = object()    # not the ticket itself: one would keep the next alive, and that the next
         self.after: object = None   # the mark of the one that made it first by leaving
+        self.courtesy = NEVER   # until when others, of other processes, should go first (R24)
         self.inbox: Any = None  # of the driver: where a `Turn` goes
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
 from redlock._core.acquire import insist
-from redlock._core.effects import Leave, Op, Send
+from redlock._core.effects import NEVER, Crowd, Leave, Op, Send
 from redlock._core.rounds import Round
 
 if TYPE_CHECKING:
@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 class Denials:
     """Reads the answers to an owner-checked request, and remembers what the denials prove (R13)."""
 
-    __slots__ = ("missing", "taken")
+    __slots__ = ("heard", "missing", "taken")
 
     def __init__(self) -> None:
         self.taken = False
         self.missing: list[int] = []    # masters on which nobody holds it
+        self.heard: dict[int, int] = {}     # how many connections they told that it was released
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_owned(value)
         if isinstance(answer, wire.Owned):
+            if answer.listeners:
+                self.heard[master] = answer.listeners
             return "granted", ""
         if answer.other:
             self.taken = True
@@ -70,12 +73,15 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         lease._end()  # noqa: SLF001 - the operations are its other half
         # The next one in line need not wait for the answers: on every connection its acquire stands behind
         # our release (R10).
-        yield from round_.ask(end="settled", then=aside(lease))
+        at = yield from round_.ask(end="settled", then=aside(lease))
     except GeneratorExit:
         raise
     except BaseException:
         yield from insist(request, *aside(lease))
         raise
+    ticket = lease._ticket  # noqa: SLF001
+    if ticket is not None and (denials.heard or ticket.courtesy > NEVER):
+        yield Crowd(ticket.keys, denials.heard, at - request.sent_at)
     if round_.tally.denied:
         lease._found_gone(denials.reason)  # noqa: SLF001
         return False

@@ -62,7 +62,7 @@ class Round:
                         self._count(event)
                         if getattr(tally, end):
                             return event.at
-                elif type(event) is Timeout:    # else it is a `Turn` that was seen before it was read
+                elif type(event) is Timeout:    # else a `Turn`, or what an `Ear` remembers
                     tally.time_out(event.at - request.sent_at)
                     return event.at
         finally:

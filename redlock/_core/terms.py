@@ -27,6 +27,7 @@ class Terms:
     electorate: Electorate
     fences: FenceClock
     token: Callable[[], str]        # a fresh random token at every call (R8)
+    random: Callable[[], float]     # from 0 to 1
     attempted: Callable[[Tally], object] = id   # told the votes of every attempt; `id` does nothing with them
 
 

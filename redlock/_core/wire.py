@@ -50,6 +50,11 @@ def fence_key(key: str) -> str:
     return f"{key}:fence" if end > start + 1 else f"{{{key}}}:fence"
 
 
+def channel(key: str) -> str:
+    """Where masters announce that ``key`` was released."""
+    return key + ":released"
+
+
 def announcement_key(prefix: str) -> str:
     return "redlock-max-ttl:" + prefix
 

@@ -87,7 +87,7 @@ class Driver:
             if effect.quiet:
                 return self._links.wait_quietly(effect.until, waiter)
             return self._links.wait(effect.until, waiter)
-        self._links.line(effect, waiter)
+        self._links.aside(effect, waiter)
         return None
 
     def _get_ready(self) -> None:

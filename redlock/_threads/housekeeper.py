@@ -12,9 +12,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from redlock import _clock
+from redlock._base.feed import Feed
 from redlock._base.links import TICK, report, report_failure
 from redlock._connect import Dial
 from redlock._core.effects import Failure
+from redlock._core.listen import LINGER
 from redlock._threads.keeper import Keeper
 from redlock._threads.waiter import Waiter
 
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from redlock._base.link import Link
+    from redlock._base.links import News
+    from redlock._base.stream import Stream
     from redlock._core.electorate import Facts
     from redlock._core.events import Event
-    from redlock._threads.links import AnyInbox, Links
+    from redlock._threads.links import Links
 
 # A timeout of poll() stands still while the machine sleeps, and the clock of rule R5 does not: with
 # leases to keep, look at least so often, in seconds.
@@ -116,7 +119,7 @@ class Housekeeper:
                     thread.join(_FAREWELL / 50)
 
     def _abort_dials(self) -> None:
-        for link in self._links.all:
+        for link in self._links.streams:
             dial = link.dial
             if dial is not None:
                 dial.abort()
@@ -151,9 +154,11 @@ class Housekeeper:
         self._awaits = bool(keeper.operations)
         due = keeper.work()
         now = _clock.now()
+        news: News = []
         with links.mutex:
-            timeout = min(self._chores(now), due - now)
+            timeout = min(self._chores(now, news), due - now)
             links.dozing = timeout > TICK and not keeper.operations
+        report(news, self._tell)
         if self._ending:
             return
         if keeper.operations:
@@ -182,18 +187,21 @@ class Housekeeper:
                 else:
                     links.hung_up(fd, now)
 
-    def _chores(self, now: float) -> float:
+    def _chores(self, now: float, news: News) -> float:
         """Do what is due; returns the seconds until there is more, infinity: nothing until somebody rings."""
         links = self._links
-        pause = math.inf
-        for link in links.all:
-            if link.sock is None and link.dial is None:
-                if now >= link.retry_at:
-                    self._dial(link)
+        news += links.quieten(now)
+        pause = LINGER / 2 if links.listeners else math.inf
+        for stream in links.streams:
+            if stream.sock is None and stream.dial is None and links.wanted(stream):
+                if now >= stream.retry_at:
+                    self._dial(stream)
                 else:
-                    pause = min(pause, link.retry_at - now)
+                    pause = min(pause, stream.retry_at - now)
+        for link in links.all:
+            if link.sock is None:
                 link.pipeline.due(now)      # it is down: this only forgets what has expired
-            elif link.sock is not None and not link.pipeline.idle:
+            elif not link.pipeline.idle:
                 links.look(link, now)
                 links.settle_debts(link, now)
                 pause = min(pause, TICK)
@@ -201,8 +209,8 @@ class Housekeeper:
 
     # -- connecting ----------------------------------------------------------------------------------
 
-    def _dial(self, link: Link[AnyInbox]) -> None:
-        dial = Dial(link.endpoint, self._connect_timeout)
+    def _dial(self, link: Stream) -> None:
+        dial = Dial(link.endpoint, self._connect_timeout, bare=isinstance(link, Feed))
         name = f"redlock-connect-{link.endpoint.name}"
         thread = threading.Thread(target=self._connect, args=(link, dial), name=name, daemon=True)
         link.dial = dial
@@ -214,7 +222,7 @@ class Housekeeper:
             self._dialling.discard(thread)
             self._links.unattached(link, Failure("error", str(error), sent=False))
 
-    def _connect(self, link: Link[AnyInbox], dial: Dial) -> None:
+    def _connect(self, link: Stream, dial: Dial) -> None:
         try:
             try:
                 sock, facts = dial(self._prefix, self._max_ttl)
@@ -228,7 +236,7 @@ class Housekeeper:
                 self._dialling.discard(threading.current_thread())
                 self._links.bell.ring()
 
-    def _connected(self, link: Link[AnyInbox], sock: socket.socket, facts: Facts) -> None:
+    def _connected(self, link: Stream, sock: socket.socket, facts: Facts | None) -> None:
         with self._links.mutex:
             if self._ending:
                 sock.close()
@@ -236,7 +244,7 @@ class Housekeeper:
             news = self._links.attach(link, sock, facts, _clock.now())
         report(news, self._tell)
 
-    def _failed(self, link: Link[AnyInbox], failure: Failure) -> None:
+    def _failed(self, link: Stream, failure: Failure) -> None:
         with self._links.mutex:
             news = self._links.unattached(link, failure)
         if not self._ending:

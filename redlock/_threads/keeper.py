@@ -19,7 +19,7 @@ from redlock._threads.waiter import Waiter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.effects import Enter, Leave, Op, Send
+    from redlock._core.effects import Aside, Op, Send
     from redlock._core.extend import Extension
     from redlock._core.keep import Keeping
     from redlock._threads.links import Links
@@ -78,7 +78,7 @@ class Keeper:
                 self._roster.remove(keeping)
             if keeping.lease.lost:
                 for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
-                    self.links.line(effect, self.waiter)
+                    self.links.aside(effect, self.waiter)
                 self._lost.append(keeping)
                 self._nudge()
             return
@@ -131,8 +131,8 @@ class Keeper:
     def send(self, request: Send, operation: Any) -> None:
         self.links.send(request, operation, corked=True)
 
-    def line(self, effect: Enter | Leave, operation: Any) -> None:
-        self.links.line(effect, operation)
+    def aside(self, effect: Aside, operation: Any) -> None:
+        self.links.aside(effect, operation)
 
     def look(self) -> None:
         """Whoever leads has."""

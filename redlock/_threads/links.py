@@ -13,17 +13,18 @@ import threading
 from typing import TYPE_CHECKING, TypeAlias
 
 from redlock import _clock
+from redlock._base.link import Link
 from redlock._base.links import CLOSED, LinksBase
-from redlock._core.effects import Enter, Timeout
+from redlock._core.effects import Leave, Timeout
 from redlock._threads.bell import Bell
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redlock._base.link import Link
+    from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import Event, Leave, Send
+    from redlock._core.effects import Aside, Event, Send
     from redlock._core.electorate import Electorate
     from redlock._threads.keeper import Kept
     from redlock._threads.waiter import Waiter
@@ -57,12 +58,12 @@ class Links(LinksBase[AnyInbox]):
         self._poll = select.poll()      # of whoever leads
         self._lead_bell = Bell()        # there is one more link to read from
         self._poll.register(self._lead_bell.fd, select.POLLIN)
-        self._by_fd: dict[int, Link[AnyInbox]] = {}
+        self._by_fd: dict[int, Stream] = {}
         self._leader: Waiter | None = None
         self._followers: dict[Waiter, None] = {}    # in the order in which they came
         self._polling = False
         self._corked = False
-        self._to_flush: list[Link[AnyInbox]] = []
+        self._to_flush: list[Stream] = []
 
     # -- for the driver ------------------------------------------------------------------------------
 
@@ -73,15 +74,12 @@ class Links(LinksBase[AnyInbox]):
             self._corked = corked
             self._submit(request, waiter, _clock.now())
 
-    def line(self, effect: Enter | Leave, waiter: AnyInbox) -> None:
-        """Stand in line, or let others pass."""
-        if type(effect) is Enter:
-            with self.mutex:
-                self._refuse_if_closed()
-                self._enter(effect.ticket, waiter)
-            return
+    def aside(self, effect: Aside, waiter: AnyInbox) -> None:
+        """Do what concerns no master."""
         with self.mutex:
-            woken = self._leave(effect.ticket)
+            if type(effect) is not Leave:
+                self._refuse_if_closed()
+            woken = self._aside(effect, waiter)
         for inbox in woken:
             self.nudge(inbox)
 
@@ -162,6 +160,9 @@ class Links(LinksBase[AnyInbox]):
     def finish(self, waiter: Waiter) -> None:
         """The operation of ``waiter`` is over; late answers to it are the housekeeper's business."""
         self.forget(waiter)
+        if waiter.ear is not None:
+            with self.mutex:
+                self.unlisten(waiter)
         if self.dozing:
             with self.mutex:        # under it nobody closes the bell
                 self._wake_housekeeper()
@@ -227,12 +228,12 @@ class Links(LinksBase[AnyInbox]):
         if self.closed:
             raise RedlockError(CLOSED)
 
-    def _read(self, link: Link[AnyInbox], now: float) -> None:
+    def _read(self, link: Stream, now: float) -> None:
         super()._read(link, now)
-        if self.dozing and link.pipeline.owes:
+        if self.dozing and isinstance(link, Link) and link.pipeline.owes:
             self._wake_housekeeper()    # the master could not do a release now: it is tried again
 
-    def _write(self, link: Link[AnyInbox], data: bytes, now: float) -> None:
+    def _write(self, link: Stream, data: bytes, now: float) -> None:
         if self._corked:
             if not link.backlog:
                 self._to_flush.append(link)
@@ -245,7 +246,7 @@ class Links(LinksBase[AnyInbox]):
         if link.stuck:
             self._watch_room(link, wanted=True)
 
-    def _push(self, link: Link[AnyInbox], now: float) -> None:
+    def _push(self, link: Stream, now: float) -> None:
         if link.torn:
             self._read(link, now)
         link.torn = True
@@ -257,27 +258,30 @@ class Links(LinksBase[AnyInbox]):
             self._watch_room(link, wanted=True)
         link.torn = False
 
-    def _watch(self, link: Link[AnyInbox]) -> None:
+    def _watch(self, link: Stream) -> None:
         self._by_fd[link.fd] = link
         self._poll.register(link.fd, select.POLLIN)
         self.watch.register(link.fd, _HANGUP)
         self._lead_bell.ring()
 
-    def _unwatch(self, link: Link[AnyInbox]) -> None:
+    def _unwatch(self, link: Stream) -> None:
         fd = link.fd
         if self._by_fd.get(fd) is link:     # not that of a link that got the number after an interruption
             del self._by_fd[fd]
             self._poll.unregister(fd)
             self.watch.unregister(fd)
 
-    def _watch_room(self, link: Link[AnyInbox], *, wanted: bool) -> None:
+    def _watch_room(self, link: Stream, *, wanted: bool) -> None:
         self._poll.modify(link.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
 
     def _wake_housekeeper(self) -> None:
         self.dozing = False
         self.bell.ring()
 
-    def _lost(self, link: Link[AnyInbox]) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
+    def _want_feeds(self) -> None:
+        self._wake_housekeeper()
+
+    def _lost(self, link: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         self._wake_housekeeper()
         if self._polling:
             self._lead_bell.ring()      # who leads may have lost its vote here, and is not told by a hang-up

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from redlock._core.effects import Event
+    from redlock._core.listen import Ear
 
 
 class Waiter:
@@ -18,10 +19,11 @@ class Waiter:
     answer for it, or hands the lead over (it follows).
     """
 
-    __slots__ = ("_signal", "events")
+    __slots__ = ("_signal", "ear", "events")
 
     def __init__(self) -> None:
         self.events: deque[Event] = deque()
+        self.ear: Ear | None = None
         self._signal: Lock | None = None    # most operations never follow
 
     def prepare(self) -> None:

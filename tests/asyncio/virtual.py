@@ -237,6 +237,7 @@ class Deployment:
         self.links: Links = self.driver._links
         self.links.on_broken = lambda _: None
         self.links.on_change = lambda: None
+        self.links.on_listening = lambda: None
         self.driver._housekeeper.ready.set()
         for number in range(MASTERS):
             self.attach(number)

@@ -22,16 +22,19 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.effects import Enter, Failure, Op, Reply, Send, Timeout, Wait
+from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Op, Reply, Send, Timeout, Wait
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
+from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.terms import Plan, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from redlock._core.effects import Aside
+    from redlock._core.listen import Ear
     from redlock.errors import Vote
 
 T = TypeVar("T")
@@ -163,7 +166,8 @@ class World:
         self.lobby = Lobby()            # the line in front of the masters (R23)
         self.effects: list[tuple[str, float]] = []      # every effect: what, and when it was asked for
         self.arrived: list[Reply] = []                  # in the order in which they reached the operation
-        self._pending: list[tuple[float, int, Reply]] = []
+        self._pending: list[tuple[float, int, Reply | Callable[[], Ear | None]]] = []
+        self.listeners = Listeners(len(masters))        # what is announced (R24)
         self._order = itertools.count()
         self._tokens = (f"token-{number}" for number in itertools.count(1))
         names = tuple(f"redis-{letter}:6379" for letter in "abcdefghijklmnop"[: len(masters)])
@@ -178,6 +182,7 @@ class World:
             electorate=electorate,
             fences=FenceClock(lambda: self.wall),
             token=lambda: next(self._tokens),
+            random=lambda: 1.0,
         )
 
     def plan(
@@ -237,12 +242,34 @@ class World:
                     self._write(effect)
                 elif isinstance(effect, Wait):
                     event = self._next(effect)
-                elif isinstance(effect, Enter):
-                    self.lobby.enter(effect.ticket)
                 else:
-                    self.lobby.leave(effect.ticket)
+                    self._aside(effect)
         except StopIteration as stop:
             return cast("T", stop.value)
+
+    def _aside(self, effect: Aside) -> None:
+        if isinstance(effect, Enter):
+            self.lobby.enter(effect.ticket)
+            self.listeners.tell_courtesy(effect.ticket, self.now, turn=False)
+        elif isinstance(effect, Leave):
+            self.lobby.leave(effect.ticket)
+        elif isinstance(effect, Crowd):
+            self.listeners.released(effect.keys, effect.heard, effect.took, self.now)
+        else:
+            self.listeners.add(effect.ear)
+
+    def announce(self, after: float, master: int, token: str, name: str = "invoice:42") -> None:
+        """In so many seconds from now a master announces that ``token`` is released."""
+        channel = wire.channel(f"redlock:{name}")
+        self._come(after, lambda: self.listeners.announced(master, channel, token.encode()))
+
+    def subscribe(self, after: float, master: int, name: str = "invoice:42") -> None:
+        """In so many seconds from now a master confirms that it will announce releases."""
+        channel = wire.channel(f"redlock:{name}")
+        self._come(after, lambda: self.listeners.confirmed(master, channel))
+
+    def _come(self, after: float, what: Callable[[], Ear | None]) -> None:
+        heapq.heappush(self._pending, (self.now + after, next(self._order), what))
 
     def _write(self, request: Send, first: int | None = None) -> None:
         if request.only_if is not None and not request.only_if():
@@ -258,13 +285,17 @@ class World:
             if after < NEVER:
                 heapq.heappush(self._pending, (reply.at, next(self._order), reply))
 
-    def _next(self, wait: Wait) -> Reply | Timeout:
-        if self._pending and self._pending[0][0] <= wait.until:
-            at, _, reply = heapq.heappop(self._pending)
+    def _next(self, wait: Wait) -> Reply | Heard | Timeout:
+        while self._pending and self._pending[0][0] <= wait.until:
+            at, _, what = heapq.heappop(self._pending)
             self.now = max(self.now, at)
-            reply.at = self.now
-            self.arrived.append(reply)
-            return reply
+            if not isinstance(what, Reply):
+                if what() is not None:
+                    return Heard(self.now)
+                continue
+            what.at = self.now
+            self.arrived.append(what)
+            return what
         assert wait.until < NEVER, "nothing will ever happen"
         self.now = max(self.now, wait.until)
         return Timeout(self.now)

@@ -199,6 +199,7 @@ class Client:
             electorate=self.electorate,
             fences=FenceClock(self.wall_us),
             token=self.token,
+            random=world.random.random,
         )
         self.links = [Link(world, parameters, self, master) for master in masters]
         self.pipelines: list[Pipeline[Task]] = [

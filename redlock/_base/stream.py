@@ -1,0 +1,123 @@
+"""A connection to one master: bytes out, values in, never blocking on either."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+import ssl
+import struct
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import InvalidResponse
+
+from redlock import _connect
+
+if TYPE_CHECKING:
+    from redlock._connect import Dial, Endpoint
+
+_CHUNK = 65536
+# What a socket that does not block says when it would have to; TLS has its own words for it.
+_NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Stream(ABC):
+    """The socket, what it did not take yet, and the parser of what it brings.
+
+    Knows no lock, no thread and no loop: `Links` sees to it that only one is at it at a time.  A
+    KeyboardInterrupt can come between any two steps, also between taking an answer off the socket and handing it to the parser;
+    then what follows would be taken for the answer to another question.  So whoever moves bytes marks
+    the stream `torn` first and mends it last, and one that is found torn is closed.
+    """
+
+    __slots__ = (
+        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "master", "opened_at", "retry_at", "sock",
+        "stuck", "tls", "torn",
+    )
+
+    def __init__(self, master: int, endpoint: Endpoint) -> None:
+        self.master = master
+        self.endpoint = endpoint
+        self.sock: socket.socket | None = None
+        self.fd = -1
+        self.tls = False
+        self.torn = False
+        self.backlog = bytearray()      # what the kernel did not get or take yet
+        self.stuck = False              # it takes no more
+        self.failures = 0               # attempts to connect that failed in a row
+        self.retry_at = -math.inf       # when the next one is due
+        self.opened_at = -math.inf
+        self.dial: Dial | None = None   # the one that is under way
+        self._parser: Any = None
+
+    def open(self, sock: socket.socket, now: float) -> None:
+        self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
+        self.tls = isinstance(sock, ssl.SSLSocket)
+        self.torn = self.stuck = False
+        self.backlog.clear()
+        self._parser = _connect.parser()
+        self.failures = 0
+
+    def write(self, data: bytes) -> None:
+        """Hand ``data`` to the kernel, and keep what it does not take.  OSError: the connection broke."""
+        assert self.sock is not None  # noqa: S101 - nothing is written to one that is down
+        if self.backlog:        # which goes first
+            self.backlog += data
+            if not self.stuck:
+                self.flush()
+            return
+        try:
+            sent = self.sock.send(data)
+        except _NOT_NOW:
+            sent = 0
+        if sent < len(data):
+            self.backlog += data[sent:]
+            self.stuck = True
+
+    def flush(self) -> None:
+        """Hand the backlog to the kernel.  OSError: the connection broke."""
+        if self.sock is None or not self.backlog:
+            return
+        with contextlib.suppress(*_NOT_NOW):
+            del self.backlog[: self.sock.send(self.backlog)]
+        self.stuck = bool(self.backlog)
+
+    def read(self, now: float, deliver: Any) -> None:
+        """Take every whole value that is there; half ones wait in the parser.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        sock, parser, take, nothing = self.sock, self._parser, self._take, _connect.NOTHING
+        assert sock is not None  # noqa: S101 - see write
+        while True:
+            try:
+                data = sock.recv(_CHUNK)
+            except _NOT_NOW:
+                return
+            if not data:
+                raise ConnectionResetError("the master closed the connection")
+            parser.feed(data)
+            try:
+                while (value := parser.gets()) is not nothing:
+                    take(value, now, deliver)
+            except (InvalidResponse, TypeError, ValueError) as error:   # of the parser, for what it cannot build
+                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {error}") from None
+            # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
+            if len(data) < _CHUNK and not self.tls:
+                return
+
+    @abstractmethod
+    def _take(self, value: Any, now: float, deliver: Any) -> None:
+        """One value came; hand what it means to ``deliver``.  OSError: it cannot be trusted any more."""
+
+    def close(self, *, abort: bool) -> None:
+        """``abort``: what the kernel has not delivered yet must not arrive behind the next connection (R10)."""
+        if self.sock is not None:
+            if abort:
+                with contextlib.suppress(OSError):
+                    self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.sock.close()
+        self.sock, self.fd, self.stuck = None, -1, False
+        self.backlog.clear()

@@ -1,0 +1,208 @@
+"""Hearing of a release instead of asking for it again and again (R24).
+
+Whoever releases has every master announce it on the channel of the key.  Messages only ever make a
+waiter look sooner: one that is lost costs the pause until the next attempt, one too many an attempt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock._core import wire
+from redlock._core.effects import NEVER
+from redlock._core.quorum import majority
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from redlock._core.lobby import Ticket
+
+LINGER = 0.5        # so long a channel stays subscribed though nobody listens: the next waiter often comes soon
+_GRACE = 0.003      # how long one who knows of others stays away after a release, in seconds, ...
+_TRIPS = 3          # ... and so many times what the release took: a message, and an attempt of theirs
+_MANY = 64          # so many tokens, or crowds, are remembered without a look at whether they still matter
+
+# Who has heard of a release tries at once, until attempts turn out to collide; then after a random
+# pause of up to this many seconds, doubled with every collision, so that somebody is alone at it.
+_SPREAD = 0.0005
+_MOST_SPREAD = 8    # doublings: 128 ms
+_CALM = 0.25        # of a doubling is taken back by an attempt that did not collide
+
+
+class Ear:
+    """What one waiter has heard since its last attempt.
+
+    ``look``: it is being told of releases from now on, and should look again for what it missed.
+    ``released``: so many releases were announced, each by a majority of masters.
+    """
+
+    __slots__ = ("_all", "_heard", "_need", "channels", "inbox", "level", "look", "released")
+
+    def __init__(self, keys: Iterable[str], masters: int) -> None:
+        self.channels = tuple(wire.channel(key) for key in keys)
+        self.look = False
+        self.released = 0
+        self.level = 0.0        # of crowding: the doublings of the pause
+        self.inbox: object = None   # of the driver
+        self._need = majority(masters)
+        self._heard: dict[bytes, int] = {}  # which masters announced a token, as bits; -1: that was dealt with
+        self._all = 0           # which masters announced anything since the last attempt
+
+    def attempting(self) -> None:
+        """What was heard until now has led to this attempt."""
+        self.look, self.released, self._all = False, 0, 0
+
+    def hear(self, master: int, token: bytes) -> bool:
+        """A master announced the release of ``token``; True if there is reason to look.
+
+        That is when a majority announced the same.  Or different ones: those who had split the votes
+        among them took them back, and nobody has the lock.
+        """
+        bit = 1 << master
+        heard = self._heard.get(token, 0)
+        if heard == -1:
+            return False        # the majority has spoken; this is the rest
+        if len(self._heard) >= _MANY:
+            self._heard.clear()
+        heard |= bit
+        self._all |= bit
+        done = heard.bit_count() >= self._need
+        self._heard[token] = -1 if done else heard
+        if not done and self._all.bit_count() < self._need:
+            return False
+        self._all = 0
+        self.released += 1
+        return True
+
+    def tried(self, *, collided: bool) -> None:
+        """``collided``: several tried at once, and nobody got a majority."""
+        self.level = min(self.level + 1, _MOST_SPREAD) if collided else max(self.level - _CALM, 0.0)
+
+    @property
+    def spread(self) -> float:
+        """How many seconds to wait at most when a release was announced; 0 while nobody is in the way."""
+        return _SPREAD * (2**self.level - 1)
+
+
+class _Channel:
+    """What the connections are subscribed to, and who wants to know."""
+
+    __slots__ = ("confirmed", "ear", "idle_since", "level")
+
+    def __init__(self) -> None:
+        self.ear: Ear | None = None
+        self.confirmed = 0      # by which masters, as bits
+        self.level = 0.0        # of the ear that listened last
+        self.idle_since = 0.0
+
+
+class Listeners:
+    """The channels of one process (or event loop).  Whoever calls sees to it that it is one at a time.
+
+    There is one ear to a channel: who stands behind another one in line is told by that (R23).
+    """
+
+    __slots__ = ("_channels", "_crowds", "_need")
+
+    def __init__(self, masters: int) -> None:
+        self._channels: dict[str, _Channel] = {}
+        # By key: until when those who begin now let others go first, and for how long those whose turn comes do.
+        self._crowds: dict[str, tuple[float, float]] = {}
+        self._need = majority(masters)
+
+    @property
+    def channels(self) -> list[str]:
+        """Those that every master is to be asked for."""
+        return list(self._channels)
+
+    def __bool__(self) -> bool:
+        return bool(self._channels)
+
+    def add(self, ear: Ear) -> None:
+        for name in ear.channels:
+            channel = self._channels.setdefault(name, _Channel())
+            channel.ear = ear
+            ear.level = max(ear.level, channel.level)
+        ear.look = self._is_on(ear)
+
+    def remove(self, ear: Ear, now: float) -> None:
+        """It hears nothing any more.  Twice does no harm."""
+        for name in ear.channels:
+            channel = self._channels.get(name)
+            if channel is not None and channel.ear is ear:
+                channel.ear, channel.level, channel.idle_since = None, ear.level, now
+
+    def forget_idle(self, now: float) -> None:
+        """Let go of the channels that nobody has listened to for `LINGER`."""
+        for name in self.channels:
+            channel = self._channels[name]
+            if channel.ear is None and now - channel.idle_since >= LINGER:
+                del self._channels[name]
+
+    # -- told by the connections ---------------------------------------------------------------------
+
+    def confirmed(self, master: int, name: str) -> Ear | None:
+        """A master will announce what is released from now on; returns who should look for what it missed."""
+        channel = self._channels.get(name)
+        if channel is None:
+            return None
+        was_on = channel.confirmed.bit_count() >= self._need
+        channel.confirmed |= 1 << master
+        ear = channel.ear
+        if was_on or ear is None or not self._is_on(ear):
+            return None
+        ear.look = True
+        return ear
+
+    def unconfirmed(self, master: int, name: str) -> None:
+        """It will not."""
+        channel = self._channels.get(name)
+        if channel is not None:
+            channel.confirmed &= ~(1 << master)
+
+    def lost(self, master: int) -> None:
+        """The connection broke."""
+        for name in self._channels:
+            self.unconfirmed(master, name)
+
+    def announced(self, master: int, name: str, token: bytes) -> Ear | None:
+        """A master announced a release; returns who has reason to look."""
+        channel = self._channels.get(name)
+        if channel is None or channel.ear is None or not channel.ear.hear(master, token):
+            return None
+        return channel.ear
+
+    def _is_on(self, ear: Ear) -> bool:
+        return all(self._channels[name].confirmed.bit_count() >= self._need for name in ear.channels)
+
+    # -- letting others go first ---------------------------------------------------------------------
+
+    def released(self, keys: Iterable[str], heard: dict[int, int], took: float, now: float) -> None:
+        """So many connections heard of a release, by master, which took so many seconds."""
+        keys = tuple(keys)
+        others = any(heard_by > self._ours(master, keys) for master, heard_by in heard.items())
+        if len(self._crowds) >= _MANY:
+            self._crowds = {key: crowd for key, crowd in self._crowds.items() if crowd[0] > now - LINGER}
+        grace = _GRACE + _TRIPS * took
+        for key in keys:
+            if others:
+                self._crowds[key] = (now + grace, grace)
+            else:
+                self._crowds.pop(key, None)
+
+    def _ours(self, master: int, keys: Iterable[str]) -> int:
+        channels = (self._channels.get(wire.channel(key)) for key in keys)
+        return sum(channel is not None and bool(channel.confirmed >> master & 1) for channel in channels)
+
+    @property
+    def crowded(self) -> bool:
+        return bool(self._crowds)
+
+    def tell_courtesy(self, ticket: Ticket, now: float, *, turn: bool) -> None:
+        """Let ``ticket`` know until when others should go first; ``turn``: one of ours has just been."""
+        for key in ticket.keys:
+            until, grace = self._crowds.get(key, (NEVER, 0.0))
+            if turn and grace:
+                until = now + grace
+            if until > now:
+                ticket.courtesy = max(ticket.courtesy, until)
