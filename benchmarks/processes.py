@@ -1,0 +1,187 @@
+"""Contenders of several processes: how fast the lock passes from one to the other (R24, R25).
+
+Every process notes when each of its contenders got the lock and when it called release, on a clock that
+all processes share; a hand-over is a hold by another contender than the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import statistics
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from benchmarks.baseline import BareSockets
+from redlock import AsyncMasters, Masters, _connect
+from redlock._core import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock.testing import LocalMasters
+
+TTL = 30.0
+SECTION = 0.001     # how long each one holds it
+PAUSE = 0.004       # between two holds of one contender, where only two processes take turns
+POLL = 0.001        # of the bare sockets
+
+
+class Hold(NamedTuple):
+    acquired: float     # the return of acquire
+    released: float     # the call of release
+    contender: tuple[int, int]
+
+
+def with_threads(urls: Sequence[str], process: int, contenders: int, until: float, pause: float, out: Any) -> None:
+    holds: list[Hold] = []
+    with Masters(urls, restart_guard=False) as masters:
+
+        def work(number: int) -> None:
+            lock = masters.lock("contended", ttl=TTL)
+            while time.monotonic() < until:
+                lock.acquire()
+                acquired = time.monotonic()
+                time.sleep(SECTION)
+                holds.append(Hold(acquired, time.monotonic(), (process, number)))
+                lock.release()
+                time.sleep(pause)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(contenders)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    out.put(holds)
+
+
+def with_tasks(urls: Sequence[str], process: int, contenders: int, until: float, pause: float, out: Any) -> None:
+    holds: list[Hold] = []
+
+    async def main() -> None:
+        async with AsyncMasters(urls, restart_guard=False) as masters:
+
+            async def work(number: int) -> None:
+                lock = masters.lock("contended", ttl=TTL)
+                while time.monotonic() < until:
+                    await lock.acquire()
+                    acquired = time.monotonic()
+                    await asyncio.sleep(SECTION)
+                    holds.append(Hold(acquired, time.monotonic(), (process, number)))
+                    await lock.release()
+                    await asyncio.sleep(pause)
+
+            await asyncio.gather(*(work(number) for number in range(contenders)))
+
+    asyncio.run(main())
+    out.put(holds)
+
+
+def with_bare_sockets(urls: Sequence[str], process: int, contenders: int, until: float, pause: float, out: Any) -> None:
+    """Asks every millisecond.  One contender: what it measures is the fastest that polling can be."""
+    assert contenders == 1
+    holds: list[Hold] = []
+    keys = wire.keys_for("redlock:", ["contended"])
+    token = f"{process:040}"
+    release = _connect.pack(wire.release(keys, token))
+    addresses = [(str(urlsplit(url).hostname), int(urlsplit(url).port or 0)) for url in urls]
+    bare = BareSockets(addresses, len(urls))
+    while time.monotonic() < until:
+        while True:
+            proposal = time.time_ns() // 1000
+            answers = bare.round(_connect.pack(wire.acquire(keys, token, TTL, proposal, 3600.0)))
+            if sum(isinstance(answer, list) and answer[0] != 0 for answer in answers) > len(urls) // 2:
+                break
+            bare.round(release)
+            time.sleep(POLL)
+        acquired = time.monotonic()
+        time.sleep(SECTION)
+        holds.append(Hold(acquired, time.monotonic(), (process, 0)))
+        bare.round(release)
+        time.sleep(pause)
+    out.put(holds)
+
+
+WORLDS = {"threads": with_threads, "asyncio": with_tasks}
+
+
+def contend(
+    servers: LocalMasters, work: Callable[..., None], processes: int, contenders: int, lasts: float, pause: float = 0.0
+) -> list[Hold]:
+    """What they did, in its order; without the time in which the first and the last one were alone."""
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    until = time.monotonic() + 1.0 + lasts      # they take a while to start
+    started = [
+        context.Process(target=work, args=(servers.urls, number, contenders, until, pause, out))
+        for number in range(processes)
+    ]
+    for process in started:
+        process.start()
+    by_process = [out.get(timeout=60 + lasts) for _ in started]
+    for process in started:
+        process.join()
+    begin = max(min(hold.acquired for hold in holds) for holds in by_process)
+    end = min(max(hold.acquired for hold in holds) for holds in by_process)
+    return sorted(hold for holds in by_process for hold in holds if begin <= hold.acquired <= end)
+
+
+def handovers(holds: Sequence[Hold]) -> list[float]:
+    """Seconds from the call of release to the return of the next one's acquire, where that is another one."""
+    return [
+        after.acquired - before.released
+        for before, after in zip(holds, holds[1:], strict=False)
+        if after.contender != before.contender
+    ]
+
+
+def per_second(holds: Sequence[Hold]) -> float:
+    return len(handovers(holds)) / (holds[-1].acquired - holds[0].acquired)
+
+
+def script_calls(servers: LocalMasters) -> int:
+    """How often scripts were run, on the first master."""
+    stats: Any = servers.client(0).info("commandstats")
+    return sum(stats.get(f"cmdstat_{command}", {}).get("calls", 0) for command in ("evalsha", "eval"))
+
+
+def run(servers: LocalMasters, rounds: int, lasts: float) -> None:
+    for world, work in WORLDS.items():
+        ratios, times = [], []
+        for _ in range(rounds):
+            ours = statistics.median(handovers(contend(servers, work, 2, 1, lasts, PAUSE)))
+            polling = statistics.median(handovers(contend(servers, with_bare_sockets, 2, 1, lasts, PAUSE)))
+            ratios.append(ours / polling)
+            times.append(ours)
+        show(f"{world}: hand-over between 2 processes / 1 ms poll", ratios, 2.0, most=True,
+             more=f"(about {statistics.median(times) * 1000:.2f} ms)")
+        ratios, gaps, spreads, calls = [], [], [], []
+        for _ in range(rounds):
+            alone = contend(servers, work, 1, 1, lasts)
+            before = script_calls(servers)
+            holds = contend(servers, work, 4, 12, lasts)
+            calls.append((script_calls(servers) - before) / len(holds))
+            # One alone hands over to nobody: its own holds per second are what the lock could do.
+            ratios.append(per_second(holds) / (len(alone) / (alone[-1].acquired - alone[0].acquired)))
+            gaps.append(max(b.acquired - a.released for a, b in zip(holds, holds[1:], strict=False)))
+            counts = [sum(hold.contender == (p, c) for hold in holds) for p in range(4) for c in range(12)]
+            spreads.append(max(counts) / max(1, min(counts)))
+        show(f"{world}: 4 processes with 12 each / one alone", ratios, 0.3, most=False,
+             more=f"longest gap {max(gaps) * 1000:.0f} ms (bar 200), luckiest to unluckiest "
+                  f"{statistics.median(spreads):.2f} : 1 (bar 5), script calls per master and acquisition "
+                  f"{statistics.median(calls):.1f} (bar 10)")
+
+
+def show(title: str, ratios: list[float], bar: float, *, most: bool, more: str) -> None:
+    middle = statistics.median(ratios)
+    held = middle <= bar if most else middle >= bar
+    print(f"{title:<50} median ratio {middle:.2f}, bar {bar:g}: {'ok' if held else 'MISSED'}; {more}", flush=True)
+
+
+if __name__ == "__main__":
+    from redlock.testing import LocalMasters as Local
+
+    with Local(5) as local:
+        run(local, 3, 2.0)
