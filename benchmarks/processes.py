@@ -7,6 +7,7 @@ all processes share; a hand-over is a hold by another contender than the one bef
 from __future__ import annotations
 
 import asyncio
+import itertools
 import multiprocessing
 import statistics
 import threading
@@ -132,7 +133,7 @@ def handovers(holds: Sequence[Hold]) -> list[float]:
     """Seconds from the call of release to the return of the next one's acquire, where that is another one."""
     return [
         after.acquired - before.released
-        for before, after in zip(holds, holds[1:], strict=False)
+        for before, after in itertools.pairwise(holds)
         if after.contender != before.contender
     ]
 
@@ -165,7 +166,7 @@ def run(servers: LocalMasters, rounds: int, lasts: float) -> None:
             calls.append((script_calls(servers) - before) / len(holds))
             # One alone hands over to nobody: its own holds per second are what the lock could do.
             ratios.append(per_second(holds) / (len(alone) / (alone[-1].acquired - alone[0].acquired)))
-            gaps.append(max(b.acquired - a.released for a, b in zip(holds, holds[1:], strict=False)))
+            gaps.append(max(b.acquired - a.released for a, b in itertools.pairwise(holds)))
             counts = [sum(hold.contender == (p, c) for hold in holds) for p in range(4) for c in range(12)]
             spreads.append(max(counts) / max(1, min(counts)))
         show(f"{world}: 4 processes with 12 each / one alone", ratios, 0.3, most=False,

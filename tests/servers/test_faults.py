@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import subprocess
 import threading
@@ -13,10 +14,11 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from redlock import NotAcquired, QuorumUnreachable
+from redlock import Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually, nothing_left
 from tests.servers.one import free_port, redis_server
+from tests.servers.waiter import NEVER, Waiting, feeds_up
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
 
@@ -234,12 +236,13 @@ def test_maxclients(world, four, tmp_path):
 
 
 ACL = (
-    "+set +get +del +pexpire +pttl +eval +evalsha +script|load +publish +ping +info +time +config|get "
+    "+set +get +del +pexpire +pttl +eval +evalsha +script|load +publish +subscribe +unsubscribe +info +config|get "
     "~redlock:* ~{redlock:* ~redlock-max-ttl:* &redlock:*"
 )
 
 
-def test_an_acl_user_with_just_what_is_needed(world, tmp_path):
+def test_an_acl_user_with_just_what_is_needed(world, tmp_path, caplog):
+    caplog.set_level(logging.WARNING, "redlock")
     user = f"--user locker on >{SECRET} -@all {ACL}".split()
     with redis_server(tmp_path, *user) as port:
         url = f"redis://locker:{SECRET}@127.0.0.1:{port}"
@@ -248,6 +251,10 @@ def test_an_acl_user_with_just_what_is_needed(world, tmp_path):
             with lock:
                 lock.extend()
                 assert masters.status("job").token
+                with Masters([url], restart_guard=False) as others:
+                    waiting = others.lock("job", ttl=10).acquire(timeout=0.3)
+                    assert waiting is None
+    assert not caplog.records       # nobody complains that he may not subscribe
 
 
 def test_an_acl_user_who_may_not_run_scripts(world, four, tmp_path):
@@ -298,6 +305,13 @@ def test_tls(world, redlock_servers, tls_port, certificate):
         for _ in range(200):
             with lock:
                 assert lock.extend().valid
+        with Masters([url], restart_guard=False) as others:
+            held = others.lock("held", ttl=10)
+            held.acquire()
+            waiting = Waiting(masters.lock("held", ttl=10, retry=NEVER))
+            eventually(lambda: feeds_up(world, masters) == 1)
+            held.release()
+            assert waiting.end() is not None
         assert masters.status("job" * 100).token is None
 
 

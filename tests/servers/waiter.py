@@ -1,0 +1,47 @@
+"""Somebody who waits for a lock in a thread, and how far the subscriptions are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from tenacity import wait_fixed
+
+NEVER = wait_fixed(60)      # what wakes such a waiter is a message
+
+
+class Waiting:
+    """A thread that waits for ``lock`` and gives it back at once."""
+
+    def __init__(self, lock: Any, **options: Any) -> None:
+        self.outcome: Any = None
+        self.at = 0.0
+        self._lock = lock
+        self._options = options
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self.outcome = self._lock.acquire(**self._options)
+            self.at = time.monotonic()
+            if self.outcome is not None:
+                self._lock.release()
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            self.outcome = error
+
+    def end(self, seconds: float = 10.0) -> Any:
+        self._thread.join(seconds)
+        assert not self._thread.is_alive(), "it still waits"
+        return self.outcome
+
+
+def feeds_up(world, masters) -> int:
+    """So many masters confirmed that they will announce what is waited for."""
+    try:
+        channels = list(world.links(masters).listeners._channels.values())
+    except (AssertionError, ValueError):    # there are no links yet
+        return 0
+    confirmed = [channel.confirmed for channel in channels]
+    return min((bits.bit_count() for bits in confirmed), default=0)
