@@ -15,7 +15,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks import contention
+from benchmarks import contention, processes
 from benchmarks.baseline import BareProtocols, BareSockets
 from redlock import AsyncMasters, Masters, _connect
 from redlock._core import wire
@@ -172,6 +172,8 @@ def main() -> None:
         asyncio.run(tasks(servers, options.rounds, options.cycles))
         print("\nwaiting in line inside one process, critical section 1 ms\n")
         contention.run(servers, max(1, options.rounds // 12), max(0.1, min(1.0, options.cycles / 100)))
+        print("\nwaiting for other processes, critical section 1 ms\n")
+        processes.run(servers, max(1, options.rounds // 20), max(0.2, min(2.0, options.cycles / 50)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
 import resource
 import threading
 import time
@@ -35,8 +36,8 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def with_threads(servers: LocalMasters, number: int, ttl: float, seconds: float) -> None:
-    with Masters(servers.urls, restart_guard=False) as masters:
+def with_threads(urls: list[str], number: int, ttl: float, seconds: float) -> None:
+    with Masters(urls, restart_guard=False) as masters:
         with masters.lock("first", ttl=ttl):
             before = peak()
         locks = [masters.lock(f"job-{i}", ttl=ttl, bound=False) for i in range(number)]
@@ -49,9 +50,9 @@ def with_threads(servers: LocalMasters, number: int, ttl: float, seconds: float)
             lock.release()
 
 
-def with_tasks(servers: LocalMasters, number: int, ttl: float, seconds: float) -> None:
+def with_tasks(urls: list[str], number: int, ttl: float, seconds: float) -> None:
     async def main() -> None:
-        async with AsyncMasters(servers.urls, restart_guard=False) as masters:
+        async with AsyncMasters(urls, restart_guard=False) as masters:
             async with masters.lock("first", ttl=ttl):
                 before = peak()
             locks = [masters.lock(f"job-{i}", ttl=ttl, bound=False) for i in range(number)]
@@ -76,8 +77,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     options = parser.parse_args()
     with LocalMasters(5) as servers:
-        for measure in (with_threads, with_tasks):
-            measure(servers, options.leases, options.ttl, options.seconds)
+        for measure in (with_threads, with_tasks):      # each in a process of its own: memory is only ever given
+            held = (servers.urls, options.leases, options.ttl, options.seconds)
+            process = multiprocessing.get_context("spawn").Process(target=measure, args=held)
+            process.start()
+            process.join()
 
 
 if __name__ == "__main__":

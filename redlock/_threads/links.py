@@ -73,6 +73,7 @@ class Links(LinksBase[AnyInbox]):
             self._refuse_if_closed()
             self._corked = corked
             self._submit(request, waiter, _clock.now())
+            self._corked = False        # what others write goes at once
 
     def aside(self, effect: Aside, waiter: AnyInbox) -> None:
         """Do what concerns no master."""

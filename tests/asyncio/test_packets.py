@@ -342,3 +342,20 @@ def test_a_release_that_a_broken_connection_swallowed_is_the_first_on_the_next_o
         return d.fakes[0].by_token()[lock.lease.token]
 
     assert run(scene) == ["acquire", "release"]
+
+
+def test_a_burst_that_takes_longer_than_node_timeout_to_begin_is_answered_meanwhile():
+    """Masters are processes of their own: they answer while our loop is still writing, and nobody reads."""
+
+    async def scene(d):
+        async def one(number: int) -> None:
+            d.clock.advance(NODE_TIMEOUT / 100)
+            for fake in d.fakes:
+                fake.hear()
+            lock = d.masters.lock(f"job-{number}", ttl=10, auto_extend=False)
+            assert await lock.acquire(blocking=False) is not None
+            await lock.release()
+
+        await asyncio.gather(*map(one, range(400)))
+
+    run(scene)

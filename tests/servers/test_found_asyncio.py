@@ -147,24 +147,6 @@ def test_sockets_that_come_while_others_are_closed():
     assert not sockets
 
 
-def test_a_burst_finds_the_masters_reachable(redlock_servers):
-    """Thousands of operations begin in one tick, which takes longer than `node_timeout`."""
-
-    async def main():
-        async with masters_of(redlock_servers) as masters:
-            await connected(masters)
-
-            async def one(number):
-                lock = masters.lock(f"job:{number}", ttl=10, auto_extend=False)
-                assert await lock.acquire(blocking=False) is not None
-                await lock.release()
-
-            await asyncio.gather(*(one(number) for number in range(1500)))
-
-    asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_a_loop_that_is_blocked_while_the_masters_answer(redlock_servers):
     async def main():
         async with masters_of(redlock_servers, node_timeout=0.05) as masters:
