@@ -34,13 +34,17 @@ class Feed(Stream):
         self.asked.clear()
         self.refused = ""
 
-    def changes(self, channels: Iterable[str]) -> bytes:
-        """What to write so that it is asked for ``channels`` and no others; empty: nothing."""
-        wanted = set(channels)
-        more, less = wanted - self.asked, self.asked - wanted
-        self.asked = wanted
-        data = _connect.pack_words("SUBSCRIBE", *more) if more else b""
-        return data + _connect.pack_words("UNSUBSCRIBE", *less) if less else data
+    def more(self, channels: Iterable[str]) -> bytes:
+        """What to write so that it is asked for ``channels``, too; empty: nothing."""
+        new = [channel for channel in channels if channel not in self.asked]
+        self.asked.update(new)
+        return _connect.pack_words("SUBSCRIBE", *new) if new else b""
+
+    def no_more_than(self, channels: Iterable[str]) -> bytes:
+        """What to write so that it is asked for no others; empty: nothing."""
+        old = self.asked.difference(channels)
+        self.asked -= old
+        return _connect.pack_words("UNSUBSCRIBE", *old) if old else b""
 
     def _take(self, value: Any, now: float, deliver: Deliver) -> None:  # noqa: ARG002 - who hears it looks at the clock
         match value:

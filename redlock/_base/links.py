@@ -21,7 +21,7 @@ from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
@@ -219,9 +219,8 @@ class LinksBase(ABC, Generic[AnyInbox]):
             self._read(feed, now)
         inbox.ear, ear.inbox = ear, inbox
         self.listeners.add(ear)
-        self._subscribe(now)
-        if ear.look:
-            inbox.events.append(Heard(now))
+        for feed in self.feeds:
+            self._ask(feed, feed.more, ear.channels, now)
         self._want_feeds()
 
     def unlisten(self, inbox: AnyInbox) -> None:
@@ -231,27 +230,27 @@ class LinksBase(ABC, Generic[AnyInbox]):
             ear.inbox = None
             self.listeners.remove(ear, _clock.now())
 
-    def _subscribe(self, now: float) -> None:
-        """Ask every master for what somebody wants to hear, and for nothing else."""
-        channels = self.listeners.channels
-        for feed in self.feeds:
-            if feed.sock is None:
-                continue
-            if feed.torn:
-                self._read(feed, now)
-                continue
-            feed.torn = True
-            changes = feed.changes(channels)
-            if changes:
-                self._write(feed, changes, now)
-            feed.torn = False
+    def _ask(
+        self, feed: Feed, what: Callable[[Iterable[str]], bytes], channels: Iterable[str], now: float
+    ) -> None:
+        if feed.torn:
+            self._read(feed, now)
+        if feed.sock is None:
+            return
+        feed.torn = True
+        data = what(channels)
+        if data:
+            self._write(feed, data, now)
+        feed.torn = False
 
     def quieten(self, now: float) -> News:
         """Let go of the channels that nobody listens to any more, and of the connections if there is none left."""
         self.listeners.forget_idle(now)
-        self._subscribe(now)
+        channels = self.listeners.channels
         news: News = []
         for feed in self.feeds:
+            self._ask(feed, feed.more, channels, now)       # what an interrupted one left out
+            self._ask(feed, feed.no_more_than, channels, now)
             if feed.refused and not feed.reported:
                 news += self._report_deaf(feed, f"refused by it: {feed.refused}")
             if feed.sock is not None and not self.wanted(feed):
@@ -303,10 +302,11 @@ class LinksBase(ABC, Generic[AnyInbox]):
         if isinstance(stream, Link):
             assert facts is not None  # noqa: S101 - `Dial` asks for them
             return self._attach_link(stream, sock, facts, now)
+        assert isinstance(stream, Feed)  # noqa: S101 - there is no third kind
         if self.wanted(stream):
             stream.open(sock, now)
             self._watch(stream)
-            self._subscribe(now)
+            self._ask(stream, stream.more, self.listeners.channels, now)
         else:
             sock.close()
         return []
