@@ -12,6 +12,7 @@ import multiprocessing
 import statistics
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -36,9 +37,25 @@ class Hold(NamedTuple):
     contender: tuple[int, int]
 
 
-def with_threads(urls: Sequence[str], process: int, contenders: int, until: float, pause: float, out: Any) -> None:
+@dataclass
+class Start:
+    """What every process is handed."""
+
+    urls: list[str]
+    everybody: Any      # a Barrier
+    out: Any            # a Queue
+
+    def together(self) -> float:
+        """Wait until all have started, which takes a while; returns when that is."""
+        self.everybody.wait(60)
+        return time.monotonic()
+
+
+def with_threads(start: Start, process: int, contenders: int, lasts: float, pause: float) -> None:
     holds: list[Hold] = []
-    with Masters(urls, restart_guard=False) as masters:
+    with Masters(start.urls, restart_guard=False) as masters:
+        with masters.lock(f"warming up {process}", ttl=TTL):
+            until = start.together() + lasts
 
         def work(number: int) -> None:
             lock = masters.lock("contended", ttl=TTL)
@@ -55,14 +72,16 @@ def with_threads(urls: Sequence[str], process: int, contenders: int, until: floa
             thread.start()
         for thread in threads:
             thread.join()
-    out.put(holds)
+    start.out.put(holds)
 
 
-def with_tasks(urls: Sequence[str], process: int, contenders: int, until: float, pause: float, out: Any) -> None:
+def with_tasks(start: Start, process: int, contenders: int, lasts: float, pause: float) -> None:
     holds: list[Hold] = []
 
     async def main() -> None:
-        async with AsyncMasters(urls, restart_guard=False) as masters:
+        async with AsyncMasters(start.urls, restart_guard=False) as masters:
+            async with masters.lock(f"warming up {process}", ttl=TTL):
+                until = start.together() + lasts
 
             async def work(number: int) -> None:
                 lock = masters.lock("contended", ttl=TTL)
@@ -77,23 +96,24 @@ def with_tasks(urls: Sequence[str], process: int, contenders: int, until: float,
             await asyncio.gather(*(work(number) for number in range(contenders)))
 
     asyncio.run(main())
-    out.put(holds)
+    start.out.put(holds)
 
 
-def with_bare_sockets(urls: Sequence[str], process: int, contenders: int, until: float, pause: float, out: Any) -> None:
+def with_bare_sockets(start: Start, process: int, contenders: int, lasts: float, pause: float) -> None:
     """Asks every millisecond.  One contender: what it measures is the fastest that polling can be."""
     assert contenders == 1
     holds: list[Hold] = []
     keys = wire.keys_for("redlock:", ["contended"])
     token = f"{process:040}"
     release = _connect.pack(wire.release(keys, token))
-    addresses = [(str(urlsplit(url).hostname), int(urlsplit(url).port or 0)) for url in urls]
-    bare = BareSockets(addresses, len(urls))
+    addresses = [(str(urlsplit(url).hostname), int(urlsplit(url).port or 0)) for url in start.urls]
+    bare = BareSockets(addresses, len(addresses))
+    until = start.together() + lasts
     while time.monotonic() < until:
         while True:
             proposal = time.time_ns() // 1000
             answers = bare.round(_connect.pack(wire.acquire(keys, token, TTL, proposal, 3600.0)))
-            if sum(isinstance(answer, list) and answer[0] != 0 for answer in answers) > len(urls) // 2:
+            if sum(isinstance(answer, list) and answer[0] != 0 for answer in answers) > len(addresses) // 2:
                 break
             bare.round(release)
             time.sleep(POLL)
@@ -102,7 +122,8 @@ def with_bare_sockets(urls: Sequence[str], process: int, contenders: int, until:
         holds.append(Hold(acquired, time.monotonic(), (process, 0)))
         bare.round(release)
         time.sleep(pause)
-    out.put(holds)
+    bare.close()
+    start.out.put(holds)
 
 
 WORLDS = {"threads": with_threads, "asyncio": with_tasks}
@@ -113,20 +134,21 @@ def contend(
 ) -> list[Hold]:
     """What they did, in its order; without the time in which the first and the last one were alone."""
     context = multiprocessing.get_context("spawn")
-    out = context.Queue()
-    until = time.monotonic() + 1.0 + lasts      # they take a while to start
+    start = Start(servers.urls, context.Barrier(processes), context.Queue())
     started = [
-        context.Process(target=work, args=(servers.urls, number, contenders, until, pause, out))
-        for number in range(processes)
+        context.Process(target=work, args=(start, number, contenders, lasts, pause)) for number in range(processes)
     ]
     for process in started:
         process.start()
-    by_process = [out.get(timeout=60 + lasts) for _ in started]
+    by_process = [start.out.get(timeout=60 + lasts) for _ in started]
     for process in started:
         process.join()
     begin = max(min(hold.acquired for hold in holds) for holds in by_process)
     end = min(max(hold.acquired for hold in holds) for holds in by_process)
-    return sorted(hold for holds in by_process for hold in holds if begin <= hold.acquired <= end)
+    together = sorted(hold for holds in by_process for hold in holds if begin <= hold.acquired <= end)
+    if len(together) < 2:  # noqa: PLR2004 - nothing was handed over
+        raise SystemExit(f"only {len(together)} holds in {lasts:g} s: this machine is too busy to measure anything")
+    return together
 
 
 def handovers(holds: Sequence[Hold]) -> list[float]:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 
-def run(*arguments: str, seconds: float) -> str:
-    began = time.monotonic()
+def run(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-m", *arguments], capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.stderr
-    assert time.monotonic() - began < seconds
     return done.stdout
 
 
 def test_demo():
-    output = run("examples.demo", seconds=15)
+    output = run("examples.demo")
     for part in (
         "fencing token",
         "NotAcquired: 'invoice:42' not acquired in 1 attempt: held by",
@@ -34,4 +31,4 @@ def test_demo():
 
 def test_benchmark():
     """With tiny numbers, so that it cannot rot; its figures are nobody's business here."""
-    assert run("benchmarks.bench", "--rounds", "1", "--cycles", "3", seconds=30).count("median ratio") == 10
+    assert run("benchmarks.bench", "--rounds", "1", "--cycles", "3").count("median ratio") == 14
