@@ -146,7 +146,7 @@ def contend(
     begin = max(min(hold.acquired for hold in holds) for holds in by_process)
     end = min(max(hold.acquired for hold in holds) for holds in by_process)
     together = sorted(hold for holds in by_process for hold in holds if begin <= hold.acquired <= end)
-    if len(together) < 2:  # noqa: PLR2004 - nothing was handed over
+    if len(together) < 2:
         raise SystemExit(f"only {len(together)} holds in {lasts:g} s: this machine is too busy to measure anything")
     return together
 
