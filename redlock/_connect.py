@@ -11,7 +11,7 @@ import contextlib
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import hiredis
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.wire import Call
+    from redlock.errors import Outcome
+
+T = TypeVar("T")
 
 # What of a client's settings says where a server is and who we are.  Its timeouts, retries, decoding
 # and pooling are its own business (R4, C17).
@@ -60,6 +63,10 @@ class Endpoint:
     identity: tuple[str, int] | str         # what makes two entries the same server (C15)
     kind: Callable[..., AbstractConnection]     # a class of redis-py
     settings: dict[str, Any] = field(repr=False)
+
+    @property
+    def tls(self) -> bool:
+        return self.kind is SSLConnection
 
 
 def endpoint(master: object) -> Endpoint:
@@ -129,7 +136,7 @@ def _checked(target: Endpoint) -> Endpoint:
         _build(target, 1.0)
     except Exception as error:  # noqa: BLE001 - TypeError, ValueError or its own, as the setting is
         raise ConfigurationError(
-            f"the settings for {target.name} are refused: {_masked(target, str(error))}"
+            f"the settings for {target.name} are refused: {masked(target, str(error))}"
         ) from None
     return target
 
@@ -144,7 +151,7 @@ def _build(target: Endpoint, timeout: float) -> Any:
     )
 
 
-def _masked(target: Endpoint, text: str) -> str:
+def masked(target: Endpoint, text: str) -> str:
     """``text`` without the password, on one line."""
     if "AUTH" in text and "args beginning with" in text:
         return "it does not know the command AUTH"      # and quotes what it was given, cut somewhere
@@ -170,18 +177,27 @@ class Dial:
 
         Blocks, at most ``timeout`` at each read.  Raises what redis-py raises; see `failure`.
         """
+        sock, facts = self._taken(lambda connection: _handshake(connection, prefix, max_ttl))
+        _tune(sock)
+        return sock, facts
+
+    def bare(self) -> socket.socket:
+        """Connect and authenticate, and nothing else: a socket that blocks.  Raises what redis-py raises."""
+        sock, _ = self._taken(lambda _: None)
+        return sock
+
+    def _taken(self, first: Callable[[Any], T]) -> tuple[socket.socket, T]:
         connection = self._connection = _build(self._target, self._timeout)
         try:
             connection.connect()
-            facts = _handshake(connection, prefix, max_ttl)
+            result = first(connection)
             sock: socket.socket = connection._sock  # noqa: SLF001 - there is no public way to it
             connection._sock = None  # noqa: SLF001 - ours from now on
         except BaseException:
             with contextlib.suppress(Exception):
                 connection.disconnect()
             raise
-        _tune(sock)
-        return sock, facts
+        return sock, result
 
     def abort(self) -> None:
         """Wake the thread that connects, from another one."""
@@ -192,24 +208,48 @@ class Dial:
 
     def failure(self, error: BaseException) -> Failure:
         """What a failed attempt means for the vote of this master."""
-        return classify(error, _masked(self._target, str(error)) or type(error).__name__)
+        return classify(error, self.words(error))
+
+    def words(self, error: BaseException) -> str:
+        """What ``error`` says, on one line and without the password."""
+        return masked(self._target, str(error)) or type(error).__name__
+
+
+# What is wrong when no connection can be made.  Waiting may cure the last two; somebody has to change
+# something for the others.
+Trouble: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
+_SAID: dict[Trouble, str] = {
+    "auth": "wrong user or password: ",
+    "permission": "not permitted: ",
+    "protocol": "does not speak the Redis protocol: ",
+    "tls": "TLS: ",
+    "timeout": "no connection: ",
+}
+
+
+def trouble(error: BaseException, text: str) -> Trouble:
+    """What kind of thing went wrong; ``text`` is what the error says."""
+    if isinstance(error, (AuthenticationError, AuthorizationError)):
+        return "auth"
+    if isinstance(error, NoPermissionError):
+        return "permission"
+    if "DB index is out of range" in text:
+        return "database"
+    if isinstance(error, InvalidResponse):
+        return "protocol"
+    if any(word in text for word in ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "Hostname mismatch")):
+        return "tls"
+    if isinstance(error, (redis.TimeoutError, TimeoutError)):
+        return "timeout"
+    return "connection"
 
 
 def classify(error: BaseException, text: str) -> Failure:
     """Tell what waiting may cure from what somebody has to configure."""
-    if isinstance(error, (AuthenticationError, AuthorizationError)):
-        return Failure("error", f"wrong user or password: {text}", sent=False, configuration=True)
-    if isinstance(error, NoPermissionError):
-        return Failure("error", f"not permitted: {text}", sent=False, configuration=True)
-    if "DB index is out of range" in text:
-        return Failure("error", text, sent=False, configuration=True)
-    if isinstance(error, InvalidResponse):
-        return Failure("error", f"does not speak the Redis protocol: {text}", sent=False, configuration=True)
-    if any(word in text for word in ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "Hostname mismatch")):
-        return Failure("error", f"TLS: {text}", sent=False, configuration=True)
-    if isinstance(error, (redis.TimeoutError, TimeoutError)):
-        return Failure("timeout", f"no connection: {text}", sent=False)
-    return Failure("error", text, sent=False)
+    kind = trouble(error, text)
+    passing = kind in ("timeout", "connection")
+    outcome: Outcome = "timeout" if kind == "timeout" else "error"
+    return Failure(outcome, _SAID.get(kind, "") + text, sent=False, configuration=not passing)
 
 
 def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
@@ -237,22 +277,24 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
         raise NoPermissionError(f"{announced} (grant EVAL and the key {announce.keys[0]})")
     if isinstance(announced, RedisError):
         raise announced
-    identity = _info(info) if isinstance(info, bytes) else {}
+    identity = read_info(info) if isinstance(info, bytes) else {}
     uptime = identity.get("uptime_in_seconds", "")
     return Facts(
         run_id=identity.get("run_id"),
         uptime=int(uptime) if uptime.isdigit() else None,
-        durable=_durable(config),
+        durable=durable(config),
         announced=wire.read_announce(announced),
     )
 
 
-def _info(reply: bytes) -> dict[str, str]:
+def read_info(reply: bytes) -> dict[str, str]:
+    """The fields of an answer of INFO."""
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
     return {key: value for key, colon, value in lines if colon}
 
 
-def _durable(reply: Any) -> bool:
+def durable(reply: Any) -> bool:
+    """Whether the answer of CONFIG GET says that the master forgets nothing in a restart."""
     if not isinstance(reply, list):     # CONFIG is not permitted: the exemption does not apply (R21)
         return False
     config = dict(zip(reply[::2], reply[1::2], strict=False))
@@ -283,15 +325,15 @@ def _tune(sock: socket.socket) -> None:
 
 def pack(call: Call) -> bytes:
     """The command that runs a script by its name in the master's cache."""
-    return _pack(("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args))
+    return pack_words(("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args))
 
 
 def pack_text(call: Call) -> bytes:
     """The same with the text of the script, for a master that has forgotten it."""
-    return _pack(("EVAL", call.script.text, len(call.keys), *call.keys, *call.args))
+    return pack_words(("EVAL", call.script.text, len(call.keys), *call.keys, *call.args))
 
 
-def _pack(words: tuple[Any, ...]) -> bytes:
+def pack_words(words: tuple[Any, ...]) -> bytes:
     packed: bytes = hiredis.pack_command(words)
     return packed
 
