@@ -42,7 +42,7 @@ def lines(health: Health, style: Style, changed: frozenset[str] = frozenset()) -
     report = [f"{style.paint(health.status, health.status)}: {head}", ""]
     report += _table(health.masters, style, changed)
     report += _findings(health, style)
-    if quorum.probe is not None:
+    if quorum.probe is not None and (quorum.probe.ok or quorum.voting < quorum.majority):
         report += ["", *_broken("", _of_the_probe(quorum.probe), style)]
     return [*report, "", *_broken(f"{style.paint(health.status, health.status)}: ", health.summary, style)]
 
@@ -73,7 +73,7 @@ def _row(master: MasterHealth) -> tuple[str, ...]:
     return (
         master.name,
         _vote(master),
-        "-" if master.latency_ms is None else f"{master.latency_ms:.1f} ms",
+        "-" if master.latency_ms is None else _ms(master.latency_ms),
         f"{master.flavour} {master.version}" + (f" {master.role}" if master.role != "master" else "")
         if master.version else "-",
         "-" if master.uptime_s is None else duration(master.uptime_s),
@@ -116,6 +116,10 @@ def _bytes(number: int) -> str:
     return f"{size:.3g}T"
 
 
+def _ms(ms: float) -> str:
+    return f"{ms:.2f} ms" if ms < 1 else f"{ms:.1f} ms"
+
+
 def _offset(ms: float) -> str:
     if abs(ms) < 0.05:  # noqa: PLR2004 - what would be shown as 0.0
         return "0 ms"
@@ -151,7 +155,7 @@ def _of_the_probe(probe: Probe) -> str:
     if probe.ok:
         how = "was acquired, extended and released"
         return f"A real lock {how} in {probe.seconds * 1000:.1f} ms (fence {probe.fence})."
-    return f"A real lock could not be taken: {probe.error}."
+    return f"A real lock was {probe.error}."
 
 
 def _broken(mark: str, text: str, style: Style) -> list[str]:

@@ -10,7 +10,7 @@ from redlock import _clock, _connect
 from redlock._core.quorum import majority
 from redlock._health.records import Probe
 from redlock._health.survey import Survey, throw_away_name
-from redlock._health.verdict import governing_max_ttl, judge
+from redlock._health.verdict import governing_max_ttl, judge, voting
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -84,13 +84,14 @@ class Checkup:
 
     def _begin_probe(self) -> threading.Thread | None:
         facts = self._survey.wait_for_quorum()
-        answered = sum(one.failure is None for one in facts)
-        need = majority(self._survey.size)
-        if answered < need or _clock.now() > self._last_call:
-            why = f"{answered} of {self._survey.size} masters answered" + ("" if answered < need else ", too late")
-            self._probed.append(Probe(ok=False, seconds=0.0, error=f"not tried: {why}"))
+        terms = self._terms_for(facts)
+        able, size = voting(facts, terms), self._survey.size
+        if able < majority(size) or _clock.now() > self._last_call:
+            when = "" if able < majority(size) else ", and there was no time left"
+            why = f"not tried, as {able} of {size} masters vote{when}"
+            self._probed.append(Probe(ok=False, seconds=0.0, error=why))
             return None
-        max_ttl = self._terms_for(facts).max_ttl
+        max_ttl = terms.max_ttl
         thread = threading.Thread(target=self._run_probe, args=(max_ttl,), name="redlock-check probe", daemon=True)
         thread.start()
         return thread

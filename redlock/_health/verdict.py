@@ -6,6 +6,7 @@ quorum: it is critical only if no lock can be taken (C22).
 
 from __future__ import annotations
 
+import re
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -61,6 +62,11 @@ def judge(facts: Sequence[MasterFacts], terms: Terms, probe: Probe | None) -> He
     elif findings or any(master.findings for master in masters):
         status = "WARNING"
     return Health(status, summary(status, quorum, masters, findings), quorum, masters, findings)
+
+
+def voting(facts: Sequence[MasterFacts], terms: Terms) -> int:
+    """How many have a vote that would count now."""
+    return judge(facts, terms, None).quorum.voting
 
 
 def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
@@ -163,7 +169,7 @@ def _flavour(facts: MasterFacts) -> str | None:
 
 def _failure(facts: MasterFacts) -> Finding:
     def critical(code: str, message: str, advice: str) -> Finding:
-        return Finding("critical", code, f"{message}: {facts.text}", advice)
+        return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
 
     match facts.failure:
         case "auth":
@@ -211,6 +217,11 @@ def _failure(facts: MasterFacts) -> Finding:
     elif any(word in facts.text for word in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
         how = "correct the host name, or mend the name server"
     return critical("unreachable", "no connection", how)
+
+
+def _plain(text: str) -> str:
+    """Without what redis-py says of the address, which stands beside it, and as part of a sentence."""
+    return re.sub(r"^Error -?\d+ connecting to .*?\. (?=\S)", "", text).rstrip(".")
 
 
 def _busy(facts: MasterFacts, refused: Refusal) -> Finding:
@@ -436,7 +447,7 @@ def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
             f"use {size + 1} masters, or {size - 1}",
         )
     probe = quorum.probe
-    if probe is not None and not probe.ok:
+    if probe is not None and not probe.ok and voting >= need:     # else that is why
         yield Finding("critical", "probe", f"a real lock did not work: {probe.error}", "see what the masters said")
     if quorum.max_ttl > terms.max_ttl + _OTHER:
         yield Finding(
@@ -458,9 +469,9 @@ def summary(
 ) -> str:
     """One sentence: how it stands, what is wrong, what to do next."""
     if status == "OK":
-        return f"all {quorum.size} masters vote and {_may_fail(quorum)}: nothing is to be done."
+        return f"all {quorum.size} masters vote and {quorum.can_lose} may fail: nothing is to be done."
+    # That too few vote is said in any case; what to do about it is said of those that do not.
     wrong = [(master.name, finding) for master in masters for finding in master.findings]
-    # That too few vote is said anyway; what to do about it is said of those that do not.
     wrong += [("", finding) for finding in findings if finding.code != "too-few" or not wrong]
     wrong.sort(key=lambda one: one[1].level != "critical")      # stable: critical ones first
     if status == "CRITICAL" and quorum.voting >= quorum.majority:
@@ -476,7 +487,8 @@ def summary(
         lead = f"locks work, {vote}, so {_may_fail(quorum)}"
     where = f"{_listed(names, quorum.size)}: " if names else ""
     # The words are those of the first one; where several have it, they differ by figures only.
-    return f"{lead}; {where}{worst.message}; next: {worst.advice}{more}."
+    what = "" if worst.code == "too-few" else f"{where}{worst.message}; "
+    return f"{lead}; {what}next: {worst.advice}{more}."
 
 
 def _may_fail(quorum: QuorumHealth) -> str:
