@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.wire import Call
-    from redlock.errors import Outcome
 
 T = TypeVar("T")
 
@@ -248,7 +247,7 @@ def classify(error: BaseException, text: str) -> Failure:
     """Tell what waiting may cure from what somebody has to configure."""
     kind = trouble(error, text)
     passing = kind in ("timeout", "connection")
-    outcome: Outcome = "timeout" if kind == "timeout" else "error"
+    outcome: Literal["timeout", "error"] = "timeout" if kind == "timeout" else "error"
     return Failure(outcome, _SAID.get(kind, "") + text, sent=False, configuration=not passing)
 
 

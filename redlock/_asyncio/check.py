@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redlock._asyncio.masters import AsyncMasters
 
 
-async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health:
+async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health:  # noqa: ASYNC109 - it bounds threads
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Health] = loop.create_future()
     probes: list[Future[Probe]] = []

@@ -60,7 +60,7 @@ class AsyncMasters(MastersBase):
         """
         return known(*await self._run(self._inspection(name)))
 
-    async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
+    async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:  # noqa: ASYNC109 - C19
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
 
         Asks every master over a connection of its own, all at once, and takes and gives back a lock on a

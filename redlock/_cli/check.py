@@ -149,6 +149,7 @@ def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[],
     """What makes one check.  All that can be wrong with the options is found now."""
     from redlock import Masters  # noqa: PLC0415
     from redlock._health import checkup  # noqa: PLC0415
+    from redlock._health.survey import throw_away_name  # noqa: PLC0415
     from redlock._health.verdict import Terms  # noqa: PLC0415
 
     options = dict(wanted.options)
@@ -168,7 +169,7 @@ def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[],
         ttl = min(agreed, max(_PROBE_TTL, 3 * terms.node_timeout))
         masters = Masters(wanted.urls, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
         with masters:
-            return checkup.probe(masters.lock(checkup.throw_away_name(), ttl=ttl, auto_extend=False))
+            return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
 
     return lambda: checkup.check(wanted.urls, terms, timeout, take_a_lock if probe else None, adopt=adopt)
 

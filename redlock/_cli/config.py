@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-MASTERS, USERNAME, PASSWORD = "REDLOCK_MASTERS", "REDLOCK_USERNAME", "REDLOCK_PASSWORD"  # noqa: S105
+MASTERS, USERNAME, PASSWORD = "REDLOCK_MASTERS", "REDLOCK_USERNAME", "REDLOCK_PASSWORD"
 
 # What a file may say of one master, or on top for all of them.
 _ACCESS: dict[str, type] = dict.fromkeys(
@@ -92,7 +92,7 @@ def _read(file: str) -> dict[str, Any]:
         raise ConfigurationError(f"{file} is not TOML: {error}") from None
     masters = content.get("masters")
     if not isinstance(masters, list) or not masters:
-        raise ConfigurationError(f"{file} names no masters: write masters = [\"redis://HOST:PORT\", …]")
+        raise ConfigurationError(f'{file} names no masters: write masters = ["redis://HOST:PORT", …]')
     content["masters"] = [{"url": one} if isinstance(one, str) else one for one in masters]
     _check(content, {"masters": list, **_ACCESS, **_OPTIONS}, file)
     for number, master in enumerate(content["masters"], 1):
@@ -121,8 +121,8 @@ def _address(master: Mapping[str, Any]) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url      # `Masters` says what is wrong with it
-    place, question, query = rest.partition("?")
-    login, at, place = place.rpartition("@") if "@" in place else ("", "", place)
+    place, _, query = rest.partition("?")
+    login, _, place = place.rpartition("@") if "@" in place else ("", "", place)
     user, colon, secret = login.partition(":")
     if not colon:
         password = _password(master)

@@ -226,9 +226,12 @@ class Run:
         def look() -> bool:
             self._dog.order(job.group, *self._times(lease))
             news = self._dog.heard()
+            if KILLED in news:
+                self._losing(lease, "the command was killed with SIGKILL")
+                return False
             if TERMINATED in news:
-                self._losing(lease)
-            return KILLED not in news
+                self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
+            return True
 
         code = job.wait(self._signals, self._dog.news, look)
         if code is not None and self._lost:
@@ -236,13 +239,11 @@ class Run:
             while exists(job.group) and KILLED not in self._dog.heard():
                 time.sleep(0.01)
         if code is None:
-            self._lost = True
             job.send(signal.SIGKILL)        # once more: what tells us so may have died itself
             job.reap()
-            _say("the command was killed with SIGKILL")
             return LOST
         if not (lease.valid or self._lost):
-            self._losing(lease)
+            self._losing(lease, f"the command had ended by itself, with {code}")
         return code
 
     def _times(self, lease: Lease) -> tuple[float, float]:
@@ -253,15 +254,18 @@ class Run:
             return now, min(end, now + self._grace)
         return end - self._grace, end
 
-    def _losing(self, lease: Lease) -> None:
-        self._lost = True
+    def _losing(self, lease: Lease, what: str) -> None:
+        first, self._lost = not self._lost, True
+        if not first:
+            _say(what)
+            return
         if clock.now() >= self._ends - self._margin - self._grace:
             why = f"it was held for --max-hold {self._max_hold:g} s"
         elif lease.lost:
-            why = str(lease.loss())
+            why = lease.loss().message
         else:
-            why = f"it could not be renewed, and is lost in {lease.remaining():.1f} s"
-        _say(f"the lock {self._name!r} is lost: {why}; the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
+            why = f"no renewal has worked, and its time ends in {lease.remaining():.1f} s"
+        _say(f"lost {self._name!r}: {why}; {what}")
 
     def _told(self, event: Any) -> None:
         """By the masters, in any thread: the lease may last longer now, or shorter."""

@@ -44,11 +44,11 @@ def lines(health: Health, style: Style, changed: frozenset[str] = frozenset()) -
     report += _findings(health, style)
     if quorum.probe is not None and (quorum.probe.ok or quorum.voting < quorum.majority):
         report += ["", *_broken("", _of_the_probe(quorum.probe), style)]
-    return [*report, "", *_broken(f"{style.paint(health.status, health.status)}: ", health.summary, style)]
+    return [*report, "", *_broken(f"{health.status}: ", health.summary, style, health.status)]
 
 
 def _table(masters: Sequence[MasterHealth], style: Style, changed: frozenset[str]) -> list[str]:
-    rows = [("MASTER", "VOTES", "ROUND TRIP", "SERVER", "UP", "PERSISTENCE", "EVICTION", "MEMORY", "CLOCK")]
+    rows: list[tuple[str, ...]] = [("MASTER", "VOTES", "ROUND TRIP", "SERVER", "UP", "PERSISTENCE", "EVICTION", "MEMORY", "CLOCK")]
     rows += [_row(master) for master in masters]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     right = (2, 4, 8)       # figures
@@ -158,12 +158,14 @@ def _of_the_probe(probe: Probe) -> str:
     return f"A real lock was {probe.error}."
 
 
-def _broken(mark: str, text: str, style: Style) -> list[str]:
-    """``text`` after ``mark``, in as many lines as it takes."""
+def _broken(mark: str, text: str, style: Style, how: str = "") -> list[str]:
+    """``text`` after ``mark``, which may be painted, in as many lines as it takes."""
+    shown = style.paint(mark, how) if how else mark
     if not style.width:
-        return [mark + text]
-    indent = "  " if "\x1b" in mark or not mark.strip() else " " * len(mark)
+        return [shown + text]
+    indent = " " * len(mark) if not mark.strip() or mark.startswith(" ") else "  "
     broken = textwrap.wrap(
-        "\0" + text, style.width - len(indent), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text, style.width, initial_indent=mark, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
     )
-    return [line.replace("\0", mark) for line in broken]
+    return [shown + broken[0][len(mark):], *broken[1:]]

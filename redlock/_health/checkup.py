@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from redlock import _clock, _connect
 from redlock._core.quorum import majority
 from redlock._health.records import Probe
-from redlock._health.survey import Survey, throw_away_name
+from redlock._health.survey import Survey
 from redlock._health.verdict import governing_max_ttl, judge, voting
 from redlock.errors import RedlockError
 

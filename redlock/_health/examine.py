@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _SAMPLES = 5
 _SAMPLING = 0.3
 
+# Refusals of everything, not only of what changes a key.
+_WORKS_FOR_NOBODY = frozenset(("BUSY", "LOADING", "MASTERDOWN"))
+
 _SOME = 65536       # bytes at once
 
 
@@ -156,10 +159,10 @@ class Examination:
                 self._know(**{kind: (*getattr(facts, kind), word)})
         elif answer.code == "ERR":
             pass        # the contradictory options (see `rights.questions`), or a command that is not there
-        elif question.words[0] == "SET":
+        elif answer.code in _WORKS_FOR_NOBODY:
+            self._know(refused=facts.refused or Refusal(answer.code, text))
+        else:
             self._know(write=facts.write or Refusal(answer.code, text))
-        elif facts.refused is None:
-            self._know(refused=Refusal(answer.code, text))
 
     # -- and how -------------------------------------------------------------------------------------
 

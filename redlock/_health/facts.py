@@ -38,8 +38,8 @@ class MasterFacts:
         at: when INFO was answered, on the clock of R5.
         announced: the longest TTL that any client announced, in seconds; 0: nobody did (R21).
         durable: append-only file with appendfsync always.
-        write: its refusal to set a key.
-        refused: any other refusal that no right can cure (BUSY, LOADING), of the first command that met it.
+        write: its refusal to change a key (READONLY, OOM, MOVED).
+        refused: its refusal to do anything now (BUSY, LOADING).
         missing: rights, in the words of an ACL rule; ``optional`` those that a client can do without.
     """
 

@@ -18,7 +18,7 @@ from redlock._health.records import Finding, Health, MasterHealth, Probe, Quorum
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from redlock._health.facts import MasterFacts, Refusal
+    from redlock._health.facts import Failure, MasterFacts, Refusal
     from redlock._health.records import Level, Status
 
 _NEARLY_FULL = 0.9          # of maxmemory: so much is used before anybody is warned
@@ -168,55 +168,55 @@ def _flavour(facts: MasterFacts) -> str | None:
 
 
 def _failure(facts: MasterFacts) -> Finding:
-    def critical(code: str, message: str, advice: str) -> Finding:
-        return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
-
-    match facts.failure:
-        case "auth":
-            return critical(
-                "auth",
-                "it refuses the user or the password",
-                "correct them in its address or the configuration file, and on the server with ACL SETUSER "
-                "or requirepass",
-            )
-        case "permission":
-            return critical(
-                "no-permission",
-                f"the user {facts.user!r} may not even connect",
-                "grant the rule that redlock-check --acl prints",
-            )
-        case "database":
-            return critical(
-                "no-database",
-                "it does not have the database of its address",
-                "take a database that exists, usually none: one server has one vote whatever the database",
-            )
-        case "protocol":
-            return critical(
-                "not-redis",
-                "something else answers there",
-                "correct host and port: it speaks another protocol than Redis and Valkey do",
-            )
-        case "tls":
-            return critical(
-                "tls",
-                "no trust in its certificate, or no TLS there",
-                "give the CA with ssl_ca_certs=FILE in its address, use the host name that is in the certificate, "
-                "and rediss:// only for ports that speak TLS",
-            )
+    assert facts.failure is not None  # noqa: S101 - for the type checker
     if "max number of clients" in facts.text:
-        return critical("busy", "it takes no more connections", "raise maxclients, or find out who holds so many")
+        code, message, advice = "busy", "it takes no more connections", "raise maxclients, or find out who holds them"
+    else:
+        code, message, advice = _FAILURES.get(facts.failure) or _unreachable(facts)
+    return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
+
+
+_FAILURES: dict[Failure, tuple[str, str, str]] = {
+    "auth": (
+        "auth",
+        "it refuses the user or the password",
+        "correct them in its address or the configuration file, or on the server: ACL SETUSER, requirepass",
+    ),
+    "permission": (
+        "no-permission",
+        "its user may not even connect",
+        "grant the rule that redlock-check --acl prints",
+    ),
+    "database": (
+        "no-database",
+        "it does not have the database of its address",
+        "take one that exists, or none: a server has one vote whatever the database",
+    ),
+    "protocol": (
+        "not-redis",
+        "something else answers there",
+        "correct host and port: neither Redis nor Valkey speaks that protocol",
+    ),
+    "tls": (
+        "tls",
+        "no trust in its certificate, or no TLS there",
+        "give its CA with ssl_ca_certs=FILE in the address, and the host name that is in the certificate",
+    ),
+}
+
+
+def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
     if facts.failure == "timeout":
         how = "see whether the process hangs or the network drops packets, then restart it or mend that"
         if facts.url.startswith("rediss://") and not facts.connected:
             how += "; a port without TLS behaves like this as well"
-        return critical("unreachable", "it does not answer", how)
+        return "unreachable", "it does not answer", how
     how = "start the server there, or correct host and port"
     if "closed" in facts.text or "reset" in facts.text:
         how = "see its log for why it hangs up; a port that wants TLS needs rediss:// in the address"
     elif any(word in facts.text for word in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
         how = "correct the host name, or mend the name server"
-    return critical("unreachable", "no connection", how)
+    return "unreachable", "no connection", how
 
 
 def _plain(text: str) -> str:
@@ -229,12 +229,8 @@ def _busy(facts: MasterFacts, refused: Refusal) -> Finding:
         advice = "wait: it is reading its data after a start"
     elif refused.code == "BUSY":
         advice = f"a script runs for too long there: redis-cli -u {facts.url} SCRIPT KILL"
-    elif refused.code in ("MOVED", "CLUSTERDOWN", "ASK", "CROSSSLOT", "TRYAGAIN"):
-        return Finding("critical", "failover", f"it is part of a cluster: {refused.text}", _INDEPENDENT)
-    elif refused.code == "MASTERDOWN":
-        return Finding("critical", "not-master", f"it is a replica: {refused.text}", _A_MASTER)
-    else:
-        advice = "see its log"
+    else:       # MASTERDOWN
+        return Finding("critical", "not-master", f"it is a replica that has lost its master: {refused.text}", _A_MASTER)
     return Finding("critical", "busy", f"it refuses to work: {refused.text}", advice)
 
 
@@ -264,12 +260,12 @@ def _rights(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
     without = "" if missing else "; locks work, but " + ", ".join(
         sorted({_WITHOUT.get(right, "waiters hear of no release") for right in facts.optional})
     )
-    grant = " ".join((*facts.missing, *facts.optional))
+    grant = " ".join(sorted((*facts.missing, *facts.optional)))
     yield Finding(
         level,
         "no-permission",
         f"the user {facts.user!r} lacks {grant}{without}",
-        f"ACL SETUSER {facts.user} {grant}   (redlock-check --acl prints the whole rule)",
+        f"grant it with ACL SETUSER {facts.user}; redlock-check --acl prints the whole rule",
     )
 
 
@@ -287,8 +283,7 @@ def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: 
         return
     match refusal.code:
         case "OOM":
-            used = f", {_share(facts):.0%} of maxmemory" if _share(facts) else ""
-            message = f"it is full{used}: it refuses new locks"
+            message = "its memory is full (maxmemory), so it refuses new locks"
             yield Finding("critical", "low-memory", message, "raise maxmemory, or find out what fills it")
         case "MISCONF":
             message = f"it cannot write to its disk, so it refuses every change: {refusal.text}"
@@ -298,8 +293,6 @@ def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: 
             yield Finding("critical", "read-only", message, "set min-replicas-to-write to 0: a quorum needs no replicas")
         case "MOVED" | "CLUSTERDOWN" | "ASK" | "TRYAGAIN":
             yield Finding("critical", "failover", f"it is part of a cluster: {refusal.text}", _INDEPENDENT)
-        case "BUSY" | "LOADING":
-            yield _busy(facts, refusal)
         case _:
             yield Finding("critical", "read-only", f"it refuses to write: {refusal.text}", "see its log")
 
@@ -435,7 +428,7 @@ def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
         )
     elif quorum.can_lose == 0:
         why = f"{voting} of {size} masters vote, and {need} are needed" if size > 1 else "there is one master only"
-        advice = "use three masters, or better five" if size < 3 else "bring back those that do not vote, see there"  # noqa: PLR2004
+        advice = "use 3 masters, or better 5" if size < 3 else "bring back those that do not vote, see there"  # noqa: PLR2004
         yield Finding("warning", "too-few", f"no failure is survived: {why}", advice)
     if size % 2 == 0:
         survived = (size - 1) // 2
@@ -443,8 +436,8 @@ def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
             "warning",
             "even-size",
             f"{size} masters survive {'no failure' if not survived else _failures(survived)}, "
-            f"no more than {size - 1} would",
-            f"use {size + 1} masters, or {size - 1}",
+            f"the same as {size - 1}",
+            f"use {size + 1} masters" + (f", or {size - 1}" if size > 2 else ""),  # noqa: PLR2004
         )
     probe = quorum.probe
     if probe is not None and not probe.ok and voting >= need:     # else that is why
