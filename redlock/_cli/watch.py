@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redlock._cli import table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from redlock import Health, MasterHealth
 
@@ -23,6 +23,7 @@ _HIDE, _SHOW, _REST_OF_LINE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
 def watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
     """Until Ctrl-C.  Returns the last one."""
     before: Health | None = None
+    known: dict[str, str] = {}      # the last process that was seen behind each address
     history: deque[str] = deque(maxlen=_REMEMBERED)
     if style.terminal:
         sys.stdout.write(_HIDE + _CLEAR)
@@ -30,7 +31,8 @@ def watch(check: Callable[[], Health], every: float, style: table.Style) -> Heal
         while True:
             begun = time.monotonic()
             health = check()
-            news = [] if before is None else list(changes(before, health))
+            news = [] if before is None else [*restarts(known, health), *changes(before, health)]
+            known.update((master.name, master.run_id) for master in health.masters if master.run_id)
             stamp = time.strftime("%H:%M:%S")
             history.extend(f"{stamp}  {text}" for _, text in news)
             if style.terminal:
@@ -74,10 +76,15 @@ def changes(before: Health, after: Health) -> Iterator[tuple[str, str]]:
     yield from (("", f"the quorum: {text}") for text in _of_findings(before, after))
 
 
+def restarts(known: Mapping[str, str], health: Health) -> Iterator[tuple[str, str]]:
+    """Masters that are another process than the last that was seen there, perhaps long ago."""
+    for master in health.masters:
+        if master.run_id and known.get(master.name, master.run_id) != master.run_id:
+            yield master.name, f"{master.name}: it is another process than before, so it was restarted"
+
+
 def _of_a_master(old: MasterHealth, new: MasterHealth) -> Iterator[str]:
-    if old.run_id and new.run_id and old.run_id != new.run_id:
-        yield "it is another process, so it was restarted"
-    elif old.role and new.role and old.role != new.role:
+    if old.role and new.role and old.role != new.role:
         yield f"{old.role} -> {new.role}"
     if old.votes != new.votes:
         yield "votes again" if new.votes else "does not vote any more"
