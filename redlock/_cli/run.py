@@ -112,7 +112,8 @@ def _divided(argv: list[str]) -> tuple[list[str], bool, list[str]]:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):      # nobody reads it any more
-        print(f"redlock-run: {text}", file=sys.stderr, flush=True)  # noqa: T201
+        sys.stderr.write(f"redlock-run: {text}\n")      # in one piece, for others may speak at the same time
+        sys.stderr.flush()
 
 
 class Run:
@@ -142,6 +143,8 @@ class Run:
                 f"--max-hold {self._max_hold:g}: allowed is more than --grace ({self._grace:g} s), which is part of it"
             )
         self._lost = False
+        self._signals: Signals | None = None    # while the command runs
+        self._down: set[str] = set()            # masters of which it was said
 
     def run(self, command: list[str]) -> int:
         from redlock import Masters  # noqa: PLC0415 - what is wrong with the arguments is said without it
@@ -159,8 +162,9 @@ class Run:
             if self._verbose:
                 _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
             try:
-                with Signals() as self._signals:
-                    code = self._guarded(command, lease)
+                with Signals() as signals:
+                    self._signals = signals
+                    code = self._guarded(command, lease, signals)
             finally:
                 released = self._release(lock)
                 for number, handler in before.items():
@@ -214,7 +218,7 @@ class Run:
 
     # -- while it runs -------------------------------------------------------------------------------
 
-    def _guarded(self, command: list[str], lease: Lease) -> int:
+    def _guarded(self, command: list[str], lease: Lease, signals: Signals) -> int:
         environment = {
             **os.environ,
             "REDLOCK_NAME": lease.name,
@@ -233,7 +237,7 @@ class Run:
                 self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
             return True
 
-        code = job.wait(self._signals, self._dog.news, look)
+        code = job.wait(signals, self._dog.news, look)
         if code is not None and self._lost:
             # Its leader has ended; what else is there has the rest of the grace.
             while exists(job.group) and KILLED not in self._dog.heard():
@@ -269,15 +273,17 @@ class Run:
 
     def _told(self, event: Any) -> None:
         """By the masters, in any thread: the lease may last longer now, or shorter."""
-        signals = getattr(self, "_signals", None)
+        signals = self._signals
         match type(event).__name__:
             case "LeaseExtended" | "LeaseLost":
                 if signals is not None:
                     signals.wake()
             case "MasterDown" if self._verbose:
+                self._down.add(event.master)
                 _say(f"no connection to {event.master}: {event.reason}")
-            case "MasterUp" if self._verbose:
-                _say(f"connected to {event.master}")
+            case "MasterUp" if event.master in self._down:
+                self._down.discard(event.master)
+                _say(f"connected to {event.master} again")
             case "QuorumLost" if signals is None and self._wait != 0:
                 # Said without being asked: else it looks as if somebody held it.
                 _say("\n".join(["no quorum; waiting for one", *(f"  {vote}" for vote in event.votes)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import textwrap
 from typing import TYPE_CHECKING, TextIO
@@ -137,15 +138,15 @@ def duration(seconds: float) -> str:
 def _findings(health: Health, style: Style) -> list[str]:
     """Those of the quorum, then those of masters; what several masters share is said once."""
     report = []
-    shared: dict[Finding, list[str]] = {}
-    for finding in health.findings:
-        shared[finding] = []
-    for master in health.masters:
-        for finding in master.findings:
-            shared.setdefault(finding, []).append(master.name)
-    for finding, names in shared.items():
-        where = ", ".join(names) if names else "the quorum"
-        report += ["", f"{style.paint(finding.level, finding.level)}  {style.paint(where, 'bold')}  [{finding.code}]"]
+    shared: dict[tuple[str, ...], tuple[Finding, list[str]]] = {}
+    for where, findings in [("the quorum", health.findings), *((one.name, one.findings) for one in health.masters)]:
+        for finding in findings:
+            # What differs by figures only is the same; the table has the figures of each.
+            key = (finding.level, finding.code, re.sub(r"\d+", "", finding.message), finding.advice)
+            shared.setdefault(key, (finding, []))[1].append(where)
+    for finding, names in shared.values():
+        where = style.paint(", ".join(names), "bold")
+        report += ["", f"{style.paint(finding.level, finding.level)}  {where}  [{finding.code}]"]
         report += _broken("  ", finding.message, style)
         report += _broken("  -> ", finding.advice, style)
     return report

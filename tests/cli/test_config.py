@@ -26,7 +26,7 @@ def given(**options):
 
 @pytest.fixture
 def file(tmp_path):
-    def write(text: str) -> argparse.Namespace:
+    def write(text: str):
         path = tmp_path / "redlock.toml"
         path.write_text(text, encoding="utf-8")
         return given(config=str(path))
