@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from redlock import ConfigurationError
 from redlock._cli import arguments, config
-from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import argparse

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from redlock.errors import ConfigurationError
+from redlock import ConfigurationError
 
 if TYPE_CHECKING:
     import argparse

@@ -11,10 +11,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from redlock import ConfigurationError, LockLost, QuorumUnreachable, RedlockError
 from redlock._cli import arguments, clock, config
 from redlock._cli.job import Job, NotStarted, Signals
 from redlock._cli.watchdog import KILLED, TERMINATED, Watchdog, exists
-from redlock.errors import ConfigurationError, LockLost, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
     import argparse
