@@ -155,13 +155,13 @@ class Run:
             # What is left when it is acquired has to be more than what is left when it is given up.
             enough = max(self._ttl / 2, self._grace + self._ttl / 6)
             lock = masters.lock(self._name, ttl=self._ttl, min_validity=enough)
-            lease = self._acquire(masters, lock)
-            if lease is None:
-                return NOT_ACQUIRED
-            self._ends = math.inf if self._max_hold is None else clock.now() + self._max_hold
-            if self._verbose:
-                _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
             try:
+                lease = self._acquire(masters, lock)
+                if lease is None:
+                    return NOT_ACQUIRED
+                self._ends = math.inf if self._max_hold is None else clock.now() + self._max_hold
+                if self._verbose:
+                    _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
                 with Signals() as signals:
                     self._signals = signals
                     code = self._guarded(command, lease, signals)
@@ -237,7 +237,11 @@ class Run:
                 self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
             return True
 
-        code = job.wait(signals, self._dog.news, look)
+        try:
+            code = job.wait(signals, self._dog.news, look)
+        except BaseException:       # nobody would watch over it any more
+            job.send(signal.SIGKILL)
+            raise
         if code is not None and self._lost:
             # Its leader has ended; what else is there has the rest of the grace.
             while exists(job.group) and KILLED not in self._dog.heard():
@@ -291,6 +295,9 @@ class Run:
                 _say("the quorum is back")
 
     def _release(self, lock: MultiLock) -> bool:
+        """False: it was not ours any more."""
+        if lock.lease is None:
+            return True
         try:
             lock.release()
         except LockLost as error:

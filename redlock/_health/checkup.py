@@ -83,13 +83,16 @@ class Checkup:
         return judge(facts, self._terms_for(facts), self._outcome())
 
     def _begin_probe(self) -> threading.Thread | None:
-        facts = self._survey.wait_for_quorum()
+        size = self._survey.size
+        need = majority(size)
+        facts = self._survey.wait_for(
+            lambda some: voting(some, self._terms_for(some)) >= need, min(self._last_call, self._deadline)
+        )
         terms = self._terms_for(facts)
-        able, size = voting(facts, terms), self._survey.size
-        if able < majority(size) or _clock.now() > self._last_call:
-            when = "" if able < majority(size) else ", and there was no time left"
-            why = f"not tried, as {able} of {size} masters vote{when}"
-            self._probed.append(Probe(ok=False, seconds=0.0, error=why))
+        able = voting(facts, terms)
+        if able < need:
+            late = "" if len(facts) == size else f", {size - len(facts)} have not answered yet"
+            self._probed.append(Probe(ok=False, seconds=0.0, error=f"not tried, as {able} of {size} masters vote{late}"))
             return None
         max_ttl = terms.max_ttl
         thread = threading.Thread(target=self._run_probe, args=(max_ttl,), name="redlock-check probe", daemon=True)

@@ -7,7 +7,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from redlock import _clock
-from redlock._core.quorum import majority
 from redlock._health.examine import Examination
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from redlock._connect import Endpoint
     from redlock._health.facts import MasterFacts
 
-# Where a quorum is there, the others get so long again as that took, before the probe begins.
+# Seconds that the others get when those that are done are enough.
 _A_MOMENT = 0.02
 
 
@@ -49,18 +48,15 @@ class Survey:
         with self._changed:
             self._changed.notify_all()
 
-    def wait_for_quorum(self) -> list[MasterFacts]:
-        """Until a majority has answered, or cannot any more.  What is known then, of those that are done."""
-        need = majority(self.size)
+    def wait_for(self, enough: Callable[[Sequence[MasterFacts]], bool], until: float) -> list[MasterFacts]:
+        """Until those that are done are ``enough``, or all are done.  What they have found."""
 
-        def decided() -> bool:
-            done = [look.facts for look in self._looks if look.done]
-            answered = sum(facts.failure is None for facts in done)
-            return answered >= need or len(done) - answered > self.size - need
+        def done() -> list[MasterFacts]:
+            return [look.facts for look in self._looks if look.done]
 
-        self._wait(decided, self._deadline)
-        self._wait(self._all_done, min(self._deadline, _clock.now() + _A_MOMENT))
-        return [look.facts for look in self._looks if look.done]
+        self._wait(lambda: self._all_done() or enough(done()), until)
+        self._wait(self._all_done, min(until, _clock.now() + _A_MOMENT))
+        return done()
 
     def finish(self) -> list[MasterFacts]:
         """Until all have answered or the time is over."""
