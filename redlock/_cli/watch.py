@@ -23,6 +23,7 @@ _HIDE, _SHOW, _REST_OF_LINE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
 def watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
     """Until Ctrl-C.  Returns the last one."""
     before: Health | None = None
+    last: Health | None = None
     known: dict[str, str] = {}      # the last process that was seen behind each address
     history: deque[str] = deque(maxlen=_REMEMBERED)
     if style.terminal:
@@ -30,7 +31,7 @@ def watch(check: Callable[[], Health], every: float, style: table.Style) -> Heal
     try:
         while True:
             begun = time.monotonic()
-            health = check()
+            health = last = check()
             news = [] if before is None else [*restarts(known, health), *changes(before, health)]
             known.update((master.name, master.run_id) for master in health.masters if master.run_id)
             stamp = time.strftime("%H:%M:%S")
@@ -45,9 +46,9 @@ def watch(check: Callable[[], Health], every: float, style: table.Style) -> Heal
             before = health
             time.sleep(max(0.0, every - (time.monotonic() - begun)))
     except KeyboardInterrupt:
-        if before is None:
+        if last is None:
             raise
-        return before
+        return last
     finally:
         if style.terminal:
             sys.stdout.write(_SHOW)

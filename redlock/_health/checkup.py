@@ -64,7 +64,7 @@ class Checkup:
         self._last_call = self._begun + timeout * _LAST_CALL
         self._probe = probe
         self._adopt = adopt
-        self._survey = Survey(endpoints, terms.prefix, self._deadline)
+        self._survey = Survey(endpoints, terms.prefix, timeout)
         self._probed: list[Probe] = []
 
     def stop(self) -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _SAMPLES = 5
 _SAMPLING = 0.3
 
+# Of the time that a check has.
+_OWN_SHARE = 0.95
+
 # Refusals of everything, not only of what changes a key.
 _WORKS_FOR_NOBODY = frozenset(("BUSY", "LOADING", "MASTERDOWN"))
 
@@ -38,15 +41,16 @@ _SOME = 65536       # bytes at once
 class Examination:
     """One look at one master: `run` it in a thread of its own; `facts` is what is known so far."""
 
-    def __init__(self, target: Endpoint, prefix: str, name: str, deadline: float) -> None:
+    def __init__(self, target: Endpoint, prefix: str, name: str, patience: float) -> None:
         self._target = target
         self._prefix = prefix
         self._name = name
-        self._deadline = deadline
+        self._patience = patience
+        # It ends by itself, and nobody has to wake it: what is found out last has to be told, too.
+        self._deadline = _clock.now() + patience * _OWN_SHARE
         self._dial: _connect.Dial | None = None
         self._sock: socket.socket | None = None
         self._stage = "connecting"
-        self._begun = _clock.now()
         self.done = False
         user = target.settings.get("username")
         self.facts = MasterFacts(target.name, url(target), user=str(user or "default"))
@@ -66,9 +70,7 @@ class Examination:
         """Time is over: what is known so far.  Wakes the thread, wherever it waits (but in the resolver)."""
         facts = self.facts
         if not self.done and facts.failure is None:
-            waited = _clock.now() - self._begun
-            text = f"no answer within {waited:.1f} s, while {self._stage}"
-            facts = replace(facts, failure="timeout", text=text)
+            facts = replace(facts, failure="timeout", text=self._no_answer())
         if not self.done:
             if self._dial is not None:
                 self._dial.abort()
@@ -82,8 +84,11 @@ class Examination:
         text = dial.words(error) if dial is not None else str(error)
         kind = _connect.trouble(error, text)
         if kind == "timeout":
-            text = f"no answer within {_clock.now() - self._begun:.1f} s, while {self._stage}"
+            text = self._no_answer()
         self._know(failure=kind, text=text)
+
+    def _no_answer(self) -> str:
+        return f"no answer within {self._patience:g} s, while {self._stage}"
 
     def _know(self, **facts: Any) -> None:
         self.facts = replace(self.facts, **facts)

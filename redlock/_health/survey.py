@@ -25,17 +25,17 @@ def throw_away_name() -> str:
 
 
 class Survey:
-    """One look at every master, each in a thread of its own, until ``deadline`` (on the clock of R5).
+    """One look at every master, each in a thread of its own, for ``patience`` seconds.
 
     A thread that is inside the resolver then cannot be woken; it is a daemon, and ends by itself.
     """
 
-    def __init__(self, endpoints: Sequence[Endpoint], prefix: str, deadline: float) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], prefix: str, patience: float) -> None:
         name = throw_away_name()
         self.size = len(endpoints)
-        self._deadline = deadline
+        self._deadline = _clock.now() + patience
         self._changed = threading.Condition()
-        self._looks = [Examination(target, prefix, name, deadline) for target in endpoints]
+        self._looks = [Examination(target, prefix, name, patience) for target in endpoints]
 
     def start(self) -> None:
         for look in self._looks:

@@ -20,7 +20,7 @@ NEVER = 1e9
 class Scripted:
     """An examination that takes so long, and finds that."""
 
-    def __init__(self, target: Any, prefix: str, name: str, deadline: float) -> None:
+    def __init__(self, target: Any, prefix: str, name: str, patience: float) -> None:
         self._result, self._delay = target
         self.facts = dead()
         self.done = False

@@ -51,7 +51,7 @@ def test_five_healthy_ones(world, servers):
         info = servers.client(i).info()
         assert master.url == servers.urls[i]
         assert master.run_id == info["run_id"]
-        assert master.version == info["redis_version"]
+        assert master.version == info.get("valkey_version", info["redis_version"])
         assert master.appendonly == "yes"
         assert master.appendfsync == "always"
         assert master.role == "master"
@@ -72,7 +72,7 @@ def test_it_never_takes_longer_than_its_timeout_however_many_hang(world, servers
     assert health.status == "CRITICAL"
     assert [master.reachable for master in health.masters] == [False] * 5
     assert codes(health) == {"unreachable", "too-few"}
-    assert "no answer within 1.0 s" in health.masters[0].findings[0].message
+    assert "no answer within 1 s" in health.masters[0].findings[0].message
 
 
 def test_a_hung_one_holds_up_neither_the_others_nor_the_probe(world, servers):
