@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -24,6 +25,8 @@ class Parser(argparse.ArgumentParser):
         self._usage_error = usage_error
 
     def error(self, message: str) -> NoReturn:
+        """What was given is quoted, and may be an address with a password in the wrong place."""
+        message = re.sub(r"//[^\s]*@", "//***@", message)
         print(f"{self.prog}: {message}\nTry: {self.prog} --help", file=sys.stderr)  # noqa: T201
         self.exit(self._usage_error)
 

@@ -21,6 +21,7 @@ OK, WARNING, CRITICAL, UNKNOWN = range(4)       # what monitoring understands si
 _EXIT = {"OK": OK, "WARNING": WARNING, "CRITICAL": CRITICAL}
 
 _MAX_TTL = 60.0     # the default of `Masters`, where no client has announced another one
+_EVERY = 2          # seconds, where --watch says nothing
 _PROBE_TTL = 5.0    # of the lock that is taken, if this is killed in the middle
 _EXAMPLES = """\
 examples:
@@ -31,9 +32,10 @@ examples:
   redlock-check --acl        prints the rule for ACL SETUSER name on >password ...
 
 exit codes:
-  0 OK        1 WARNING: locks work, and something is wrong
-  3 UNKNOWN   2 CRITICAL: no lock can be taken       (--strict: also where 1 would be)
-  UNKNOWN is for wrong arguments and configuration.
+  0 OK         every master votes, and nothing is wrong
+  1 WARNING    locks can be taken, and something is wrong
+  2 CRITICAL   no lock can be taken (--strict: or anything is wrong)
+  3 UNKNOWN    wrong arguments or configuration
 """
 
 
@@ -52,7 +54,7 @@ def parser() -> arguments.Parser:
                       help="that a check takes at most, however many masters hang (default: 3)")
     this.add_argument("--no-probe", action="store_true", help="take no lock, write nothing at all")
     this.add_argument("--strict", action="store_true", help="end with 2 also where it would be 1")
-    this.add_argument("--watch", nargs="?", type=arguments.seconds, const=2.0, metavar="SECONDS",
+    this.add_argument("--watch", nargs="?", type=arguments.seconds, metavar="SECONDS",
                       help="check again and again (every 2 seconds), and show what changes")
     how = this.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="for programs: see docs/redlock-check.md for the schema")
@@ -65,7 +67,7 @@ def parser() -> arguments.Parser:
 def main(argv: list[str]) -> int:
     this = parser()
     # Options may stand anywhere, URLs between them as well.
-    given = this.parse_intermixed_args(argv)
+    given = this.parse_intermixed_args(_with_interval(argv))
     if given.watch is not None and (given.prometheus or given.acl):
         this.error("--watch goes with the table or with --json")
     try:
@@ -75,6 +77,16 @@ def main(argv: list[str]) -> int:
     except ConfigurationError as error:
         print(f"redlock-check: {error}", file=sys.stderr)  # noqa: T201
         return UNKNOWN
+
+
+def _with_interval(argv: list[str]) -> list[str]:
+    """``--watch URL``: the address is not how often."""
+
+    def alone(word: str, following: str) -> bool:
+        return word == "--watch" and not following.replace(".", "", 1).isdigit()
+
+    pairs = zip(argv, [*argv[1:], ""], strict=False)      # for no argument at all, one too many
+    return [f"--watch={_EVERY}" if alone(word, following) else word for word, following in pairs]
 
 
 def _acl(given: argparse.Namespace) -> int:

@@ -84,9 +84,9 @@ def parser() -> arguments.Parser:
 def main(argv: list[str]) -> int:
     this = parser()
     ours, dashes, command = _divided(argv)
+    if not (command or {"-h", "--help"} & {*ours}):
+        this.error("no command: write it behind --" if dashes else "no command: write -- before the command")
     given = this.parse_args(ours)
-    if not command:
-        this.error("no command: write it behind --" if dashes else "write -- before the command")
     with Watchdog() as dog:     # first of all: a fork wants no threads
         try:
             return Run(given, dog).run(command)

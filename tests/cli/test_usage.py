@@ -37,6 +37,9 @@ def ended(main, arguments):
         (["--max-ttl", "0.1", "redis://h"], "node_timeout"),
         (["--watch", "--prometheus", "redis://h"], "--watch goes with"),
         (["--json", "--prometheus", "redis://h"], "not allowed with"),
+        (["--nonsense=redis://:geheim@h"], "unrecognized arguments: --nonsense=redis://***@h"),
+        (["--watch", "redis://:geheim@"], "names no host"),
+        (["--watch", "0", "redis://h"], "more than 0"),
         (["--config", "/does/not/exist"], "No such file"),
         (["--acl", "--config", "/does/not/exist"], "No such file"),
         (["--prefix", "a\0b", "redis://h"], "NUL"),
@@ -56,9 +59,11 @@ HOST = ["--masters", "redis://h"]
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "NAME"),
+        ([], "no command"),
+        (["--", "true"], "NAME"),
         (["job"], "write -- before the command"),
-        (["job", "true"], "unrecognized arguments: true"),
+        (["job", "true"], "write -- before the command"),
+        (["job", "redis://u:geheim@h", "--", "true"], "unrecognized arguments: redis://***@h"),
         (["job", "--"], "write it behind --"),
         (["job", "--", "true"], "REDLOCK_MASTERS"),
         (["job", "--no-such-option", "--", "true"], "unrecognized arguments"),
