@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -111,19 +111,33 @@ def test_the_metrics_can_be_read(servers):
 
 
 def test_it_starts_quickly(servers):
-    """Half a second on an idle machine, most of it the imports of redis-py; here: in proportion to those."""
+    """Half a second on an idle machine, most of it the imports of redis-py.  Here: in proportion to those, in
+    processor time, for others use this machine as well."""
 
-    def fastest(command):
-        times = []
-        for _ in range(3):
-            begun = time.monotonic()
-            subprocess.run(command, check=True, capture_output=True)
-            times.append(time.monotonic() - begun)
-        return min(times)
+    def processor_time(command):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    ours = fastest([*CHECK, *servers.urls])
-    imports = fastest([sys.executable, "-c", "import redlock"])
-    assert ours < 3 * imports, (ours, imports)
+    ours, imports = [], []
+    for _ in range(10):
+        ours.append(processor_time([*CHECK, *servers.urls]))
+        imports.append(processor_time([sys.executable, "-c", "import redlock"]))
+        if min(ours) < 2 * min(imports):
+            break
+    assert min(ours) < 2 * min(imports)
+
+
+def test_it_imports_what_it_needs(servers):
+    code = (
+        "import sys; from redlock._cli import check; check.main(sys.argv[1:]); "
+        "print(*(name for name in sys.modules if name in "
+        "('tomllib', 'redlock._cli.prometheus', 'redlock._cli.watch', 'redlock.testing', 'pytest')))"
+    )
+    done = run([sys.executable, "-c", code, "--no-probe", *servers.urls])
+    assert done.stdout.splitlines()[-1] == ""
+    assert done.stdout.splitlines()[-2].startswith("OK: ")
 
 
 def test_max_ttl_is_taken_from_the_masters_and_nothing_is_announced_that_was_not(servers):

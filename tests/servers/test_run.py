@@ -200,7 +200,7 @@ def just_renewed(servers, ttl):
 
 def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
     """Child and grandchild are gone before anybody else could hold the lock (P6), and before `valid_until`."""
-    ttl = 6.0
+    ttl = 8.0
     with started(["job", NEW, "--ttl", f"{ttl:g}", "--", "sh", "-c", STUBBORN], servers.urls) as process:
         child, grandchild = map(int, line(process).split())
         expires = just_renewed(servers, ttl)
@@ -219,6 +219,11 @@ def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
         said = process.stderr.read()
         assert "lost 'job': no renewal has worked" in said
         assert "SIGKILL" in said
+
+
+def test_a_command_may_take_longer_than_the_ttl(servers):
+    done = run([*RUN, "job", NEW, "--ttl", "4", "--", "sh", "-c", "sleep 7; echo end"], servers.urls)
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
 
 
 def test_a_command_that_listens_has_its_grace(servers, tmp_path):
