@@ -23,6 +23,7 @@ from redlock._core.events import (
     QuorumLost,
 )
 from redlock._core.inspect import LockStatus
+from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
 from redlock._threads.lease import Lease
 from redlock._threads.lock import MultiLock
 from redlock._threads.masters import Masters
@@ -44,6 +45,8 @@ __all__ = [
     "AsyncMultiLock",
     "ConfigurationError",
     "Event",
+    "Finding",
+    "Health",
     "Lease",
     "LeaseExtended",
     "LeaseLost",
@@ -53,13 +56,16 @@ __all__ = [
     "LockReleased",
     "LockStatus",
     "MasterDown",
+    "MasterHealth",
     "MasterUp",
     "Masters",
     "MultiLock",
     "NotAcquired",
     "NotExtended",
     "NotHeld",
+    "Probe",
     "QuorumBack",
+    "QuorumHealth",
     "QuorumLost",
     "QuorumUnreachable",
     "RedlockError",

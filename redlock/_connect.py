@@ -11,7 +11,7 @@ import contextlib
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import hiredis
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from redlock._core.wire import Call
 
+T = TypeVar("T")
+
 # What of a client's settings says where a server is and who we are.  Its timeouts, retries, decoding
 # and pooling are its own business (R4, C17).
 _SETTINGS = frozenset(
@@ -60,6 +62,10 @@ class Endpoint:
     identity: tuple[str, int] | str         # what makes two entries the same server (C15)
     kind: Callable[..., AbstractConnection]     # a class of redis-py
     settings: dict[str, Any] = field(repr=False)
+
+    @property
+    def tls(self) -> bool:
+        return self.kind is SSLConnection
 
 
 def endpoint(master: object) -> Endpoint:
@@ -129,7 +135,7 @@ def _checked(target: Endpoint) -> Endpoint:
         _build(target, 1.0)
     except Exception as error:  # noqa: BLE001 - TypeError, ValueError or its own, as the setting is
         raise ConfigurationError(
-            f"the settings for {target.name} are refused: {_masked(target, str(error))}"
+            f"the settings for {target.name} are refused: {masked(target, str(error))}"
         ) from None
     return target
 
@@ -144,7 +150,7 @@ def _build(target: Endpoint, timeout: float) -> Any:
     )
 
 
-def _masked(target: Endpoint, text: str) -> str:
+def masked(target: Endpoint, text: str) -> str:
     """``text`` without the password, on one line."""
     if "AUTH" in text and "args beginning with" in text:
         return "it does not know the command AUTH"      # and quotes what it was given, cut somewhere
@@ -160,22 +166,27 @@ def _masked(target: Endpoint, text: str) -> str:
 class Dial:
     """One attempt to connect to a master, to be made in a thread of its own; `abort` ends it early."""
 
-    def __init__(self, target: Endpoint, timeout: float, *, bare: bool = False) -> None:
-        """``bare``: connect and authenticate, no more."""
+    def __init__(self, target: Endpoint, timeout: float) -> None:
         self._target = target
         self._timeout = timeout
-        self._bare = bare
         self._connection: Any = None
 
-    def __call__(self, prefix: str, max_ttl: float) -> tuple[socket.socket, Facts | None]:
+    def __call__(self, prefix: str, max_ttl: float) -> tuple[socket.socket, Facts]:
         """Connect, authenticate, load the scripts, ask who it is, announce ``max_ttl`` (R21).
 
         Blocks, at most ``timeout`` at each read.  Raises what redis-py raises; see `failure`.
         """
+        return self._taken(lambda connection: _handshake(connection, prefix, max_ttl))
+
+    def bare(self) -> socket.socket:
+        """Connect and authenticate, and nothing else.  Raises what redis-py raises."""
+        return self._taken(lambda _: None)[0]
+
+    def _taken(self, first: Callable[[Any], T]) -> tuple[socket.socket, T]:
         connection = self._connection = _build(self._target, self._timeout)
         try:
             connection.connect()
-            facts = None if self._bare else _handshake(connection, prefix, max_ttl)
+            result = first(connection)
             sock: socket.socket = connection._sock  # noqa: SLF001 - there is no public way to it
             connection._sock = None  # noqa: SLF001 - ours from now on
         except BaseException:
@@ -183,7 +194,7 @@ class Dial:
                 connection.disconnect()
             raise
         _tune(sock)
-        return sock, facts
+        return sock, result
 
     def abort(self) -> None:
         """Wake the thread that connects, from another one."""
@@ -194,24 +205,48 @@ class Dial:
 
     def failure(self, error: BaseException) -> Failure:
         """What a failed attempt means for the vote of this master."""
-        return classify(error, _masked(self._target, str(error)) or type(error).__name__)
+        return classify(error, self.words(error))
+
+    def words(self, error: BaseException) -> str:
+        """What ``error`` says, on one line and without the password."""
+        return masked(self._target, str(error)) or type(error).__name__
+
+
+# What is wrong when no connection can be made.  Waiting may cure the last two; somebody has to change
+# something for the others.
+Trouble: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
+_SAID: dict[Trouble, str] = {
+    "auth": "wrong user or password: ",
+    "permission": "not permitted: ",
+    "protocol": "does not speak the Redis protocol: ",
+    "tls": "TLS: ",
+    "timeout": "no connection: ",
+}
+
+
+def trouble(error: BaseException, text: str) -> Trouble:
+    """What kind of thing went wrong; ``text`` is what the error says."""
+    if isinstance(error, (AuthenticationError, AuthorizationError)):
+        return "auth"
+    if isinstance(error, NoPermissionError):
+        return "permission"
+    if "DB index is out of range" in text:
+        return "database"
+    if isinstance(error, InvalidResponse):
+        return "protocol"
+    if any(word in text for word in ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "Hostname mismatch")):
+        return "tls"
+    if isinstance(error, (redis.TimeoutError, TimeoutError)):
+        return "timeout"
+    return "connection"
 
 
 def classify(error: BaseException, text: str) -> Failure:
     """Tell what waiting may cure from what somebody has to configure."""
-    if isinstance(error, (AuthenticationError, AuthorizationError)):
-        return Failure("error", f"wrong user or password: {text}", sent=False, configuration=True)
-    if isinstance(error, NoPermissionError):
-        return Failure("error", f"not permitted: {text}", sent=False, configuration=True)
-    if "DB index is out of range" in text:
-        return Failure("error", text, sent=False, configuration=True)
-    if isinstance(error, InvalidResponse):
-        return Failure("error", f"does not speak the Redis protocol: {text}", sent=False, configuration=True)
-    if any(word in text for word in ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "Hostname mismatch")):
-        return Failure("error", f"TLS: {text}", sent=False, configuration=True)
-    if isinstance(error, (redis.TimeoutError, TimeoutError)):
-        return Failure("timeout", f"no connection: {text}", sent=False)
-    return Failure("error", text, sent=False)
+    kind = trouble(error, text)
+    passing = kind in ("timeout", "connection")
+    outcome: Literal["timeout", "error"] = "timeout" if kind == "timeout" else "error"
+    return Failure(outcome, _SAID.get(kind, "") + text, sent=False, configuration=not passing)
 
 
 def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
@@ -239,22 +274,24 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
         raise NoPermissionError(f"{announced} (grant EVAL and the key {announce.keys[0]})")
     if isinstance(announced, RedisError):
         raise announced
-    identity = _info(info) if isinstance(info, bytes) else {}
+    identity = read_info(info) if isinstance(info, bytes) else {}
     uptime = identity.get("uptime_in_seconds", "")
     return Facts(
         run_id=identity.get("run_id"),
         uptime=int(uptime) if uptime.isdigit() else None,
-        durable=_durable(config),
+        durable=durable(config),
         announced=wire.read_announce(announced),
     )
 
 
-def _info(reply: bytes) -> dict[str, str]:
+def read_info(reply: bytes) -> dict[str, str]:
+    """The fields of an answer of INFO."""
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
     return {key: value for key, colon, value in lines if colon}
 
 
-def _durable(reply: Any) -> bool:
+def durable(reply: Any) -> bool:
+    """Whether the answer of CONFIG GET says that the master forgets nothing in a restart."""
     if not isinstance(reply, list):     # CONFIG is not permitted: the exemption does not apply (R21)
         return False
     config = dict(zip(reply[::2], reply[1::2], strict=False))
@@ -285,20 +322,16 @@ def _tune(sock: socket.socket) -> None:
 
 def pack(call: Call) -> bytes:
     """The command that runs a script by its name in the master's cache."""
-    return _pack(("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args))
+    return pack_words(("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args))
 
 
 def pack_text(call: Call) -> bytes:
     """The same with the text of the script, for a master that has forgotten it."""
-    return _pack(("EVAL", call.script.text, len(call.keys), *call.keys, *call.args))
+    return pack_words(("EVAL", call.script.text, len(call.keys), *call.keys, *call.args))
 
 
-def pack_words(*words: str) -> bytes:
+def pack_words(words: tuple[Any, ...]) -> bytes:
     """A command."""
-    return _pack(words)
-
-
-def _pack(words: tuple[Any, ...]) -> bytes:
     packed: bytes = hiredis.pack_command(words)
     return packed
 

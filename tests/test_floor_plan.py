@@ -1,9 +1,10 @@
 """Arrows point down: who may import whom inside ``redlock``, read from the source of every file.
 
-    _cli/   testing/             use the public names only
+    _cli/   testing/             use the public names only; _cli also _health, which is what it shows
         redlock/__init__.py      names only
       _threads/   _asyncio/      not each other
              _base/              what the two have in common
+            _health/             what the masters say of themselves, and what it means
       _connect.py  _events.py
              _core/              no clock, no randomness, no socket, no thread, no event loop
     options.py  scripts/  _clock.py
@@ -36,6 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("redlock.options", "redlock.scripts", "redlock._clock"),
     ("redlock._core",),
     ("redlock._connect", "redlock._events"),
+    ("redlock._health",),
     ("redlock._base",),
     ("redlock._threads", "redlock._asyncio"),
     ("redlock",),
@@ -46,6 +48,9 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # Above the public names everything uses only these; testing is public as well.
 GUESTS = ("redlock._cli", "redlock.testing")
 PUBLIC = ("redlock", "redlock.testing")
+# What else a guest may use: redlock-check asks addresses of which no `Masters` can be made yet, for it
+# learns from them which max_ttl they have.
+ALSO = {"redlock._cli": ("redlock._health",)}
 
 # What the core may take from the standard library: nothing in here knows the time or the world.  A list
 # of what is allowed needs no thought about what else could be a clock.
@@ -200,7 +205,8 @@ def _arrow(one: Import, own: str) -> list[str]:
     if other == own:
         return []
     if own in GUESTS:
-        return [] if other in PUBLIC and FLOOR[other] < FLOOR[own] else [f"{one}: only public names up there"]
+        allowed = (*PUBLIC, *ALSO.get(own, ()))
+        return [] if other in allowed and FLOOR[other] < FLOOR[own] else [f"{one}: only public names up there"]
     if FLOOR[other] == FLOOR[own]:
         return [f"{one}: sideways"]
     if FLOOR[other] > FLOOR[own]:
@@ -362,6 +368,9 @@ def test_and_nothing_else_is_objected_to(source: str) -> None:
         ("redlock._cli.check", "import redlock.scripts", "public"),
         ("redlock._cli.check", "from redlock.testing import LocalMasters", "public"),
         ("redlock.testing.made_up", "from redlock._cli import run", "public"),
+        ("redlock.testing.made_up", "from redlock._health.checkup import check", "public"),
+        ("redlock._health.made_up", "from redlock._base.masters import MastersBase", "upwards"),
+        ("redlock._core.made_up", "from redlock._health import verdict", "upwards"),
         ("redlock.testing.made_up", "def later():\n    import redlock._threads.links", "public"),
         ("redlock.utilities", "", "no room"),
         ("redlock._threads.made_up", "from redlock import _helpers", "no room"),
@@ -381,6 +390,7 @@ def test_an_arrow_that_does_not_point_down(module: str, source: str, word: str) 
         ("redlock._threads.made_up", "from . import another"),
         ("redlock._connect", "import redis, hiredis, os\nfrom redlock._core.effects import Failure"),
         ("redlock._cli.check", "import redlock\nfrom redlock import Masters, ConfigurationError\nfrom redlock._cli import output"),
+        ("redlock._cli.check", "from redlock._health.checkup import check"),
         ("redlock.testing.made_up", "from redlock import Masters\nfrom redlock.testing import local"),
         ("redlock", "from redlock._threads.lock import MultiLock\nfrom redlock.errors import LockLost"),
         ("redlock.options", "from redlock.errors import ConfigurationError"),

@@ -58,6 +58,7 @@ def test_the_defaults_are_those_of_the_design():
     assert parameters(redlock.Lease.wait_lost) == {"timeout": None}
     assert parameters(redlock.Lease.ensure) == {"at_least": 0.0}
     assert parameters(redlock.Masters.status) == {"name": NONE}
+    assert parameters(redlock.Masters.check) == {"timeout": 3.0, "probe": True}
 
 
 WORLDS = [
@@ -67,7 +68,7 @@ WORLDS = [
 ]
 ONLY_ASYNC = ("cancel_on_loss",)    # there is no way to interrupt a thread
 AWAITABLE = {
-    "close", "status", "acquire", "release", "extend", "locked", "wait_lost",
+    "close", "status", "check", "acquire", "release", "extend", "locked", "wait_lost",
     "__aenter__", "__aexit__", "__enter__", "__exit__",
 }
 

@@ -127,7 +127,7 @@ class Housekeeper:
         now = _clock.now()
         if isinstance(link, Link):
             link.pipeline.due(now)      # it is down: this only forgets what has expired
-        link.dial = Dial(link.endpoint, self._connect_timeout, bare=isinstance(link, Feed))
+        link.dial = Dial(link.endpoint, self._connect_timeout)
         self._loop.call_later(max(0.0, link.retry_at - now), self._dial, link, link.dial)
 
     def _dial(self, link: Stream, dial: Dial) -> None:
@@ -148,7 +148,7 @@ class Housekeeper:
         """In the thread."""
         made: tuple[socket.socket, Facts | None] | Failure
         try:
-            made = dial(self._prefix, self._max_ttl)
+            made = (dial.bare(), None) if isinstance(link, Feed) else dial(self._prefix, self._max_ttl)
         except BaseException as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
             made = dial.failure(error)
         else:

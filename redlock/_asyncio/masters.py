@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.keep import Keeping
+    from redlock._health.records import Health
 
 T = TypeVar("T")
 
@@ -58,6 +59,20 @@ class AsyncMasters(MastersBase):
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
         return known(*await self._run(self._inspection(name)))
+
+    async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:  # noqa: ASYNC109 - C19
+        """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
+
+        Asks every master over a connection of its own, all at once, and takes and gives back a lock on a
+        throw-away name.  Nothing that is wrong with the masters is raised: it is in what is returned.
+
+        Args:
+            timeout: seconds that it takes at most, however many masters hang.
+            probe: False: no lock is taken, and nothing at all is written.
+        """
+        from redlock._asyncio.check import check  # noqa: PLC0415 - few programs ever check
+
+        return await check(self, timeout, probe=probe)
 
     async def close(self) -> None:
         """Send what is owed, for at most `node_timeout`, then leave no thread and no socket.

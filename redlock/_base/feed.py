@@ -38,13 +38,13 @@ class Feed(Stream):
         """What to write so that it is asked for ``channels``, too; empty: nothing."""
         new = [channel for channel in channels if channel not in self.asked]
         self.asked.update(new)
-        return _connect.pack_words("SUBSCRIBE", *new) if new else b""
+        return _connect.pack_words(("SUBSCRIBE", *new)) if new else b""
 
     def no_more_than(self, channels: Iterable[str]) -> bytes:
         """What to write so that it is asked for no others; empty: nothing."""
         old = self.asked.difference(channels)
         self.asked -= old
-        return _connect.pack_words("UNSUBSCRIBE", *old) if old else b""
+        return _connect.pack_words(("UNSUBSCRIBE", *old)) if old else b""
 
     def _take(self, value: Any, now: float, deliver: Deliver) -> None:  # noqa: ARG002 - who hears it looks at the clock
         match value:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import _clock, _connect, options
 from redlock._base.forklock import ForkLock
-from redlock._base.links import report, report_failure
+from redlock._base.links import CLOSED, report, report_failure
 from redlock._core import inspect, wire
 from redlock._core.electorate import Electorate
 from redlock._core.events import QuorumBack, QuorumLost
 from redlock._core.fencing import FenceClock
 from redlock._core.terms import Terms
-from redlock.errors import ConfigurationError, QuorumUnreachable
+from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from redlock._core.events import Event
     from redlock._core.inspect import LockStatus
     from redlock._core.quorum import Tally
+    from redlock._health.checkup import Checkup
+    from redlock._health.records import Probe
 
 TOKEN_BYTES = 20        # of every attempt's token (R8)
+_PROBE_TTL = 5.0        # seconds: so long the lock of a check stays if it is killed in the middle
 
 
 class MastersBase:
@@ -86,18 +89,21 @@ class MastersBase:
         self._tell = None if observer is None else functools.partial(_tell, observer)
         self.max_ttl = max_ttl
         self._prefix = prefix
+        self._restart_guard = bool(restart_guard)
         names = tuple(target.name for target in self._endpoints)
         self._terms = Terms(
             masters=names,
             node_timeout=node_timeout,
             drift_factor=options.fraction("drift_factor", drift_factor, below=0.5),
             fence_ttl=fence_ttl,
-            electorate=Electorate(names, max_ttl, guard=bool(restart_guard)),
+            electorate=Electorate(names, max_ttl, guard=self._restart_guard),
             fences=FenceClock(_clock.wall_us),
             token=_fresh_token,
             random=random.random,
             attempted=Outages(self._tell),
         )
+        # One name for all probes of this object: each name's fence stays for `fence_ttl` (R20).
+        self._probed = f"redlock-check:{secrets.token_hex(8)}"
         self._closed = False
         self._making = ForkLock()       # held while a driver is made
         self._set_up()
@@ -131,6 +137,29 @@ class MastersBase:
     def _inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
         (checked,) = options.names([name])
         return inspect.inspect(self._terms, checked, self._prefix + checked)
+
+    # -- for the check -------------------------------------------------------------------------------
+
+    def _checkup(self, timeout: float, probe: Callable[[float], Probe] | None) -> Checkup:
+        from redlock._health.checkup import Checkup  # noqa: PLC0415 - few programs ever check
+        from redlock._health.verdict import Terms as Judged  # noqa: PLC0415
+
+        timeout = options.seconds("timeout", timeout)
+        if self._closed:
+            raise RedlockError(CLOSED)
+        terms = Judged(
+            max_ttl=self.max_ttl,
+            restart_guard=self._restart_guard,
+            node_timeout=self._terms.node_timeout,
+            drift_factor=self._terms.drift_factor,
+            prefix=self._prefix,
+        )
+        return Checkup(self._endpoints, terms, timeout, probe)
+
+    def _throw_away(self) -> dict[str, Any]:
+        """The lock that a check takes and gives back."""
+        ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._terms.node_timeout))
+        return {"name": self._probed, "ttl": ttl, "auto_extend": False}
 
 
 class Outages:

@@ -210,7 +210,7 @@ class Housekeeper:
     # -- connecting ----------------------------------------------------------------------------------
 
     def _dial(self, link: Stream) -> None:
-        dial = Dial(link.endpoint, self._connect_timeout, bare=isinstance(link, Feed))
+        dial = Dial(link.endpoint, self._connect_timeout)
         name = f"redlock-connect-{link.endpoint.name}"
         thread = threading.Thread(target=self._connect, args=(link, dial), name=name, daemon=True)
         link.dial = dial
@@ -225,11 +225,11 @@ class Housekeeper:
     def _connect(self, link: Stream, dial: Dial) -> None:
         try:
             try:
-                sock, facts = dial(self._prefix, self._max_ttl)
+                made = (dial.bare(), None) if isinstance(link, Feed) else dial(self._prefix, self._max_ttl)
             except BaseException as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
                 self._failed(link, dial.failure(error))
             else:
-                self._connected(link, sock, facts)
+                self._connected(link, *made)
         finally:        # also if somebody's logging handler raises
             with self._links.mutex:
                 link.dial = None

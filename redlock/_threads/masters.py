@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.keep import Keeping
+    from redlock._health.records import Health, Probe
     from redlock._threads.lock import MultiLock
 
 T = TypeVar("T")
@@ -51,6 +52,23 @@ class Masters(MastersBase):
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
         return known(*self._run(self._inspection(name)))
+
+    def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
+        """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
+
+        Asks every master over a connection of its own, all at once, and takes and gives back a lock on a
+        throw-away name.  Nothing that is wrong with the masters is raised: it is in what is returned.
+
+        Args:
+            timeout: seconds that it takes at most, however many masters hang.
+            probe: False: no lock is taken, and nothing at all is written.
+        """
+        from redlock._health.checkup import probe as try_lock  # noqa: PLC0415 - few programs ever check
+
+        def probing(_: float) -> Probe:
+            return try_lock(self.lock(**self._throw_away()))
+
+        return self._checkup(timeout, probing if probe else None).run()
 
     def close(self) -> None:
         """Send what is owed, for at most `node_timeout`, then leave no thread and no socket.

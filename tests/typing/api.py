@@ -12,12 +12,16 @@ from redlock import (
     AsyncLease,
     AsyncMasters,
     AsyncMultiLock,
+    Finding,
+    Health,
     Lease,
     LockLost,
     LockStatus,
+    MasterHealth,
     Masters,
     MultiLock,
     NotAcquired,
+    Probe,
     QuorumUnreachable,
     Vote,
 )
@@ -58,6 +62,15 @@ status = masters.status("invoice:42")
 assert_type(status, LockStatus)
 assert_type(status.token, str | None)
 assert_type(status.remaining, float)
+
+health = masters.check(timeout=1, probe=False)
+assert_type(health, Health)
+assert_type(health.ok, bool)
+assert_type(health.quorum.probe, Probe | None)
+assert_type(health.masters, tuple[MasterHealth, ...])
+assert_type(health.masters[0].findings, tuple[Finding, ...])
+if health.status == "CRITICAL":
+    print(health.summary)
 
 try:
     pay(2)
@@ -100,4 +113,5 @@ async def main() -> None:
     async with AsyncMasters(["redis://10.0.0.1"]) as mine:
         assert_type(mine, AsyncMasters)
         assert_type(await mine.status("invoice:42"), LockStatus)
+        assert_type(await mine.check(), Health)
     await async_masters.close()

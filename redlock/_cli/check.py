@@ -1,0 +1,194 @@
+"""``redlock-check``: is the quorum healthy, and is it safe?  See docs/redlock-check.md."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from redlock import ConfigurationError
+from redlock._cli import arguments, config
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from redlock import Health, Probe
+    from redlock._cli import table
+    from redlock._cli.config import Deployment
+
+OK, WARNING, CRITICAL, UNKNOWN = range(4)       # what monitoring understands since Nagios
+_EXIT = {"OK": OK, "WARNING": WARNING, "CRITICAL": CRITICAL}
+
+_MAX_TTL = 60.0     # the default of `Masters`, where no client has announced another one
+_EVERY = 2          # seconds, where --watch says nothing
+_PROBE_TTL = 5.0    # of the lock that is taken, if this is killed in the middle
+_EXAMPLES = """\
+examples:
+  redlock-check redis://10.0.0.1:6379 redis://10.0.0.2:6379 redis://10.0.0.3:6379
+  REDLOCK_MASTERS=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379 redlock-check
+  redlock-check --config /etc/redlock.toml --watch
+  redlock-check --json | jq -r '.masters[] | select(.votes | not) | .url'
+  redlock-check --acl        prints the rule for ACL SETUSER name on >password ...
+
+exit codes:
+  0 OK         every master votes, and nothing is wrong
+  1 WARNING    locks can be taken, and something is wrong
+  2 CRITICAL   no lock can be taken (--strict: or anything is wrong)
+  3 UNKNOWN    wrong arguments or configuration
+"""
+
+
+def parser() -> arguments.Parser:
+    this = arguments.Parser(
+        usage_error=UNKNOWN,
+        prog="redlock-check",
+        description="Is the quorum of Redis or Valkey masters healthy, and is it safe?",
+        epilog=_EXAMPLES,
+    )
+    this.add_argument(
+        "urls", nargs="*", metavar="URL",
+        help="of a master: redis://, rediss:// or unix://; without any, those of --config, else of REDLOCK_MASTERS",
+    )
+    this.add_argument("--timeout", type=arguments.seconds, default=3.0, metavar="SECONDS",
+                      help="that a check takes at most, however many masters hang (default: 3)")
+    this.add_argument("--no-probe", action="store_true", help="take no lock, write nothing at all")
+    this.add_argument("--strict", action="store_true", help="end with 2 also where it would be 1")
+    this.add_argument("--watch", nargs="?", type=arguments.seconds, metavar="SECONDS",
+                      help="check again and again (every 2 seconds), and show what changes")
+    how = this.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="for programs: see docs/redlock-check.md for the schema")
+    how.add_argument("--prometheus", action="store_true", help="metrics in the text exposition format")
+    how.add_argument("--acl", action="store_true", help="print the smallest ACL rule that the library needs, and end")
+    arguments.add_deployment(this)
+    return this
+
+
+def main(argv: list[str]) -> int:
+    this = parser()
+    # Options may stand anywhere, URLs between them as well.
+    given = this.parse_intermixed_args(_with_interval(argv))
+    if given.watch is not None and (given.prometheus or given.acl):
+        this.error("--watch goes with the table or with --json")
+    try:
+        if given.acl:
+            return _acl(given)
+        return _check(given)
+    except ConfigurationError as error:
+        print(f"redlock-check: {error}", file=sys.stderr)  # noqa: T201
+        return UNKNOWN
+
+
+def _with_interval(argv: list[str]) -> list[str]:
+    """``--watch URL``: the address is not how often."""
+
+    def alone(word: str, following: str) -> bool:
+        return word == "--watch" and not following.replace(".", "", 1).isdigit()
+
+    pairs = zip(argv, [*argv[1:], ""], strict=False)      # for no argument at all, one too many
+    return [f"--watch={_EVERY}" if alone(word, following) else word for word, following in pairs]
+
+
+def _acl(given: argparse.Namespace) -> int:
+    from redlock._health import rights  # noqa: PLC0415 - each way takes what it needs
+
+    try:
+        wanted = config.deployment(given.urls, given)
+    except ConfigurationError:
+        # The rule does not depend on the masters, but for the database; a file that is wrong is another matter.
+        if given.urls or given.config is not None:
+            raise
+        prefix, databases = given.prefix, False
+    else:
+        prefix, databases = wanted.options.get("prefix"), wanted.databases
+    print(rights.rule("redlock:" if prefix is None else prefix, database=databases))  # noqa: T201
+    return OK
+
+
+def _check(given: argparse.Namespace) -> int:
+    from redlock._cli import table  # noqa: PLC0415
+
+    check = _checker(config.deployment(given.urls, given), given.timeout, probe=not given.no_probe)
+    style = table.Style(sys.stdout)
+    if given.watch is not None:
+        health = _watch_json(check, given.watch) if given.json else _watch(check, given.watch, style)
+    else:
+        health = check()
+        print(_shown(health, given, style))  # noqa: T201
+    code = _EXIT[health.status]
+    return CRITICAL if given.strict and code == WARNING else code
+
+
+def _shown(health: Health, given: argparse.Namespace, style: table.Style) -> str:
+    if given.json:
+        import json  # noqa: PLC0415
+
+        return json.dumps(health.as_dict(), indent=2)
+    if given.prometheus:
+        from redlock._cli.prometheus import exposition  # noqa: PLC0415
+
+        return exposition(health).removesuffix("\n")
+    from redlock._cli import table  # noqa: PLC0415
+
+    return "\n".join(table.lines(health, style))
+
+
+def _watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
+    from redlock._cli.watch import watch  # noqa: PLC0415
+
+    return watch(check, every, style)
+
+
+def _watch_json(check: Callable[[], Health], every: float) -> Health:
+    """One object in a line for each check."""
+    import json  # noqa: PLC0415
+    import time  # noqa: PLC0415
+
+    health: Health | None = None
+    try:
+        while True:
+            begun = time.monotonic()
+            health = check()
+            print(json.dumps(health.as_dict()), flush=True)  # noqa: T201
+            time.sleep(max(0.0, every - (time.monotonic() - begun)))
+    except KeyboardInterrupt:
+        if health is None:
+            raise
+        return health
+
+
+def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[], Health]:
+    """What makes one check.  All that can be wrong with the options is found now."""
+    from redlock import Masters  # noqa: PLC0415
+    from redlock._health import checkup  # noqa: PLC0415
+    from redlock._health.survey import throw_away_name  # noqa: PLC0415
+    from redlock._health.verdict import Terms  # noqa: PLC0415
+
+    options = dict(wanted.options)
+    adopt = "max_ttl" not in options
+    max_ttl = options.pop("max_ttl", _MAX_TTL)
+    Masters(wanted.urls, max_ttl=max_ttl, fence_ttl=max_ttl, **options).close()
+    terms = Terms(
+        max_ttl=max_ttl,
+        restart_guard=options.get("restart_guard", True),
+        node_timeout=options.get("node_timeout", 0.25),
+        drift_factor=0.01,
+        prefix=options.get("prefix", "redlock:"),
+    )
+
+    def take_a_lock(agreed: float) -> Probe:
+        # Whoever connects announces its max_ttl for good (R21): one that the masters know already.
+        ttl = min(agreed, max(_PROBE_TTL, 3 * terms.node_timeout))
+        masters = Masters(wanted.urls, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
+        with masters:
+            return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
+
+    return lambda: checkup.check(wanted.urls, terms, timeout, take_a_lock if probe else None, adopt=adopt)
+
+
+def entry() -> NoReturn:
+    arguments.entry(main, UNKNOWN)
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,154 @@
+"""Which masters, and with which credentials: from arguments, the environment or a TOML file.
+
+A password given as an argument can be read by everybody on the machine (``ps``), so it can come from the
+environment or the file as well.  Nothing here ever shows one.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from redlock import ConfigurationError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+MASTERS, USERNAME, PASSWORD = "REDLOCK_MASTERS", "REDLOCK_USERNAME", "REDLOCK_PASSWORD"
+
+# What a file may say of one master, or on top for all of them.
+_ACCESS: dict[str, type] = dict.fromkeys(
+    ("username", "password", "password_env", "password_file", "tls_ca", "tls_cert", "tls_key"), str
+)
+# And what it may say of all of them only: options of `Masters`.
+_OPTIONS: dict[str, type | tuple[type, ...]] = {
+    "prefix": str, "max_ttl": (int, float), "node_timeout": (int, float), "restart_guard": bool,
+}
+_TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """The masters, and the options that were given for them."""
+
+    urls: tuple[str, ...] = field(repr=False)       # with passwords
+    options: Mapping[str, Any]
+
+    @property
+    def databases(self) -> bool:
+        """Whether any address names a database but the first."""
+        return any(urlsplit(url).path.strip("/") not in ("", "0") for url in self.urls if not url.startswith("unix:"))
+
+
+def deployment(urls: Sequence[str], arguments: argparse.Namespace) -> Deployment:
+    """What was given as arguments, else in the file, else in the environment.
+
+    Raises:
+        ConfigurationError: for anything that cannot be right.  The text has no password.
+    """
+    from_file: dict[str, Any] = {}
+    if arguments.config is not None:
+        from_file = _read(arguments.config)
+    masters = from_file.pop("masters", [])
+    defaults = {key: from_file.pop(key) for key in _ACCESS if key in from_file}
+    if urls:
+        masters = [{"url": url} for url in urls]
+    elif not masters:
+        masters = [{"url": url} for url in split(os.environ.get(MASTERS, ""))]
+    if not masters:
+        raise ConfigurationError(
+            f"no masters: give their URLs (redis://HOST:PORT), or put them, separated by commas, into {MASTERS}, "
+            "or into a file for --config"
+        )
+    options = {
+        "prefix": arguments.prefix,
+        "max_ttl": arguments.max_ttl,
+        "node_timeout": arguments.node_timeout,
+        "restart_guard": False if arguments.no_restart_guard else None,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    return Deployment(tuple(_address({**defaults, **master}) for master in masters), {**from_file, **given})
+
+
+def split(value: str) -> list[str]:
+    """URLs that are separated by commas; one inside a password is written %2C."""
+    return [url.strip() for url in value.split(",") if url.strip()]
+
+
+def _read(file: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - most do not have a file
+
+    try:
+        content = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{file} is not TOML: it is not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file} is not TOML: {error}") from None
+    masters = content.get("masters")
+    if not isinstance(masters, list) or not masters:
+        raise ConfigurationError(f'{file} names no masters: write masters = ["redis://HOST:PORT", …]')
+    content["masters"] = [{"url": one} if isinstance(one, str) else one for one in masters]
+    _check(content, {"masters": list, **_ACCESS, **_OPTIONS}, file)
+    for number, master in enumerate(content["masters"], 1):
+        where = f"{file}, master {number}"
+        if not isinstance(master, dict) or "url" not in master:
+            raise ConfigurationError(f"{where}: write a URL, or a table with at least a url")
+        _check(master, {"url": str, **_ACCESS}, where)
+    return content
+
+
+def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> None:
+    for key, value in table.items():
+        if key not in allowed:
+            raise ConfigurationError(f"{where}: {key!r} is not known, allowed are {', '.join(allowed)}")
+        kind = allowed[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            names = kind if isinstance(kind, tuple) else (kind,)
+            wanted = " or ".join({"str": "text", "int": "a number", "bool": "true or false"}.get(one.__name__, "")
+                                 for one in names if one is not float)
+            raise ConfigurationError(f"{where}: {key} has to be {wanted}")
+
+
+def _address(master: Mapping[str, Any]) -> str:
+    """Its URL, with user, password and TLS files in it."""
+    url: str = master["url"]
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url      # `Masters` says what is wrong with it
+    place, _, query = rest.partition("?")
+    login, _, place = place.rpartition("@") if "@" in place else ("", "", place)
+    user, colon, secret = login.partition(":")
+    if not colon:
+        password = _password(master)
+        if password is not None:
+            name = master.get("username") or os.environ.get(USERNAME, "")
+            user, colon, secret = user or quote(str(name), safe=""), ":", quote(password, safe="")
+    if user or colon:
+        place = f"{user}{colon}{secret}@{place}"
+    if scheme == "rediss":
+        files = [f"{option}={quote(master[key], safe='/')}" for key, option in _TLS.items() if key in master]
+        query = "&".join(part for part in (query, *files) if part)
+    return f"{scheme}://{place}" + (f"?{query}" if query else "")
+
+
+def _password(master: Mapping[str, Any]) -> str | None:
+    if "password" in master:
+        return str(master["password"])
+    if "password_file" in master:
+        try:
+            return Path(master["password_file"]).read_text(encoding="utf-8").rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigurationError(f"the password file {master['password_file']}: {why}") from None
+    if "password_env" in master:
+        variable = master["password_env"]
+        if variable not in os.environ:
+            raise ConfigurationError(f"the environment variable {variable} is not set, and password_env names it")
+        return os.environ[variable]
+    return os.environ.get(PASSWORD)

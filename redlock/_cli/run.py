@@ -1,0 +1,324 @@
+"""``redlock-run``: a command under the lock, what cron jobs and deployments need.  See docs/redlock-run.md."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from redlock import ConfigurationError, LockLost, QuorumUnreachable, RedlockError
+from redlock._cli import arguments, clock, config
+from redlock._cli.job import Job, NotStarted, Signals
+from redlock._cli.watchdog import KILLED, TERMINATED, Watchdog, exists
+
+if TYPE_CHECKING:
+    import argparse
+    from types import FrameType
+
+    from redlock import Lease, Masters, MultiLock
+
+USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75       # as in sysexits.h
+
+_TTL = 30.0
+_MAX_TTL = 60.0         # the default of `Masters`
+_GRACE = 5.0            # C23
+# Between SIGKILL and the end of the lease: for a machine that is busy.  At most this share of the TTL.
+_MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
+_TELL_AGAIN = 10.0      # seconds, while waiting
+_EXAMPLES = """\
+examples:
+  redlock-run nightly-report --no-wait -- /usr/local/bin/report --all
+  redlock-run migrate --wait 300 --max-hold 1800 -- ./manage.py migrate
+  redlock-run deploy --verbose -- sh -c 'echo "fencing token $REDLOCK_FENCE"; ./deploy'
+  */5 * * * *  redlock-run --config /etc/redlock.toml sweep --no-wait -- sweep || [ $? = 75 ]
+
+The masters are those of --masters, of --config, or of the environment variable REDLOCK_MASTERS.
+The command gets REDLOCK_NAME, REDLOCK_TOKEN and REDLOCK_FENCE in its environment.
+
+exit codes:
+  that of the command, 128 + n if signal n ended it, 126 or 127 if it could not be started
+  64 wrong arguments or configuration     69 no quorum of masters
+  70 the lock was lost while it ran       75 the lock was not acquired in time
+"""
+
+
+class Ended(BaseException):
+    """A signal that means: stop.  It unwinds like Ctrl-C, so nothing is left behind."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def parser() -> arguments.Parser:
+    this = arguments.Parser(
+        usage_error=USAGE,
+        prog="redlock-run",
+        usage="redlock-run NAME [options] -- COMMAND [ARGUMENT ...]",
+        description="Runs a command while it holds the lock NAME on a majority of Redis or Valkey masters.",
+        epilog=_EXAMPLES,
+    )
+    this.add_argument("name", metavar="NAME", help="of the lock")
+    this.add_argument("--masters", metavar="URL,URL,...", action="append", default=[],
+                      help="redis://, rediss:// or unix://; passwords are better kept in the environment or a file")
+    waiting = this.add_mutually_exclusive_group()
+    waiting.add_argument("--wait", type=arguments.seconds_or_none, metavar="SECONDS",
+                         help="for the lock, then end with 75 (default: as long as it takes)")
+    waiting.add_argument("--no-wait", action="store_true", help="end with 75 at once if somebody else holds it")
+    this.add_argument("--ttl", type=arguments.seconds, metavar="SECONDS",
+                      help="so long the lock stays if this machine dies; it is renewed meanwhile (default: 30)")
+    this.add_argument("--max-hold", type=arguments.seconds, metavar="SECONDS",
+                      help="end the command after so long, with 70")
+    this.add_argument("--grace", type=arguments.seconds_or_none, metavar="SECONDS",
+                      help="between SIGTERM and SIGKILL if the lock is lost (default: 5, at most a third of the TTL)")
+    this.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
+    arguments.add_deployment(this)
+    return this
+
+
+def main(argv: list[str]) -> int:
+    this = parser()
+    ours, dashes, command = _divided(argv)
+    if not (command or {"-h", "--help"} & {*ours}):
+        this.error("no command: write it behind --" if dashes else "no command: write -- before the command")
+    given = this.parse_args(ours)
+    with Watchdog() as dog:     # first of all: a fork wants no threads
+        try:
+            return Run(given, dog).run(command)
+        except ConfigurationError as error:
+            _say(str(error))
+            return USAGE
+        except QuorumUnreachable as error:
+            _say(str(error))
+            return NO_QUORUM
+        except NotStarted as error:
+            _say(str(error))
+            return error.code
+        except Ended as signalled:
+            return 128 + signalled.number
+
+
+def _divided(argv: list[str]) -> tuple[list[str], bool, list[str]]:
+    if "--" not in argv:
+        return argv, False, []
+    at = argv.index("--")
+    return argv[:at], True, argv[at + 1 :]
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):      # nobody reads it any more
+        sys.stderr.write(f"redlock-run: {text}\n")      # in one piece, for others may speak at the same time
+        sys.stderr.flush()
+
+
+class Run:
+    """One command under one lock."""
+
+    def __init__(self, given: argparse.Namespace, dog: Watchdog) -> None:
+        """Look at all that was given before anything is done."""
+        urls = [url for some in given.masters for url in config.split(some)]
+        self._wanted = config.deployment(urls, given)
+        self._options: dict[str, Any] = dict(self._wanted.options)
+        self._name: str = given.name
+        self._dog = dog
+        self._verbose: bool = given.verbose
+        self._wait = 0.0 if given.no_wait else -1.0 if given.wait is None else given.wait
+        self._quiet: bool = given.no_wait and not given.verbose
+        self._ttl = given.ttl or min(_TTL, self._options.get("max_ttl", _MAX_TTL))
+        self._margin = min(_MARGIN, self._ttl * _MARGIN_SHARE)
+        self._grace = min(_GRACE, self._ttl / 3) if given.grace is None else given.grace
+        if self._grace > self._ttl / 2:
+            raise ConfigurationError(
+                f"--grace {self._grace:g}: allowed is at most half of the TTL ({self._ttl / 2:g} s), for the lock has "
+                "to be renewed before that: take a longer --ttl"
+            )
+        self._max_hold: float | None = given.max_hold
+        if self._max_hold is not None and self._max_hold <= self._grace + self._margin:
+            raise ConfigurationError(
+                f"--max-hold {self._max_hold:g}: allowed is more than --grace ({self._grace:g} s), which is part of it"
+            )
+        self._lost = False
+        self._signals: Signals | None = None    # while the command runs
+        self._down: set[str] = set()            # masters of which it was said
+
+    def run(self, command: list[str]) -> int:
+        from redlock import Masters  # noqa: PLC0415 - what is wrong with the arguments is said without it
+
+        before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)
+                  if signal.getsignal(number) is not signal.SIG_IGN}
+        with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
+            # What is left when it is acquired has to be more than what is left when it is given up.
+            enough = max(self._ttl / 2, self._grace + self._ttl / 6)
+            lock = masters.lock(self._name, ttl=self._ttl, min_validity=enough)
+            try:
+                lease = self._acquire(masters, lock)
+                if lease is None:
+                    return NOT_ACQUIRED
+                self._ends = math.inf if self._max_hold is None else clock.now() + self._max_hold
+                if self._verbose:
+                    _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
+                with Signals() as signals:
+                    self._signals = signals
+                    code = self._guarded(command, lease, signals)
+            finally:
+                released = self._release(lock)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+        return LOST if self._lost or not released else code
+
+    # -- before --------------------------------------------------------------------------------------
+
+    def _acquire(self, masters: Masters, lock: MultiLock) -> Lease | None:
+        told = threading.Event()
+        teller = threading.Thread(target=self._tell_who, args=(masters, told), daemon=True)
+        if self._verbose and self._wait != 0:
+            teller.start()
+        begun = time.monotonic()
+        try:
+            lease = lock.acquire(timeout=self._wait)
+        finally:
+            told.set()
+        if lease is None and not self._quiet:
+            waited = time.monotonic() - begun
+            _say(f"not acquired in {waited:.1f} s: {self._holder(masters) or 'it was held all the time'}")
+        return lease
+
+    def _tell_who(self, masters: Masters, enough: threading.Event) -> None:
+        """Who has it, while we wait: when it is somebody else, and now and then."""
+        before, again = "", 0.0
+        pause = 0.2
+        while not enough.wait(pause):
+            try:
+                holder = masters.status(self._name)
+            except RedlockError as error:
+                text, who = f"waiting: {error}", "nobody knows"
+            else:
+                text, who = f"waiting: {self._words(holder.token, holder.remaining)}", holder.token or ""
+            if who and (who != before or time.monotonic() > again) and not enough.is_set():
+                _say(text)
+                before, again = who, time.monotonic() + _TELL_AGAIN
+            pause = 1.0
+
+    def _holder(self, masters: Masters) -> str:
+        try:
+            status = masters.status(self._name)
+        except RedlockError:
+            return ""
+        return self._words(status.token, status.remaining) if status.token else ""
+
+    def _words(self, token: str | None, remaining: float) -> str:
+        if token is None:
+            return f"{self._name!r} is free now"
+        return f"{self._name!r} is held by {token} for {remaining:.1f} s more, unless it is renewed"
+
+    # -- while it runs -------------------------------------------------------------------------------
+
+    def _guarded(self, command: list[str], lease: Lease, signals: Signals) -> int:
+        environment = {
+            **os.environ,
+            "REDLOCK_NAME": lease.name,
+            "REDLOCK_TOKEN": lease.token,
+            "REDLOCK_FENCE": str(lease.fence),
+        }
+        job = Job(command, environment)
+
+        def look() -> bool:
+            self._dog.order(job.group, *self._times(lease))
+            news = self._dog.heard()
+            if KILLED in news:
+                self._losing(lease, "the command was killed with SIGKILL")
+                return False
+            if TERMINATED in news:
+                self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
+            return True
+
+        try:
+            code = job.wait(signals, self._dog.news, look)
+        except BaseException:       # nobody would watch over it any more
+            job.send(signal.SIGKILL)
+            raise
+        if code is not None and self._lost:
+            # Its leader has ended; what else is there has the rest of the grace.
+            while exists(job.group) and KILLED not in self._dog.heard():
+                time.sleep(0.01)
+        if code is None:
+            job.send(signal.SIGKILL)        # once more: what tells us so may have died itself
+            job.reap()
+            return LOST
+        if not (lease.valid or self._lost):
+            self._losing(lease, f"the command had ended by itself, with {code}")
+        return code
+
+    def _times(self, lease: Lease) -> tuple[float, float]:
+        """When the command has to get SIGTERM and SIGKILL, as it looks now."""
+        end = min(lease.valid_until, self._ends) - self._margin
+        if not lease.valid:     # proof that somebody else may hold it: there is nothing to wait for
+            now = clock.now()
+            return now, min(end, now + self._grace)
+        return end - self._grace, end
+
+    def _losing(self, lease: Lease, what: str) -> None:
+        first, self._lost = not self._lost, True
+        if not first:
+            _say(what)
+            return
+        if clock.now() >= self._ends - self._margin - self._grace:
+            why = f"it was held for --max-hold {self._max_hold:g} s"
+        elif lease.lost:
+            why = lease.loss().message
+        else:
+            why = f"no renewal has worked, and its time ends in {lease.remaining():.1f} s"
+        _say(f"lost {self._name!r}: {why}; {what}")
+
+    def _told(self, event: Any) -> None:
+        """By the masters, in any thread: the lease may last longer now, or shorter."""
+        signals = self._signals
+        match type(event).__name__:
+            case "LeaseExtended" | "LeaseLost":
+                if signals is not None:
+                    signals.wake()
+            case "MasterDown" if self._verbose:
+                self._down.add(event.master)
+                _say(f"no connection to {event.master}: {event.reason}")
+            case "MasterUp" if event.master in self._down:
+                self._down.discard(event.master)
+                _say(f"connected to {event.master} again")
+            case "QuorumLost" if signals is None and self._wait != 0:
+                # Said without being asked: else it looks as if somebody held it.
+                _say("\n".join(["no quorum; waiting for one", *(f"  {vote}" for vote in event.votes)]))
+            case "QuorumBack" if self._wait != 0:
+                _say("the quorum is back")
+
+    def _release(self, lock: MultiLock) -> bool:
+        """False: it was not ours any more."""
+        if lock.lease is None:
+            return True
+        try:
+            lock.release()
+        except LockLost as error:
+            if not self._lost:
+                _say(str(error))
+            return False
+        except RedlockError as error:
+            _say(str(error))
+            return True     # it is owed, or goes after the TTL
+        if self._verbose:
+            _say(f"released {self._name!r}")
+        return True
+
+
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    raise Ended(number)
+
+
+def entry() -> NoReturn:
+    arguments.entry(main, USAGE)
+
+
+if __name__ == "__main__":
+    entry()

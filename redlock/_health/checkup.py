@@ -1,0 +1,143 @@
+"""A whole check: the survey, the probe beside it, the verdict.  For threads; asyncio waits for one of these."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from redlock import _clock, _connect
+from redlock._core.quorum import majority
+from redlock._health.records import Probe
+from redlock._health.survey import Survey
+from redlock._health.verdict import governing_max_ttl, judge, voting
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock._connect import Endpoint
+    from redlock._health.facts import MasterFacts
+    from redlock._health.records import Health
+    from redlock._health.verdict import Terms
+
+# Seconds for taking the lock: a vote that was late once is no outage.
+PATIENCE = 1.0
+# Of the time of the whole check: from then on no probe is begun that could not be finished.
+_LAST_CALL = 0.6
+
+
+class _Grant(Protocol):
+    @property
+    def fence(self) -> int | None: ...
+
+
+class _Lock(Protocol):
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> _Grant | None: ...
+    def extend(self) -> object: ...
+    def release(self) -> object: ...
+
+
+class Checkup:
+    """One check of ``endpoints``, to be `run` once, in at most ``timeout`` seconds.
+
+    Args:
+        terms: of the clients that it speaks for.
+        probe: takes a real lock and says how it went; it is given the ``max_ttl`` that the verdict will go by.
+            It is called in a thread of its own, only if a majority answers, and if it is not back in time that
+            is a finding.  None: nothing is written.
+        adopt: takes the longest TTL that is announced on the masters instead of that of ``terms``.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        terms: Terms,
+        timeout: float,
+        probe: Callable[[float], Probe] | None,
+        *,
+        adopt: bool = False,
+    ) -> None:
+        self._terms = terms
+        self._begun = _clock.now()
+        self._deadline = self._begun + timeout
+        self._last_call = self._begun + timeout * _LAST_CALL
+        self._probe = probe
+        self._adopt = adopt
+        self._survey = Survey(endpoints, terms.prefix, timeout)
+        self._probed: list[Probe] = []
+
+    def stop(self) -> None:
+        """From another thread: `run` returns soon."""
+        self._survey.stop()
+
+    def run(self) -> Health:
+        self._survey.start()
+        try:
+            probing = self._begin_probe() if self._probe is not None else None
+            facts = self._survey.finish()
+        finally:
+            self._survey.stop()
+        if probing is not None:
+            probing.join(max(0.0, self._deadline - _clock.now()))
+        return judge(facts, self._terms_for(facts), self._outcome())
+
+    def _begin_probe(self) -> threading.Thread | None:
+        size = self._survey.size
+        need = majority(size)
+        facts = self._survey.wait_for(
+            lambda some: voting(some, self._terms_for(some)) >= need, min(self._last_call, self._deadline)
+        )
+        terms = self._terms_for(facts)
+        able = voting(facts, terms)
+        if able < need:
+            late = "" if len(facts) == size else f", {size - len(facts)} have not answered yet"
+            self._probed.append(Probe(ok=False, seconds=0.0, error=f"not tried, as {able} of {size} masters vote{late}"))
+            return None
+        max_ttl = terms.max_ttl
+        thread = threading.Thread(target=self._run_probe, args=(max_ttl,), name="redlock-check probe", daemon=True)
+        thread.start()
+        return thread
+
+    def _run_probe(self, max_ttl: float) -> None:
+        assert self._probe is not None  # noqa: S101 - for the type checker
+        self._probed.append(self._probe(max_ttl))
+
+    def _outcome(self) -> Probe | None:
+        if self._probe is None:
+            return None
+        if self._probed:
+            return self._probed[0]
+        seconds = self._deadline - self._begun
+        return Probe(ok=False, seconds=seconds, error=f"not done within {seconds:g} s")
+
+    def _terms_for(self, facts: Sequence[MasterFacts]) -> Terms:
+        if not self._adopt:
+            return self._terms
+        return replace(self._terms, max_ttl=governing_max_ttl(facts, self._terms.max_ttl))
+
+
+def check(
+    urls: Sequence[str], terms: Terms, timeout: float, probe: Callable[[float], Probe] | None, *, adopt: bool
+) -> Health:
+    """A check without a `Masters`, for those who have yet to learn ``max_ttl`` from the masters."""
+    return Checkup([_connect.endpoint(url) for url in urls], terms, timeout, probe, adopt=adopt).run()
+
+
+def probe(lock: _Lock) -> Probe:
+    """Acquire, extend and release ``lock``, a `MultiLock` on a throw-away name."""
+    begun = _clock.now()
+    fence, error = None, None
+    try:
+        lease = lock.acquire(timeout=PATIENCE)
+        if lease is None:
+            error = "somebody else holds a name that nobody can know"
+        else:
+            try:
+                fence = lease.fence
+                lock.extend()
+            finally:
+                lock.release()
+    except RedlockError as failed:
+        error = failed.message
+    return Probe(ok=error is None, seconds=round(_clock.now() - begun, 6), fence=fence, error=error)

@@ -1,0 +1,210 @@
+"""Asking one master, on a short-lived connection of its own.
+
+Not on the links of a `Masters`: what is asked here blocks, and a check has to see what a client sees that
+connects now.  Every wait ends at one deadline; what is known by then is what was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import statistics
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from redlock import _clock, _connect
+from redlock._core import wire
+from redlock._core.refusals import ErrorReply
+from redlock._health import rights
+from redlock._health.facts import Clock, MasterFacts, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._connect import Endpoint
+
+# The clock and the round trip are measured by the median of so many, or as many as fit into the time.
+_SAMPLES = 5
+_SAMPLING = 0.3
+
+# Of the time that a check has.
+_OWN_SHARE = 0.95
+
+# Refusals of everything, not only of what changes a key.
+_WORKS_FOR_NOBODY = frozenset(("BUSY", "LOADING", "MASTERDOWN"))
+
+_SOME = 65536       # bytes at once
+
+
+class Examination:
+    """One look at one master: `run` it in a thread of its own; `facts` is what is known so far."""
+
+    def __init__(self, target: Endpoint, prefix: str, name: str, patience: float) -> None:
+        self._target = target
+        self._prefix = prefix
+        self._name = name
+        self._patience = patience
+        # It ends by itself, and nobody has to wake it: what is found out last has to be told, too.
+        self._deadline = _clock.now() + patience * _OWN_SHARE
+        self._dial: _connect.Dial | None = None
+        self._sock: socket.socket | None = None
+        self._stage = "connecting"
+        self.done = False
+        user = target.settings.get("username")
+        self.facts = MasterFacts(target.name, url(target), user=str(user or "default"))
+
+    def run(self) -> None:
+        """Find out.  Raises nothing: what goes wrong is a fact as well."""
+        try:
+            self._look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is why there is no answer
+            self._failed(error)
+        finally:
+            self.done = True
+            if self._sock is not None:
+                self._sock.close()
+
+    def stop(self) -> MasterFacts:
+        """Time is over: what is known so far.  Wakes the thread, wherever it waits (but in the resolver)."""
+        facts = self.facts
+        if not self.done and facts.failure is None:
+            facts = replace(facts, failure="timeout", text=self._no_answer())
+        if not self.done:
+            if self._dial is not None:
+                self._dial.abort()
+            if self._sock is not None:      # its thread closes it: the number may be another's by then
+                with contextlib.suppress(OSError):
+                    self._sock.shutdown(socket.SHUT_RDWR)
+        return facts
+
+    def _failed(self, error: Exception) -> None:
+        dial = self._dial
+        text = dial.words(error) if dial is not None else str(error)
+        kind = _connect.trouble(error, text)
+        if kind == "timeout":
+            text = self._no_answer()
+        self._know(failure=kind, text=text)
+
+    def _no_answer(self) -> str:
+        return f"no answer within {self._patience:g} s, while {self._stage}"
+
+    def _know(self, **facts: Any) -> None:
+        self.facts = replace(self.facts, **facts)
+
+    def _look(self) -> None:
+        self._dial = dial = _connect.Dial(self._target, max(0.001, self._left()))
+        self._sock = dial.bare()
+        self._parser = _connect.parser()
+        self._know(connected=True)
+        self._stage = "answering the first commands"
+        self._measure()
+        self._stage = "answering INFO"
+        if not self._ask_info():
+            return
+        self._stage = "answering what a client asks"
+        self._ask_rights()
+
+    # -- what is asked -------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        """How long a round trip takes, and what its wall clock says, corrected for half of that."""
+        trips: list[float] = []
+        clocks: list[Clock] = []
+        until = _clock.now() + _SAMPLING
+        while len(trips) < _SAMPLES and (not trips or _clock.now() < until):
+            sent, ours = _clock.now(), time.time()
+            [answer] = self._ask([("TIME",)])
+            trips.append(_clock.now() - sent)
+            if isinstance(answer, list):
+                theirs = int(answer[0]) + int(answer[1]) / 1e6
+                clocks.append(Clock(theirs - ours - trips[-1] / 2, trips[-1] / 2))
+            elif isinstance(answer, ErrorReply):
+                self._refused(answer, rights.Question(("TIME",), "time"))
+        # The quickest one knows the clock best.
+        clock = min(clocks, key=lambda one: one.within, default=None)
+        self._know(latency=statistics.median(trips), clock=clock)
+
+    def _ask_info(self) -> bool:
+        [answer] = self._ask([("INFO",)])
+        if isinstance(answer, bytes):
+            self._know(info=_connect.read_info(answer), at=_clock.now())
+        elif isinstance(answer, ErrorReply):
+            self._refused(answer, rights.Question(("INFO",), "info"))
+        return self.facts.failure is None
+
+    def _ask_rights(self) -> None:
+        asked = rights.questions(self._prefix, self._name)
+        for question, answer in zip(asked, self._ask([one.words for one in asked]), strict=True):
+            match question.words[0], answer:
+                case _, ErrorReply():
+                    self._refused(answer, question)
+                case "CONFIG", list():
+                    config = dict(zip(answer[::2], answer[1::2], strict=False))
+                    self._know(
+                        appendonly=_text(config.get(b"appendonly")),
+                        appendfsync=_text(config.get(b"appendfsync")),
+                        durable=_connect.durable(answer),
+                    )
+                case "GET", bytes() if question.words[1] == wire.announcement_key(self._prefix):
+                    with contextlib.suppress(ValueError):
+                        self._know(announced=wire.read_announce(int(answer)))
+                case _:
+                    pass
+
+    def _refused(self, answer: ErrorReply, question: rights.Question) -> None:
+        facts, text = self.facts, _connect.masked(self._target, answer.text)
+        if answer.code in ("NOAUTH", "WRONGPASS"):
+            self._know(failure="auth", text=text)
+        elif answer.code == "NOPERM":
+            word = rights.missing(question, answer.text)
+            if word not in facts.missing + facts.optional:
+                kind = "optional" if question.optional else "missing"
+                self._know(**{kind: (*getattr(facts, kind), word)})
+        elif answer.code == "ERR":
+            pass        # the contradictory options (see `rights.questions`), or a command that is not there
+        elif answer.code in _WORKS_FOR_NOBODY:
+            self._know(refused=facts.refused or Refusal(answer.code, text))
+        else:
+            self._know(write=facts.write or Refusal(answer.code, text))
+
+    # -- and how -------------------------------------------------------------------------------------
+
+    def _ask(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
+        """Send them all, then read one answer for each."""
+        sock = self._sock
+        assert sock is not None  # noqa: S101 - for the type checker
+        sock.settimeout(self._left())
+        sock.sendall(b"".join(_connect.pack_words(command) for command in commands))
+        answers: list[Any] = []
+        while len(answers) < len(commands):
+            answer = self._parser.gets()
+            if answer is not _connect.NOTHING:
+                answers.append(answer)
+                continue
+            sock.settimeout(self._left())
+            data = sock.recv(_SOME)
+            if not data:
+                raise ConnectionResetError("it closed the connection")
+            self._parser.feed(data)
+        return answers
+
+    def _left(self) -> float:
+        left = self._deadline - _clock.now()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+def url(target: Endpoint) -> str:
+    """The address of a master, without user and password."""
+    if isinstance(target.identity, str):
+        return f"unix://{quote(target.identity)}"
+    scheme = "rediss" if target.tls else "redis"
+    database = target.settings.get("db") or 0
+    return f"{scheme}://{target.name}" + (f"/{database}" if database else "")
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")

@@ -1,0 +1,79 @@
+"""Asking all masters at once, for a limited time however many of them hang."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+from redlock import _clock
+from redlock._health.examine import Examination
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redlock._connect import Endpoint
+    from redlock._health.facts import MasterFacts
+
+# Seconds that the others get when those that are done are enough.
+_A_MOMENT = 0.02
+
+
+def throw_away_name() -> str:
+    """The name of a lock that nobody else uses."""
+    return f"redlock-check:{secrets.token_hex(8)}"
+
+
+class Survey:
+    """One look at every master, each in a thread of its own, for ``patience`` seconds.
+
+    A thread that is inside the resolver then cannot be woken; it is a daemon, and ends by itself.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint], prefix: str, patience: float) -> None:
+        name = throw_away_name()
+        self.size = len(endpoints)
+        self._deadline = _clock.now() + patience
+        self._changed = threading.Condition()
+        self._looks = [Examination(target, prefix, name, patience) for target in endpoints]
+
+    def start(self) -> None:
+        for look in self._looks:
+            threading.Thread(
+                target=self._run, args=(look,), name=f"redlock-check {look.facts.name}", daemon=True
+            ).start()
+
+    def _run(self, look: Examination) -> None:
+        look.run()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for(self, enough: Callable[[Sequence[MasterFacts]], bool], until: float) -> list[MasterFacts]:
+        """Until those that are done are ``enough``, or all are done.  What they have found."""
+
+        def done() -> list[MasterFacts]:
+            return [look.facts for look in self._looks if look.done]
+
+        self._wait(lambda: self._all_done() or enough(done()), until)
+        self._wait(self._all_done, min(until, _clock.now() + _A_MOMENT))
+        return done()
+
+    def finish(self) -> list[MasterFacts]:
+        """Until all have answered or the time is over."""
+        self._wait(self._all_done, self._deadline)
+        return self.stop()
+
+    def stop(self) -> list[MasterFacts]:
+        """End it now: what is known."""
+        return [look.stop() for look in self._looks]
+
+    def _all_done(self) -> bool:
+        return all(look.done for look in self._looks)
+
+    def _wait(self, condition: Callable[[], bool], until: float) -> None:
+        with self._changed:
+            while not condition():
+                left = until - _clock.now()
+                if left <= 0:
+                    return
+                self._changed.wait(left)

@@ -1,0 +1,493 @@
+"""What the facts mean: findings, who votes, the status, and one sentence for people.  Pure.
+
+A master's finding is critical if its vote does not count or cannot be trusted.  The status is about the
+quorum: it is critical only if no lock can be taken (C22).
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from redlock._core.electorate import Electorate, Facts
+from redlock._core.quorum import drift, majority
+from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from redlock._health.facts import Failure, MasterFacts, Refusal
+    from redlock._health.records import Level, Status
+
+_NEARLY_FULL = 0.9          # of maxmemory: so much is used before anybody is warned
+_SLOW = 0.5                 # of node_timeout: a vote that takes longer is near to being late
+_NTP = 0.1                  # seconds: clocks of machines that are kept in step differ by less
+_OTHER = 0.0015             # max_ttl is announced in whole milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The options of the clients that the check speaks for."""
+
+    max_ttl: float
+    restart_guard: bool
+    node_timeout: float
+    drift_factor: float
+    prefix: str = "redlock:"
+
+
+def judge(facts: Sequence[MasterFacts], terms: Terms, probe: Probe | None) -> Health:
+    """``probe``: how a real lock went; None if it was not tried."""
+    electorate = _electorate(facts, terms)
+    offsets = _offsets(facts)
+    masters = tuple(
+        _judge(index, one, terms, electorate, offsets[index], facts) for index, one in enumerate(facts)
+    )
+    voting = sum(master.votes for master in masters)
+    need = majority(len(masters))
+    quorum = QuorumHealth(
+        size=len(masters),
+        majority=need,
+        voting=voting,
+        can_lose=max(0, voting - need),
+        max_ttl=electorate.max_ttl,
+        probe=probe,
+    )
+    findings = tuple(_of_the_quorum(quorum, terms))
+    status: Status = "OK"
+    if any(finding.level == "critical" for finding in findings):
+        status = "CRITICAL"
+    elif findings or any(master.findings for master in masters):
+        status = "WARNING"
+    return Health(status, summary(status, quorum, masters, findings), quorum, masters, findings)
+
+
+def voting(facts: Sequence[MasterFacts], terms: Terms) -> int:
+    """How many have a vote that would count now."""
+    return judge(facts, terms, None).quorum.voting
+
+
+def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
+    """The longest TTL that any client announced; ``default`` where none did (R21)."""
+    return max((one.announced for one in facts), default=0.0) or default
+
+
+def _electorate(facts: Sequence[MasterFacts], terms: Terms) -> Electorate:
+    """The judge that the clients have, told the same as they are told."""
+    electorate = Electorate([one.name for one in facts], terms.max_ttl, guard=terms.restart_guard)
+    for index, one in enumerate(facts):
+        if one.info:
+            known = Facts(one.info.get("run_id"), one.number("uptime_in_seconds"), one.durable, one.announced)
+            electorate.admit(index, known, one.at)
+    return electorate
+
+
+def _offsets(facts: Sequence[MasterFacts]) -> list[float | None]:
+    """Of each wall clock from the median of all, in seconds."""
+    known = [one.clock.offset for one in facts if one.clock is not None]
+    middle = statistics.median(known) if known else 0.0
+    return [None if one.clock is None else one.clock.offset - middle for one in facts]
+
+
+# -- one master --------------------------------------------------------------------------------------
+
+
+def _judge(
+    index: int,
+    facts: MasterFacts,
+    terms: Terms,
+    electorate: Electorate,
+    offset: float | None,
+    everybody: Sequence[MasterFacts],
+) -> MasterHealth:
+    same_as = next((one for one in everybody[:index] if _same_server(one, facts)), None)
+    quarantined = 0.0
+    if terms.restart_guard and facts.number("uptime_in_seconds") is not None and same_as is None:
+        quarantined = electorate.quarantined_for(index, facts.at)
+    findings: list[Finding] = []
+    if facts.failure is not None:
+        findings.append(_failure(facts))
+    elif facts.refused is not None:
+        findings.append(_busy(facts, facts.refused))
+    else:
+        for rule in _RULES:
+            findings.extend(rule(facts, terms))
+        if same_as is not None:
+            findings.insert(0, _duplicate(facts, same_as))
+        if quarantined > 0:
+            findings.append(_restarted(facts, quarantined, electorate.max_ttl))
+        findings.extend(_skewed(facts, offset, terms))
+    takes_away_the_vote = any(finding.level == "critical" and finding.code not in _UNSAFE for finding in findings)
+    return MasterHealth(
+        url=facts.url,
+        name=facts.name,
+        votes=not takes_away_the_vote,
+        reachable=facts.connected and facts.latency is not None and facts.failure != "auth",
+        latency_ms=None if facts.latency is None else round(facts.latency * 1000, 3),
+        role=_role(facts),
+        flavour=_flavour(facts),
+        version=facts.info.get("valkey_version") or facts.info.get("redis_version"),
+        run_id=facts.info.get("run_id"),
+        uptime_s=facts.number("uptime_in_seconds"),
+        quarantined_s=round(quarantined, 3),
+        appendonly=facts.appendonly or _APPENDONLY.get(facts.info.get("aof_enabled", "")),
+        appendfsync=facts.appendfsync,
+        maxmemory=facts.number("maxmemory"),
+        used_memory=facts.number("used_memory"),
+        maxmemory_policy=facts.info.get("maxmemory_policy"),
+        replicas=facts.number("connected_slaves"),
+        clock_offset_ms=None if offset is None else round(offset * 1000, 3),
+        rights_missing=facts.missing + facts.optional,
+        findings=tuple(findings),
+    )
+
+
+_APPENDONLY = {"0": "no", "1": "yes"}
+# Such a master votes, and its vote may be worth nothing.
+_UNSAFE = frozenset(("evicting",))
+
+
+def _same_server(one: MasterFacts, other: MasterFacts) -> bool:
+    run_id = other.info.get("run_id")
+    return run_id is not None and one.info.get("run_id") == run_id
+
+
+def _role(facts: MasterFacts) -> str | None:
+    if facts.info.get("redis_mode", facts.info.get("server_mode")) == "sentinel":
+        return "sentinel"
+    role = facts.info.get("role")
+    return "replica" if role == "slave" else role
+
+
+def _flavour(facts: MasterFacts) -> str | None:
+    if "valkey_version" in facts.info:
+        return "valkey"
+    return facts.info.get("server_name") or ("redis" if "redis_version" in facts.info else None)
+
+
+def _failure(facts: MasterFacts) -> Finding:
+    assert facts.failure is not None  # noqa: S101 - for the type checker
+    if "max number of clients" in facts.text:
+        code, message, advice = "busy", "it takes no more connections", "raise maxclients, or find out who holds them"
+    else:
+        code, message, advice = _FAILURES.get(facts.failure) or _unreachable(facts)
+    return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
+
+
+_FAILURES: dict[Failure, tuple[str, str, str]] = {
+    "auth": (
+        "auth",
+        "it refuses the user or the password",
+        "correct them in its address or the configuration file, or on the server: ACL SETUSER, requirepass",
+    ),
+    "permission": (
+        "no-permission",
+        "its user may not even connect",
+        "grant the rule that redlock-check --acl prints",
+    ),
+    "database": (
+        "no-database",
+        "it does not have the database of its address",
+        "take one that exists, or none: a server has one vote whatever the database",
+    ),
+    "protocol": (
+        "not-redis",
+        "something else answers there",
+        "correct host and port: neither Redis nor Valkey speaks that protocol",
+    ),
+    "tls": (
+        "tls",
+        "no trust in its certificate, or no TLS there",
+        "give its CA with ssl_ca_certs=FILE in the address, and the host name that is in the certificate",
+    ),
+}
+
+
+def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
+    if facts.failure == "timeout":
+        how = "see whether the process hangs or the network drops packets, then restart it or mend that"
+        if facts.url.startswith("rediss://") and not facts.connected:
+            how += "; a port without TLS behaves like this as well"
+        return "unreachable", "it does not answer", how
+    how = "start the server there, or correct host and port"
+    if "closed" in facts.text or "reset" in facts.text:
+        how = "see its log for why it hangs up; a port that wants TLS needs rediss:// in the address"
+    elif any(word in facts.text for word in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
+        how = "correct the host name, or mend the name server"
+    return "unreachable", "no connection", how
+
+
+def _plain(text: str) -> str:
+    """Without what redis-py says of the address, which stands beside it, and as part of a sentence."""
+    return re.sub(r"^Error -?\d+ connecting to .*?\. (?=\S)", "", text).rstrip(".")
+
+
+def _busy(facts: MasterFacts, refused: Refusal) -> Finding:
+    if refused.code == "LOADING":
+        advice = "wait: it is reading its data after a start"
+    elif refused.code == "BUSY":
+        advice = f"a script runs for too long there: redis-cli -u {facts.url} SCRIPT KILL"
+    else:       # MASTERDOWN
+        return Finding("critical", "not-master", f"it is a replica that has lost its master: {refused.text}", _A_MASTER)
+    return Finding("critical", "busy", f"it refuses to work: {refused.text}", advice)
+
+
+_A_MASTER = "give the address of an independent master instead, or make it one: REPLICAOF NO ONE"
+_INDEPENDENT = (
+    "use servers that nobody replaces: a failover promotes a replica that may not have heard of a lock yet, "
+    "and the lock is given away twice"
+)
+
+
+def _not_master(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001 - a rule
+    role = _role(facts)
+    if role == "replica":
+        of = f" of {facts.info['master_host']}" if facts.info.get("master_host") else ""
+        yield Finding("critical", "not-master", f"it is a replica{of}, which cannot grant a lock", _A_MASTER)
+    elif role == "sentinel":
+        yield Finding("critical", "not-master", "it is a Sentinel, not a server", _A_MASTER)
+
+
+def _rights(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+    missing = list(facts.missing)
+    if missing == ["+info"] and not terms.restart_guard:
+        missing = []        # without the guard nobody needs it
+    if not missing and not facts.optional:
+        return
+    level: Level = "critical" if missing else "warning"
+    without = "" if missing else "; locks work, but " + ", ".join(
+        sorted({_WITHOUT.get(right, "waiters hear of no release") for right in facts.optional})
+    )
+    grant = " ".join(sorted((*facts.missing, *facts.optional)))
+    yield Finding(
+        level,
+        "no-permission",
+        f"the user {facts.user!r} lacks {grant}{without}",
+        f"grant it with ACL SETUSER {facts.user}; redlock-check --acl prints the whole rule",
+    )
+
+
+_WITHOUT = {
+    "+config|get": "nobody can tell whether it forgets them in a restart",
+    "+time": "nobody can tell its clock",
+    "+script|load": "every connection has to send the scripts anew",
+}
+
+
+def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
+    refusal = facts.write
+    if refusal is None or _role(facts) != "master":
+        return
+    match refusal.code:
+        case "OOM":
+            message = "its memory is full (maxmemory), so it refuses new locks"
+            yield Finding("critical", "low-memory", message, "raise maxmemory, or find out what fills it")
+        case "MISCONF":
+            message = f"it cannot write to its disk, so it refuses every change: {refusal.text}"
+            yield Finding("critical", "read-only", message, "make room on its disk, see its log")
+        case "NOREPLICAS":
+            message = "min-replicas-to-write is not met, so it refuses every change"
+            yield Finding("critical", "read-only", message, "set min-replicas-to-write to 0: a quorum needs no replicas")
+        case "MOVED" | "CLUSTERDOWN" | "ASK" | "TRYAGAIN":
+            yield Finding("critical", "failover", f"it is part of a cluster: {refusal.text}", _INDEPENDENT)
+        case _:
+            yield Finding("critical", "read-only", f"it refuses to write: {refusal.text}", "see its log")
+
+
+def _evicting(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
+    policy = facts.info.get("maxmemory_policy", "noeviction")
+    if policy == "noeviction":
+        return
+    if facts.number("maxmemory"):
+        evicted = facts.number("evicted_keys") or 0
+        message = f"maxmemory-policy is {policy}: it may drop a lock that is held ({evicted} keys dropped so far)"
+        yield Finding("critical", "evicting", message, "CONFIG SET maxmemory-policy noeviction, and in its configuration")
+    else:
+        message = f"maxmemory-policy is {policy}: with a maxmemory, it would drop locks that are held"
+        yield Finding("warning", "evicting", message, "CONFIG SET maxmemory-policy noeviction, and in its configuration")
+
+
+def _share(facts: MasterFacts) -> float:
+    limit, used = facts.number("maxmemory"), facts.number("used_memory")
+    return used / limit if limit and used else 0.0
+
+
+def _nearly_full(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
+    share = _share(facts)
+    if share > _NEARLY_FULL and (facts.write is None or facts.write.code != "OOM"):
+        message = f"{share:.0%} of maxmemory is used; when it is full it refuses locks"
+        yield Finding("warning", "low-memory", message, "raise maxmemory, or find out what fills it")
+
+
+def _forgets(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+    # With the guard on, a master that forgets is kept from voting until it cannot matter (P5).
+    if terms.restart_guard or facts.durable or "+config|get" in facts.optional or not facts.info:
+        return
+    yield Finding(
+        "warning",
+        "no-persistence",
+        f"it may forget locks in a restart ({_persistence(facts)}), and with the restart guard off it votes at once: "
+        "a lock can be given away twice",
+        "switch the restart guard on, or set appendonly yes and appendfsync always",
+    )
+
+
+def _persistence(facts: MasterFacts) -> str:
+    if facts.appendonly == "yes":
+        return f"appendonly yes, appendfsync {facts.appendfsync}"
+    return "appendonly no"
+
+
+def _failover(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
+    refused = facts.write.code if facts.write is not None else ""
+    if facts.info.get("cluster_enabled") == "1" and refused not in ("MOVED", "CLUSTERDOWN", "ASK", "TRYAGAIN"):
+        yield Finding("warning", "failover", "it is part of a cluster", _INDEPENDENT)
+        return
+    replicas = facts.number("connected_slaves") or 0
+    if replicas and _role(facts) == "master":
+        has = "a replica" if replicas == 1 else f"{replicas} replicas"
+        yield Finding("warning", "failover", f"it has {has}, and one that is promoted can lose locks", _INDEPENDENT)
+
+
+def _slow(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+    latency = facts.latency or 0.0
+    advice = "see what keeps it busy (SLOWLOG GET), move it nearer, or raise node_timeout and the TTLs"
+    took = f"a round trip takes {latency * 1000:.0f} ms, node_timeout is {terms.node_timeout * 1000:g} ms"
+    if latency > terms.node_timeout:
+        yield Finding("critical", "slow", f"its votes come too late: {took}", advice)
+    elif latency > terms.node_timeout * _SLOW:
+        yield Finding("warning", "slow", f"its votes are nearly too late: {took}", advice)
+
+
+_RULES: tuple[Callable[[MasterFacts, Terms], Iterator[Finding]], ...] = (
+    _not_master, _rights, _read_only, _evicting, _nearly_full, _failover, _slow, _forgets,
+)
+
+
+def _duplicate(facts: MasterFacts, first: MasterFacts) -> Finding:
+    return Finding(
+        "critical",
+        "duplicate",
+        f"it is the same server as {first.name} (run_id {facts.info.get('run_id', '')[:12]}…), which has one vote",
+        "remove one of the two addresses, and add a server of its own",
+    )
+
+
+def _restarted(facts: MasterFacts, left: float, max_ttl: float) -> Finding:
+    uptime = facts.number("uptime_in_seconds") or 0
+    return Finding(
+        "critical",
+        "recently-restarted",
+        f"it was started {_short(uptime)} ago and may have forgotten locks: its vote counts in {left:.0f} s "
+        f"(max_ttl is {max_ttl:g} s)",
+        "wait; find out why it restarted. A brand-new deployment may begin with restart_guard=False "
+        "(--no-restart-guard)",
+    )
+
+
+def _skewed(facts: MasterFacts, offset: float | None, terms: Terms) -> Iterator[Finding]:
+    if offset is None or facts.clock is None:
+        return
+    # Whoever sets a wrong clock right, steps it; keys then expire early by so much.  The longest lease
+    # allows for this much of it, others for less (P1, R6).
+    allowed = max(_NTP, drift(terms.max_ttl, terms.drift_factor))
+    if abs(offset) - facts.clock.within > allowed:
+        fast = "ahead of" if offset > 0 else "behind"
+        yield Finding(
+            "warning",
+            "clock-skew",
+            f"its clock is {_short(abs(offset))} {fast} the median of the masters: when somebody sets it right in one "
+            f"step, locks expire early or late (allowed is {allowed:.2g} s)",
+            "run a time daemon there that slews the clock (chrony, ntpd), while no lock is held",
+        )
+
+
+def _short(seconds: float) -> str:
+    if seconds < 10:  # noqa: PLR2004
+        return f"{seconds:.3g} s"
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+# -- all of them -------------------------------------------------------------------------------------
+
+
+def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
+    size, need, voting = quorum.size, quorum.majority, quorum.voting
+    if voting < need:
+        yield Finding(
+            "critical",
+            "too-few",
+            f"{voting} of {size} masters vote, {need} are needed: no lock can be taken",
+            f"bring back {need - voting} of those that do not vote, see there",
+        )
+    elif quorum.can_lose == 0:
+        why = f"{voting} of {size} masters vote, and {need} are needed" if size > 1 else "there is one master only"
+        advice = "use 3 masters, or better 5" if size < 3 else "bring back those that do not vote, see there"  # noqa: PLR2004
+        yield Finding("warning", "too-few", f"no failure is survived: {why}", advice)
+    if size % 2 == 0:
+        survived = (size - 1) // 2
+        yield Finding(
+            "warning",
+            "even-size",
+            f"{size} masters survive {'no failure' if not survived else _failures(survived)}, "
+            f"the same as {size - 1}",
+            f"use {size + 1} masters" + (f", or {size - 1}" if size > 2 else ""),  # noqa: PLR2004
+        )
+    probe = quorum.probe
+    if probe is not None and not probe.ok and voting >= need:     # else that is why
+        yield Finding("critical", "probe", f"a real lock did not work: {probe.error}", "see what the masters said")
+    if quorum.max_ttl > terms.max_ttl + _OTHER:
+        yield Finding(
+            "warning",
+            "max-ttl",
+            f"max_ttl is {terms.max_ttl:g} s here, and another client has announced {quorum.max_ttl:g} s: the longer one "
+            "decides how long a restarted master may not vote",
+            f"give all clients the same max_ttl. If {quorum.max_ttl:g} s was a mistake, delete the key "
+            f"redlock-max-ttl:{terms.prefix} on every master when they all have it",
+        )
+
+
+def _failures(number: int) -> str:
+    return "1 failure" if number == 1 else f"{number} failures"
+
+
+def summary(
+    status: Status, quorum: QuorumHealth, masters: Sequence[MasterHealth], findings: Sequence[Finding]
+) -> str:
+    """One sentence: how it stands, what is wrong, what to do next."""
+    if status == "OK":
+        return f"all {quorum.size} masters vote and {quorum.can_lose} may fail: nothing is to be done."
+    # That too few vote is said in any case; what to do about it is said of those that do not.
+    wrong = [(master.name, finding) for master in masters for finding in master.findings]
+    wrong += [("", finding) for finding in findings if finding.code != "too-few" or not wrong]
+    wrong.sort(key=lambda one: one[1].level != "critical")      # stable: critical ones first
+    if status == "CRITICAL" and quorum.voting >= quorum.majority:
+        wrong.sort(key=lambda one: one[1].code != "probe")
+    worst = wrong[0][1]
+    names = [name for name, finding in wrong if finding.code == worst.code and name]
+    rest = len(wrong) - max(1, len(names))
+    more = f"; {rest} more finding{'s' if rest > 1 else ''} above" if rest else ""
+    vote = f"{quorum.voting} of {quorum.size} masters vote and {quorum.majority} are needed"
+    if status == "CRITICAL":
+        lead = f"no lock can be taken, {vote}"
+    else:
+        lead = f"locks work, {vote}, so {_may_fail(quorum)}"
+    where = f"{_listed(names, quorum.size)}: " if names else ""
+    # The words are those of the first one; where several have it, they differ by figures only.
+    what = "" if worst.code == "too-few" else f"{where}{worst.message}; "
+    return f"{lead}; {what}next: {worst.advice}{more}."
+
+
+def _may_fail(quorum: QuorumHealth) -> str:
+    return f"{quorum.can_lose} more may fail" if quorum.can_lose else "none may fail"
+
+
+def _listed(names: Sequence[str], size: int) -> str:
+    if len(names) == size > 1:
+        return f"all {size} masters"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

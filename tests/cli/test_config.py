@@ -1,0 +1,133 @@
+"""Which masters, with which credentials: arguments, environment, file.  And never a password in a message."""
+
+from __future__ import annotations
+
+import argparse
+from urllib.parse import urlsplit
+
+import pytest
+
+from redlock import ConfigurationError
+from redlock._cli.config import deployment
+
+SECRET = "geheim/#?"    # noqa: S105 - with what has to be percent-encoded
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch):
+    for name in ("REDLOCK_MASTERS", "REDLOCK_USERNAME", "REDLOCK_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def given(**options):
+    nothing = {"config": None, "prefix": None, "max_ttl": None, "node_timeout": None, "no_restart_guard": False}
+    return argparse.Namespace(**(nothing | options))
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str):
+        path = tmp_path / "redlock.toml"
+        path.write_text(text, encoding="utf-8")
+        return given(config=str(path))
+
+    return write
+
+
+def test_arguments_win_over_the_file_and_the_file_over_the_environment(monkeypatch, file):
+    monkeypatch.setenv("REDLOCK_MASTERS", "redis://env1, redis://env2 ,")
+    assert deployment([], given()).urls == ("redis://env1", "redis://env2")
+    config = file('masters = ["redis://file"]')
+    assert deployment([], config).urls == ("redis://file",)
+    assert deployment(["redis://argument"], config).urls == ("redis://argument",)
+
+
+def test_without_any_masters_it_says_where_to_put_them():
+    with pytest.raises(ConfigurationError, match="REDLOCK_MASTERS"):
+        deployment([], given())
+
+
+def test_a_whole_file(file, tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text(SECRET + "\n", encoding="utf-8")
+    monkeypatch.setenv("OF_THE_FOURTH", "fourth")
+    wanted = deployment([], file(f"""
+        username = "locker"
+        password = {SECRET!r}
+        tls_ca = "/etc/ca file.pem"
+        max_ttl = 30
+        prefix = "p:"
+        restart_guard = false
+        node_timeout = 0.1
+        masters = [
+            "rediss://10.0.0.1:6380/2?ssl_cert_reqs=required",
+            {{ url = "redis://10.0.0.2", username = "other" }},
+            {{ url = "redis://10.0.0.3", password_file = "{tmp_path}/secret", password = "p" }},
+            {{ url = "redis://own:mine@10.0.0.4" }},
+        ]
+    """))
+    first, second, third, fourth = wanted.urls
+    assert first == "rediss://locker:geheim%2F%23%3F@10.0.0.1:6380/2?ssl_cert_reqs=required&ssl_ca_certs=/etc/ca%20file.pem"
+    assert second == "redis://other:geheim%2F%23%3F@10.0.0.2"
+    assert urlsplit(third).password == "p"     # noqa: S105 - the nearest one
+    assert fourth == "redis://own:mine@10.0.0.4"
+    assert wanted.options == {"max_ttl": 30, "prefix": "p:", "restart_guard": False, "node_timeout": 0.1}
+    assert wanted.databases
+    assert SECRET not in repr(wanted)
+    # What is given as an argument wins.
+    again = deployment([], given(config=str(tmp_path / "redlock.toml"), max_ttl=5.0, prefix=""))
+    assert again.options["max_ttl"] == 5.0
+    assert again.options["prefix"] == ""
+
+
+def test_a_password_from_a_file_and_from_a_variable(file, tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text(SECRET + "\n", encoding="utf-8")
+    monkeypatch.setenv("MINE", "from-a-variable")
+    urls = deployment([], file(f"""
+        masters = [
+            {{ url = "redis://a", password_file = "{tmp_path}/secret" }},
+            {{ url = "redis://b", password_env = "MINE" }},
+        ]
+    """)).urls
+    assert urls == ("redis://:geheim%2F%23%3F@a", "redis://:from-a-variable@b")
+
+
+def test_user_and_password_from_the_environment_go_where_there_are_none(monkeypatch):
+    monkeypatch.setenv("REDLOCK_PASSWORD", SECRET)
+    urls = ["redis://10.0.0.1", "redis://alice@10.0.0.2", "redis://bob:own@10.0.0.3", "unix:///run/redis.sock"]
+    assert deployment(urls, given()).urls == (
+        "redis://:geheim%2F%23%3F@10.0.0.1", "redis://alice:geheim%2F%23%3F@10.0.0.2", "redis://bob:own@10.0.0.3",
+        "unix://:geheim%2F%23%3F@/run/redis.sock",
+    )
+    monkeypatch.setenv("REDLOCK_USERNAME", "locker")
+    assert deployment(urls[:1], given()).urls == ("redis://locker:geheim%2F%23%3F@10.0.0.1",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("masters = [", "is not TOML"),
+        ("", "names no masters"),
+        ("masters = []", "names no masters"),
+        ("masters = 3", "names no masters"),
+        ("masters = [3]", "master 1: write a URL"),
+        ('masters = [{ username = "x" }]', "master 1: write a URL"),
+        ('masters = ["redis://a", { url = "redis://b", pasword = "geheim" }]', "master 2: 'pasword' is not known"),
+        ('masters = ["redis://a"]\nmax_tll = 3', "'max_tll' is not known, allowed are"),
+        ('masters = ["redis://a"]\nmax_ttl = "3"', "max_ttl has to be a number"),
+        ('masters = ["redis://a"]\nmax_ttl = true', "max_ttl has to be a number"),
+        ('masters = ["redis://a"]\nrestart_guard = 1', "restart_guard has to be true or false"),
+        ('masters = ["redis://a"]\npassword = 12345', "password has to be text"),
+        ('masters = ["redis://a"]\npassword_env = "NOT_SET"', "NOT_SET is not set"),
+        ('masters = ["redis://a"]\npassword_file = "/does/not/exist"', "No such file"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_the_place_and_without_the_password(file, text, says):
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        deployment([], file(text))
+    assert "geheim" not in str(caught.value)
+    assert "12345" not in str(caught.value)
+
+
+def test_no_such_file():
+    with pytest.raises(ConfigurationError, match="/does/not/exist: No such file"):
+        deployment([], given(config="/does/not/exist"))

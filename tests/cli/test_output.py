@@ -1,0 +1,167 @@
+"""What is printed: the table for people, the metrics for Prometheus, and what has changed."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from redlock import Health, Probe
+from redlock._cli import table
+from redlock._cli.prometheus import exposition
+from redlock._cli.watch import changes, restarts
+from redlock._health.facts import Clock
+from redlock._health.verdict import judge
+from tests.health.facts import TERMS, dead, healthy, with_last
+
+TOOK = Probe(ok=True, seconds=0.0123, fence=7)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch):
+    for name in ("COLUMNS", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def mixed() -> Health:
+    facts = [healthy(0, latency=0.0000312), healthy(11, clock=Clock(90.0, 0.001)), healthy(2, info={"uptime_in_seconds": "2"})]
+    return judge([*facts, dead(3), dead(4)], TERMS, TOOK)
+
+
+def test_the_table_is_aligned_and_every_master_has_one_line():
+    report = table.lines(mixed(), table.Style(io.StringIO()))
+    head = next(line for line in report if "MASTER" in line)
+    rows = [next(line for line in report if line.startswith(f"  10.0.0.{i}:")) for i in (0, 11, 2, 3, 4)]
+    for column in ("VOTES", "SERVER", "PERSISTENCE", "EVICTION"):
+        at = head.index(column)
+        for row in rows:
+            assert row[at - 1] == " " != row[at], (column, row)
+    end = head.index("ROUND TRIP") + len("ROUND TRIP")       # figures stand on the right
+    assert [row[:end].split("  ")[-1].strip() for row in rows] == ["0.03 ms", "1.0 ms", "1.0 ms", "-", "-"]
+    assert all(row[end - 1] != " " == row[end] for row in rows)
+
+
+def test_the_first_line_is_for_monitoring_and_the_last_says_what_to_do():
+    health = mixed()
+    report = table.lines(health, table.Style(io.StringIO()))
+    assert report[0] == "CRITICAL: 2 of 5 masters vote, 3 are needed"
+    assert report[-1] == f"CRITICAL: {health.summary}"
+    assert report[-1].endswith(".")
+    assert "next: " in report[-1]
+
+
+def test_what_several_masters_share_is_said_once():
+    report = "\n".join(table.lines(mixed(), table.Style(io.StringIO())))
+    assert report.count("  -> start the server there") == 1
+    assert "10.0.0.3:6379, 10.0.0.4:6379  [unreachable]" in report
+
+
+def test_colours_are_for_terminals_alone_and_not_where_they_are_unwanted(monkeypatch):
+    health = mixed()
+    assert "\x1b" not in "\n".join(table.lines(health, table.Style(io.StringIO())))
+    assert "\x1b[31mCRITICAL" in "\n".join(table.lines(health, table.Style(Terminal())))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in "\n".join(table.lines(health, table.Style(Terminal())))
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in "\n".join(table.lines(health, table.Style(Terminal())))
+
+
+def test_on_a_terminal_no_sentence_is_wider_than_it(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    report = table.lines(mixed(), table.Style(Terminal()))
+    plain = [re.sub(r"\x1b\[\d+m", "", line) for line in report]
+    start = next(i for i, line in enumerate(plain) if line == "")
+    rest = plain[start + 8:]
+    assert max(len(line) for line in rest) <= 90
+    # Broken, not cut: every word is still there.
+    assert mixed().summary.split() == " ".join(plain[plain.index("") :]).split()[-len(mixed().summary.split()):]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"),
+                          (86400, "24 h"), (1_000_000, "12 d")]
+)
+def test_durations(seconds, text):
+    assert table.duration(seconds) == text
+
+
+# -- Prometheus --------------------------------------------------------------------------------------
+
+
+def families(health):
+    return {family.name: family for family in text_string_to_metric_families(exposition(health))}
+
+
+@pytest.mark.parametrize("health", [mixed(), judge([dead(0)], TERMS, None), judge([healthy(i) for i in range(5)], TERMS, TOOK)])
+def test_the_metrics_are_what_prometheus_reads(health):
+    """And as promtool wants them: each has help and type, units are base units, nothing is there twice."""
+    found = families(health)
+    for name, family in found.items():
+        assert name.startswith("redlock_")
+        assert family.type == "gauge"
+        assert family.documentation.endswith(".")
+        assert not re.search(r"_(ms|milliseconds|total|count)$", name)
+        labels = [tuple(sorted(sample.labels.items())) for sample in family.samples]
+        assert len(labels) == len(set(labels))
+    assert exposition(health).endswith("\n")
+    [status] = found["redlock_status"].samples
+    assert status.value == {"OK": 0, "WARNING": 1, "CRITICAL": 2}[health.status]
+
+
+def test_the_figures_are_those_of_the_check():
+    found = families(mixed())
+    votes = {sample.labels["master"]: sample.value for sample in found["redlock_master_votes"].samples}
+    assert votes == {"10.0.0.0:6379": 1, "10.0.0.11:6379": 1, "10.0.0.2:6379": 0, "10.0.0.3:6379": 0, "10.0.0.4:6379": 0}
+    latency = {sample.labels["master"]: sample.value for sample in found["redlock_master_latency_seconds"].samples}
+    assert set(latency) == {"10.0.0.0:6379", "10.0.0.11:6379", "10.0.0.2:6379"}     # the others are not known
+    assert latency["10.0.0.11:6379"] == pytest.approx(0.001)
+    findings = {(sample.labels["master"], sample.labels["code"]) for sample in found["redlock_finding"].samples}
+    assert {("", "too-few"), ("10.0.0.3:6379", "unreachable"), ("10.0.0.11:6379", "clock-skew")} <= findings
+
+
+def test_a_label_may_have_any_character():
+    odd = replace(healthy(0), name='a"b\\c\nd')
+    [sample] = families(judge([odd], TERMS, None))["redlock_master_votes"].samples
+    assert sample.labels["master"] == 'a"b\\c\nd'
+
+
+# -- what has changed --------------------------------------------------------------------------------
+
+
+def test_nothing_has_changed():
+    assert list(changes(mixed(), mixed())) == []
+
+
+def test_a_master_goes_and_comes_back():
+    good = judge([healthy(i) for i in range(5)], TERMS, TOOK)
+    bad = judge(with_last(dead(4)), TERMS, TOOK)
+    gone = dict.fromkeys(text for _, text in changes(good, bad))
+    assert list(gone) == [
+        "OK -> WARNING: 4 of 5 masters vote",
+        "10.0.0.4:6379: does not vote any more",
+        "10.0.0.4:6379: unreachable: no connection: Connection refused",
+    ]
+    back = [text for _, text in changes(bad, good)]
+    assert back == [
+        "WARNING -> OK: 5 of 5 masters vote", "10.0.0.4:6379: votes again", "10.0.0.4:6379: unreachable is over",
+    ]
+
+
+def test_another_process_is_noticed_also_after_it_was_away():
+    before = judge([healthy(0)], TERMS, TOOK).masters[0]
+    after = judge([healthy(0)], TERMS, TOOK)
+    assert before.run_id
+    [(name, text)] = restarts({before.name: before.run_id}, after)
+    assert name == before.name
+    assert "restarted" in text
+    assert list(restarts({}, after)) == []

@@ -1,0 +1,114 @@
+"""What is wrong with the arguments of both commands: the exit code, one line that says what to do, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from redlock._cli import check, run
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch):
+    for name in ("REDLOCK_MASTERS", "REDLOCK_USERNAME", "REDLOCK_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ended(main, arguments):
+    try:
+        return main(arguments)
+    except SystemExit as ending:
+        return ending.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--no-such-option"], "unrecognized arguments"),
+        ([], "REDLOCK_MASTERS"),
+        (["redis://127.0.0.1:6379", "redis://127.0.0.1:6379/1"], "same server"),
+        (["redis://:geheim@127.0.0.1:x"], "is no URL of a master"),
+        (["redis://:geheim@"], "names no host"),
+        (["nonsense"], "is no URL of a master"),
+        (["--timeout", "0", "redis://h"], "more than 0"),
+        (["--timeout", "nan", "redis://h"], "more than 0"),
+        (["--max-ttl", "0.1", "redis://h"], "node_timeout"),
+        (["--watch", "--prometheus", "redis://h"], "--watch goes with"),
+        (["--json", "--prometheus", "redis://h"], "not allowed with"),
+        (["--nonsense=redis://:geheim@h"], "unrecognized arguments: --nonsense=redis://***@h"),
+        (["--watch", "redis://:geheim@"], "names no host"),
+        (["--watch", "0", "redis://h"], "more than 0"),
+        (["--config", "/does/not/exist"], "No such file"),
+        (["--acl", "--config", "/does/not/exist"], "No such file"),
+        (["--prefix", "a\0b", "redis://h"], "NUL"),
+    ],
+)
+def test_redlock_check(arguments, says, capsys):
+    assert ended(check.main, arguments) == 3
+    output, errors = capsys.readouterr()
+    assert says in errors
+    assert "geheim" not in errors
+    assert output == ""
+
+
+HOST = ["--masters", "redis://h"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "no command"),
+        (["--", "true"], "NAME"),
+        (["job"], "write -- before the command"),
+        (["job", "true"], "write -- before the command"),
+        (["job", "redis://u:geheim@h", "--", "true"], "unrecognized arguments: redis://***@h"),
+        (["job", "--"], "write it behind --"),
+        (["job", "--", "true"], "REDLOCK_MASTERS"),
+        (["job", "--no-such-option", "--", "true"], "unrecognized arguments"),
+        (["job", "--wait", "3", "--no-wait", "--", "true"], "not allowed with"),
+        (["job", "--wait", "-1", "--", "true"], "0 or more"),
+        (["job", *HOST, "--ttl", "0", "--", "true"], "more than 0"),
+        (["job", *HOST, "--ttl", "61", "--", "true"], "max_ttl"),
+        (["job", *HOST, "--ttl", "0.5", "--", "true"], "node_timeout"),
+        (["job", *HOST, "--ttl", "9", "--grace", "5", "--", "true"], "at most half of the TTL"),
+        (["job", *HOST, "--max-hold", "4", "--", "true"], "--max-hold 4: allowed is more than --grace"),
+        (["", *HOST, "--", "true"], "1 to 512"),
+        (["job", "--masters", "redis://:geheim@h:x", "--", "true"], "is no URL of a master"),
+        (["job", "--config", "/does/not/exist", "--", "true"], "No such file"),
+    ],
+)
+def test_redlock_run(arguments, says, capsys):
+    assert ended(run.main, arguments) == 64
+    output, errors = capsys.readouterr()
+    assert says in errors
+    assert "geheim" not in errors
+    assert output == ""
+
+
+@pytest.mark.parametrize(
+    ("main", "options"),
+    [
+        (check.main, ["--json", "--watch", "--prometheus", "--no-probe", "--timeout", "--max-ttl", "--strict", "--acl",
+                      "--prefix", "--no-restart-guard", "--config", "REDLOCK_MASTERS"]),
+        (run.main, ["--wait", "--no-wait", "--ttl", "--max-hold", "--grace", "--verbose", "--prefix", "--max-ttl",
+                    "--no-restart-guard", "--config", "REDLOCK_FENCE", "75"]),
+    ],
+)
+def test_help_has_everything(main, options, capsys):
+    assert ended(main, ["--help"]) == 0
+    text = capsys.readouterr().out
+    for option in options:
+        assert option in text
+
+
+@pytest.mark.parametrize(("module", "code"), [("check", 3), ("run", 64)])
+def test_as_a_program(module, code):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"redlock._cli.{module}", "--nonsense"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == code
+    assert done.stderr.startswith(f"redlock-{module}: ")
+    assert done.stderr.count("\n") == 2

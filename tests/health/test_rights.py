@@ -1,0 +1,74 @@
+"""The rule that is printed and the questions that are asked have what the library does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import redlock
+from redlock import scripts
+from redlock._health import rights
+
+
+def commands(rule: str) -> set[str]:
+    return {word[1:] for word in rule.split() if word.startswith("+")}
+
+
+def test_every_command_of_every_script_is_in_the_rule():
+    """A script that learns a new command must not fail for those who have granted the rule."""
+    called = {
+        name.lower() for script in scripts.ALL for name in re.findall(r"redis\.p?call\('(\w+)'", script.text)
+    }
+    assert {"set", "get", "del", "pexpire", "pttl", "publish"} <= called
+    assert called <= commands(rights.rule("redlock:"))
+
+
+def test_every_command_of_a_connection_is_in_the_rule():
+    source = (Path(redlock.__file__).parent / "_connect.py").read_text(encoding="utf-8")
+    handshake = source[source.index("def _handshake"):source.index("def read_info")]
+    called = set(re.findall(r'\("([A-Z]+)", "?([\w*]+)', handshake))
+    granted = commands(rights.rule(""))
+    assert called
+    for command, argument in called:
+        assert {command.lower(), f"{command}|{argument}".lower()} & granted, command
+    assert {"evalsha", "eval"} <= granted       # see `pack` and `pack_text`
+
+
+def test_every_right_of_the_rule_is_asked_for():
+    asked = {question.needs for question in rights.questions("p:", "n")} | {"info", "time"}
+    assert asked == commands(rights.rule("p:"))
+    patterns = {question.keys for question in rights.questions("p:", "n")} - {""}
+    assert patterns == {word for word in rights.rule("p:").split() if word[0] in "~&"}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "patterns"),
+    [
+        ("redlock:", ["~redlock:*", "~{redlock:*", "~redlock-max-ttl:redlock:", "&redlock:*:released"]),
+        ("", ["~*", "~{*", "~redlock-max-ttl:", "&*:released"]),
+        ("a*b c[", ["~a\\*b?c\\[*", "~{a\\*b?c\\[*", "~redlock-max-ttl:a\\*b?c\\[", "&a\\*b?c\\[*:released"]),
+    ],
+)
+def test_the_patterns_are_those_of_the_prefix(prefix, patterns):
+    assert [word for word in rights.rule(prefix).split() if word[0] in "~&"] == patterns
+
+
+def test_a_database_has_to_be_selected():
+    assert "+select" not in rights.rule("p:").split()
+    assert "+select" in rights.rule("p:", database=True).split()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "missing"),
+    [
+        ("NOPERM this user has no permissions to run the 'set' command", "+set"),
+        ("NOPERM User u has no permissions to run the 'set' command", "+set"),
+        ("NOPERM this user has no permissions to access one of the keys used as arguments", "~p:*"),
+        ("NOPERM No permissions to access a key", "~p:*"),
+        ("NOPERM this user has no permissions to access one of the channels used as arguments", "~p:*"),
+    ],
+)
+def test_what_a_refusal_complains_of(refusal, missing):
+    assert rights.missing(rights.Question(("SET",), "set", "~p:*"), refusal) == missing

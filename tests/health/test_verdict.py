@@ -1,0 +1,224 @@
+"""From facts to findings, votes, status and one sentence.  No server, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from redlock import Probe
+from redlock._health.facts import Clock, Refusal
+from redlock._health.verdict import governing_max_ttl, judge
+from tests.health.facts import TERMS, dead, healthy, with_last
+
+TOOK = Probe(ok=True, seconds=0.01, fence=7)
+FIFTH = 4
+
+
+def codes(findings):
+    return [finding.code for finding in findings]
+
+
+def test_five_healthy_ones():
+    health = judge([healthy(i) for i in range(5)], TERMS, TOOK)
+    assert health.status == "OK"
+    assert health.ok
+    assert (health.quorum.size, health.quorum.majority, health.quorum.voting, health.quorum.can_lose) == (5, 3, 5, 2)
+    assert health.findings == ()
+    assert all(master.votes and master.reachable and not master.findings for master in health.masters)
+    assert "nothing is to be done" in health.summary
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "votes", "says"),
+    [
+        pytest.param(dead(4), "unreachable", False, "start the server", id="refused"),
+        pytest.param(dead(4, "timeout", "no answer within 3.0 s"), "unreachable", False, "hangs", id="hangs"),
+        pytest.param(dead(4, text="Connection closed by server"), "unreachable", False, "rediss://", id="hangs-up"),
+        pytest.param(dead(4, text="Name or service not known"), "unreachable", False, "host name", id="no-such-host"),
+        pytest.param(dead(4, text="max number of clients reached"), "busy", False, "maxclients", id="maxclients"),
+        pytest.param(dead(4, "auth", "WRONGPASS"), "auth", False, "ACL SETUSER", id="auth"),
+        pytest.param(dead(4, "permission", "NOPERM"), "no-permission", False, "--acl", id="may-not-connect"),
+        pytest.param(dead(4, "protocol", "H"), "not-redis", False, "host and port", id="http"),
+        pytest.param(dead(4, "tls", "CERTIFICATE_VERIFY_FAILED"), "tls", False, "ssl_ca_certs", id="tls"),
+        pytest.param(dead(4, "database", "DB index"), "no-database", False, "one vote", id="database"),
+        pytest.param(healthy(4, info={"role": "slave", "master_host": "h"}, write=Refusal("READONLY", "R")),
+                     "not-master", False, "REPLICAOF NO ONE", id="replica"),
+        pytest.param(healthy(4, info={"redis_mode": "sentinel"}), "not-master", False, "independent", id="sentinel"),
+        pytest.param(healthy(4, refused=Refusal("MASTERDOWN", "M")), "not-master", False, "REPLICAOF", id="masterdown"),
+        pytest.param(healthy(4, missing=("+set", "~redlock:*")), "no-permission", False, "--acl", id="rights"),
+        pytest.param(healthy(4, optional=("+publish",)), "no-permission", True, "--acl", id="rights-it-can-do-without"),
+        pytest.param(healthy(4, write=Refusal("OOM", "O")), "low-memory", False, "maxmemory", id="full"),
+        pytest.param(healthy(4, info={"maxmemory": "1000001"}), "low-memory", True, "maxmemory", id="nearly-full"),
+        pytest.param(healthy(4, write=Refusal("MISCONF", "M")), "read-only", False, "disk", id="disk-full"),
+        pytest.param(healthy(4, write=Refusal("NOREPLICAS", "N")), "read-only", False, "min-replicas", id="replicas"),
+        pytest.param(healthy(4, write=Refusal("WHATEVER", "W")), "read-only", False, "its log", id="another-refusal"),
+        pytest.param(healthy(4, write=Refusal("READONLY", "R")), "read-only", False, "its log", id="read-only-master"),
+        pytest.param(healthy(4, info={"maxmemory": "9000000", "maxmemory_policy": "volatile-lru"}),
+                     "evicting", True, "noeviction", id="evicting"),
+        pytest.param(healthy(4, info={"maxmemory_policy": "allkeys-lfu"}), "evicting", True, "noeviction",
+                     id="would-evict"),
+        pytest.param(healthy(4, info={"connected_slaves": "2"}), "failover", True, "failover", id="has-replicas"),
+        pytest.param(healthy(4, info={"cluster_enabled": "1"}), "failover", True, "failover", id="cluster"),
+        pytest.param(healthy(4, write=Refusal("MOVED", "M"), info={"cluster_enabled": "1"}), "failover", False,
+                     "failover", id="cluster-that-moves"),
+        pytest.param(healthy(4, latency=0.2), "slow", True, "node_timeout", id="slow"),
+        pytest.param(healthy(4, latency=0.3), "slow", False, "node_timeout", id="too-slow"),
+        pytest.param(healthy(4, refused=Refusal("BUSY", "B")), "busy", False, "SCRIPT KILL", id="runaway-script"),
+        pytest.param(healthy(4, refused=Refusal("LOADING", "L")), "busy", False, "wait", id="loading"),
+        pytest.param(healthy(4, info={"uptime_in_seconds": "3"}), "recently-restarted", False, "wait", id="restarted"),
+        pytest.param(healthy(4, clock=Clock(5.0, 0.001)), "clock-skew", True, "chrony", id="clock"),
+    ],
+)
+def test_one_of_five(last, code, votes, says):
+    """C22: whatever is wrong with one of five, locks work, and the exit code is 1."""
+    health = judge(with_last(last), TERMS, TOOK)
+    assert health.status == "WARNING"
+    assert health.quorum.voting == 4 + votes
+    fifth = health.masters[FIFTH]
+    assert fifth.votes is votes
+    assert codes(fifth.findings) == [code]
+    assert says in fifth.findings[0].advice
+    assert not any(master.findings for master in health.masters[:FIFTH])
+    assert fifth.name in health.summary
+    assert fifth.findings[0].advice in health.summary
+    assert health.summary.count("\n") == 0
+    # Who does not vote has a critical finding, and who votes has none, or one about what its vote is worth.
+    critical = [finding.code for finding in fifth.findings if finding.level == "critical"]
+    assert votes == (not critical or critical == ["evicting"])
+
+
+@pytest.mark.parametrize(("dead_ones", "status", "can_lose"), [(0, "OK", 2), (1, "WARNING", 1), (2, "WARNING", 0), (3, "CRITICAL", 0)])
+def test_the_status_is_about_the_quorum(dead_ones, status, can_lose):
+    health = judge([*(healthy(i) for i in range(5 - dead_ones)), *(dead(9 - i) for i in range(dead_ones))], TERMS, TOOK)
+    assert health.status == status
+    assert health.quorum.can_lose == can_lose
+    assert ("too-few" in codes(health.findings)) == (can_lose == 0)
+    for i in range(dead_ones):
+        assert f"10.0.0.{9 - i}:6379" in health.summary
+
+
+def test_one_master_and_two_and_four():
+    assert codes(judge([healthy(0)], TERMS, TOOK).findings) == ["too-few"]
+    assert codes(judge([healthy(0), healthy(1)], TERMS, TOOK).findings) == ["too-few", "even-size"]
+    four = judge([healthy(i) for i in range(4)], TERMS, TOOK)
+    assert codes(four.findings) == ["even-size"]
+    assert "4 masters survive 1 failure, the same as 3" in four.findings[0].message
+    assert four.status == "WARNING"
+
+
+def test_a_probe_that_failed_though_a_majority_votes_is_critical():
+    health = judge([healthy(i) for i in range(5)], TERMS, Probe(ok=False, seconds=1.0, error="not extended"))
+    assert health.status == "CRITICAL"
+    assert codes(health.findings) == ["probe"]
+    assert "not extended" in health.summary
+    # Where no majority votes that is the reason, and one is enough.
+    without = judge([healthy(0), dead(1), dead(2)], TERMS, Probe(ok=False, seconds=0.0, error="not tried"))
+    assert codes(without.findings) == ["too-few"]
+    assert without.quorum.probe is not None
+
+
+def test_without_a_probe():
+    health = judge([healthy(i) for i in range(3)], TERMS, None)
+    assert health.ok
+    assert health.as_dict()["quorum"]["probe"] is None
+
+
+# -- restarts (R21, R22) -----------------------------------------------------------------------------
+
+
+def test_the_quarantine_is_that_of_the_clients():
+    """Uptime comes in whole seconds: one is taken off, and it votes strictly after max_ttl."""
+    for uptime, left in ((3, 58.0), (60, 1.0), (61, 0.0)):
+        master = judge(with_last(healthy(4, info={"uptime_in_seconds": str(uptime)})), TERMS, TOOK).masters[FIFTH]
+        assert master.quarantined_s == pytest.approx(left)
+        assert master.uptime_s == uptime
+
+
+def test_the_longest_max_ttl_announced_governs():
+    facts = with_last(healthy(4, info={"uptime_in_seconds": "100"}))
+    facts[0] = replace(facts[0], announced=300.0)
+    health = judge(facts, TERMS, TOOK)
+    assert health.quorum.max_ttl == 300.0
+    assert health.masters[FIFTH].quarantined_s == pytest.approx(201.0)
+    assert "max-ttl" in codes(health.findings)
+    assert governing_max_ttl(facts, 60.0) == 300.0
+    # Who takes over what was announced differs from nobody.
+    assert codes(judge(facts, replace(TERMS, max_ttl=300.0), TOOK).findings) == []
+    assert governing_max_ttl([healthy(i) for i in range(3)], 60.0) == 60.0
+
+
+def test_who_forgets_nothing_is_exempt():
+    fresh = healthy(4, info={"uptime_in_seconds": "1"}, durable=True, appendonly="yes", appendfsync="always")
+    assert judge(with_last(fresh), TERMS, TOOK).ok
+
+
+def test_with_the_guard_off_nothing_protects_who_forgets():
+    off = replace(TERMS, restart_guard=False)
+    fresh = judge(with_last(healthy(4, info={"uptime_in_seconds": "1"})), off, TOOK)
+    assert fresh.quorum.voting == 5
+    assert [codes(master.findings) for master in fresh.masters] == [["no-persistence"]] * 5
+    durable = [healthy(i, durable=True, appendonly="yes", appendfsync="always") for i in range(3)]
+    assert judge(durable, off, TOOK).ok
+    everysec = [healthy(i, appendonly="yes", appendfsync="everysec") for i in range(3)]
+    assert "everysec" in judge(everysec, off, TOOK).masters[0].findings[0].message
+
+
+def test_without_the_guard_nobody_needs_info():
+    blind = healthy(4, info={}, missing=("+info",))
+    assert judge(with_last(replace(blind, info={})), TERMS, TOOK).quorum.voting == 4
+    assert judge(with_last(replace(blind, info={})), replace(TERMS, restart_guard=False), TOOK).quorum.voting == 5
+
+
+# -- what takes several masters to see ----------------------------------------------------------------
+
+
+def test_one_server_has_one_vote_whatever_its_names():
+    """C16."""
+    facts = with_last(healthy(4))
+    facts[4] = replace(facts[4], info=facts[1].info)
+    health = judge(facts, TERMS, TOOK)
+    assert codes(health.masters[1].findings) == []
+    assert codes(health.masters[4].findings) == ["duplicate"]
+    assert facts[1].name in health.masters[4].findings[0].message
+    assert health.quorum.voting == 4
+
+
+def test_a_clock_is_judged_by_the_median_and_by_how_well_it_is_known():
+    # All are off from ours, and together: that is ours, and no matter.
+    assert judge([healthy(i, clock=Clock(500.0, 0.001)) for i in range(5)], TERMS, TOOK).ok
+    # A round trip that long hides the difference.
+    assert judge(with_last(healthy(4, latency=0.1, clock=Clock(5.0, 4.5))), TERMS, TOOK).ok
+    behind = judge(with_last(healthy(4, clock=Clock(-5.0, 0.001))), TERMS, TOOK).masters[FIFTH]
+    assert behind.clock_offset_ms == pytest.approx(-5000)
+    assert "behind" in behind.findings[0].message
+    # What the drift of the longest lease allows is allowed: 1 % of 60 s and 2 ms.
+    for offset, found in ((0.601, []), (0.604, ["clock-skew"])):
+        health = judge(with_last(healthy(4, clock=Clock(offset, 0.0005))), TERMS, TOOK)
+        assert codes(health.masters[FIFTH].findings) == found
+
+
+def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
+    last = healthy(
+        4, info={"role": "slave", "maxmemory_policy": "allkeys-lru", "maxmemory": "1", "uptime_in_seconds": "5"},
+        missing=("+eval",), optional=("+time",), write=Refusal("READONLY", "R"), latency=0.2, clock=Clock(9.0, 0.1),
+    )
+    health = judge([*(healthy(i, info={"connected_slaves": "1"}) for i in range(4)), last], TERMS, TOOK)
+    assert codes(health.masters[FIFTH].findings) == [
+        "not-master", "no-permission", "evicting", "low-memory", "slow", "recently-restarted", "clock-skew",
+    ]
+    assert "it is a replica" in health.summary
+    assert "10 more findings above" in health.summary
+
+
+def test_the_json_is_plain_and_has_what_is_documented():
+    document = judge(with_last(dead(4)), TERMS, TOOK).as_dict()
+    assert document["schema"] == 1
+    assert set(document) == {"schema", "status", "summary", "quorum", "masters", "findings"}
+    assert set(document["quorum"]) == {"size", "majority", "voting", "can_lose", "max_ttl", "probe"}
+    assert document["quorum"]["probe"] == {"ok": True, "seconds": 0.01, "fence": 7, "error": None}
+    wanted = {"url", "reachable", "latency_ms", "role", "version", "run_id", "uptime_s", "quarantined_s", "appendonly",
+              "appendfsync", "maxmemory_policy", "clock_offset_ms", "findings"}
+    for master in document["masters"]:
+        assert wanted <= set(master)
+    assert [set(finding) for finding in document["masters"][4]["findings"]] == [{"level", "code", "message", "advice"}]

@@ -1,0 +1,291 @@
+"""`Masters.check` on real servers, in both worlds; the command has test_check_command.py."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import threading
+import time
+
+import pytest
+import redis
+
+from redlock import AsyncMasters, ConfigurationError, Masters, RedlockError
+from redlock._health import rights
+from redlock.testing import LocalMasters
+from tests.servers.look import eventually, nothing_left
+from tests.servers.one import free_port, redis_server
+
+SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
+
+
+@pytest.fixture(scope="module")
+def durable():
+    """Masters that may vote from the start."""
+    with LocalMasters(5, persistence="always") as servers:
+        yield servers
+
+
+@pytest.fixture
+def servers(durable):
+    durable.reset()
+    return durable
+
+
+def codes(health):
+    return {finding.code for finding in health.findings} | {
+        finding.code for master in health.masters for finding in master.findings
+    }
+
+
+def test_five_healthy_ones(world, servers):
+    with world.Masters(servers.urls) as masters:
+        health = masters.check()
+    assert health.status == "OK"
+    assert health.ok
+    assert health.quorum.probe is not None
+    assert health.quorum.probe.ok
+    assert health.quorum.probe.fence
+    for i, master in enumerate(health.masters):
+        info = servers.client(i).info()
+        assert master.url == servers.urls[i]
+        assert master.run_id == info["run_id"]
+        assert master.version == info.get("valkey_version", info["redis_version"])
+        assert master.appendonly == "yes"
+        assert master.appendfsync == "always"
+        assert master.role == "master"
+        assert master.latency_ms is not None
+        assert abs(master.clock_offset_ms or 0.0) < 500     # one machine, one clock
+    eventually(lambda: nothing_left(servers))
+
+
+def test_it_never_takes_longer_than_its_timeout_however_many_hang(world, servers):
+    with world.Masters(servers.urls) as masters:
+        masters.check()
+        for i in range(5):
+            servers.pause(i)
+        begun = time.monotonic()
+        health = masters.check(timeout=1.0)
+        took = time.monotonic() - begun
+    assert took < 3.0       # one after the other it would be five
+    assert health.status == "CRITICAL"
+    assert [master.reachable for master in health.masters] == [False] * 5
+    assert codes(health) == {"unreachable", "too-few"}
+    assert "no answer within 1 s" in health.masters[0].findings[0].message
+
+
+def test_a_hung_one_holds_up_neither_the_others_nor_the_probe(world, servers):
+    servers.pause(2)
+    with world.Masters(servers.urls) as masters:
+        health = masters.check(timeout=2.0)
+    assert health.quorum.voting == 4
+    assert health.quorum.probe is not None
+    assert health.quorum.probe.ok
+    assert health.quorum.probe.seconds < 2.0
+
+
+def test_without_a_probe_nothing_is_written(world, servers):
+    def written():
+        # the append-only file has every change of every kind
+        return [servers.client(i).info("persistence")["aof_current_size"] for i in range(5)]
+
+    before = written()
+    with world.Masters(servers.urls) as masters:
+        health = masters.check(probe=False)
+        assert health.status == "OK"
+        assert health.quorum.probe is None
+        assert written() == before
+        assert servers.keys() == [{}] * 5
+        masters.check()
+    assert written() > before
+
+
+def test_many_checks_leave_one_fence_and_no_connection(world, servers):
+    with world.Masters(servers.urls) as masters:
+        masters.check()
+        connected = servers.client(0).info("clients")["connected_clients"]
+        for _ in range(5):
+            assert masters.check().ok
+        eventually(lambda: servers.client(0).info("clients")["connected_clients"] <= connected)
+    assert len(servers.keys("*:fence*")[0]) == 1
+
+
+def test_several_checks_at_once_do_not_get_in_each_others_way(world, servers):
+    results = []
+    with world.Masters(servers.urls) as masters:
+        threads = [threading.Thread(target=lambda: results.append(masters.check(timeout=10.0))) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [health.status for health in results] == ["OK"] * 5
+
+
+def test_a_locks_holder_is_not_disturbed(world, servers):
+    with world.Masters(servers.urls) as masters, masters.lock("job", ttl=10) as lease:
+        masters.check()
+        assert lease.valid
+        assert masters.status("job").token == lease.token
+
+
+def test_a_wrong_timeout_and_closed_masters(world, servers):
+    masters = world.Masters(servers.urls)
+    for timeout in (0, -1, float("nan"), "3"):
+        with pytest.raises(ConfigurationError, match="timeout"):
+            masters.check(timeout=timeout)
+    masters.close()
+    with pytest.raises(RedlockError, match="closed"):
+        masters.check()
+
+
+def test_a_user_with_exactly_the_rule_passes_everything(world, tmp_path):
+    """What `redlock-check --acl` prints is verified, on a server that logs every refusal."""
+    rule = rights.rule("redlock:", database=True).split()
+    with redis_server(tmp_path, "--user", "default", "on", "nopass", "~*", "&*", "+@all",
+                      "--appendonly", "yes", "--appendfsync", "always") as port:
+        with redis.Redis(port=port) as admin:
+            eventually(admin.ping)
+            admin.execute_command("ACL", "SETUSER", "locker", "on", f">{SECRET}", *rule)
+            admin.execute_command("ACL", "LOG", "RESET")
+            with world.Masters([f"redis://locker:{SECRET}@127.0.0.1:{port}/1"]) as masters:
+                health = masters.check()
+                [master] = health.masters
+                assert master.findings == ()
+                assert health.quorum.probe is not None
+                assert health.quorum.probe.ok
+                lock = masters.lock(["a{b}", "c"], ttl=10)      # with a hash tag, and without
+                with lock:
+                    lock.extend()
+                    assert masters.status("c").token
+            assert SECRET not in str(health.as_dict())
+            refused = admin.execute_command("ACL", "LOG")
+            # redis-py tells its name and ignores that it may not.
+            assert not [entry for entry in refused if b"client" not in str(entry).lower().encode()]
+
+
+@pytest.mark.parametrize("without", [word for word in rights.rule("redlock:").split() if word[0] in "+~&"])
+def test_every_part_of_the_rule_is_needed_and_its_absence_is_found(without, tmp_path, redlock_servers):
+    """One right less, and the check names it."""
+    rule = [word for word in rights.rule("redlock:").split() if word != without]
+    client = redlock_servers.client(0)
+    client.execute_command("ACL", "SETUSER", "locker", "reset", "on", f">{SECRET}", *rule)
+    try:
+        with Masters([f"redis://locker:{SECRET}@127.0.0.1:{redlock_servers.ports[0]}"]) as masters:
+            [master] = masters.check(probe=False).masters
+    finally:
+        client.acl_deluser("locker")
+    [finding] = [finding for finding in master.findings if finding.code == "no-permission"]
+    assert without in master.rights_missing
+    assert f" {without}" in finding.message
+
+
+def test_passwords_are_nowhere(world, tmp_path):
+    with redis_server(tmp_path, "--requirepass", SECRET) as port:
+        for url in (f"redis://:not-{SECRET}@127.0.0.1:{port}", f"redis://127.0.0.1:{port}"):
+            with world.Masters([url]) as masters:
+                health = masters.check(timeout=2.0)
+            assert codes(health) == {"auth", "too-few"}
+            assert SECRET not in str(health.as_dict()) + repr(health)
+            assert health.masters[0].url == f"redis://127.0.0.1:{port}"
+
+
+def test_a_master_that_sends_half_an_answer_and_stops(world, servers):
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            listener.settimeout(0.05)
+            held = []
+            while not stop.is_set():
+                try:
+                    client, _ = listener.accept()
+                except TimeoutError:
+                    continue
+                client.sendall(b"+OK\r\n+OK\r\n*2\r\n$10\r\n17")
+                held.append(client)
+            for client in held:
+                client.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            urls = [*servers.urls[:4], f"redis://127.0.0.1:{listener.getsockname()[1]}"]
+            with world.Masters(urls) as masters:
+                begun = time.monotonic()
+                health = masters.check(timeout=1.0)
+                assert time.monotonic() - begun < 3.0
+        finally:
+            stop.set()
+            thread.join()
+    assert health.status == "WARNING"
+    assert {finding.code for finding in health.masters[4].findings} <= {"unreachable", "not-redis"}
+    assert health.masters[4].findings
+
+
+def test_a_runaway_script_is_busy(world, servers):
+    client = servers.client(4)
+    client.config_set("busy-reply-threshold", 10)
+
+    def run_away():
+        try:
+            client.eval("while true do end", 0)
+        except redis.RedisError:
+            pass    # killed, as planned
+
+    runaway = threading.Thread(target=run_away)
+    runaway.start()
+    try:
+        with world.Masters(servers.urls) as masters:
+            eventually(lambda: "busy" in codes(masters.check(timeout=2.0, probe=False)), 10)
+    finally:
+        with redis.Redis(port=servers.ports[4]) as killer:
+            eventually(lambda: _killed(killer))
+        runaway.join()
+
+
+def _killed(client):
+    try:
+        return client.script_kill() or True
+    except redis.ResponseError as error:
+        return "NOTBUSY" in str(error)
+
+
+def test_maxclients(servers, tmp_path):
+    with redis_server(tmp_path, "--maxclients", "1") as port, redis.Redis(port=port) as only:
+        eventually(only.ping)
+        with Masters([*servers.urls[:4], f"redis://127.0.0.1:{port}"]) as masters:
+            health = masters.check(probe=False)
+    [finding] = health.masters[4].findings
+    assert finding.code == "busy"
+    assert "maxclients" in finding.advice
+
+
+def test_no_such_host_and_no_such_port(servers):
+    urls = [*servers.urls[:3], "redis://no-such-host.invalid", f"redis://127.0.0.1:{free_port()}"]
+    with Masters(urls) as masters:
+        health = masters.check(timeout=2.0, probe=False)
+    assert [finding.code for master in health.masters[3:] for finding in master.findings] == ["unreachable"] * 2
+
+
+def test_a_check_that_is_cancelled_leaves_nothing():
+    """No task, no thread that goes on, no lock."""
+    with LocalMasters(3, persistence="always") as servers:
+        for i in range(3):
+            servers.pause(i)
+
+        async def main():
+            async with AsyncMasters(servers.urls) as masters:
+                task = asyncio.create_task(masters.check(timeout=30.0))
+                await asyncio.sleep(0.3)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+        assert asyncio.run(main()) == []
+        eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("redlock-check")], 10)
+        for i in range(3):
+            servers.resume(i)
+        eventually(lambda: nothing_left(servers))
+    gc.collect()

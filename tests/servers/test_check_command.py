@@ -1,0 +1,254 @@
+"""`redlock-check` as a program: what it prints in real situations, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from examples import check_situations
+from redlock.testing import LocalMasters, clock_available
+from tests.servers.commands import CHECK, run, start
+from tests.servers.look import eventually
+from tests.servers.needs import missing
+
+PAGE = Path(check_situations.__file__).parent.parent / "docs" / "redlock-check-situations.md"
+
+
+@pytest.fixture(scope="module")
+def durable():
+    with check_situations.servers_for(clock=False) as servers:
+        yield servers
+
+
+@pytest.fixture
+def servers(durable):
+    durable.reset()
+    return durable
+
+
+@pytest.fixture(scope="module")
+def documented():
+    """What the page has for each situation: the output and the exit code."""
+    pattern = r"<!-- (\S+) -->\n\n```text\n\$ redlock-check[^\n]*\n(.*?)\$ echo \$\?\n(\d)\n```"
+    return {name: (output, int(code)) for name, output, code in re.findall(pattern, PAGE.read_text("utf-8"), re.DOTALL)}
+
+
+def worded(output: str) -> str:
+    """Without what differs from run to run: figures, units, and where lines are broken."""
+    output = re.sub(r"run_id \w+", "run_id …", output)
+    output = re.sub(r"\b(redis|valkey) (?=\d)", "server ", output)
+    output = re.sub(r"[-+]?\d[\d.]*( ?(ms|s|min|h|K|M|G|B)\b)?", "#", output)
+    return " ".join(output.split())
+
+
+def brought_about(situation, servers):
+    with situation.prepare(servers) as urls:
+        return check_situations.check(urls, *situation.options)
+
+
+@pytest.mark.parametrize("name", check_situations.SITUATIONS)
+def test_what_the_page_says_is_what_it_says(name, servers, documented):
+    situation = check_situations.SITUATIONS[name]
+    if situation.clock and not clock_available():
+        missing("libfaketime")
+    if name.startswith("tls") and shutil.which("redis-server") is None:
+        missing("redis-server")     # others may have no TLS
+
+    def compare(servers):
+        code, output = -1, ""
+        for _ in range(3):      # a machine that is busy may answer late once
+            servers.reset()
+            code, output = brought_about(situation, servers)
+            if worded(output) == worded(documented[name][0]):
+                break
+        assert worded(output) == worded(documented[name][0])
+        assert code == situation.exit_code == documented[name][1]
+        assert set(re.findall(r"\[([a-z-]+)\]$", output, re.MULTILINE)) == situation.codes
+        assert "a-wrong-one" not in output
+        assert "a-password" not in output
+
+    if situation.clock:
+        with check_situations.servers_for(clock=True) as own:
+            compare(own)
+    else:
+        compare(servers)
+
+
+def test_the_page_has_every_situation_and_no_other(documented):
+    assert set(documented) == set(check_situations.SITUATIONS)
+
+
+def test_the_json_is_that_of_masters_check(servers):
+    servers.kill(4)
+    done = run([*CHECK, "--json"], servers.urls)
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert document["schema"] == 1
+    assert document["status"] == "WARNING"
+    assert document["quorum"]["voting"] == 4
+    assert document["quorum"]["probe"]["ok"] is True
+    assert [master["url"] for master in document["masters"]] == servers.urls
+    assert document["masters"][4]["findings"][0]["code"] == "unreachable"
+    assert json.loads(run([*CHECK, "--json", "--no-probe"], servers.urls).stdout)["quorum"]["probe"] is None
+
+
+def test_the_metrics_can_be_read(servers):
+    servers.kill(4)
+    done = run([*CHECK, "--prometheus"], servers.urls)
+    assert done.returncode == 1
+    found = {family.name: family.samples for family in text_string_to_metric_families(done.stdout)}
+    assert found["redlock_voting"][0].value == 4
+    assert [sample.value for sample in found["redlock_master_reachable"]] == [1, 1, 1, 1, 0]
+
+
+def test_it_starts_quickly(servers):
+    """Half a second on an idle machine, most of it the imports of redis-py.  Here: in proportion to those, in
+    processor time, for others use this machine as well."""
+
+    def processor_time(command):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    ours, imports = [], []
+    for _ in range(10):
+        ours.append(processor_time([*CHECK, *servers.urls]))
+        imports.append(processor_time([sys.executable, "-c", "import redlock"]))
+        if min(ours) < 2 * min(imports):
+            break
+    assert min(ours) < 2 * min(imports)
+
+
+def test_it_imports_what_it_needs(servers):
+    code = (
+        "import sys; from redlock._cli import check; check.main(sys.argv[1:]); "
+        "print(*(name for name in sys.modules if name in "
+        "('tomllib', 'redlock._cli.prometheus', 'redlock._cli.watch', 'redlock.testing', 'pytest')))"
+    )
+    done = run([sys.executable, "-c", code, "--no-probe", *servers.urls])
+    assert done.stdout.splitlines()[-1] == ""
+    assert done.stdout.splitlines()[-2].startswith("OK: ")
+
+
+def test_max_ttl_is_taken_from_the_masters_and_nothing_is_announced_that_was_not(servers):
+    """R21: an announcement is for good, and a check must not change the quarantine of a deployment."""
+    assert run(CHECK, servers.urls).returncode == 0
+    assert servers.client(0).get("redlock-max-ttl:redlock:") == b"60000"
+    servers.reset()
+    for i in range(5):
+        servers.client(i).set("redlock-max-ttl:redlock:", "20000")
+    done = run([*CHECK, "--json"], servers.urls)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["quorum"]["max_ttl"] == 20
+    assert servers.client(0).get("redlock-max-ttl:redlock:") == b"20000"
+    done = run([*CHECK, "--json", "--max-ttl", "10"], servers.urls)
+    assert [finding["code"] for finding in json.loads(done.stdout)["findings"]] == ["max-ttl"]
+
+
+def test_the_throw_away_name_leaves_little_behind(servers):
+    assert run(CHECK, servers.urls).returncode == 0
+
+    def left():
+        return [name for name in servers.keys()[0] if not name.startswith("redlock-max-ttl:")]
+
+    eventually(lambda: all(name.endswith("}:fence") for name in left()))
+    assert len(left()) == 1
+    assert servers.keys()[0][left()[0]][1] <= 60_000
+
+
+def test_the_acl_rule_that_is_printed_works(servers):
+    """As an operator does it: the printed words behind ACL SETUSER."""
+    done = run([*CHECK, "--acl"])
+    assert done.returncode == 0
+    urls = []
+    for i in range(5):
+        servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", ">secret", *done.stdout.split())
+        urls.append(f"redis://locker:secret@127.0.0.1:{servers.ports[i]}")
+    checked = run(CHECK, urls)
+    assert checked.returncode == 0, checked.stdout
+    # A database is in the address: then it has to be in the rule.
+    one = f"{urls[0]}/1"
+    assert run([*CHECK, "--no-probe", one]).returncode == 2
+    rule = run([*CHECK, "--acl", one]).stdout.split()
+    servers.client(0).execute_command("ACL", "SETUSER", "locker", *rule)
+    assert run([*CHECK, one]).returncode == 1       # one master only
+
+
+def test_watch_shows_what_changes_and_ends_with_the_last_status(servers):
+    process = start([*CHECK, "--watch", "0.2", "--timeout", "2"], servers.urls)
+    try:
+        assert process.stdout is not None
+        seen: list[str] = []
+        while not seen or not seen[-1].startswith("OK: all"):
+            seen.append(process.stdout.readline())
+        servers.kill(4)
+        while "unreachable" not in seen[-1]:
+            seen.append(process.stdout.readline())
+        assert any("WARNING: 4 of 5 masters vote" in line for line in seen)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 1
+        assert errors == ""
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_watch_with_json_is_one_object_in_a_line(servers):
+    process = start([*CHECK, "--watch", "0.1", "--json"], servers.urls)
+    try:
+        assert process.stdout is not None
+        for _ in range(2):
+            assert json.loads(process.stdout.readline())["status"] == "OK"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_file_with_the_masters(servers, tmp_path):
+    for i in range(3):
+        servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", ">geheim", "+@all", "~*", "&*")
+    file = tmp_path / "redlock.toml"
+    hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports[:3])
+    file.write_text(f'masters = [{hosts}]\nusername = "locker"\npassword_env = "SECRET"\nmax_ttl = 30\n', encoding="utf-8")
+    done = run([*CHECK, "--config", str(file), "--json"], environment={"SECRET": "geheim"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["quorum"]["max_ttl"] == 30
+    assert "geheim" not in done.stdout
+    wrong = run([*CHECK, "--config", str(file)], environment={"SECRET": "anders"})
+    assert wrong.returncode == 2
+    assert "[auth]" in wrong.stdout
+    assert "anders" not in wrong.stdout + wrong.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback(servers):
+    process = start([*CHECK, "--watch", "0.1"], servers.urls)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    servers.kill(4)
+    assert process.wait(30) == 3
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_the_command_is_installed():
+    """And is what is tested here: `redlock-check` of the scripts."""
+    program = Path(sys.executable).parent / "redlock-check"
+    if not program.exists():
+        missing("the package, installed")
+    with LocalMasters(3, persistence="always") as three:
+        done = run([str(program)], three.urls)
+    assert done.returncode == 0
+    assert done.stdout.startswith("OK: 3 of 3 masters vote")

@@ -1,0 +1,448 @@
+"""`redlock-run` as a program: one at a time, signals, exit codes, the terminal, and the end in time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from redlock.testing import LocalMasters
+from tests.servers.commands import RUN, environment, run, start
+from tests.servers.look import eventually, nothing_left
+from tests.servers.needs import missing
+
+NEW = "--no-restart-guard"      # the servers are
+
+# Neither it nor its child ends by SIGTERM.  It says who they are.
+STUBBORN = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $$ $!; while :; do sleep 0.1; done"
+
+
+@pytest.fixture
+def servers(redlock_servers):
+    return redlock_servers
+
+
+def alive(pid: int) -> bool:
+    """A process that nobody has waited for yet does nothing any more."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    if Path("/proc/self/stat").exists():
+        return False
+    ps = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return ps.stdout.strip()[:1] not in ("", "Z")
+
+
+@contextlib.contextmanager
+def started(arguments, urls, **options):
+    """A `redlock-run`, and no process of it is left."""
+    process = start([*RUN, *arguments], urls, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def holder_of(servers) -> list[tuple[str, int]]:
+    return [keys["redlock:job"] for keys in servers.keys() if keys and "redlock:job" in keys]
+
+
+# -- the command -------------------------------------------------------------------------------------
+
+
+def test_the_command_knows_its_lock_and_gets_what_is_passed(servers):
+    show = "import os, sys; print(os.environ['REDLOCK_NAME'], os.environ['REDLOCK_TOKEN'], os.environ['REDLOCK_FENCE'], sys.stdin.read(), sys.argv[1:])"
+    done = run([*RUN, NEW, "job", "--", sys.executable, "-c", show, "--ttl", "--", "x"], servers.urls, input="hello")
+    assert done.returncode == 0, done.stderr
+    name, token, fence, text, rest = done.stdout.split(maxsplit=4)
+    assert (name, text, rest.strip()) == ("job", "hello", "['--ttl', '--', 'x']")
+    assert re.fullmatch("[0-9a-f]{40}", token)
+    assert servers.client(0).get("{redlock:job}:fence") == fence.encode()
+    assert done.stderr == ""        # for cron, which mails whatever is said
+    eventually(lambda: nothing_left(servers))
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -KILL $$"], 137), (["sh", "-c", "kill -INT $$"], 130),
+     (["/does/not/exist"], 127), (["/etc/passwd"], 126)],
+)
+def test_the_exit_code_is_that_of_the_command(servers, command, code):
+    done = run([*RUN, "job", NEW, "--", *command], servers.urls)
+    assert done.returncode == code
+    assert bool(done.stderr) == (code in (126, 127))
+    eventually(lambda: nothing_left(servers))
+
+
+def test_four_at_the_same_moment_and_exactly_one_runs(servers, tmp_path):
+    go_on = tmp_path / "go on"
+    command = ["sh", "-c", f"echo ran; while ! [ -e '{go_on}' ]; do sleep 0.05; done"]
+    with contextlib.ExitStack() as stack:
+        four = [stack.enter_context(started(["job", "--no-wait", NEW, "--", *command], servers.urls)) for _ in range(4)]
+        eventually(lambda: sum(one.poll() is not None for one in four) >= 3, 60)
+        go_on.touch()
+        ended = [(one.wait(60), one.communicate()) for one in four]
+    assert sorted(code for code, _ in ended) == [0, 75, 75, 75]
+    assert sorted(output for _, (output, _) in ended) == ["", "", "", "ran\n"]
+    assert [errors for _, (_, errors) in ended] == [""] * 4     # --no-wait is quiet: this is what it is for
+
+
+def test_waiting(servers):
+    with started(["job", NEW, "--", "sh", "-c", "echo got it; exec sleep 100"], servers.urls) as first:
+        assert line(first) == "got it"
+        done = run([*RUN, "job", "--wait", "0.3", NEW, "--", "true"], servers.urls)
+        assert done.returncode == 75
+        assert re.search(r"not acquired in \d.* 'job' is held by [0-9a-f]{40} for [\d.]+ s more", done.stderr)
+        with started(["job", NEW, "--verbose", "--", "echo", "mine"], servers.urls) as second:
+            assert second.stderr is not None
+            assert "is held by" in second.stderr.readline()
+            first.terminate()
+            assert first.wait(30) == 143
+            assert line(second) == "mine"
+            assert second.wait(30) == 0
+            said = second.stderr.read()
+            assert "acquired 'job', fencing token" in said
+            assert "released 'job'" in said
+    eventually(lambda: nothing_left(servers))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(servers, number):
+    for i in range(5):
+        servers.client(i).set("redlock:job", "somebody", px=60_000)
+    with started(["job", NEW, "-v", "--", "echo", "ran"], servers.urls) as process:
+        assert process.stderr is not None
+        assert "held by somebody" in process.stderr.readline()
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert output == ""
+    assert "Traceback" not in errors
+    assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
+
+
+# -- signals -----------------------------------------------------------------------------------------
+
+COUNTS = """
+import os, signal, sys, time
+got = []
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+    signal.signal(number, lambda number, frame: got.append(signal.Signals(number).name))
+print("ready", flush=True)
+while "SIGUSR1" not in got:
+    time.sleep(0.02)
+print(*got)
+"""
+
+
+def test_signals_are_forwarded_once_each(servers):
+    with started(["job", NEW, "--", sys.executable, "-c", COUNTS], servers.urls) as process:
+        assert line(process) == "ready"
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):
+            process.send_signal(number)
+            time.sleep(0.3)     # two of a kind may become one on the way, as always
+        output, _ = process.communicate(timeout=30)
+    assert output.split() == ["SIGINT", "SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1"]
+    assert process.returncode == 0
+
+
+def test_what_is_ignored_stays_ignored(servers):
+    """Under nohup, the command is as well."""
+    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *RUN, "job", NEW, "--", "sh", "-c", "echo ready; sleep 1; echo end"]
+    process = start(command, servers.urls)
+    try:
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGHUP)
+        assert process.communicate(timeout=30)[0] == "end\n"
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_what_the_command_leaves_in_the_background_may_stay(servers):
+    done = run([*RUN, "job", NEW, "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], servers.urls)
+    assert done.returncode == 0
+    pid = int(done.stdout)
+    assert alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+# -- the end in time ---------------------------------------------------------------------------------
+
+
+def just_renewed(servers, ttl):
+    """Wait for a renewal; when the keys of a majority will have expired, on the monotonic clock."""
+
+    def renewed():
+        asked = time.monotonic()
+        left = sorted((pttl / 1000 for _, pttl in holder_of(servers)), reverse=True)
+        return asked + left[2] if len(left) == 5 and left[4] > ttl * 0.96 else 0.0
+
+    eventually(lambda: not renewed(), 30)       # not the acquire
+    return eventually(renewed, 30)
+
+
+def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
+    """Child and grandchild are gone before anybody else could hold the lock (P6), and before `valid_until`."""
+    ttl = 8.0
+    with started(["job", NEW, "--ttl", f"{ttl:g}", "--", "sh", "-c", STUBBORN], servers.urls) as process:
+        child, grandchild = map(int, line(process).split())
+        expires = just_renewed(servers, ttl)
+        for i in range(5):
+            servers.pause(i)
+        valid_until = expires - ttl * 0.01 - 0.002
+        assert alive(child)
+        assert alive(grandchild)
+        eventually(lambda: not (alive(child) or alive(grandchild)), 30)
+        gone = time.monotonic()
+        assert gone < valid_until, gone - valid_until
+        # Not at once: there are renewals to be tried, and a grace.
+        assert gone > valid_until - ttl / 2
+        assert process.wait(30) == 70
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert "lost 'job': no renewal has worked" in said
+        assert "SIGKILL" in said
+
+
+def test_a_command_may_take_longer_than_the_ttl(servers):
+    done = run([*RUN, "job", NEW, "--ttl", "4", "--", "sh", "-c", "sleep 7; echo end"], servers.urls)
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+
+
+def test_a_command_that_listens_has_its_grace(servers, tmp_path):
+    done = tmp_path / "cleaned up"
+    command = f"trap 'sleep 0.3; touch \"{done}\"; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
+    with started(["job", NEW, "--ttl", "3", "--", "sh", "-c", command], servers.urls) as process:
+        assert line(process) == "ready"
+        for i in range(5):
+            servers.pause(i)
+        assert process.wait(30) == 70
+        assert done.exists()
+
+
+def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
+    with started(["job", NEW, "--ttl", "3", "--", "sh", "-c", "echo $$; exec sleep 100"], servers.urls) as process:
+        child = int(line(process))
+        for i in range(5):
+            servers.client(i).set("redlock:job", "somebody", px=60_000)
+        assert process.wait(30) == 70
+        assert not alive(child)
+        assert process.stderr is not None
+        assert "somebody else holds it" in process.stderr.read()
+    assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
+
+
+def test_max_hold(servers):
+    begun = time.monotonic()
+    done = run([*RUN, "job", NEW, "--max-hold", "1", "--grace", "0.2", "--", "sh", "-c", STUBBORN], servers.urls)
+    assert done.returncode == 70
+    assert time.monotonic() - begun < 20
+    assert "held for --max-hold 1 s" in done.stderr
+    assert not any(alive(int(pid)) for pid in done.stdout.split())
+    eventually(lambda: nothing_left(servers))       # it is released, not left to its TTL
+
+
+def test_a_holder_that_is_killed_blocks_for_its_ttl_and_not_longer(servers):
+    """P3; and its command does not go on without it."""
+    ttl = 4.0
+    with started(["job", NEW, "--ttl", f"{ttl:g}", "--", "sh", "-c", STUBBORN], servers.urls) as process:
+        child, grandchild = map(int, line(process).split())
+        process.kill()
+        killed = time.monotonic()
+        eventually(lambda: len(holder_of(servers)) >= 3)
+        left = sorted(pttl / 1000 for _, pttl in holder_of(servers))
+        first_free = time.monotonic() + left[-3] - 0.1     # by then a majority may be free
+        report = f"import os, time; print(time.monotonic(), [os.path.exists('/proc/%d' % pid) for pid in ({child}, {grandchild})])"
+        done = run([*RUN, "job", NEW, "--wait", "30", "--", sys.executable, "-c", report], servers.urls)
+        assert done.returncode == 0
+        ran = float(done.stdout.split()[0])
+        assert ran >= first_free
+        assert ran < killed + ttl + 15      # a slow machine is slow
+        assert not alive(child)
+        assert not alive(grandchild)
+
+
+def test_a_redlock_run_that_is_stopped_does_not_keep_its_command(servers):
+    """SIGSTOP cannot be seen coming; the watchdog does not need to."""
+    with started(["job", NEW, "--ttl", "2", "--", "sh", "-c", STUBBORN], servers.urls) as process:
+        child, grandchild = map(int, line(process).split())
+        process.send_signal(signal.SIGSTOP)
+        eventually(lambda: not (alive(child) or alive(grandchild)), 30)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(30) == 70
+
+
+# -- no quorum ---------------------------------------------------------------------------------------
+
+
+def test_no_quorum(servers):
+    for i in (0, 1, 2):
+        servers.kill(i)
+    done = run([*RUN, "job", "--no-wait", NEW, "--", "echo", "ran"], servers.urls)
+    assert done.returncode == 69
+    assert done.stdout == ""
+    assert "3 of 5 masters took no part" in done.stderr
+    assert done.stderr.count("refused") == 3
+    with started(["job", NEW, "--wait", "60", "--", "echo", "ran"], servers.urls) as process:
+        assert process.stderr is not None
+        assert "no quorum; waiting for one" in process.stderr.readline()
+        servers.restart(0)
+        assert process.wait(60) == 0
+        assert line(process) == "ran"
+
+
+def test_new_masters_do_not_vote_and_that_is_said(servers):
+    done = run([*RUN, "job", "--no-wait", "--", "true"], servers.urls, environment={})
+    assert done.returncode == 69
+    assert "restart_guard=False" in done.stderr
+
+
+def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
+    for i in range(5):
+        servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", ">the-right-one", "+@all", "~*", "&*")
+    hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports)
+    file = tmp_path / "redlock.toml"
+    file.write_text(f'masters = [{hosts}]\nusername = "locker"\nrestart_guard = false\n', encoding="utf-8")
+    command = [*RUN, "job", "--config", str(file), "--", "echo", "ran"]
+    done = run(command, environment={"REDLOCK_PASSWORD": "the-wrong-one"})
+    assert done.returncode == 69
+    assert "wrong user or password" in done.stderr
+    assert "the-wrong-one" not in done.stderr
+    assert run(command, environment={"REDLOCK_PASSWORD": "the-right-one"}).stdout == "ran\n"
+
+
+# -- the terminal ------------------------------------------------------------------------------------
+
+# A program in a session of its own whose terminal is its standard input.
+ON_A_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+class Terminal:
+    """A person at a terminal, who types and reads."""
+
+    def __init__(self, command: list[str], urls: list[str]) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ON_A_TERMINAL, *command], stdin=slave, stdout=slave, stderr=slave,
+            env=environment(urls, PS1="$ ", TERM="dumb"),
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def read_until(self, text: str, seconds: float = 30) -> None:
+        until = time.monotonic() + seconds
+        at = len(self.seen)
+        while text not in self.seen[at:]:
+            assert time.monotonic() < until, f"no {text!r} in {self.seen!r}"
+            if select.select([self._master], [], [], 0.1)[0]:
+                try:
+                    self.seen += os.read(self._master, 4096).decode()
+                except OSError:     # it has ended, and so has its terminal
+                    assert text in self.seen[at:], f"no {text!r} in {self.seen!r}"
+
+
+COUNTS_CTRL_C = """
+import signal, sys, time
+got = []
+signal.signal(signal.SIGINT, lambda *_: got.append(1) or print(f"<{len(got)}>", flush=True))
+print("ready", flush=True)
+while len(got) < 2:
+    time.sleep(0.02)
+time.sleep(0.3)
+sys.exit(40 + len(got))
+"""
+
+
+def test_ctrl_c_reaches_the_command_once_each_time(servers):
+    with Terminal([*RUN, "job", NEW, "--", sys.executable, "-c", COUNTS_CTRL_C], servers.urls) as terminal:
+        terminal.read_until("ready")
+        terminal.type("\x03")
+        terminal.read_until("<1>")
+        time.sleep(0.3)
+        assert "<2>" not in terminal.seen
+        terminal.type("\x03")
+        terminal.read_until("<2>")
+        assert terminal.process.wait(30) == 42
+    eventually(lambda: nothing_left(servers))
+
+
+def test_a_command_that_reads_from_the_terminal_gets_it_and_its_ctrl_c(servers):
+    ask = f"read word; echo \"<$word>\"; exec {sys.executable} -c '{COUNTS_CTRL_C}'"
+    with Terminal([*RUN, "job", NEW, "--", "sh", "-c", f"echo your word; {ask}"], servers.urls) as terminal:
+        terminal.read_until("your word")
+        terminal.type("please\n")
+        terminal.read_until("<please>")
+        terminal.read_until("ready")
+        terminal.type("\x03")
+        terminal.read_until("<1>")
+        terminal.type("\x03")
+        assert terminal.process.wait(30) == 42
+
+
+def test_ctrl_z_stops_it_all_and_the_shell_has_its_terminal_back(servers):
+    shell = shutil.which("bash")
+    if shell is None:
+        missing("bash")
+    command = " ".join([*RUN, "job", NEW, "--", "sh", "-c", "'echo one; read x; echo \"<$x>\"'"])
+    with Terminal([shell, "--norc", "--noediting", "-i"], servers.urls) as terminal:
+        terminal.type(f"{command}\n")
+        terminal.read_until("one\r\n")
+        terminal.type("two\n")
+        terminal.read_until("<two>")
+        terminal.type(f"{command}\n")
+        terminal.read_until("one\r\n")
+        time.sleep(0.3)
+        terminal.type("\x1a")
+        terminal.read_until("Stopped")
+        terminal.type("echo $((40 + 2))\n")
+        terminal.read_until("42")       # the shell reads again
+        terminal.type("fg\n")
+        terminal.read_until("redlock")
+        terminal.type("three\n")
+        terminal.read_until("<three>")
+        terminal.type("echo ended $?\n")
+        terminal.read_until("ended 0")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_the_command_is_installed():
+    program = Path(sys.executable).parent / "redlock-run"
+    if not program.exists():
+        missing("the package, installed")
+    with LocalMasters(3, persistence="always") as three:
+        done = run([str(program), "job", "--", "sh", "-c", "exit 9"], three.urls)
+    assert done.returncode == 9
