@@ -25,6 +25,15 @@ FAULTS = (
     "wall",  # a client's wall clock steps
 )
 
+# ... of the connections on which masters announce releases (R24).
+FEED_FAULTS = (
+    "deaf",  # one breaks
+    "hush",  # one holds requests, announcements or both
+)
+
+# What keeps nobody from hearing of a release.
+HARMLESS = frozenset(("step", "jump", "cancel", "crash", "wall"))
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -57,6 +66,10 @@ class Parameters:
     keep: float = 0.0  # share of holds that a keeper looks after
     limited: float = 0.0  # share of those that have a max_hold
     deserted: float = 0.0  # share of those whose owner ends without releasing
+    announces: bool = True  # masters permit channels
+    lost: float = 0.0  # share of announcements that get lost
+    lag: float = 1.0  # how many times as long as other messages they take, typically
+    patient: float = 0.0  # share of acquires that wait for ten TTLs
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -67,6 +80,12 @@ class Parameters:
     def clocks_hold(self) -> bool:
         """The assumptions of P1 about clocks and memory."""
         return not self.rate("jump") and (self.guard or not self.rate("amnesia"))
+
+    @property
+    def calm(self) -> bool:
+        """Whoever listens hears of every release, and soon."""
+        faults = {fault for fault, _ in self.faults}
+        return self.announces and not self.lost and not self.slow and faults <= HARMLESS
 
     @property
     def fences_hold(self) -> bool:
@@ -133,7 +152,14 @@ def draw(seed: int, **fixed: Any) -> Parameters:
         "keep": pick.choice((0.0, 0.4, 0.8)),
         "limited": pick.choice((0.0, 0.0, 0.3)),
         "deserted": pick.choice((0.0, 0.0, 0.2)),
-        "faults": tuple(on.items()),
     }
+    # Drawn last, so that the rest of what a seed means does not depend on it.
+    values |= {
+        "announces": pick.random() < 0.9,
+        "lost": pick.choice((0.0, 0.0, 0.1, 0.5, 1.0)),
+        "lag": pick.choice((0.2, 1.0, 1.0, 5.0)),
+    }
+    on |= {fault: pick.choice((0.2, 0.6)) for fault in FEED_FAULTS if pick.random() < 0.35}
+    values["faults"] = tuple(on.items())
     values.update(fixed)
     return Parameters(seed, **values)
