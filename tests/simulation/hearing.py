@@ -112,12 +112,19 @@ class Hearing:
         self._want()
 
     def unlisten(self, task: Task) -> None:
-        """Its operation is over."""
+        """Its operation is over.  Its thread may come to this only when the next one in line listens."""
         ear, task.ear = task.ear, None
         if ear is not None:
-            ear.inbox = None
-            self.listeners.remove(ear, self.client.clock())
             self._waits.over(task)
+            if self.random.random() < 0.5:
+                self._forget(ear)
+            else:
+                late = self.random.uniform(0.0, 8.0) * self.client.parameters.delay
+                self.world.after(late, self.gate, self._forget, ear)
+
+    def _forget(self, ear: Ear) -> None:
+        ear.inbox = None
+        self.listeners.remove(ear, self.client.clock())
 
     def entered(self, ticket: Ticket) -> None:
         if self.listeners.crowded and ticket.turn:

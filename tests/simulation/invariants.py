@@ -162,6 +162,8 @@ class Judge:
                     self.fail(
                         P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}"
                     )
+                if value is not None and call.script is scripts.RELEASE:
+                    self.waits.released(master.index, name, value)
                 continue
             if key.value == value and key.expires == expires and key.attempt is owner:
                 continue

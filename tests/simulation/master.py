@@ -276,7 +276,6 @@ class Master(Keyspace):
     def _publish(self, channel: str, message: str) -> int:
         if not self.announces:
             raise Refused("NOPERM this user has no permissions to access the channel used as argument")
-        self.judge.waits.published(self.index, channel, message)
         listening = self.listening.get(channel, {})
         heard = len(listening)  # one that has broken is counted once more, and found out by that
         for connection, feed in list(listening.items()):

@@ -163,3 +163,44 @@ def draw(seed: int, **fixed: Any) -> Parameters:
     values["faults"] = tuple(on.items())
     values.update(fixed)
     return Parameters(seed, **values)
+
+
+def crowd(seed: int, **fixed: Any) -> Parameters:
+    """Many wait for what is held for long, with long pauses: whoever is not woken is late (R24).
+
+    In most of these runs nothing goes wrong, and whoever listens hears of every release.
+    """
+    pick = random.Random(f"crowd of {seed}")
+    ttl = pick.choice((4.0, 16.0, 30.0))
+    node_timeout = ttl * pick.choice((0.01, 0.03, 0.1))
+    values: dict[str, Any] = {
+        "masters": pick.choice((1, 2, 3, 3, 4, 5, 5)),
+        "clients": pick.choice((3, 5, 8, 12)),
+        "actors": pick.choice((1, 1, 3)),
+        "names": pick.choice((1, 1, 1, 2)),
+        "ttl": ttl,
+        "max_ttl": 2 * ttl,
+        "fence_ttl": 3600.0,
+        "skew": pick.choice((0.0, 1.0)),
+        "node_timeout": node_timeout,
+        "patience": 2 * node_timeout,
+        "delay": node_timeout * pick.choice((0.005, 0.02, 0.1)),
+        "eager": 0.5,
+        "duration": ttl * 12,
+        "budget": 1500,
+        "episodes": 1,
+        "patient": pick.choice((0.5, 1.0)),
+        "keep": 0.8,
+        "limited": 0.0,
+        "lag": pick.choice((0.2, 1.0, 5.0)),
+        "announces": True,
+        "lost": 0.0,
+        "slow": 0.0,
+        "faults": (),
+    }
+    if pick.random() < 0.3:
+        on = {fault: 0.2 for fault in ("snap", "isolate", "freeze", "pause") if pick.random() < 0.3}
+        on |= {fault: pick.choice((0.2, 1.0)) for fault in FEED_FAULTS if pick.random() < 0.6}
+        values |= {"faults": tuple(on.items()), "slow": pick.choice((0.0, 0.1))}
+        values["lost"] = pick.choice((0.0, 0.1))
+    return draw(seed, **(values | fixed))

@@ -1,13 +1,15 @@
 """The judge of those who wait: woken by what they were told, and not dependent on it (R24).
 
-It knows what was announced to whom, what was confirmed and who attempts when.  It knows no channel
-and no ear of the lock but one thing: how long the pause is that keeps contenders apart.
+It knows what was announced to whom, what was confirmed and who attempts when.  It knows no ear of
+the lock but for one thing: how long the pause is that keeps contenders apart.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
+
+from redlock._core import wire
 
 if TYPE_CHECKING:
     from redlock._core.listen import Ear
@@ -49,7 +51,7 @@ class Waits:
         self._parameters = judge.parameters
         self._watches: dict[Task, Watch] = {}
         self._confirmed: dict[tuple[Client, str], set[int]] = defaultdict(set)
-        self._published: dict[tuple[str, str], set[int]] = defaultdict(set)
+        self._released: dict[tuple[str, str], set[int]] = defaultdict(set)
 
     # -- what happens --------------------------------------------------------------------------------
 
@@ -98,11 +100,12 @@ class Waits:
                         most = self._parameters.node_timeout + self._pause(watch)
                         self._within(most, watch.task, WOKEN, f"when it heard of {token}")
 
-    def published(self, master: int, channel: str, token: str) -> None:
-        """A master has removed a key.  Where nothing goes wrong, whoever has listened for a while hears of it."""
+    def released(self, master: int, key: str, token: str) -> None:
+        """A master has removed it.  Where nothing goes wrong, whoever has listened for a while hears of it."""
         if not self._parameters.calm:
             return
-        masters = self._published[channel, token]
+        channel = wire.channel(key)
+        masters = self._released[key, token]
         masters.add(master)
         if len(masters) != self._need:
             return
