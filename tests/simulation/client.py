@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Event, Op
     from redlock._core.listen import Ear
+    from redlock._core.quorum import Tally
     from tests.simulation.invariants import Attempt, Judge
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
@@ -60,6 +61,7 @@ class Task:
         "interrupt_in",
         "on_send",
         "origins",
+        "refused",
         "waiting",
     )
 
@@ -73,6 +75,7 @@ class Task:
         self.client = client
         self.attempt = attempt  # the one on whose behalf it sends
         self.attempted_at = -math.inf  # when it sent the latest acquire, true time
+        self.refused = False  # ... and that was held by others, as far as is known
         self.ear: Ear | None = None  # while it listens
         self.background = False  # of the keeper: nobody waits for it, so nothing interrupts it
         self.inbox: deque[Event] = deque()
@@ -94,6 +97,7 @@ class Task:
         op, self.waiting = self._op, None
         self._timer += 1  # whatever alarm was set is void
         while True:
+            self.client.driven = self
             try:
                 effect = op.send(event) if error is None else op.throw(error)
             except StopIteration as stop:
@@ -199,6 +203,7 @@ class Client:
         self.resumed_at = -math.inf  # by its own clock
         self.other_threads = parameters.keep > 0
         self.tasks: list[Task] = []
+        self.driven: Task | None = None  # the one that took the latest step
         self._rate = rate
         self._offset = 1000.0 * (1 + world.random.random())
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -217,6 +222,7 @@ class Client:
             electorate=self.electorate,
             fences=FenceClock(self.wall_us),
             token=self.token,
+            attempted=self._attempted,
             random=world.random.random,
         )
         self.links = [Link(world, parameters, self, master) for master in masters]
@@ -243,6 +249,10 @@ class Client:
 
     def token(self) -> str:
         return f"{self.world.random.getrandbits(64):016x}"
+
+    def _attempted(self, tally: Tally) -> None:
+        assert self.driven is not None
+        self.driven.refused = not (tally.won or tally.unreachable)
 
     # -- operations ----------------------------------------------------------------------------------
 

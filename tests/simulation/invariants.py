@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
-from tests.simulation.waits import ANYWAY, PROMPT, QUIET, WOKEN, Waits
+from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ R13 = "R13 not given up"
 R15 = "R15 let go"
 C7 = "C7 not held for longer"
 LIVE = "live"
-ALL = (P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15, C7, WOKEN, ANYWAY, QUIET, LIVE)
+ALL = (P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15, C7, WOKEN, ANYWAY, QUIET, APART, LIVE)
 
 
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
@@ -256,6 +256,7 @@ class Judge:
         origins: dict[int, tuple[int, float, bool]],
     ) -> Hold:
         self.grants += 1
+        self.waits.granted()
         self.last_fence = grant.fence
         hold = Hold(client, attempt, lease, grant.fence, invoked_at, self.world.now, grant.valid_until)
         self.world.log("granted", attempt, lease.names, grant.fence, f"until {grant.valid_until:.4f}")

@@ -85,7 +85,7 @@ class Parameters:
     def calm(self) -> bool:
         """Whoever listens hears of every release, and soon."""
         faults = {fault for fault, _ in self.faults}
-        return self.announces and not self.lost and not self.slow and faults <= HARMLESS
+        return self.announces and not (self.lost or self.slow or self.young) and faults <= HARMLESS
 
     @property
     def fences_hold(self) -> bool:

@@ -6,7 +6,8 @@ the lock but for one thing: how long the pause is that keeps contenders apart.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redlock._core import wire
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 PROMPT = 1e-4  # seconds that an alarm may be late where nothing takes time
 GRACE = 0.003  # how long a process lets others go first, apart from three times what its release took
 NARROW, WIDEST = 0.0005, 0.128  # the pause that keeps contenders apart: to begin with, and at most
+MANY = 60  # attempts of one operation while nothing is granted: on average half its longest pause apart
 SLOWEST = 1.8  # of a message where nothing is unusually late, in typical delays
 
 WOKEN = "R24 woken"
 ANYWAY = "R24 tries anyway"
 QUIET = "R24 quiet"
+APART = "R25 apart"
 
 
 class Watch:
@@ -49,6 +52,7 @@ class Waits:
         self.woken = 0  # attempts that were due because of what was heard
         self.prompt = 0  # ... because of what was released
         self._parameters = judge.parameters
+        self._attempts: dict[Task, deque[float]] = defaultdict(partial(deque, maxlen=MANY))
         self._watches: dict[Task, Watch] = {}
         self._confirmed: dict[tuple[Client, str], set[int]] = defaultdict(set)
         self._released: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -57,7 +61,10 @@ class Waits:
 
     def attempts(self, task: Task) -> None:
         """It sends an acquire, and another one after its pause at the latest, whatever it hears."""
-        task.attempted_at = self.world.now
+        task.attempted_at, task.refused = self.world.now, False
+        attempts = self._attempts[task]
+        attempts.append(self.world.now)
+        self._apart(task, attempts)
         most = self._parameters.node_timeout + self._parameters.eager * self._parameters.ttl
         self._within(most, task, ANYWAY, "after its pause")
 
@@ -70,6 +77,11 @@ class Waits:
 
     def over(self, task: Task) -> None:
         self._watches.pop(task, None)
+        self._attempts.pop(task, None)
+
+    def granted(self) -> None:
+        """Somebody was granted a lock: everybody begins anew."""
+        self._attempts.clear()
 
     def confirmed(self, client: Client, master: int, channel: str) -> None:
         self._confirmed[client, channel].add(master)
@@ -130,6 +142,12 @@ class Waits:
             if connected:
                 self.judge.fail(QUIET, f"{connected} still there, and nobody listens")
 
+    def _apart(self, task: Task, attempts: deque[float]) -> None:
+        """Nothing is granted for long: that is no reason to ask again and again without a pause (R25)."""
+        took = attempts[-1] - attempts[0]
+        if len(attempts) == MANY and took < MANY * self._parameters.eager * self._parameters.ttl / 10:
+            self.judge.fail(APART, f"{task} attempts {MANY} times in {took:.4f} s, and nobody was granted anything")
+
     # -- what has to follow --------------------------------------------------------------------------
 
     def _look(self, watch: Watch) -> None:
@@ -159,6 +177,8 @@ class Waits:
             return
         if task.attempted_at < 0 and invariant == WOKEN:
             return  # it lets others go first
+        if not task.refused and invariant == WOKEN:
+            return  # it was not refused: too few have voted, or too late.  No release ends that
         tried = task.attempted_at > since if invariant == ANYWAY else task.attempted_at >= since
         if not tried:
             last = f"the last attempt was at {task.attempted_at:.4f}"
