@@ -70,6 +70,7 @@ class Parameters:
     lost: float = 0.0  # share of announcements that get lost
     lag: float = 1.0  # how many times as long as other messages they take, typically
     patient: float = 0.0  # share of acquires that wait for ten TTLs
+    crowded: bool = False  # drawn by `crowd`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -190,6 +191,7 @@ def crowd(seed: int, **fixed: Any) -> Parameters:
         "budget": 1500,
         "episodes": 1,
         "patient": pick.choice((0.5, 1.0)),
+        "crowded": True,
         "keep": 0.8,
         "limited": 0.0,
         "lag": pick.choice((0.2, 1.0, 5.0)),

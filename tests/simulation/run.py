@@ -174,7 +174,8 @@ def simulate_seed(seed: int) -> Run:
 
 def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
+    crowd = " --crowd" if run.parameters.crowded else ""
     return (
-        f"seed {run.parameters.seed}: python -m tests.simulation --trace {run.parameters.seed}\n"
+        f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"
         f"{run.parameters}\n{lines}"
     )
