@@ -171,7 +171,7 @@ def test_a_pause_in_a_release_does_not_keep_its_client_away():
     other.acquire(["lock-0"], 30.0, 60.0)
     run.world.run(run.world.now + 1.0)
     first.closing = second.closing = True
-    other.think = holder.think = lambda: None
+    other.think = holder.think = lambda: None  # type: ignore[method-assign]
     holder.close()
     first.pause(20.0)
     run.world.run(run.world.now + 20.0)

@@ -28,7 +28,25 @@ from redlock._core.terms import Plan, Terms
 from tests.simulation import keeper as simulated_keeper, master
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
-from tests.simulation.invariants import ANYWAY, C7, LIVE, P1, P2, P3, P5, P6, P7, P8, QUIET, R7, R12, R13, R15, WOKEN
+from tests.simulation.invariants import (
+    ANYWAY,
+    APART,
+    C7,
+    LIVE,
+    P1,
+    P2,
+    P3,
+    P5,
+    P6,
+    P7,
+    P8,
+    QUIET,
+    R7,
+    R12,
+    R13,
+    R15,
+    WOKEN,
+)
 from tests.simulation.parameters import Parameters, crowd, draw
 
 if TYPE_CHECKING:
@@ -477,6 +495,23 @@ def _() -> list[Any]:
     return [
         mock.patch.object(acquiring, "_let_others_go_first", lambda ear, until: correct(ear, until + 1000.0))
     ]
+
+
+@variant("tried-again-at-once", APART, drawn=crowd)
+def _() -> list[Any]:
+    """No pause between two attempts where nothing is heard (R25)."""
+    return [mock.patch.object(acquiring, "delay", return_value=0.0)]
+
+
+@variant("outage-taken-for-a-holder", APART, drawn=crowd, young=0.5, clients=8)
+def _() -> list[Any]:
+    """Who got too few votes waits for a release, and those who fail wake each other by what they take back (R24)."""
+    correct = acquiring.Ballot.refusal
+
+    def refusal(ballot: acquiring.Ballot, tally: Tally, at: float) -> acquiring.Refusal:
+        return replace(correct(ballot, tally, at), kind="held")
+
+    return [mock.patch.object(acquiring.Ballot, "refusal", refusal)]
 
 
 @variant("listener-left-behind", QUIET, drawn=crowd)
