@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
-from tests.simulation.waits import (
-    ANYWAY as ANYWAY,
-    APART as APART,
-    PROMPT as PROMPT,
-    QUIET as QUIET,
-    WOKEN as WOKEN,
-    Waits,
-)
+from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -28,26 +28,9 @@ from redlock._core.terms import Plan, Terms
 from tests.simulation import keeper as simulated_keeper, master
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
-from tests.simulation.invariants import (
-    ANYWAY,
-    APART,
-    C7,
-    LIVE,
-    P1,
-    P2,
-    P3,
-    P5,
-    P6,
-    P7,
-    P8,
-    QUIET,
-    R7,
-    R12,
-    R13,
-    R15,
-    WOKEN,
-)
+from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15
 from tests.simulation.parameters import Parameters, crowd, draw
+from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
