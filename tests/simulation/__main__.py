@@ -2,6 +2,7 @@
 
 --start N           the first seed
 --variant NAME      with a broken variant: how often is it caught, and by what?
+--crowd             of runs in which many wait for one name
 --trace SEED        everything that happens in one run
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
 """
@@ -16,15 +17,19 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.simulation.exhaustive import explore
 from tests.simulation.invariants import Violation
-from tests.simulation.parameters import draw
+from tests.simulation.parameters import Parameters, crowd, draw
 from tests.simulation.run import Run, report
 from tests.simulation.variants import VARIANTS
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CHUNK = 100
+Draw: TypeAlias = "Callable[[int], Parameters]"
 
 
 def main() -> int:
@@ -33,6 +38,7 @@ def main() -> int:
     )
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--crowd", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -42,18 +48,19 @@ def main() -> int:
         for ahead in (-50.0, 0.0, 50.0):
             print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
         return 0
+    drawn = crowd if options.crowd else draw
     if options.trace is not None:
-        return trace(options.trace, options.variant)
-    return many(options.start, options.seeds, options.variant, options.jobs)
+        return trace(options.trace, drawn, options.variant)
+    return many(options.start, options.seeds, drawn, options.variant, options.jobs)
 
 
-def broken(name: str | None) -> tuple[Any, dict[str, Any]]:
-    return (VARIANTS[name].applied(), VARIANTS[name].fixed) if name else (nullcontext(), {})
+def broken(name: str | None, drawn: Draw) -> tuple[Any, Draw]:
+    return (VARIANTS[name].applied(), VARIANTS[name].parameters) if name else (nullcontext(), drawn)
 
 
-def trace(seed: int, variant: str | None) -> int:
-    context, fixed = broken(variant)
-    run = Run(draw(seed, **fixed))
+def trace(seed: int, drawn: Draw, variant: str | None) -> int:
+    context, drawn = broken(variant, drawn)
+    run = Run(drawn(seed))
     with context:
         try:
             run.play()
@@ -64,13 +71,15 @@ def trace(seed: int, variant: str | None) -> int:
     return 0
 
 
-def chunk(start: int, *, seeds: int, variant: str | None) -> tuple[int, int, list[tuple[int, str, str]]]:
+def chunk(
+    start: int, *, seeds: int, drawn: Draw, variant: str | None
+) -> tuple[int, int, list[tuple[int, str, str]]]:
     """So many seeds from ``start``: how many, how many grants, and what went wrong."""
     grants, failures = 0, []
-    context, fixed = broken(variant)
+    context, drawn = broken(variant, drawn)
     with context:
         for seed in range(start, start + seeds):
-            run = Run(draw(seed, **fixed))
+            run = Run(drawn(seed))
             try:
                 run.play()
             except Violation as violation:
@@ -81,13 +90,13 @@ def chunk(start: int, *, seeds: int, variant: str | None) -> tuple[int, int, lis
     return seeds, grants, failures
 
 
-def many(start: int, seeds: int, variant: str | None, jobs: int) -> int:
+def many(start: int, seeds: int, drawn: Draw, variant: str | None, jobs: int) -> int:
     began = time.perf_counter()
     done = grants = 0
     seen: Counter[str] = Counter()
     starts = range(start, start + seeds, CHUNK)
     with ProcessPoolExecutor(jobs) as pool:
-        for count, granted, failures in pool.map(partial(chunk, seeds=CHUNK, variant=variant), starts):
+        for count, granted, failures in pool.map(partial(chunk, seeds=CHUNK, drawn=drawn, variant=variant), starts):
             done += count
             grants += granted
             for seed, invariant, text in failures:

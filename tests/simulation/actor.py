@@ -65,7 +65,10 @@ class Actor:
             chance.shuffle(names)
         else:
             names = [chance.choice(names)]
-        self.acquire(names, parameters.ttl, chance.choice((0.0, 0.5, 2.0)) * parameters.ttl)
+        timeout = chance.choice((0.0, 0.5, 2.0))
+        if parameters.patient and chance.random() < parameters.patient:
+            timeout = 10.0
+        self.acquire(names, parameters.ttl, timeout * parameters.ttl)
 
     def acquire(self, names: Sequence[str], ttl: float, timeout: float) -> None:
         client = self.client
@@ -81,6 +84,7 @@ class Actor:
                 task.attempt.over = True
             token = request.call.args[1]
             self._request = request
+            self.judge.waits.attempts(task)
             task.attempt = self.judge.attempt(self.client, self._plan.names, token, self._plan.ttl)
         self._sends(request, task)
 

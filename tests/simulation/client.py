@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Enter, Failure, Leave, Reply, Send, Timeout, Turn, Wait
+from redlock._core.effects import Crowd, Enter, Failure, Leave, Listen, Reply, Send, Timeout, Turn, Wait
 from redlock._core.electorate import Electorate
 from redlock._core.fencing import FenceClock
 from redlock._core.lobby import Lobby
@@ -20,6 +20,7 @@ from redlock._core.pipeline import Entry, Pipeline
 from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.terms import Terms
+from tests.simulation.hearing import Hearing
 from tests.simulation.keeper import Keeper
 from tests.simulation.master import EPOCH
 from tests.simulation.network import Connection, Link, Message
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Event, Op
+    from redlock._core.listen import Ear
+    from redlock._core.quorum import Tally
     from tests.simulation.invariants import Attempt, Judge
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
@@ -49,13 +52,16 @@ class Task:
         "_op",
         "_timer",
         "attempt",
+        "attempted_at",
         "background",
         "client",
+        "ear",
         "ended",
         "inbox",
         "interrupt_in",
         "on_send",
         "origins",
+        "refused",
         "waiting",
     )
 
@@ -68,6 +74,9 @@ class Task:
     ) -> None:
         self.client = client
         self.attempt = attempt  # the one on whose behalf it sends
+        self.attempted_at = -math.inf  # when it sent the latest acquire, true time
+        self.refused = False  # ... and that was held by others, as far as is known
+        self.ear: Ear | None = None  # while it listens
         self.background = False  # of the keeper: nobody waits for it, so nothing interrupts it
         self.inbox: deque[Event] = deque()
         self.waiting: Wait | None = None
@@ -80,19 +89,23 @@ class Task:
         self._done = done
         self._timer = 0
 
+    def __repr__(self) -> str:
+        return f"an operation of {self.client} ({self.attempt})"
+
     def drive(self, event: Event | None = None, error: BaseException | None = None) -> None:
         """Resume the operation, and go on until it waits or ends."""
         op, self.waiting = self._op, None
         self._timer += 1  # whatever alarm was set is void
         while True:
+            self.client.driven = self
             try:
                 effect = op.send(event) if error is None else op.throw(error)
             except StopIteration as stop:
-                self.ended = True
+                self._end()
                 self._done(self, stop.value, None)
                 return
             except Cancelled as cancelled:
-                self.ended = True
+                self._end()
                 self._done(self, None, cancelled)
                 return
             event = error = None
@@ -104,8 +117,13 @@ class Task:
             elif isinstance(effect, Enter):
                 effect.ticket.inbox = self
                 self.client.lobby.enter(effect.ticket)
+                self.client.hearing.entered(effect.ticket)
             elif isinstance(effect, Leave):
                 self.client.let_pass(effect)
+            elif isinstance(effect, Listen):
+                self.client.hearing.listen(effect.ear, self)
+            elif isinstance(effect, Crowd):
+                self.client.hearing.crowd(effect)
             else:
                 assert type(effect) is Wait
                 if self.inbox:
@@ -116,6 +134,10 @@ class Task:
                     self.waiting = effect
                     self._set_alarm(effect.until)
                     return
+
+    def _end(self) -> None:
+        self.ended = True
+        self.client.hearing.unlisten(self)
 
     def _write_later(self, request: Send) -> None:
         """Another thread comes between what was decided and what is written (R14)."""
@@ -181,10 +203,11 @@ class Client:
         self.resumed_at = -math.inf  # by its own clock
         self.other_threads = parameters.keep > 0
         self.tasks: list[Task] = []
+        self.driven: Task | None = None  # the one that took the latest step
         self._rate = rate
         self._offset = 1000.0 * (1 + world.random.random())
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self._resumes_at = 0.0
+        self.resumes_at = 0.0
         self._attempts: dict[Send, Attempt | None] = {}
         self._failed = [0] * len(masters)
         self._ticking = [False] * len(masters)
@@ -199,12 +222,14 @@ class Client:
             electorate=self.electorate,
             fences=FenceClock(self.wall_us),
             token=self.token,
+            attempted=self._attempted,
             random=world.random.random,
         )
         self.links = [Link(world, parameters, self, master) for master in masters]
         self.pipelines: list[Pipeline[Task]] = [
             Pipeline(index, parameters.patience) for index in range(len(masters))
         ]
+        self.hearing = Hearing(self, masters)
         self.keeper = Keeper(self)
 
     def __repr__(self) -> str:
@@ -224,6 +249,10 @@ class Client:
 
     def token(self) -> str:
         return f"{self.world.random.getrandbits(64):016x}"
+
+    def _attempted(self, tally: Tally) -> None:
+        assert self.driven is not None
+        self.driven.refused = not (tally.won or tally.unreachable)
 
     # -- operations ----------------------------------------------------------------------------------
 
@@ -249,6 +278,7 @@ class Client:
     def let_pass(self, leave: Leave) -> None:
         """Those who are first in line now go on, in an instant of their own (R23)."""
         for ticket in self.lobby.leave(leave.ticket):
+            self.hearing.turned(ticket)
             if ticket.inbox is not None:  # else it knows by now
                 self.world.after(0.0, self.gate, ticket.inbox.put, Turn(self.clock()))
 
@@ -277,7 +307,7 @@ class Client:
 
     def _write(self, master: int, request: Send, *, text: bool) -> None:
         message = Message(request.call, self._attempts.get(request), text=text)
-        self.links[master].write(message, self._resumes_at)
+        self.links[master].write(message, self.resumes_at)
 
     # -- links ---------------------------------------------------------------------------------------
 
@@ -377,13 +407,13 @@ class Client:
 
     def pause(self, seconds: float) -> None:
         self.paused = True
-        self._resumes_at = max(self._resumes_at, self.world.now + seconds)
+        self.resumes_at = max(self.resumes_at, self.world.now + seconds)
 
     def resume(self, *, now: bool = False) -> None:
         """Everything at once.  Whether an alarm or an answer is looked at first is anybody's guess."""
         if now:
-            self._resumes_at = 0.0
-        if not self.paused or self.world.now < self._resumes_at:
+            self.resumes_at = 0.0
+        if not self.paused or self.world.now < self.resumes_at:
             return
         self.paused = False
         self.resumed_at = self.clock()
@@ -394,10 +424,16 @@ class Client:
         for action, args in backlog:
             self.gate(action, *args)
 
+    def calm(self, *, down: bool) -> None:
+        """From now on nothing is unusually late; or it is again."""
+        for link in (*self.links, *self.hearing.feeds):
+            link.calm(down=down)
+
     def crash(self) -> None:
         """SIGKILL: its kernel closes the sockets, what was written may still arrive."""
         self.crashed = True
         self.crashed_at = self.world.now
         for link in self.links:
             link.abandon()
+        self.hearing.hang_up()
         self.judge.crashed(self)

@@ -90,7 +90,7 @@ class Nemesis:
     def _isolate(self) -> None:
         client, master = self._client(), self._master()
         if self.random.random() < 0.5 and client is not None:
-            self._cut_links(client.links)
+            self._cut_links([*client.links, *client.hearing.feeds])
         elif master is not None:
             self._cut_links(self.run.links_to(master))
 
@@ -106,6 +106,24 @@ class Nemesis:
                 link.heal(*directions)
 
         self._until(1.5, heal)
+
+    # -- what is announced (R24) ---------------------------------------------------------------------
+
+    def _feed(self) -> Link | None:
+        client = self._client()
+        feeds = [feed for feed in client.hearing.feeds if feed.connection is not None] if client else []
+        return self.random.choice(feeds) if feeds else None
+
+    def _deaf(self) -> None:
+        feed = self._feed()
+        if feed is not None:
+            self.world.log("fault: snap", feed)
+            feed.snap()
+
+    def _hush(self) -> None:
+        feed = self._feed()
+        if feed is not None:
+            self._cut_links([feed])
 
     # -- masters -------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """One operation, interrupted once at each of its suspensions (R11).
 
-An operation is suspended wherever it has yielded: before and after each master of a `Send`, at the
-beginning of a `Wait`, and when the event has come but was not delivered.  One more place is the way
+An operation is suspended wherever it has yielded: before and after each master of a `Send`, before and
+after what concerns no master (`Enter`, `Listen`, ...), at the beginning of a `Wait`, and when the event has
+come but was not delivered.  One more place is the way
 back: it is over, its caller does not know yet.  `every` plays a scene once to count them, and once more
 for each, and for each request of the cleanup that follows, which is then interrupted as well.
 """
@@ -96,8 +97,8 @@ class Strike:
                     raise Cancelled from None
                 return stop.value
             step = op.send
-            if type(effect) is Wait:
-                self.waited = self.waited or self.struck
+            if type(effect) is not Send:
+                self.waited = self.waited or (self.struck and type(effect) is Wait)
                 if self._here() is not None:
                     self.struck = True
                     step, argument = op.throw, Cancelled()
@@ -107,7 +108,7 @@ class Strike:
             except Cancelled as cancelled:
                 step, argument = op.throw, cancelled
                 continue
-            if self._after or (type(effect) is Wait and self._here() is not None):
+            if self._after or (type(effect) is not Send and self._here() is not None):
                 self.struck, self._after = True, False
                 step, argument = op.throw, Cancelled()
 
@@ -401,6 +402,7 @@ def came_out(caller: Caller, strike: Strike) -> None:
 
 def clean(stage: Stage) -> None:
     stage.judge.clean()
+    stage.judge.waits.silent(stage.run.clients)
     tokens = {attempt.token for attempt in stage.judge._attempts if attempt.client is stage.caller.client}
     for token in tokens:
         have = stage.keys(token)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
+from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 MILLISECOND = 0.001
 TINY = 1e-9
-PROMPT = 1e-4  # seconds that an alarm may be late where nothing takes time
 MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
 # The invariants by name; `Violation.invariant` is one of them.
@@ -47,7 +47,7 @@ R13 = "R13 not given up"
 R15 = "R15 let go"
 C7 = "C7 not held for longer"
 LIVE = "live"
-ALL = (P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15, C7, LIVE)
+ALL = (P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15, C7, WOKEN, ANYWAY, QUIET, APART, LIVE)
 
 
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
@@ -118,6 +118,7 @@ class Judge:
         self.grants = 0
         self.last_fence: int | None = None
         self.masters: list[Master] = []
+        self.waits = Waits(self)
         self._attempts: list[Attempt] = []
         self._watched: list[Hold] = []
         self._holds: dict[str, list[Hold]] = defaultdict(list)
@@ -161,6 +162,8 @@ class Judge:
                     self.fail(
                         P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}"
                     )
+                if value is not None and call.script is scripts.RELEASE:
+                    self.waits.released(master.index, name, value)
                 continue
             if key.value == value and key.expires == expires and key.attempt is owner:
                 continue
@@ -253,6 +256,7 @@ class Judge:
         origins: dict[int, tuple[int, float, bool]],
     ) -> Hold:
         self.grants += 1
+        self.waits.granted()
         self.last_fence = grant.fence
         hold = Hold(client, attempt, lease, grant.fence, invoked_at, self.world.now, grant.valid_until)
         self.world.log("granted", attempt, lease.names, grant.fence, f"until {grant.valid_until:.4f}")

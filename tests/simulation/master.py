@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.wire import Call
+    from tests.simulation.hearing import Feed
     from tests.simulation.invariants import Attempt, Judge
+    from tests.simulation.network import Connection
     from tests.simulation.world import World
 
 # Wall time in whole seconds is what Redis computes its uptime from, so the epoch must look real.
@@ -113,7 +115,7 @@ class Keyspace:
         return -1 if key.expires is None else key.expires - self.now_ms
 
     def _publish(self, channel: str, message: str) -> Any:
-        return 0  # nobody listens here: wake-ups are a matter of the shells
+        return 0  # nobody listens to a keyspace alone
 
 
 def _argument(value: Any) -> str:
@@ -217,6 +219,8 @@ class Master(Keyspace):
         self.judge = judge
         self.index = index
         self.durable = durable
+        self.announces = judge.parameters.announces  # else the ACL permits no channel
+        self.listening: dict[str, dict[Connection, Feed]] = {}  # by channel
         self.up = True
         self.frozen = False
         self.waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # arrived while frozen
@@ -269,6 +273,18 @@ class Master(Keyspace):
     def flush_scripts(self) -> None:
         self._cached.clear()
 
+    def _publish(self, channel: str, message: str) -> int:
+        if not self.announces:
+            raise Refused("NOPERM this user has no permissions to access the channel used as argument")
+        listening = self.listening.get(channel, {})
+        heard = len(listening)  # one that has broken is counted once more, and found out by that
+        for connection, feed in list(listening.items()):
+            if connection.dead:
+                del listening[connection]
+            else:
+                feed.announce(connection, channel, message)
+        return heard
+
     # -- life ----------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -276,6 +292,7 @@ class Master(Keyspace):
         self.up = self.frozen = self.busy = False
         self.refuses = ""
         self.waiting.clear()
+        self.listening.clear()
 
     def start(self, *, remember: bool) -> None:
         self.up = True

@@ -7,19 +7,36 @@ read, for the master reads them in the order in which they came.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.wire import Call
-    from tests.simulation.client import Client
     from tests.simulation.invariants import Attempt
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
     from tests.simulation.world import World
 
 REQUESTS, ANSWERS = 0, 1
+
+
+class Command(Protocol):
+    """What is sent to a master."""
+
+    def apply(self, master: Master) -> Any: ...
+
+
+class End(Protocol):
+    """Whose end of a link it is."""
+
+    def gate(self, action: Callable[..., None], *args: Any) -> None: ...
+
+    def on_answer(
+        self, link: Any, connection: Connection, value: Any, origin: tuple[int, float, bool]
+    ) -> None: ...
+
+    def on_reset(self, link: Any, connection: Connection) -> None: ...
 
 
 class Message:
@@ -55,8 +72,9 @@ class Connection:
 class Link:
     """Everything between one client and one master."""
 
-    def __init__(self, world: World, parameters: Parameters, client: Client, master: Master) -> None:
+    def __init__(self, world: World, parameters: Parameters, client: End, master: Master) -> None:
         self.world = world
+        self.random = world.random
         self.client = client
         self.master = master
         self.connection: Connection | None = None
@@ -70,7 +88,7 @@ class Link:
         self._count = 0
 
     def __repr__(self) -> str:
-        return f"{self.client.name}-m{self.master.index}"
+        return f"{self.client}-m{self.master.index}"
 
     # -- the client's end ----------------------------------------------------------------------------
 
@@ -79,7 +97,7 @@ class Link:
         self.connection = Connection(self._count)
         return self.connection
 
-    def write(self, message: Message, leaves_at: float = 0.0) -> None:
+    def write(self, message: Command, leaves_at: float = 0.0) -> None:
         connection = self.connection
         if connection is not None and not connection.dead:
             connection.under_way += 1
@@ -126,7 +144,7 @@ class Link:
     # -- between -------------------------------------------------------------------------------------
 
     def delay(self) -> float:
-        chance = self.world.random
+        chance = self.random
         if self._slow and chance.random() < self._slow:
             return chance.uniform(0.3, 3.0) * self._timeout
         return chance.uniform(0.2, 1.8) * self._delay
@@ -141,9 +159,9 @@ class Link:
 
     def _break(self, connection: Connection) -> None:
         connection.dead = True
-        connection.survivors = self.world.random.randint(0, connection.under_way)
+        connection.survivors = self.random.randint(0, connection.under_way)
 
-    def _arrive(self, connection: Connection, message: Message) -> None:
+    def _arrive(self, connection: Connection, message: Command) -> None:
         master = self.master
         if master.frozen:
             master.waiting.append((self._arrive, (connection, message)))

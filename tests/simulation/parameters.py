@@ -25,6 +25,15 @@ FAULTS = (
     "wall",  # a client's wall clock steps
 )
 
+# ... of the connections on which masters announce releases (R24).
+FEED_FAULTS = (
+    "deaf",  # one breaks
+    "hush",  # one holds requests, announcements or both
+)
+
+# What keeps nobody from hearing of a release.
+HARMLESS = frozenset(("step", "jump", "cancel", "crash", "wall"))
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -57,6 +66,11 @@ class Parameters:
     keep: float = 0.0  # share of holds that a keeper looks after
     limited: float = 0.0  # share of those that have a max_hold
     deserted: float = 0.0  # share of those whose owner ends without releasing
+    announces: bool = True  # masters permit channels
+    lost: float = 0.0  # share of announcements that get lost
+    lag: float = 1.0  # how many times as long as other messages they take, typically
+    patient: float = 0.0  # share of acquires that wait for ten TTLs
+    crowded: bool = False  # drawn by `crowd`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -67,6 +81,12 @@ class Parameters:
     def clocks_hold(self) -> bool:
         """The assumptions of P1 about clocks and memory."""
         return not self.rate("jump") and (self.guard or not self.rate("amnesia"))
+
+    @property
+    def calm(self) -> bool:
+        """Whoever listens hears of every release, and soon."""
+        faults = {fault for fault, _ in self.faults}
+        return self.announces and not (self.lost or self.slow or self.young) and faults <= HARMLESS
 
     @property
     def fences_hold(self) -> bool:
@@ -133,7 +153,56 @@ def draw(seed: int, **fixed: Any) -> Parameters:
         "keep": pick.choice((0.0, 0.4, 0.8)),
         "limited": pick.choice((0.0, 0.0, 0.3)),
         "deserted": pick.choice((0.0, 0.0, 0.2)),
-        "faults": tuple(on.items()),
     }
+    # Drawn last, so that the rest of what a seed means does not depend on it.
+    values |= {
+        "announces": pick.random() < 0.9,
+        "lost": pick.choice((0.0, 0.0, 0.1, 0.5, 1.0)),
+        "lag": pick.choice((0.2, 1.0, 1.0, 5.0)),
+    }
+    on |= {fault: pick.choice((0.2, 0.6)) for fault in FEED_FAULTS if pick.random() < 0.35}
+    values["faults"] = tuple(on.items())
     values.update(fixed)
     return Parameters(seed, **values)
+
+
+def crowd(seed: int, **fixed: Any) -> Parameters:
+    """Many wait for what is held for long, with long pauses: whoever is not woken is late (R24).
+
+    In most of these runs nothing goes wrong, and whoever listens hears of every release.
+    """
+    pick = random.Random(f"crowd of {seed}")
+    ttl = pick.choice((4.0, 16.0, 30.0))
+    node_timeout = ttl * pick.choice((0.01, 0.03, 0.1))
+    values: dict[str, Any] = {
+        "masters": pick.choice((1, 2, 3, 3, 4, 5, 5)),
+        "clients": pick.choice((3, 5, 8, 12)),
+        "actors": pick.choice((1, 1, 3)),
+        "names": pick.choice((1, 1, 1, 2)),
+        "ttl": ttl,
+        "max_ttl": 2 * ttl,
+        "fence_ttl": 3600.0,
+        "skew": pick.choice((0.0, 1.0)),
+        "node_timeout": node_timeout,
+        "patience": 2 * node_timeout,
+        "delay": node_timeout * pick.choice((0.005, 0.02, 0.1)),
+        "eager": 0.5,
+        "duration": ttl * 12,
+        "budget": 1500,
+        "episodes": 1,
+        "patient": pick.choice((0.5, 1.0)),
+        "crowded": True,
+        "keep": 0.8,
+        "limited": 0.0,
+        "lag": pick.choice((0.2, 1.0, 5.0)),
+        "announces": True,
+        "lost": 0.0,
+        "slow": 0.0,
+        "faults": (),
+    }
+    if pick.random() < 0.3:
+        on = {fault: 0.2 for fault in ("snap", "isolate", "freeze", "pause") if pick.random() < 0.3}
+        on |= {fault: pick.choice((0.2, 1.0)) for fault in FEED_FAULTS if pick.random() < 0.6}
+        values |= {"faults": tuple(on.items()), "slow": pick.choice((0.0, 0.1))}
+        values["lost"] = pick.choice((0.0, 0.1))
+    return draw(seed, **(values | fixed))

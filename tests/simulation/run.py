@@ -69,12 +69,14 @@ class Run:
             self._heal(nemesis)
             self._settle()
             self.judge.clean()
+            self.judge.waits.silent(self.clients)
             restarted = restarted or nemesis.restarted
             if episode < parameters.episodes:
                 self._go_on()
         self._live(restarted=restarted)
         world.run(world.now + 2 * parameters.max_ttl)
         self.judge.freed()
+        self.judge.waits.silent(self.clients)
 
     def _heal(self, nemesis: Nemesis) -> None:
         """Safety held while things broke; from now on they must come right again."""
@@ -82,8 +84,7 @@ class Run:
         nemesis.stop()
         for client in self.clients:
             client.closing = True
-            for link in client.links:
-                link.calm(down=True)
+            client.calm(down=True)
             client.resume(now=True)
         for actor in self.actors:
             actor.close()
@@ -92,8 +93,7 @@ class Run:
         self.world.log("the next episode begins")
         for client in self.clients:
             client.closing = False
-            for link in client.links:
-                link.calm(down=False)
+            client.calm(down=False)
         for actor in self.actors:
             actor.open()
 
@@ -109,8 +109,7 @@ class Run:
             world.run(world.now + 2.0 + parameters.max_ttl * (1 + parameters.drift_factor))
         client = next((client for client in self.clients if not client.crashed), None) or self.add_client()
         client.closing = True
-        for link in client.links:
-            link.calm(down=True)
+        client.calm(down=True)
         longest = parameters.max_ttl * (1 + parameters.drift_factor)
         bound = 2 * longest + max(master.jumped for master in self.masters) + 1.0
         for number in range(parameters.names):
@@ -143,7 +142,10 @@ class Run:
         return client
 
     def links_to(self, master: Master) -> list[Link]:
-        return [client.links[master.index] for client in self.clients if not client.crashed]
+        alive = [client for client in self.clients if not client.crashed]
+        return [client.links[master.index] for client in alive] + [
+            client.hearing.feeds[master.index] for client in alive
+        ]
 
     def _rate(self) -> float:
         """At most half of what P1 allows two clocks to differ by; less where clocks step as well."""
@@ -172,7 +174,8 @@ def simulate_seed(seed: int) -> Run:
 
 def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
+    crowd = " --crowd" if run.parameters.crowded else ""
     return (
-        f"seed {run.parameters.seed}: python -m tests.simulation --trace {run.parameters.seed}\n"
+        f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"
         f"{run.parameters}\n{lines}"
     )

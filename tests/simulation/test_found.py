@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from redlock import scripts
 from redlock._core import extend as extending
+from redlock._core.listen import Ear
 from tests.simulation.actor import Actor, plan_for
 from tests.simulation.client import Client
 from tests.simulation.network import ANSWERS, REQUESTS
@@ -131,3 +132,65 @@ def test_an_extension_that_was_won_does_not_undo_a_shorter_one_sent_after_it():
     run.world.run(run.world.now + 1.0)
     assert kinds == ["kept", "unanswered"]
     assert hold.lease.remaining() < 10.0
+
+
+def test_those_who_wait_do_not_hurry_while_masters_are_quarantined():
+    """Nobody is granted anything then, and every failed attempt takes its keys back: the masters announce
+    that, everybody is woken by it, tries, and takes it back again (R24, R25).
+    """
+    run = quiet(masters=5, eager=0.5, faults=(("amnesia", 1.0),))
+    holder, *others = (Actor(client_of(run)) for _ in range(4))
+    holder.client.closing = False
+    holder.acquire(["lock-0"], 30.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    for other in others:
+        other.acquire(["lock-0"], 30.0, 60.0)
+    run.world.run(run.world.now + 1.0)
+    for master in run.masters[:3]:
+        master.stop()
+        for link in run.links_to(master):
+            link.hang_up()
+        master.start(remember=False)
+    before = run.judge.calls
+    run.world.run(run.world.now + 10.0)
+    calls = run.judge.calls - before
+    assert calls < 3 * 2 * 5 * 25, "an attempt asks each master twice, and there are about ten of them"
+
+
+def test_a_pause_in_a_release_does_not_keep_its_client_away():
+    """A client that has others listen to its releases lets them go first, for about three times what its
+    release took.  Not if that was because it was stopped meanwhile.
+    """
+    run = quiet(masters=5, eager=0.5)
+    first, second = client_of(run), client_of(run)
+    holder, other, next_one = Actor(first), Actor(second), Actor(first)
+    first.closing = second.closing = False
+    holder.acquire(["lock-0"], 30.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    assert holder.hold is not None
+    other.acquire(["lock-0"], 30.0, 60.0)
+    run.world.run(run.world.now + 1.0)
+    first.closing = second.closing = True
+    other.think = holder.think = lambda: None  # type: ignore[method-assign]
+    holder.close()
+    first.pause(20.0)
+    run.world.run(run.world.now + 20.0)
+    run.world.random.seed(2)  # the answers are looked at before the alarm
+    first.resume()
+    run.world.run(run.world.now + 0.5)
+    assert other.acquired
+    next_one.acquire(["lock-0"], 30.0, 60.0)
+    run.world.run(run.world.now + 1.0)
+    assert next_one.acquired
+
+
+def test_an_announcement_is_not_forgotten_among_many_others():
+    """One master announces a release; many more come that only one announces; then the rest of the first."""
+    ear = Ear(["redlock:lock-0"], 5)
+    for number in range(100):
+        if number == 50:
+            assert not ear.hear(0, b"ours")
+            assert not ear.hear(1, b"ours")
+        assert not ear.hear(0, b"%d" % number)
+    ear.attempting()
+    assert ear.hear(2, b"ours")

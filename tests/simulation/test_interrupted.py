@@ -66,6 +66,20 @@ def given_back(stage: Stage) -> None:
     stage.world.after(0.05, stage.rival.give)
 
 
+def awaited(stage: Stage) -> None:
+    """By somebody else, who is told of the release, and gets it."""
+    rival = stage.rival
+    rival.take(PATIENCE)
+    stage.wait(0.1)
+
+    def give() -> None:
+        stage.finish(rival)
+        rival.give()
+        stage.finish(rival)
+
+    stage.heals.append(give)
+
+
 def greater_fence(stage: Stage) -> None:
     """On so many masters that no majority stores what we propose: a second round is needed (R17)."""
     for master in MAJORITY:
@@ -464,6 +478,7 @@ TABLE: dict[str, tuple[Callable[..., None], Callable[[Stage], None], str]] = {
     "extend, majority breaks": (longer, breaks(MAJORITY), EXTENDS + "release-not-owed"),
     "extend, taken": (partial(extend, robbed=True), taken, "never-under-way-no-more"),
     "release": (release, all_well, GIVES),
+    "release, awaited": (release, awaited, GIVES),
     "release, minority frozen": (release, frozen(MINORITY), GIVES),
     "release, majority frozen": (release, frozen(MAJORITY), GIVES),
     "release, minority deaf": (release, cut_links(REQUESTS, masters=MINORITY), GIVES),

@@ -6,11 +6,12 @@ import pytest
 
 from tests.simulation.actor import Actor, plan_for
 from tests.simulation.client import Client
-from tests.simulation.invariants import P6, PROMPT, R13, Violation
+from tests.simulation.invariants import P6, R13, Violation
 from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.parameters import Parameters
 from tests.simulation.run import Run
 from tests.simulation.variants import VARIANTS
+from tests.simulation.waits import PROMPT
 
 TTL = 6.0
 LASTS = 10 * TTL

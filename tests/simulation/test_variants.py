@@ -21,7 +21,7 @@ def test_is_caught(name):
     with variant.applied():
         for seed in range(BUDGET):
             try:
-                Run(draw(seed, **variant.fixed)).play()
+                Run(variant.parameters(seed)).play()
             except Violation as violation:
                 seen[violation.invariant] += 1
                 if violation.invariant in variant.expected:

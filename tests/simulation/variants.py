@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from redlock import scripts
-from redlock._core import acquire as acquiring, extend as extending, keep, quorum, wire
+from redlock._core import acquire as acquiring, extend as extending, keep, listen, quorum, wire
 from redlock._core.effects import Send
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.extend import Extension
 from redlock._core.keep import Keeping
 from redlock._core.lease import LeaseState
+from redlock._core.listen import Ear, Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Pipeline
 from redlock._core.release import Denials, farewell
@@ -26,7 +27,10 @@ from redlock._core.rounds import Round
 from redlock._core.terms import Plan, Terms
 from tests.simulation import keeper as simulated_keeper, master
 from tests.simulation.client import Client
+from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15
+from tests.simulation.parameters import Parameters, crowd, draw
+from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,13 +42,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to get it wrong.  ``fixed``: parameters that let it show soon."""
+    """One way to get it wrong.  ``fixed``: parameters that let it show soon, beside those of ``drawn``."""
 
     name: str
     why: str
     expected: frozenset[str]
     patches: Callable[[], list[Any]]
     fixed: dict[str, Any] = field(default_factory=dict)
+    drawn: Callable[..., Parameters] = draw
+
+    def parameters(self, seed: int) -> Parameters:
+        return self.drawn(seed, **self.fixed)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -54,10 +62,12 @@ class Variant:
             yield
 
 
-def variant(name: str, *expected: str, **fixed: Any) -> Callable[[Callable[[], list[Any]]], None]:
+def variant(
+    name: str, *expected: str, drawn: Callable[..., Parameters] = draw, **fixed: Any
+) -> Callable[[Callable[[], list[Any]]], None]:
     def add(patches: Callable[[], list[Any]]) -> None:
         why = (patches.__doc__ or "").strip()
-        VARIANTS[name] = Variant(name, why, frozenset(expected), patches, fixed)
+        VARIANTS[name] = Variant(name, why, frozenset(expected), patches, fixed, drawn)
 
     return add
 
@@ -360,6 +370,149 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A lease that is lost keeps its place in front until it is released, and that may be never (R23)."""
     return [mock.patch.object(simulated_keeper, "aside", return_value=[])]
+
+
+# -- waiting for a release (R24) ---------------------------------------------------------------------
+
+
+@variant("subscribed-without-a-look", WOKEN, drawn=crowd)
+def _() -> list[Any]:
+    """Subscribe, then wait: what was released before is heard by nobody (R24)."""
+    return [mock.patch.object(Listeners, "_is_on", return_value=False)]
+
+
+@variant("no-look-where-subscribed-before", WOKEN, drawn=crowd, actors=3)
+def _() -> list[Any]:
+    """Who listens on a channel that is on already does not look again (R24)."""
+    correct = Listeners.add
+
+    def add(listeners: Listeners, ear: Ear) -> None:
+        correct(listeners, ear)
+        ear.look = False
+
+    return [mock.patch.object(Listeners, "add", add)]
+
+
+@variant("broken-feed-taken-for-a-good-one", WOKEN, drawn=crowd, faults=(("deaf", 2.0),))
+def _() -> list[Any]:
+    """What was confirmed on a connection that broke still counts: no look when it is back (R24)."""
+    return [mock.patch.object(Listeners, "lost", return_value=None)]
+
+
+@variant("deaf-while-it-attempts", WOKEN, drawn=crowd)
+def _() -> list[Any]:
+    """What is heard while an attempt is under way is forgotten at its end (R24)."""
+    correct = Ear.tried
+
+    def tried(ear: Ear, *, collided: bool) -> None:
+        correct(ear, collided=collided)
+        ear.attempting()
+
+    return [mock.patch.object(Ear, "tried", tried)]
+
+
+@variant("all-must-announce", WOKEN, drawn=crowd, faults=(("isolate", 0.6), ("hush", 0.6)))
+def _() -> list[Any]:
+    """A release counts when every master has announced it (R24)."""
+    correct = Ear.__init__
+
+    def init(ear: Ear, keys: Any, masters: int) -> None:
+        correct(ear, keys, masters)
+        ear._need = masters
+
+    return [mock.patch.object(Ear, "__init__", init)]
+
+
+@variant("announcements-mixed-up", WOKEN, drawn=crowd)
+def _() -> list[Any]:
+    """Of the releases that were announced by some masters only the latest is remembered (R24)."""
+    return [mock.patch.object(listen, "_MANY", 1)]
+
+
+@variant("another-ear-removed", WOKEN, drawn=crowd, actors=3, patient=0.3)
+def _() -> list[Any]:
+    """An operation that ends takes away the ear of the one that came after it (R24)."""
+
+    def remove(listeners: Listeners, ear: Ear, now: float) -> None:
+        for name in ear.channels:
+            channel = listeners._channels.get(name)
+            if channel is not None:
+                channel.ear, channel.idle_since = None, now
+
+    return [mock.patch.object(Listeners, "remove", remove)]
+
+
+@variant("nothing-announced", WOKEN, drawn=crowd)
+def _() -> list[Any]:
+    """Masters release and tell nobody (R24)."""
+    return [script(scripts.RELEASE, ("redis.pcall('PUBLISH', KEYS[i] .. ':released', token)", "0"))]
+
+
+@variant("announced-elsewhere", WOKEN, drawn=crowd)
+def _() -> list[Any]:
+    """Masters announce on another channel than the one that is listened to (section 4)."""
+    return [script(scripts.RELEASE, ("':released'", "':gone'"))]
+
+
+@variant("apart-for-ever", WOKEN, drawn=crowd)
+def _() -> list[Any]:
+    """The pause that keeps contenders apart grows without end, and so nobody is woken (R24)."""
+    return [mock.patch.object(listen, "_MOST_SPREAD", 40), mock.patch.object(listen, "_CALM", 0.0)]
+
+
+@variant("only-when-told", ANYWAY, drawn=crowd, lost=0.5)
+def _() -> list[Any]:
+    """Who listens does not try again before it hears something (R24)."""
+    correct = acquiring._pause
+
+    def pause(terms: Terms, ear: Ear | None, at: float, until: float) -> Op[bool]:
+        return (yield from correct(terms, ear, at, until if ear is None else math.inf))
+
+    return [mock.patch.object(acquiring, "_pause", pause)]
+
+
+@variant("others-first-for-ever", ANYWAY, drawn=crowd, actors=3)
+def _() -> list[Any]:
+    """Who lets others go first waits until they have had it, and they may not want it (R24)."""
+    correct = acquiring._let_others_go_first
+    return [
+        mock.patch.object(acquiring, "_let_others_go_first", lambda ear, until: correct(ear, until + 1000.0))
+    ]
+
+
+@variant("tried-again-at-once", APART, drawn=crowd)
+def _() -> list[Any]:
+    """No pause between two attempts where nothing is heard (R25)."""
+    return [mock.patch.object(acquiring, "delay", return_value=0.0)]
+
+
+@variant("outage-taken-for-a-holder", APART, drawn=crowd, young=0.5, clients=8)
+def _() -> list[Any]:
+    """Who got too few votes waits for a release, and those who fail wake each other by what they take back (R24)."""
+    correct = acquiring.Ballot.refusal
+
+    def refusal(ballot: acquiring.Ballot, tally: Tally, at: float) -> acquiring.Refusal:
+        return replace(correct(ballot, tally, at), kind="held")
+
+    return [mock.patch.object(acquiring.Ballot, "refusal", refusal)]
+
+
+@variant("listener-left-behind", QUIET, drawn=crowd)
+def _() -> list[Any]:
+    """An ear stays when its operation is over (R24)."""
+    return [mock.patch.object(Listeners, "remove", return_value=None)]
+
+
+@variant("channel-left-behind", QUIET, drawn=crowd)
+def _() -> list[Any]:
+    """Masters go on announcing what nobody wants to hear (R24)."""
+    return [mock.patch.object(Listeners, "forget_idle", return_value=None)]
+
+
+@variant("feed-left-behind", QUIET, drawn=crowd)
+def _() -> list[Any]:
+    """The connections stay when there is no channel left (R24)."""
+    return [mock.patch.object(Hearing, "_close", return_value=None)]
 
 
 # -- fencing -----------------------------------------------------------------------------------------

@@ -1,0 +1,190 @@
+"""Those who wait are woken by what they hear, and do not depend on it (R24).
+
+Many runs with a crowd, and scenes told directly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tenacity.wait import wait_fixed
+
+from redlock import scripts
+from redlock._core.listen import LINGER
+from tests.simulation.actor import plan_for
+from tests.simulation.client import Client
+from tests.simulation.interruption import Caller
+from tests.simulation.network import ANSWERS, REQUESTS
+from tests.simulation.parameters import Parameters, crowd
+from tests.simulation.run import Run, simulate
+
+if TYPE_CHECKING:
+    from redlock._core.terms import Plan
+
+CROWDS = 200
+CHUNK = 20
+
+TTL = 30.0
+PAUSE = 10.0  # between two attempts, where nothing is heard
+SOON = 0.05
+
+
+@pytest.mark.parametrize("start", range(0, CROWDS, CHUNK))
+def test_crowds_are_woken(start):
+    woken = prompt = 0
+    for seed in range(start, start + CHUNK):
+        waits = simulate(crowd(seed)).judge.waits
+        woken += waits.woken
+        prompt += waits.prompt
+    assert woken > CHUNK, "so little is announced that nobody can be late"
+    assert prompt > CHUNK, "so little is released where all is well that nobody can be late"
+
+
+class Waiter(Caller):
+    """Does what it is told; the pause between its attempts is long."""
+
+    def plan(self) -> Plan:
+        return replace(plan_for(self.client, ["lock-0"], TTL), retry=wait_fixed(PAUSE))
+
+
+class Scene:
+    """Five masters; one client holds the lock, others wait for it."""
+
+    def __init__(self, others: int = 1, **values: Any) -> None:
+        parameters = Parameters(
+            seed=1, masters=5, clients=0, ttl=TTL, max_ttl=2 * TTL, delay=0.001, eager=0.5, **values
+        )
+        self.run = Run(parameters)
+        self.world, self.masters = self.run.world, self.run.masters
+        self.holder, *self.others = (self._waiter(number) for number in range(others + 1))
+        self.passes(0.05)
+        self.holder.take()
+        self.passes(0.05)
+        assert self.holder.hold is not None
+        for other in self.others:
+            other.take(4 * TTL)
+
+    def _waiter(self, number: int) -> Waiter:
+        run = self.run
+        client = Client(self.world, run.judge, run.parameters, run.masters, f"c{number}", rate=1.0, skew=0.0)
+        client.closing = True  # its actors do what they are told, and nothing else
+        run.clients.append(client)
+        for link in client.links:
+            client.connect(link)
+        return Waiter(client)
+
+    def passes(self, seconds: float) -> None:
+        self.world.run(self.world.now + seconds)
+
+    def granted(self) -> list[Waiter]:
+        return [other for other in self.others if other.hold is not None]
+
+    def attempts(self) -> int:
+        return sum(
+            what == "runs" and details[0] == "m0" and details[1] == scripts.ACQUIRE.name
+            for _, what, details in self.world.trace
+        )
+
+    def all_in_turn(self) -> None:
+        """Each gives it back as soon as somebody looks."""
+        for _ in range(len(self.others)):
+            self.passes(20 * SOON)
+            (waiter,) = self.granted()
+            waiter.give()
+
+    def silence(self) -> None:
+        self.passes(2 * LINGER)
+        self.run.judge.waits.silent(self.run.clients)
+
+
+def test_woken_by_a_release() -> None:
+    scene = Scene()
+    scene.passes(1.0)
+    assert scene.attempts() == 3  # the holder's; refused, and once more when it had subscribed
+    scene.passes(0.8 * PAUSE)
+    scene.holder.give()
+    scene.passes(SOON)
+    assert scene.granted()
+    scene.others[0].give()
+    scene.silence()
+
+
+def test_a_crowd_is_served_one_after_the_other() -> None:
+    scene = Scene(others=12)
+    scene.passes(1.0)
+    scene.holder.give()
+    scene.all_in_turn()
+    assert all(other.acquired == 1 for other in scene.others)
+    scene.silence()
+
+
+@pytest.mark.parametrize("trouble", [{"announces": False}, {"lost": 1.0}], ids=["forbidden", "lost"])
+def test_nobody_depends_on_what_is_announced(trouble: dict[str, Any]) -> None:
+    """Where nothing is heard it costs a pause, not a TTL."""
+    scene = Scene(**trouble)
+    scene.passes(1.0)
+    scene.holder.give()
+    scene.passes(1.0)
+    assert not scene.granted()
+    scene.passes(PAUSE)
+    assert scene.granted()
+    scene.others[0].give()
+    scene.silence()
+
+
+def test_a_majority_that_announces_is_enough() -> None:
+    scene = Scene(faults=(("hush", 1.0),))
+    feeds = scene.others[0].client.hearing.feeds
+    for feed in feeds[:2]:
+        feed.cut(REQUESTS)
+    scene.passes(1.0)
+    scene.holder.give()
+    scene.passes(SOON)
+    assert scene.granted()
+    for feed in feeds[:2]:
+        feed.heal(REQUESTS)
+
+
+def test_released_before_it_had_subscribed() -> None:
+    """Subscribe, look again, then wait: what was announced meanwhile was heard by nobody."""
+    scene = Scene(faults=(("hush", 1.0),))
+    feeds = scene.others[0].client.hearing.feeds
+    for feed in feeds:
+        feed.cut(REQUESTS)
+    scene.passes(0.1)
+    scene.holder.give()
+    scene.passes(0.3)
+    assert not scene.granted()
+    for feed in feeds:
+        feed.heal(REQUESTS)
+    scene.passes(SOON)
+    assert scene.granted()
+
+
+def test_released_while_the_connections_were_broken() -> None:
+    scene = Scene(faults=(("hush", 1.0),))
+    scene.passes(2.0)
+    feeds = scene.others[0].client.hearing.feeds
+    for feed in feeds:
+        feed.cut(REQUESTS, ANSWERS)
+        feed.snap()
+    scene.holder.give()
+    scene.passes(0.3)
+    assert not scene.granted()
+    for feed in feeds:
+        feed.heal(REQUESTS, ANSWERS)
+    scene.passes(0.3)
+    assert scene.granted()
+
+
+def test_nothing_is_left_of_one_who_gave_up() -> None:
+    scene = Scene()
+    scene.passes(1.0)
+    (task,) = scene.others[0].client.tasks
+    task.interrupt()
+    assert scene.others[0].ended
+    scene.silence()
+    listening = [connection for master in scene.masters for each in master.listening.values() for connection in each]
+    assert all(connection.dead for connection in listening)
