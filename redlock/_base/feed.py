@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redlock import _connect
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
     from redlock._connect import Endpoint
 
+_PAUSE = 1.0        # after a refusal, before it is asked again, in seconds
+
 # What came: a "message", or that a channel is on ("subscribe") or off ("unsubscribe"); channel; token.
 Deliver: TypeAlias = "Callable[[Feed, bytes, str, bytes], None]"
 
@@ -21,38 +25,51 @@ Deliver: TypeAlias = "Callable[[Feed, bytes, str, bytes], None]"
 class Feed(Stream):
     """What one master announces.  A connection of its own: one that listens can ask for nothing else."""
 
-    __slots__ = ("asked", "refused", "reported")
+    __slots__ = ("_refused_at", "_unanswered", "asked", "refused", "reported")
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:
         super().__init__(master, endpoint)
         self.asked: set[str] = set()    # channels that it was asked for
         self.refused = ""               # why it does not announce anything, if it said so
         self.reported = False           # somebody was told that it does not work
+        self._refused_at = -math.inf
+        self._unanswered: deque[str] = deque()      # channels; answers come in the order of the questions
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)
         self.asked.clear()
-        self.refused = ""
+        self._unanswered.clear()
+        self.refused, self._refused_at = "", -math.inf
 
-    def more(self, channels: Iterable[str]) -> bytes:
+    def more(self, channels: Iterable[str], now: float) -> bytes:
         """What to write so that it is asked for ``channels``, too; empty: nothing."""
+        if now - self._refused_at < _PAUSE:
+            return b""
         new = [channel for channel in channels if channel not in self.asked]
         self.asked.update(new)
-        return _connect.pack_words(("SUBSCRIBE", *new)) if new else b""
+        return self._commands("SUBSCRIBE", new)
 
     def no_more_than(self, channels: Iterable[str]) -> bytes:
         """What to write so that it is asked for no others; empty: nothing."""
         old = self.asked.difference(channels)
         self.asked -= old
-        return _connect.pack_words(("UNSUBSCRIBE", *old)) if old else b""
+        return self._commands("UNSUBSCRIBE", old)
 
-    def _take(self, value: Any, now: float, deliver: Deliver) -> None:  # noqa: ARG002 - who hears it looks at the clock
+    def _commands(self, verb: str, channels: Iterable[str]) -> bytes:
+        """One for each channel: one that is refused is then no matter of the others."""
+        self._unanswered.extend(channels)
+        return b"".join(_connect.pack_words((verb, channel)) for channel in channels)
+
+    def _take(self, value: Any, now: float, deliver: Deliver) -> None:
         match value:
-            case [bytes(kind), bytes(channel), bytes(token)]:
-                deliver(self, kind, channel.decode("utf-8", "replace"), token)
-            case [bytes(kind), bytes(channel), int()]:
+            case [b"message", bytes(channel), bytes(token)]:
+                deliver(self, b"message", channel.decode("utf-8", "replace"), token)
+                return
+            case [bytes(kind), bytes(channel), int()] if self._unanswered:
+                self._unanswered.popleft()
                 deliver(self, kind, channel.decode("utf-8", "replace"), b"")
-            case ErrorReply():
-                self.refused = value.text
+            case ErrorReply() if self._unanswered:      # it may be busy, or somebody may grant the right later
+                self.asked.discard(self._unanswered.popleft())
+                self.refused, self._refused_at = value.text, now
             case _:
                 raise ConnectionAbortedError("it sent an answer to no question")

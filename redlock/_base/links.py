@@ -21,7 +21,7 @@ from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
@@ -220,25 +220,25 @@ class LinksBase(ABC, Generic[AnyInbox]):
         inbox.ear, ear.inbox = ear, inbox
         self.listeners.add(ear)
         for feed in self.feeds:
-            self._ask(feed, feed.more, ear.channels, now)
+            self._ask(feed, ear.channels, now)
         self._want_feeds()
 
     def unlisten(self, inbox: AnyInbox) -> None:
         """Its operation is over."""
-        ear, inbox.ear = inbox.ear, None
+        ear = inbox.ear
         if ear is not None:
-            ear.inbox = None
             self.listeners.remove(ear, _clock.now())
+            inbox.ear = ear.inbox = None
 
-    def _ask(
-        self, feed: Feed, what: Callable[[Iterable[str]], bytes], channels: Iterable[str], now: float
-    ) -> None:
+    def _ask(self, feed: Feed, channels: Sequence[str], now: float, *, no_others: bool = False) -> None:
         if feed.torn:
             self._read(feed, now)
         if feed.sock is None:
             return
         feed.torn = True
-        data = what(channels)
+        data = feed.more(channels, now)
+        if no_others:
+            data += feed.no_more_than(channels)
         if data:
             self._write(feed, data, now)
         feed.torn = False
@@ -249,8 +249,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         channels = self.listeners.channels
         news: News = []
         for feed in self.feeds:
-            self._ask(feed, feed.more, channels, now)       # what an interrupted one left out
-            self._ask(feed, feed.no_more_than, channels, now)
+            self._ask(feed, channels, now, no_others=True)      # again, where it was refused, or interrupted
             if feed.refused and not feed.reported:
                 news += self._report_deaf(feed, f"refused by it: {feed.refused}")
             if feed.sock is not None and not self.wanted(feed):
@@ -306,7 +305,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         if self.wanted(stream):
             stream.open(sock, now)
             self._watch(stream)
-            self._ask(stream, stream.more, self.listeners.channels, now)
+            self._ask(stream, self.listeners.channels, now)
         else:
             sock.close()
         return []

@@ -122,7 +122,9 @@ def _contend(
         if ear is None and outcome.kind == "held":
             ear = Ear(plan.keys.locks, len(terms.masters))
             yield Listen(ear)
-        if (yield from _pause(terms, ear, outcome.at, until)):
+        # No release ends an outage; and what failed attempts take back is announced as well.
+        heard = ear if outcome.kind == "held" else None
+        if (yield from _pause(terms, heard, outcome.at, until)):
             failed = 0
 
 

@@ -63,7 +63,7 @@ class Ear:
         if heard == -1:
             return False        # the majority has spoken; this is the rest
         if len(self._heard) >= _MANY:
-            self._heard.clear()
+            del self._heard[next(iter(self._heard))]    # the oldest
         heard |= bit
         self._all |= bit
         done = heard.bit_count() >= self._need

@@ -79,10 +79,11 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
     except BaseException:
         yield from insist(request, *aside(lease))
         raise
+    ours = not round_.tally.denied
+    if not ours:
+        lease._found_gone(denials.reason)  # noqa: SLF001
     ticket = lease._ticket  # noqa: SLF001
     if ticket is not None and (denials.heard or ticket.courtesy > NEVER):
-        yield Crowd(ticket.keys, denials.heard, at - request.sent_at)
-    if round_.tally.denied:
-        lease._found_gone(denials.reason)  # noqa: SLF001
-        return False
-    return True
+        took = min(at - request.sent_at, terms.node_timeout)    # longer than that we were stopped ourselves
+        yield Crowd(ticket.keys, denials.heard, took)
+    return ours

@@ -309,7 +309,8 @@ def test_no_quorum(servers):
 
 
 def test_new_masters_do_not_vote_and_that_is_said(servers):
-    done = run([*RUN, "job", "--no-wait", "--", "true"], servers.urls, environment={})
+    guarded = ["--prefix", "guarded:", "--max-ttl", "3600"]     # longer than these servers have been up for
+    done = run([*RUN, "job", "--no-wait", *guarded, "--", "true"], servers.urls, environment={})
     assert done.returncode == 69
     assert "restart_guard=False" in done.stderr
 

@@ -188,6 +188,30 @@ def test_who_may_not_subscribe_tries_again_from_time_to_time(world, redlock_serv
             redlock_servers.client(i).acl_deluser("deaf")
 
 
+def test_a_right_that_is_granted_later_is_used(world, redlock_servers, others, caplog):
+    """A refusal is not for ever: the master may have been busy, or its administrator reads warnings."""
+    caplog.set_level(logging.WARNING, "redlock")
+    for i in range(5):
+        redlock_servers.client(i).acl_setuser(
+            "deaf", enabled=True, passwords=["+s3cret"], commands=["+@all", "-subscribe"], keys=["*"], channels=["*"]
+        )
+    urls = [url.replace("redis://", "redis://deaf:s3cret@") for url in redlock_servers.urls]
+    try:
+        held = others.lock("job", ttl=30)
+        take(held)
+        with world.Masters(urls, restart_guard=False) as masters:
+            waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
+            eventually(lambda: len(caplog.records) >= 5)
+            for i in range(5):
+                redlock_servers.client(i).acl_setuser("deaf", enabled=True, commands=["+subscribe"])
+            eventually(lambda: feeds_up(world, masters) == 5)
+            held.release()
+            assert waiting.end() is not None
+    finally:
+        for i in range(5):
+            redlock_servers.client(i).acl_deluser("deaf")
+
+
 def test_a_server_with_room_for_one_connection_only(world, redlock_servers, others, caplog):
     """... of each client: votes come first, and the wait goes on without messages."""
     caplog.set_level(logging.WARNING, "redlock")
