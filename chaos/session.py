@@ -1,0 +1,116 @@
+"""One run, from the first server to the merged history: ``python -m chaos.session DIR``, started by `chaos.launch`.
+
+It lives as long as its standard input is open.  Whoever started it may be interrupted or killed at any
+moment: the kernel closes the pipe, this process ends, and with it, by the namespace or by the supervisor of
+`redlock.testing`, everything that it has started.  That is the only way in which a run is broken off.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from chaos import pulse
+from chaos.backends import BACKENDS
+from chaos.cast import Cast, CastFailed
+from chaos.clients.stores import Stores
+from chaos.history import NEMESIS, OBSERVER, Writer, merge, now
+from chaos.nemesis import Nemesis
+from chaos.plan import plan
+from chaos.scenarios import MUST
+from chaos.settings import Settings
+
+if TYPE_CHECKING:
+    from chaos.backends.rig import Rig
+
+SETTINGS: Final = "settings.json"
+EVENTS: Final = "events"
+HISTORY: Final = "history.jsonl"
+
+FAILED: Final = 2
+
+
+def main(directory: str, backend: str) -> int:
+    # Ctrl-C is for whoever started this, and reaches it by the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    settings = Settings.loads(Path(directory, SETTINGS).read_text())
+    try:
+        with BACKENDS[backend].rig(settings) as rig:
+            _run(settings, rig, Path(directory))
+    except CastFailed as error:
+        print(f"a client failed: {error}", file=sys.stderr, flush=True)
+        return FAILED
+    return 0
+
+
+def _end_with_starter() -> None:
+    while os.read(0, 64):
+        pass
+    os._exit(FAILED)
+
+
+def _run(settings: Settings, rig: Rig, directory: Path) -> None:
+    events = directory / EVENTS
+    events.mkdir()
+    if settings.restart_guard and settings.persistence != "always":
+        _tell(f"new masters do not vote for {settings.longest_ttl:g} s (R21)")
+        time.sleep(settings.longest_ttl + 1.0)
+    urls = {seat: rig.urls(seat) for seat in range(1, settings.clients + 1)}
+    chance = random.Random(f"wall clocks {settings.seed}")
+    wrong = {seat: chance.uniform(-settings.skew, settings.skew) for seat in urls}
+    with Cast(settings, urls, events, wrong=wrong) as cast:
+        stores = Stores(cast.directory / "stores.sqlite").create(settings.lock_names)
+        cast.start()
+        with Writer(events / f"{NEMESIS}.jsonl", NEMESIS) as record:
+            began = now()
+            strikes = plan(settings)
+            Nemesis(rig, cast, record, _tell).carry_out(strikes)
+            rest = began + settings.duration - now()
+            if rest > 0:
+                time.sleep(rest)
+        settled = now()
+        cast.settle()
+        time.sleep(2 * settings.ttl + 0.2)
+        cast.end()
+        ended = now()
+        workers = {client.name: cast.workers(client) for client in cast.clients}
+        stores.close()
+    # Whatever is there now has been left behind.
+    time.sleep(max(0.0, ended + settings.ttl + 0.1 - now()))
+    _inspect(settings, rig, events / f"{OBSERVER}.jsonl")
+    excused = pulse.excuse(events, events / "machine.jsonl", workers, settled)
+    if excused:
+        _tell(f"{excused} times the machine did not run a client when it mattered: that counts as a stop")
+    names = [name for of in workers.values() for name in of]
+    header = {
+        "schema": 1, "seed": settings.seed, "masters": settings.masters, "locks": list(settings.lock_names),
+        "clients": names, "clock": "boottime", "ttl": settings.ttl, "must": list(MUST),
+    }  # fmt: skip
+    merge(sorted(events.glob("*.jsonl")), header, directory / HISTORY)
+
+
+def _inspect(settings: Settings, rig: Rig, file: Path) -> None:
+    wanted = {f"redlock:{name}": name for name in settings.lock_names}
+    with Writer(file, OBSERVER) as record:
+        for number, keys in enumerate(rig.keys(), start=1):
+            if keys is not None:
+                found = [
+                    {"lock": wanted[key], "token": token, "pttl_ms": pttl}
+                    for key, (token, pttl) in keys.items() if key in wanted
+                ]  # fmt: skip
+                record.write("inspect", "ok", target=f"master-{number}", keys=found)
+
+
+def _tell(what: str) -> None:
+    print(what, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
