@@ -50,19 +50,22 @@ class Client:
 class Cast:
     """Ends with this process, whatever ends it: `redlock.testing` has a supervisor for that.
 
-    ``events`` is where the clients write what they see, a file for each worker.
+    `events` is where everybody writes what he sees, in a file of his own.
     """
 
-    def __init__(self, settings: Settings, urls: dict[int, list[str]], events: Path, *, wrong: dict[int, float]) -> None:
+    def __init__(self, settings: Settings, urls: dict[int, list[str]], *, wrong: dict[int, float]) -> None:
         self._settings = settings
         self._urls = urls
-        self._events = events
         self._wrong = wrong
         self._nest = Nest()
         self._controls: dict[int, mmap.mmap] = {}
         self._offsets = dict(wrong)
         self._phase = WORK
         self.clients: list[Client] = []     # all that there ever were
+
+    @property
+    def events(self) -> Path:
+        return self.directory / "events"
 
     @property
     def directory(self) -> Path:
@@ -72,6 +75,7 @@ class Cast:
         try:
             (self.directory / "settings.json").write_text(self._settings.dumps())
             (self.directory / "handovers").mkdir()
+            self.events.mkdir()
             for seat in self._urls:
                 file = self.directory / f"control-{seat}"
                 file.write_bytes(bytes(CONTROL.size))
@@ -97,9 +101,6 @@ class Cast:
     def now_on(self, seat: int) -> Client:
         """The one that has this seat now, or had it last."""
         return next(client for client in reversed(self.clients) if client.seat == seat)
-
-    def workers(self, client: Client) -> tuple[str, ...]:
-        return names.workers(client.name, self._settings.workers)
 
     # -- faults ------------------------------------------------------------------------------------------
 
@@ -162,7 +163,7 @@ class Cast:
         name = names.client(seat, generation)
         log, ready = self.directory / f"{name}.log", self.directory / f"{name}.ready"
         process = self._nest.spawn(
-            [sys.executable, "-m", "chaos.clients", name, str(seat), str(self.directory), str(self._events),
+            [sys.executable, "-m", "chaos.clients", name, str(seat), str(self.directory), str(self.events),
              *self._urls[seat]],
             log=log,
             environment={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},

@@ -17,11 +17,6 @@ def client(seat: int, generation: int) -> str:
     return f"client-{seat}" if not generation else f"client-{seat}+{generation}"
 
 
-def workers(of: str, number: int) -> tuple[str, ...]:
-    """The threads or tasks of the process ``of``: a history knows only what does one thing at a time."""
-    return (of,) if number == 1 else tuple(f"{of}.{worker}" for worker in range(1, number + 1))
-
-
 def struck(strike: Strike) -> tuple[str, ...]:
     """The masters and clients at the ends of what ``strike`` strikes, but for clients that it strikes themselves."""
     masters = {master for _, master in strike.links} | set(strike.masters)

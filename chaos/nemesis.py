@@ -93,8 +93,7 @@ class Nemesis:
         return "kill" if strike.fault == "crash" else strike.fault
 
     def _targets(self, strike: Strike) -> list[str]:
-        workers = [name for seat in strike.clients for name in self._cast.workers(self._cast.now_on(seat))]
-        return [*workers, *names.struck(strike)]
+        return [*(self._cast.now_on(seat).name for seat in strike.clients), *names.struck(strike)]
 
     def _shown(self, strike: Strike) -> str:
         if strike.links:
@@ -103,8 +102,7 @@ class Nemesis:
                 cut.setdefault(tuple(m for c, m in strike.links if c == client), []).append(client)
             ways = {"both": "x", "requests": "-x", "replies": "x-"}
             return "  ".join(f"{_list(cs)} {ways[strike.way]} {_list(ms)}" for ms, cs in cut.items())
-        clients = [self._cast.now_on(seat).name for seat in strike.clients]
-        return ", ".join([*clients, *names.struck(strike)])
+        return ", ".join(self._targets(strike))
 
     def _say(self, what: str) -> None:
         self._tell(f"{now() - self._began:6.1f} s  {what}")

@@ -1,41 +1,40 @@
-"""What a busy machine did to clients: it is not what the lock did.
+"""What a busy machine did to clients: that is not what the lock did.
 
-A client notes when it was not run for a while.  Where that kept it from telling a holder in time, it was
-stopped, by the machine instead of by the nemesis, and the history says so.
+A client notes when it was not run for a while (`chaos.clients.watch`).  Where that kept it from telling a
+holder in time, it was stopped, by the machine instead of by the nemesis, and the history says so.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING
 
 from chaos.history import NEMESIS, Writer
+from chaos.judge.prompt import GRACE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-GRACE: Final = 0.050    # as in the judge: how long telling a holder may take
+WHY = "the machine did not run it"
 
 
-def excuse(events: Path, out: Path, workers: dict[str, Sequence[str]], settled: float) -> int:
-    """Write to ``out`` when clients were not run and it mattered.  ``workers``: of each client.
+def excuse(events: Path, clients: Iterable[str], *, until: float) -> int:
+    """Write down when ``clients`` were not run and a holder was told late for it.  Returns how often.
 
-    Until ``settled``, or it would count as the last fault that was healed.  Returns how many there were.
+    What was later than ``until`` is not excused: it would count as the last fault, and nobody would be left
+    to show that every lock can be had after that.
     """
     found = 0
-    with Writer(out, NEMESIS) as record:
-        for client, names in workers.items():
-            gaps = _gaps(events / f"{client}.pulse")
-            if not gaps:
-                continue
-            ends = [end for name in names for end in _ends(events / f"{name}.jsonl")]
-            for begin, end in gaps:
-                if any(begin - GRACE <= one <= end for one in ends) and end < settled:
+    with Writer(events / "machine.jsonl", NEMESIS) as record:
+        for client in clients:
+            late = list(_told_late(events / f"{client}.jsonl"))
+            for begin, end in _gaps(events / f"{client}.pulse"):
+                if end < until and any(begin <= due + GRACE and due <= end for due in late):
                     found += 1
-                    detail = "the machine did not run it"
-                    record.write("stop", "invoke", t=begin, target=list(names), detail=detail)
-                    record.write("stop", "ok", t=end, target=list(names), detail=detail)
+                    record.write("stop", "invoke", t=begin, target=client, detail=WHY)
+                    record.write("stop", "ok", t=end, target=client, detail=WHY)
     return found
 
 
@@ -45,7 +44,15 @@ def _gaps(file: Path) -> list[tuple[float, float]]:
     return [(begin, end) for begin, end in map(json.loads, lines)]
 
 
-def _ends(file: Path) -> list[float]:
-    """All ends of validity that were written down there."""
-    events = map(json.loads, file.read_text().split("\n")[:-1])
-    return [event["valid_until"] for event in events if "valid_until" in event]
+def _told_late(file: Path) -> Iterator[float]:
+    """When holds ended whose holders were told late, or never."""
+    ends: dict[str, float] = {}
+    told: dict[str, float] = {}
+    for event in map(json.loads, file.read_text().split("\n")[:-1]):
+        if "valid_until" in event:
+            ends[event["token"]] = event["valid_until"]
+        elif event["op"] in ("lost", "release"):
+            told[event["token"]] = min(event["t"], told.get(event["token"], math.inf))
+    for token, end in ends.items():
+        if told.get(token, math.inf) > end + GRACE:
+            yield end

@@ -63,7 +63,7 @@ _ALL: Final = (
     Scenario("stop-clients", "clients are stopped for longer than the TTL", {"faults": ("stop",)}),
     Scenario("kill-clients", "clients are killed, others come", {"faults": ("crash",)}),
     Scenario("everything", "all of it, two at once",
-             {"faults": GROUPS["all"], "lanes": 2, "duration": 25.0, "skew": 1.0}),
+             {"faults": GROUPS["all"], "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),
     Scenario("client-pause", "Kleppmann's first: a holder that does not look again is stopped, and writes when its time is over",
              {"faults": ("stop",), "work": "naive", "locks": 2, "duration": 12.0}, _FENCED, "lost update"),
     Scenario("clock-jump", "Kleppmann's second: masters' clocks jump, and locks expire early",

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,17 +21,15 @@ from chaos import pulse
 from chaos.backends import BACKENDS
 from chaos.cast import Cast, CastFailed
 from chaos.clients.stores import Stores
-from chaos.history import NEMESIS, OBSERVER, Writer, merge, now
+from chaos.history import MUST, NEMESIS, OBSERVER, Header, Writer, merge, now
 from chaos.nemesis import Nemesis
 from chaos.plan import plan
-from chaos.scenarios import MUST
 from chaos.settings import Settings
 
 if TYPE_CHECKING:
     from chaos.backends.rig import Rig
 
 SETTINGS: Final = "settings.json"
-EVENTS: Final = "events"
 HISTORY: Final = "history.jsonl"
 
 FAILED: Final = 2
@@ -57,43 +56,42 @@ def _end_with_starter() -> None:
 
 
 def _run(settings: Settings, rig: Rig, directory: Path) -> None:
-    events = directory / EVENTS
-    events.mkdir()
     if settings.restart_guard and settings.persistence != "always":
         _tell(f"new masters do not vote for {settings.longest_ttl:g} s (R21)")
         time.sleep(settings.longest_ttl + 1.0)
     urls = {seat: rig.urls(seat) for seat in range(1, settings.clients + 1)}
     chance = random.Random(f"wall clocks {settings.seed}")
     wrong = {seat: chance.uniform(-settings.skew, settings.skew) for seat in urls}
-    with Cast(settings, urls, events, wrong=wrong) as cast:
-        stores = Stores(cast.directory / "stores.sqlite").create(settings.lock_names)
+    with Cast(settings, urls, wrong=wrong) as cast:
+        over = _play(settings, rig, cast)
+        ended = now()
+        # Whatever is there after a TTL has been left behind.
+        time.sleep(max(0.0, ended + settings.ttl + 0.1 - now()))
+        _inspect(settings, rig, cast.events / f"{OBSERVER}.jsonl")
+        clients = tuple(client.name for client in cast.clients)
+        excused = pulse.excuse(cast.events, clients, until=over - settings.ttl / 2)
+        if excused:
+            _tell(f"{excused} times the machine did not run a client when it mattered: that counts as a stop")
+        header = Header(
+            seed=settings.seed, masters=settings.masters, locks=settings.lock_names, ttl=settings.ttl, must=MUST,
+            clients=clients,
+        )  # fmt: skip
+        merge(sorted(cast.events.glob("*.jsonl")), header, directory / HISTORY)
+
+
+def _play(settings: Settings, rig: Rig, cast: Cast) -> float:
+    """Everybody works, the nemesis strikes, everything is healed, everybody ends.  Returns when they were told to."""
+    with closing(Stores(cast.directory / "stores.sqlite").create(settings.lock_names)):
         cast.start()
-        with Writer(events / f"{NEMESIS}.jsonl", NEMESIS) as record:
-            began = now()
-            strikes = plan(settings)
-            Nemesis(rig, cast, record, _tell).carry_out(strikes)
-            rest = began + settings.duration - now()
-            if rest > 0:
-                time.sleep(rest)
-        settled = now()
+        with Writer(cast.events / f"{NEMESIS}.jsonl", NEMESIS) as record:
+            ends = now() + settings.duration
+            Nemesis(rig, cast, record, _tell).carry_out(plan(settings))
+            time.sleep(max(0.0, ends - now()))
         cast.settle()
         time.sleep(2 * settings.ttl + 0.2)
+        over = now()
         cast.end()
-        ended = now()
-        workers = {client.name: cast.workers(client) for client in cast.clients}
-        stores.close()
-    # Whatever is there now has been left behind.
-    time.sleep(max(0.0, ended + settings.ttl + 0.1 - now()))
-    _inspect(settings, rig, events / f"{OBSERVER}.jsonl")
-    excused = pulse.excuse(events, events / "machine.jsonl", workers, settled)
-    if excused:
-        _tell(f"{excused} times the machine did not run a client when it mattered: that counts as a stop")
-    names = [name for of in workers.values() for name in of]
-    header = {
-        "schema": 1, "seed": settings.seed, "masters": settings.masters, "locks": list(settings.lock_names),
-        "clients": names, "clock": "boottime", "ttl": settings.ttl, "must": list(MUST),
-    }  # fmt: skip
-    merge(sorted(events.glob("*.jsonl")), header, directory / HISTORY)
+    return over
 
 
 def _inspect(settings: Settings, rig: Rig, file: Path) -> None:

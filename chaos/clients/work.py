@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from asyncio import CancelledError
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tenacity import wait_random
@@ -40,17 +41,24 @@ class Worker:
     """``held`` is shared by the workers of a process: who has the lease with this token."""
 
     def __init__(
-        self, world: World, settings: Settings, stage: Stage, record: Writer, directory: Path, held: dict[str, tuple[Worker, Any]]
+        self,
+        name: str,
+        world: World,
+        settings: Settings,
+        stage: Stage,
+        record: Writer,
+        directory: Path,
+        held: dict[str, tuple[Worker, Any]],
     ) -> None:
         self._world = world
         self._settings = settings
         self._stage = stage
-        self._record = record
+        self._write = partial(record.write, worker=name)
         self._held = held
         self._stores = Stores(directory / "stores.sqlite")
         self._handovers = Handovers(directory / "handovers")
         self._given: set[str] = set()
-        self._random = random.Random(f"work {settings.seed} {record.process}")
+        self._random = random.Random(f"work {settings.seed} {record.process} {name}")
         self._acts: dict[str, Callable[[str], Awaitable[None]]] = {
             name: getattr(self, f"_{name}") for name in _OFTEN if name != "cancelled" or world.can_cancel
         }
@@ -71,7 +79,7 @@ class Worker:
 
     def extended(self, lease: Any) -> None:
         """By its holder or by its keeper, in whatever thread."""
-        self._record.write("extend", "ok", lock=lease.name, token=lease.token, valid_until=lease.valid_until)
+        self._write("extend", "ok", lock=lease.name, token=lease.token, valid_until=lease.valid_until)
 
     # -- what can be done ------------------------------------------------------------------------------
 
@@ -127,7 +135,7 @@ class Worker:
     async def _block(self, name: str) -> None:
         """In a ``with``, whose body is cancelled by the library if the lease is lost, in asyncio."""
         lock = self._lock(name, timeout=self._patience())
-        self._record.write("acquire", "invoke", lock=name)
+        self._write("acquire", "invoke", lock=name)
         entered: list[Held] = []
 
         async def body(lease: Any) -> None:
@@ -136,16 +144,16 @@ class Worker:
             try:
                 await self._work(entered[0], self._settings.ttl * self._random.uniform(0.0, 1.3))
             finally:
-                self._record.write("release", "invoke", lock=name, token=lease.token)
+                self._write("release", "invoke", lock=name, token=lease.token)
 
         try:
             await self._world.within(lock, body)
         except LockLost as lost:
-            self._record.write("release", "fail", lock=name, token=entered[0].lease.token, reason=lost.reason)
+            self._write("release", "fail", lock=name, token=entered[0].lease.token, reason=lost.reason)
         except NotAcquired as refused:
-            self._record.write("acquire", "fail", lock=name, detail=_why(refused))
+            self._write("acquire", "fail", lock=name, detail=_why(refused))
         else:
-            self._record.write("release", "ok", lock=name, token=entered[0].lease.token)
+            self._write("release", "ok", lock=name, token=entered[0].lease.token)
         finally:
             for held in entered:
                 self._held.pop(held.lease.token, None)
@@ -179,15 +187,15 @@ class Worker:
         if offer is None:
             return await self._short(name)
         lock = self._lock(offer.lock, token=offer.token, fence=offer.fence)
-        self._record.write("resume", "invoke", lock=offer.lock, token=offer.token)
+        self._write("resume", "invoke", lock=offer.lock, token=offer.token)
         try:
             await self._world.result(lock.extend())
         except (LockLost, NotExtended) as error:
-            self._record.write("resume", "fail", lock=offer.lock, token=offer.token, detail=type(error).__name__)
+            self._write("resume", "fail", lock=offer.lock, token=offer.token, detail=type(error).__name__)
             return None
         held = Held(lock, lock.lease)
         self._held[offer.token] = self, lock.lease
-        self._record.write(
+        self._write(
             "resume", "ok", lock=offer.lock, token=offer.token, fence=offer.fence, valid_until=lock.lease.valid_until
         )
         self._handovers.confirm(offer)
@@ -214,20 +222,20 @@ class Worker:
 
     async def _take(self, name: str, *, patience: float | None = None, **options: Any) -> Held | None:
         lock = self._lock(name, **options)
-        self._record.write("acquire", "invoke", lock=name)
+        self._write("acquire", "invoke", lock=name)
         try:
             if patience == 0.0:
                 lease = await self._world.result(lock.acquire(blocking=False))
             else:
                 lease = await self._world.result(lock.acquire(timeout=self._patience()))
         except QuorumUnreachable as error:
-            self._record.write("acquire", "fail", lock=name, detail=_why(error))
+            self._write("acquire", "fail", lock=name, detail=_why(error))
             return None
         except CancelledError:
-            self._record.write("acquire", "info", lock=name, detail="cancelled")
+            self._write("acquire", "info", lock=name, detail="cancelled")
             raise
         if lease is None:
-            self._record.write("acquire", "fail", lock=name, detail="held")
+            self._write("acquire", "fail", lock=name, detail="held")
             return None
         held = Held(lock, lease)
         self._got(held)
@@ -236,32 +244,32 @@ class Worker:
     def _got(self, held: Held) -> None:
         lease = held.lease
         self._held[lease.token] = self, lease
-        self._record.write(
+        self._write(
             "acquire", "ok", lock=lease.name, token=lease.token, fence=lease.fence, valid_until=lease.valid_until
         )
 
     async def _give_back(self, held: Held) -> None:
         lease = held.lease
-        self._record.write("release", "invoke", lock=lease.name, token=lease.token)
+        self._write("release", "invoke", lock=lease.name, token=lease.token)
         try:
             await self._world.result(held.lock.release())
         except LockLost as lost:
-            self._record.write("release", "fail", lock=lease.name, token=lease.token, reason=lost.reason)
+            self._write("release", "fail", lock=lease.name, token=lease.token, reason=lost.reason)
         else:
-            self._record.write("release", "ok", lock=lease.name, token=lease.token)
+            self._write("release", "ok", lock=lease.name, token=lease.token)
         finally:
             self._held.pop(lease.token, None)
 
     async def _extend(self, held: Held) -> bool:
         """Whether there is anything left to go on with.  That it was won is written by `extended`."""
         lease = held.lease
-        self._record.write("extend", "invoke", lock=lease.name, token=lease.token)
+        self._write("extend", "invoke", lock=lease.name, token=lease.token)
         try:
             await self._world.result(held.lock.extend())
         except NotExtended:
-            self._record.write("extend", "info", lock=lease.name, token=lease.token, detail="unanswered")
+            self._write("extend", "info", lock=lease.name, token=lease.token, detail="unanswered")
         except LockLost as lost:
-            self._record.write("extend", "fail", lock=lease.name, token=lease.token, reason=lost.reason)
+            self._write("extend", "fail", lock=lease.name, token=lease.token, reason=lost.reason)
             return False
         return True
 
@@ -269,7 +277,7 @@ class Worker:
         """Told by the library, in whatever thread."""
         if lease.token in self._given and not self._handovers.withdraw(lease.token):
             return      # it is somebody else's, who will be told
-        self._record.write("lost", "info", lock=lease.name, token=lease.token, reason=lease.loss().reason)
+        self._write("lost", "info", lock=lease.name, token=lease.token, reason=lease.loss().reason)
 
     async def _work(self, held: Held, seconds: float, *, until_lost: bool = True) -> None:
         """Use what the lock protects now and then, for as long as the lease is valid."""
@@ -288,20 +296,20 @@ class Worker:
         if not lease.valid:
             return False
         what = {"lock": lease.name, "token": lease.token, "fence": lease.fence, "store": store}
-        self._record.write("use", "invoke", t=t, **what)
+        self._write("use", "invoke", t=t, **what)
         try:
             version = await self._world.aside(self._stores.read, store, lease.name, lease.fence)
             if takes:
                 await self._world.sleep(takes)
             if version is None:
-                self._record.write("use", "ok", **what, accepted=False)
+                self._write("use", "ok", **what, accepted=False)
             else:
                 written = await self._world.aside(self._stores.write, store, lease.name, lease.fence, version)
-                self._record.write("use", "ok", t=written.t, **what, accepted=written.accepted, detail={"read": version})
+                self._write("use", "ok", t=written.t, **what, accepted=written.accepted, detail={"read": version})
         except Busy:
-            self._record.write("use", "info", **what, detail="the store is busy")
+            self._write("use", "info", **what, detail="the store is busy")
         except CancelledError:
-            self._record.write("use", "info", **what, detail="cancelled")
+            self._write("use", "info", **what, detail="cancelled")
             raise
         return True
 
