@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
-import struct
 import sys
 import time
 from contextlib import suppress
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from chaos import names
+from chaos.control import END, SETTLE, WORK, Control
 from redlock.testing._nest import Nest
 
 if TYPE_CHECKING:
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from chaos.settings import Settings
-
-# What a session tells a client: by how much its wall clock is wrong, and what it is to do.
-CONTROL: Final = struct.Struct("dq")
-WORK, SETTLE, END = 0, 1, 2
 
 _READY_WITHIN: Final = 60.0
 _ENDED_WITHIN: Final = 30.0
@@ -58,7 +53,7 @@ class Cast:
         self._urls = urls
         self._wrong = wrong
         self._nest = Nest()
-        self._controls: dict[int, mmap.mmap] = {}
+        self._controls: dict[int, Control] = {}
         self._offsets = dict(wrong)
         self._phase = WORK
         self.clients: list[Client] = []     # all that there ever were
@@ -77,10 +72,7 @@ class Cast:
             (self.directory / "handovers").mkdir()
             self.events.mkdir()
             for seat in self._urls:
-                file = self.directory / f"control-{seat}"
-                file.write_bytes(bytes(CONTROL.size))
-                with file.open("r+b") as opened:
-                    self._controls[seat] = mmap.mmap(opened.fileno(), CONTROL.size)
+                self._controls[seat] = Control(self.directory / f"control-{seat}", new=True)
                 self._tell(seat)
         except BaseException:
             self._nest.close()
@@ -157,7 +149,7 @@ class Cast:
                 raise CastFailed(f"{client.name} ended too early\n{_tail(client.log)}")
 
     def _tell(self, seat: int) -> None:
-        CONTROL.pack_into(self._controls[seat], 0, self._offsets[seat], self._phase)
+        self._controls[seat].tell(self._offsets[seat], self._phase)
 
     def _start(self, seat: int, generation: int) -> Client:
         name = names.client(seat, generation)

@@ -37,9 +37,9 @@ _ALL: Final = (
     Fault("halves", "link", "clients and masters fall into two halves"),
     Fault("ring", "link", "each client reaches another majority", (0.5, 1.5)),
     Fault("flap", "link", "links of one master come and go", (0.5, 1.2)),
-    Fault("stop", "client", "SIGSTOP for longer than the TTL", (1.1, 1.7)),
+    Fault("stop", "client", "SIGSTOP for longer than the TTL", (1.2, 1.8)),
     Fault("crash", "client", "SIGKILL, and another client comes in its place", (0.1, 0.5)),
-    Fault("wall", "client", "its wall clock jumps, in either direction, and back", (0.3, 1.0)),
+    Fault("wall", "client", "its wall clock jumps, in either direction, and back", (0.5, 1.2)),
 )
 
 FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}

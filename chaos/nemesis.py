@@ -29,7 +29,6 @@ class Nemesis:
         self._record = record
         self._tell = tell
         self._began = now()
-        self.faults = 0
 
     def carry_out(self, plan: Sequence[Strike]) -> None:
         """Returns when everything is healed; on the way out with an exception it heals what it can."""
@@ -66,15 +65,14 @@ class Nemesis:
 
     def _strike(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:
         struck[number] = strike
-        self.faults += 1
         # Before it is in force: whoever judges may take it to be longer than it was, not shorter.
         self._record.write(self._op(strike), "invoke", target=self._targets(strike), detail=_detail(strike))
         self._say(f"{strike.fault:8} {self._shown(strike)}")
-        _STRIKES[strike.fault](self, strike)
+        self.strike(strike)
 
     def _heal(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:
         del struck[number]
-        _HEALS[strike.fault](self, strike)
+        self.heal(strike)
         if strike.settled > strike.until:
             self._say(f"{'':8} {self._shown(strike)}: back, may vote in {strike.settled - strike.until:.1f} s")
         else:
@@ -108,6 +106,13 @@ class Nemesis:
         self._tell(f"{now() - self._began:6.1f} s  {what}")
 
     # -- what is done ----------------------------------------------------------------------------------
+
+    def strike(self, strike: Strike) -> None:
+        """Do it; nothing is written down."""
+        _STRIKES[strike.fault](self, strike)
+
+    def heal(self, strike: Strike) -> None:
+        _HEALS[strike.fault](self, strike)
 
     def _all_links(self, strike: Strike) -> Iterable[tuple[int, int]]:
         return [link for link in self._rig.links if link[1] in strike.masters]

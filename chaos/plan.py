@@ -136,8 +136,8 @@ class _Planner:
     def _on_clients(self, name: str, at: float, until: float) -> Strike:
         most = max(1, len(self._clients) // 2)
         clients = tuple(sorted(self._random.sample(self._clients, self._random.randint(1, most))))
-        # More than the TTL, or nobody would notice; less than what a wait may take.
-        seconds = self._random.choice((-1, 1)) * self._random.uniform(1.1, 3.0) * self._settings.ttl if name == "wall" else 0.0
+        # About as long as a lease: much more, and a client that goes by this clock would merely hang.
+        seconds = self._random.choice((-1, 1)) * self._random.uniform(0.4, 1.5) * self._settings.ttl if name == "wall" else 0.0
         return Strike(fault=name, at=at, until=until, settled=until, clients=clients, seconds=seconds)
 
     def _on_links(self, name: str, at: float, until: float) -> list[Strike]:

@@ -39,16 +39,14 @@ def excuse(events: Path, clients: Iterable[str], *, until: float) -> int:
 
 
 def _gaps(file: Path) -> list[tuple[float, float]]:
-    """One that was killed may have left half a line."""
-    lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    return [(begin, end) for begin, end in map(json.loads, lines)]
+    return [(begin, end) for begin, end in map(json.loads, _lines(file))]
 
 
 def _told_late(file: Path) -> Iterator[float]:
     """When holds ended whose holders were told late, or never."""
     ends: dict[str, float] = {}
     told: dict[str, float] = {}
-    for event in map(json.loads, file.read_text().split("\n")[:-1]):
+    for event in map(json.loads, _lines(file)):
         if "valid_until" in event:
             ends[event["token"]] = event["valid_until"]
         elif event["op"] in ("lost", "release"):
@@ -56,3 +54,8 @@ def _told_late(file: Path) -> Iterator[float]:
     for token, end in ends.items():
         if told.get(token, math.inf) > end + GRACE:
             yield end
+
+
+def _lines(file: Path) -> list[str]:
+    """A client that was killed may have left half a line, or nothing at all."""
+    return file.read_text().split("\n")[:-1] if file.exists() else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from chaos.faults import FAULTS
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 Persistence: TypeAlias = Literal["none", "everysec", "always"]
 # ``mixed``: sections shorter and longer than the TTL, extended, re-entered, cancelled, handed over.
+# ``lasting``: short ones, and many for longer than the TTL that nobody extends.
 # ``brief``: short sections and hardly any pause, for as much contention as possible.
 # ``naive``: a holder who looks at its lease only before it begins.
-Work: TypeAlias = Literal["mixed", "brief", "naive"]
+Work: TypeAlias = Literal["mixed", "lasting", "brief", "naive"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +56,6 @@ class Settings:
     @property
     def lock_names(self) -> tuple[str, ...]:
         return tuple(f"lock-{number}" for number in range(1, self.locks + 1))
-
-    def with_(self, **changes: Any) -> Settings:
-        return replace(self, **changes)
 
     def check(self) -> None:
         """Raises `ValueError` for what cannot be right, with the value and what is allowed."""

@@ -71,7 +71,7 @@ def _() -> None:
     _patch(acquiring, "rollback", rollback)
 
 
-@_variant("wall-clock", scenario="wall-clocks", breaks="prompt")
+@_variant("wall-clock", scenario="jumping-clocks", breaks="prompt")
 def _() -> None:
     """validity is measured on a clock that somebody sets (R5)"""
     # Equal to the right one until somebody does, so that the times in the history can be compared.
@@ -93,7 +93,7 @@ def _() -> None:
     _patch(locks, "acquire", acquire)
 
 
-@_variant("fence-by-maximum", scenario="wall-clocks", breaks="fenced")
+@_variant("fence-by-maximum", scenario="skewed-clocks", breaks="fenced")
 def _() -> None:
     """a fence greater than all that were seen, which no majority has stored (R17)"""
 

@@ -19,6 +19,7 @@ class Offer:
     token: str
     fence: int
     valid_until: float
+    giver: str      # the process
 
 
 class Handovers:
@@ -32,12 +33,12 @@ class Handovers:
         file.write_text(json.dumps(asdict(offer)))
         file.rename(file.with_suffix(".offered"))
 
-    def take(self, at_least: float) -> Offer | None:
-        """One that has ``at_least`` so many seconds left, and is nobody else's from now on."""
+    def take(self, taker: str, at_least: float) -> Offer | None:
+        """One of another process that has ``at_least`` so many seconds left; nobody else's from now on."""
         for file in self._directory.glob("*.offered"):
             with suppress(FileNotFoundError):       # somebody else was faster
                 offer = Offer(**json.loads(file.read_text()))
-                if offer.valid_until - now() > at_least:
+                if offer.giver != taker and offer.valid_until - now() > at_least:
                     file.rename(file.with_suffix(".taken"))
                     return offer
         return None

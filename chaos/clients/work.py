@@ -22,12 +22,17 @@ if TYPE_CHECKING:
     from chaos.clients.stage import Stage
     from chaos.clients.worlds import World
     from chaos.history import Store, Writer
-    from chaos.settings import Settings
+    from chaos.settings import Settings, Work
 
-# How often what is done, in the mixed work.
-_OFTEN: Final = {
-    "short": 6, "long": 2, "expiring": 2, "extending": 2, "entering_twice": 2, "block": 2, "impatient": 2,
-    "giving": 2, "taking": 3, "cancelled": 3,
+# What is done in each kind of work, and how often.
+_OFTEN: Final[dict[Work, dict[str, int]]] = {
+    "mixed": {
+        "short": 6, "long": 2, "expiring": 2, "extending": 2, "entering_twice": 2, "block": 2, "impatient": 2,
+        "giving": 2, "taking": 3, "cancelled": 3,
+    },
+    "lasting": {"short": 1, "expiring": 2},
+    "brief": {"short": 1},
+    "naive": {"naive": 1},
 }  # fmt: skip
 
 
@@ -53,27 +58,23 @@ class Worker:
         self._world = world
         self._settings = settings
         self._stage = stage
+        self._process = record.process
         self._write = partial(record.write, worker=name)
         self._held = held
         self._stores = Stores(directory / "stores.sqlite")
         self._handovers = Handovers(directory / "handovers")
         self._given: set[str] = set()
         self._random = random.Random(f"work {settings.seed} {record.process} {name}")
-        self._acts: dict[str, Callable[[str], Awaitable[None]]] = {
-            name: getattr(self, f"_{name}") for name in _OFTEN if name != "cancelled" or world.can_cancel
-        }
+        often = {name: n for name, n in _OFTEN[settings.work].items() if name != "cancelled" or world.can_cancel}
+        self._acts: list[Callable[[str], Awaitable[None]]] = [getattr(self, f"_{name}") for name in often]
+        self._often = list(often.values())
 
     async def perform(self) -> None:
         settings = self._settings
         while not self._stage.over:
             name = self._random.choice(settings.lock_names)
-            act = self._short
-            if settings.work == "naive" and self._stage.working:
-                act = self._naive
-            elif settings.work == "mixed" and self._stage.working:
-                often = [_OFTEN[one] for one in self._acts]
-                act = self._acts[self._random.choices(list(self._acts), often)[0]]
-            await act(name)
+            act = self._random.choices(self._acts, self._often)[0]
+            await (act if self._stage.working else self._short)(name)
             rest = 0.002 if settings.work == "brief" else 0.03
             await self._world.sleep(self._random.uniform(0, rest))
 
@@ -177,13 +178,13 @@ class Worker:
         lease = held.lease
         if lease.remaining() > 0.6 * self._settings.ttl:
             self._given.add(lease.token)
-            self._handovers.offer(Offer(name, lease.token, lease.fence, lease.valid_until))
+            self._handovers.offer(Offer(name, lease.token, lease.fence, lease.valid_until, self._process))
         else:
             await self._give_back(held)
 
     async def _taking(self, name: str) -> None:
         """From another process; if nothing is offered it takes the lock ``name`` instead."""
-        offer = self._handovers.take(at_least=self._settings.ttl / 2)
+        offer = self._handovers.take(self._process, at_least=self._settings.ttl / 2)
         if offer is None:
             return await self._short(name)
         lock = self._lock(offer.lock, token=offer.token, fence=offer.fence)
@@ -207,7 +208,7 @@ class Worker:
         held = await self._take(name, auto_extend=False)
         if held is None:
             return
-        await self._use(held, self._random.choice(("fenced", "plain")), takes=self._random.uniform(0.2, 0.4) * self._settings.ttl)
+        await self._use(held, self._random.choice(("fenced", "plain", "plain")), takes=self._random.uniform(0.05, 0.2) * self._settings.ttl)
         await self._give_back(held)
 
     # -- the steps -------------------------------------------------------------------------------------
