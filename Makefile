@@ -35,9 +35,9 @@ types: $(BIN)/.ready
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-## make core              unit tests of the algorithm and of the event loop's driver: no server, no sleep
+## make core              unit tests of the algorithm, the event loop's driver and the judge of histories: no server, no sleep
 core: $(BIN)/.ready
-	$(BIN)/pytest -q tests/core tests/asyncio tests/test_floor_plan.py tests/test_public_api.py
+	$(BIN)/pytest -q tests/core tests/asyncio tests/chaos tests/test_floor_plan.py tests/test_public_api.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 import traceback
 from typing import TYPE_CHECKING, Final
@@ -37,16 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code.  Whatever goes wrong in here is 2: only a verdict is 0 or 1."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _run(words)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Who reads has gone, as `head` does.  The interpreter must not complain of it at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _UNKNOWN
+        return _run(words)
     except Exception:  # noqa: BLE001 - a traceback would exit with 1, which is a verdict
         traceback.print_exc()
         return _UNKNOWN
-    return code
 
 
 def _run(words: Sequence[str]) -> int:

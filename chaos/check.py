@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +51,7 @@ def _judged(history: History, must: tuple[Must, ...], args: argparse.Namespace) 
         shown = json.dumps(report.document(history, verdict, summary), indent=1) + "\n"
     else:
         shown = report.text(history, verdict, summary)
-    sys.stdout.write(shown)
+    _print(shown)
     if args.out is not None:
         try:
             report.write(args.out, history, verdict, summary)
@@ -58,3 +59,13 @@ def _judged(history: History, must: tuple[Must, ...], args: argparse.Namespace) 
             print(f"UNKNOWN: cannot write into {args.out}: {error.strerror or error}", file=sys.stderr)  # noqa: T201
             return _UNKNOWN
     return verdict.exit_code
+
+
+def _print(shown: str) -> None:
+    """Who reads may have gone, as ``head`` does: that changes no verdict."""
+    try:
+        sys.stdout.write(shown)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more at its exit, and must not complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

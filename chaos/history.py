@@ -16,11 +16,13 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
 
 SCHEMA: Final = 1
 NEMESIS: Final = "nemesis"

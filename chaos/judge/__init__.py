@@ -4,6 +4,8 @@
     exclusive   fenced   prompt   live   clean    one promise each
     holds   operations   faults                   what the events mean
     violation                                     what is found
+
+Linear, but for sorting: a hundred thousand events are judged in seconds.
 """
 
 from chaos.judge.verdict import Outcome, Ruling, Verdict, judge

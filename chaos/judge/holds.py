@@ -85,14 +85,11 @@ class _Ledger:
                 for of in self._meant(event):
                     self._renew(of, event, invoked)
             case "release", "invoke":
-                for of in self._meant(event):
-                    for hold in self._open.pop(of, ()):
-                        hold.release = event
+                for hold in [one for of in self._meant(event) for one in self._open.pop(of, ())]:
+                    hold.release = event
             case "lost", "info":
                 for of in self._meant(event):
-                    ended = self._of(of, event.process)
-                    if ended is not None and ended.lost is None:
-                        ended.lost = event
+                    self._tell(of, event)
 
     def _begin(self, event: Event) -> None:
         """``event`` says that its process holds from now on."""
@@ -124,6 +121,12 @@ class _Ledger:
             return
         assert event.valid_until is not None  # noqa: S101 - likewise
         hold.renewed, hold.valid_until = event, event.valid_until
+
+    def _tell(self, of: tuple[str, str], event: Event) -> None:
+        """The process of ``event`` knows; whoever else has the token was told nothing."""
+        hold = self._latest.get(of, {}).get(event.process)
+        if hold is not None and hold.lost is None:
+            hold.lost = event
 
     def _meant(self, event: Event) -> list[tuple[str, str]]:
         """The lock of the event, or every lock of its token."""

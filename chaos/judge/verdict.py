@@ -104,7 +104,8 @@ def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:
             return Ruling(name, "violated", found)
         missing = without_fence(history) if name == "fenced" else ()
         if missing:
-            return Ruling(name, "unknown", note=f"{len(missing)} grants have no fence, the first in line {missing[0].line}")
+            grants = "1 grant has" if len(missing) == 1 else f"{len(missing)} grants have"
+            return Ruling(name, "unknown", note=f"{grants} no fence, the first in line {missing[0].line}")
         if name == "live" and last_heal(history) is None:
             return Ruling(name, "passed", note="no fault was healed", vacuous=True)
         if name == "clean" and not inspections(history):

@@ -3,6 +3,9 @@
     text        for a terminal
     document    verdict.json
     timeline    timeline.html: one file, no network
+    write       both files into a directory
+
+Nothing in here judges.
 """
 
 from chaos.report.document import document

@@ -6,7 +6,7 @@
   const lanesCanvas = $("lanes"), overview = $("overview"), tip = $("tip");
   const MOST_LISTED = 200;      // violations of one kind; a page of thousands helps nobody
   const MIN_SPAN = 20e-6;       // seconds; events are recorded to less than that
-  const AXIS = 26, ROW = 17, PAD = 5, MARKS = 14;
+  const AXIS = 26, ROW = 17, PAD = 5, MARKS = 14, LABELS = 14;
 
   // -- words ------------------------------------------------------------------------------------------
 
@@ -72,7 +72,8 @@
       for (const one of own.slice(0, MOST_LISTED)) {
         const link = element("a", { href: `#${one.id}`, class: "goto", title: "Show it in the timeline",
           onclick: (event) => { event.preventDefault(); choose(one, true); } }, `${seconds(one.at, 0.5)}  ${one.sentence}`);
-        list.append(element("li", { id: one.id, class: "case" }, link,
+        // Not the id of the link itself: the browser would scroll here, and away from the timeline.
+        list.append(element("li", { id: `case-${one.id}`, class: "case" }, link,
           ...one.events.map(([line, , , text]) => element("code", {}, `line ${line}: ${text}`))));
       }
       section.append(list);
@@ -111,9 +112,11 @@
   const lanes = data.lanes.map(([name, kind]) => ({ name, kind, holds: [], marks: [], faults: [], rows: 1, top: 0, height: 0 }));
 
   for (const [lane, start, end, lock, token, fence, until, line, how] of data.holds) {
-    lanes[lane].holds.push({ start, end, lock, token, fence, until, line, how, row: 0 });
+    lanes[lane].holds.push({ start, end, lock: data.locks[lock], token, fence, until, line, how, row: 0 });
   }
-  for (const [lane, at, kind, lock, line] of data.marks) lanes[lane].marks.push({ at, kind, lock, line });
+  for (const [lane, at, kind, lock, line, words] of data.marks) {
+    lanes[lane].marks.push({ at, kind, lock: lock === null ? null : data.locks[lock], line, words });
+  }
   for (const [lane, start, end, op, target, line, text] of data.faults) {
     lanes[lane].faults.push({ start, end: end === null ? data.end : end, open: end === null, op, target, line, text });
   }
@@ -132,7 +135,7 @@
     let top = AXIS;
     for (const lane of shown) {
       lane.top = top;
-      lane.height = 2 * PAD + (lane.kind === "client" ? lane.rows * ROW + MARKS : 16);
+      lane.height = 2 * PAD + (lane.kind === "client" ? lane.rows * ROW + MARKS + (lane.faults.length ? LABELS : 0) : 16);
       top += lane.height;
     }
     lanesCanvas.height = top;
@@ -152,7 +155,6 @@
     }
     paint.dark = matchMedia("(prefers-color-scheme: dark)").matches;
     paint.hatch = hatch(paint.fault, 0.55);
-    paint.cross = hatch(paint.bad, 0.9);
   }
 
   function hatch(colour, alpha) {
@@ -211,7 +213,7 @@
     const from = Math.min(...times), to = Math.max(...times);
     const around = Math.max((to - from) * 0.4, data.history.ttl * 0.15, 1e-4);
     document.querySelectorAll(".case.chosen").forEach((old) => old.classList.remove("chosen"));
-    document.getElementById(one.id)?.classList.add("chosen");
+    document.getElementById(`case-${one.id}`)?.classList.add("chosen");
     history.replaceState(null, "", `#${one.id}`);
     look(from - around, to + around);
     if (scroll) $("timeline").scrollIntoView({ block: "start" });
@@ -327,7 +329,7 @@
     for (const [left, right, text] of labels) {
       const from = Math.max(left, free) + 4, needs = context.measureText(text).width;
       if (right - from < needs) continue;
-      const y = lane.kind === "client" ? lane.top + lane.height - PAD - 5 : lane.top + lane.height / 2;
+      const y = lane.kind === "client" ? lane.top + lane.height - PAD - 4 : lane.top + lane.height / 2;
       context.fillStyle = paint.paper;
       context.globalAlpha = 0.75;
       context.fillRect(from - 2, y - 7, needs + 4, 14);
@@ -360,6 +362,11 @@
         if (paint.dark) context.fillStyle = "#0c1014";
         const text = hold.fence === null ? hold.lock : `${hold.lock} · ${hold.fence}`;
         context.fillText(fitted(context, text, wide - 10), left + 4, top + (ROW - 3) / 2 + 0.5);
+      }
+      if (chosen?.events.some((event) => event[0] === hold.line)) {
+        context.strokeStyle = paint.bad;
+        context.lineWidth = 2;
+        context.strokeRect(left, top - 1, wide, ROW - 1);
       }
     }
   }
@@ -405,14 +412,15 @@
   }
 
   function drawViolations(context) {
+    const visible = violations.filter((one) => one === chosen || (one.at >= view.from && one.at <= view.to));
     let last = -9;
-    for (const one of violations) {
+    for (const one of visible) {
       const px = x(one.at), emphasis = one === chosen;
-      if (!emphasis && (px < gutter || px > width || px - last < 1)) continue;
+      if (!emphasis && px - last < 1) continue;
       if (!emphasis) last = px;
       context.fillStyle = paint.bad;
-      context.globalAlpha = emphasis ? 1 : 0.6;
-      context.fillRect(px - 0.75, AXIS - 6, emphasis ? 2 : 1.5, total);
+      context.globalAlpha = emphasis ? 1 : visible.length < 60 ? 0.6 : 0.12;     // so many would hide everything else
+      context.fillRect(px - 0.75, AXIS, emphasis ? 2 : 1.5, total);
       context.globalAlpha = 1;
       context.beginPath();
       context.moveTo(px, AXIS); context.lineTo(px - 5, AXIS - 9); context.lineTo(px + 5, AXIS - 9);
@@ -480,7 +488,7 @@
     }
     const lines = [], at = lane.faults.filter((one) => t >= one.start - reach / 3 && t <= Math.max(one.end, one.start) + reach / 3);
     const fault = at.map((one) => `Fault: ${one.op}, ${seconds(one.start, 0.5)} to ${one.open ? "the end" : seconds(one.end, 0.5)} (line ${one.line})${one.target && one.target !== lane.name ? ` on ${one.target}` : ""}`);
-    if (best) return { title: `${lane.name}: ${best.kind === "unclear" ? "acquire, outcome unknown" : best.kind === "refused" ? "acquire failed" : best.kind}`, lines: [`${seconds(best.at, 0.05)} · line ${best.line}`, data.notes[best.line], ...fault] };
+    if (best) return { title: `${lane.name}: ${best.kind === "unclear" ? "acquire, outcome unknown" : best.kind === "refused" ? "acquire failed" : best.kind}`, lines: [[best.lock, best.words].filter(Boolean).join(" · "), `${seconds(best.at, 0.05)} · line ${best.line}`, ...fault] };
     const hold = lane.holds.findLast((one) => t >= one.start - reach / 3 && t <= one.end + reach / 3 && !hidden.has(one.lock) &&
       py >= rowTop(lane, one.row) && py < rowTop(lane, one.row) + ROW);
     if (hold) {

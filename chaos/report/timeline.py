@@ -18,7 +18,7 @@ from chaos.report.document import document
 from chaos.report.text import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator, Sequence
 
     from chaos.history import Event, History
     from chaos.judge import Verdict
@@ -51,25 +51,26 @@ def _data(history: History, verdict: Verdict, summary: Summary) -> dict[str, obj
     lanes = _lanes(history)
     number = {name: at for at, (name, _) in enumerate(lanes)}
     shown = _Times(history)
-    marks, notes = _marks(history, number, shown)
+    held = holds(history)
+    locks = sorted({hold.lock for hold in held} | set(history.header.locks), key=_natural)
+    lock_number = {lock: at for at, lock in enumerate(locks)}
     return {
         **{key: value for key, value in document(history, verdict, summary).items() if key != "rulings"},
         "begin": history.begin,
         "end": shown(history.end),
         "lanes": lanes,
-        "locks": sorted({hold.lock for hold in holds(history)} | set(history.header.locks), key=_natural),
+        "locks": locks,
         "holds": [
             [
-                number[hold.process], shown(hold.start), shown(hold.end), hold.lock, hold.token, hold.fence,
-                shown(hold.valid_until), hold.began.line,
+                number[hold.process], shown(hold.start), shown(hold.end), lock_number[hold.lock], hold.token,
+                hold.fence, shown(hold.valid_until), hold.began.line,
                 "passed on" if hold.passed_on is not None else
                 "lost" if hold.lost is not None and hold.lost.t <= hold.end else
                 "released" if hold.release is not None and hold.release.t <= hold.end else "ran out",
             ]
-            for hold in holds(history)
+            for hold in held
         ],
-        "marks": marks,
-        "notes": notes,
+        "marks": list(_marks(history, number, lock_number, shown)),
         "faults": [
             [
                 number.get(fault.target, number[NEMESIS]), shown(fault.begin),
@@ -137,23 +138,32 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _marks(
-    history: History, number: dict[str, int], shown: _Times
-) -> tuple[list[list[object]], dict[int, str]]:
-    """Lane, time, kind, lock, and line of what is drawn as a point; and by line what is to be said about it."""
-    marks: list[list[object]] = []
-    notes: dict[int, str] = {}
+    history: History, number: dict[str, int], lock_number: dict[str, int], shown: _Times
+) -> Iterator[list[object]]:
+    """Lane, time, kind, lock, line and a word more, of what is drawn as a point."""
     for event in history.events:
         kind = _kind(event)
-        if kind:
-            lanes: Iterable[int] = [number[event.process]]
-            if event.op == "inspect":
-                lanes = [number.get(target, number[event.process]) for target in event.target] or lanes
-            marks.extend([lane, shown(event.t), kind, event.lock, event.line] for lane in lanes)
-            notes[event.line] = describe(event)
-    return marks, notes
+        if kind is None:
+            continue
+        lanes: Sequence[int] = [number[event.process]]
+        if event.op == "inspect":
+            lanes = [number[target] for target in event.target if target in number] or lanes
+        lock = None if event.lock is None else lock_number.get(event.lock)
+        for lane in lanes:
+            yield [lane, shown(event.t), kind, lock, event.line, _words(event)]
 
 
 def _kind(event: Event) -> str | None:
     if event.op == "use" and event.phase == "ok":
         return "use" if event.accepted else "rejected"
     return _MARKS.get((event.op, event.phase))
+
+
+def _words(event: Event) -> str:
+    if event.op == "use":
+        return f"{event.store} store, fence {event.fence}"
+    if event.op == "inspect":
+        return f"{len(event.keys)} keys"
+    if event.reason is not None:
+        return event.reason
+    return "" if event.detail is None else json.dumps(event.detail)
