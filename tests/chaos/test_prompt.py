@@ -75,6 +75,13 @@ def test_open_at_the_end_where_floating_point_says_otherwise() -> None:
     assert len(expired(until=4.35, end=4.4).judge("prompt")) == 1      # 4.35 + 0.05 < 4.4
 
 
+def test_the_first_time_that_it_was_told_counts() -> None:
+    tape = expired()
+    tape.lost(11, "client-1", "A")
+    tape.lost(12, "client-1", "A")
+    assert tape.judge("prompt") == []
+
+
 def test_the_last_valid_until_counts() -> None:
     tape = expired()
     extended = tape.extended(8, "client-1", "A", until=18)
