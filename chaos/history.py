@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast, get_args
@@ -100,6 +100,13 @@ class Event:
     target: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()
     detail: object = None
+
+    def as_dict(self) -> dict[str, object]:
+        """As in the file, with the number of the line."""
+        found = asdict(self)
+        if self.op != "inspect":
+            del found["keys"]
+        return {name: value for name, value in found.items() if value is not None and value != ()}
 
     @property
     def by_client(self) -> bool:

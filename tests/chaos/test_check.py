@@ -117,7 +117,12 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["history"]["seed"] == 7
     assert found["rulings"]["fenced"] == {"outcome": "passed", "vacuous": False, "note": "", "violations": []}
     [violation] = found["rulings"]["exclusive"]["violations"]
-    assert violation["lines"] == [4, 5]
+    assert violation["events"] == [
+        {"line": 4, "t": 3, "process": "client-1", "op": "acquire", "phase": "ok", "lock": "a", "token": "B", "fence": 2,
+         "valid_until": 13},
+        {"line": 5, "t": 4, "process": "client-2", "op": "acquire", "phase": "ok", "lock": "a", "token": "C", "fence": 3,
+         "valid_until": 14},
+    ]
     assert violation["at"] == 4
     assert violation["lock"] == "a"
     assert found["summary"]["violations"] == {"exclusive": 1, "fenced": 0, "prompt": 0, "live": 0, "clean": 0}
