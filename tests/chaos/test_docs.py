@@ -13,8 +13,9 @@ from chaos.summary import summarize
 from tests.chaos.test_verdict import overlapping
 
 PAGE = (Path(__file__).parents[2] / "docs" / "chaos-history.md").read_text(encoding="utf-8")
-HEADER, VERDICT = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-EXAMPLE = next(block for block in re.findall(r"```\n(.*?)```", PAGE, re.DOTALL) if block.startswith("{"))
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+HEADER, VERDICT = [text for language, text in BLOCKS if language == "json"]
+[EXAMPLE] = [text for language, text in BLOCKS if not language and text.startswith("{")]
 
 
 def test_the_example_is_a_history() -> None:
