@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast, get_args
@@ -46,13 +46,16 @@ class Unreadable(ValueError):  # noqa: N818 - what it is, as a verdict: neither 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line.  ``ttl`` is in seconds; ``must`` is what the scenario states."""
+    """The first line.  ``ttl`` is in seconds; ``must`` is what the scenario states.
 
-    masters: int
+    What has a default is for people, and may be missing.
+    """
+
     locks: tuple[str, ...]
-    clients: tuple[str, ...]
     ttl: float
     must: tuple[Must, ...]
+    masters: int = 0
+    clients: tuple[str, ...] = ()
     seed: int | str | None = None
     clock: str = "boottime"
     schema: int = SCHEMA
@@ -97,6 +100,13 @@ class Event:
     target: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()
     detail: object = None
+
+    def as_dict(self) -> dict[str, object]:
+        """As in the file, with the number of the line."""
+        found = asdict(self)
+        if self.op != "inspect":
+            del found["keys"]
+        return {name: value for name, value in found.items() if value is not None and value != ()}
 
     @property
     def by_client(self) -> bool:
@@ -269,13 +279,13 @@ def _header(text: bytes) -> Header:
     if ttl <= 0:
         raise fields.wrong("ttl", "more than 0 seconds")
     return Header(
-        masters=fields.whole("masters"),
         locks=fields.names("locks"),
-        clients=fields.names("clients"),
         ttl=ttl,
         must=demanded(fields.names("must")),
+        masters=fields.perhaps_whole("masters") or 0,
+        clients=() if fields.raw("clients") is None else fields.names("clients"),
         seed=seed,
-        clock=fields.text("clock"),
+        clock=fields.perhaps_text("clock") or "boottime",
     )
 
 

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 _FOR_EVER: Final = -1
 _GONE: Final = -2
 
-# What can have set a key (C26).  A `resume` extends.
-_SETS: Final = frozenset({("acquire", "invoke"), ("acquire", "ok"), ("extend", "ok"), ("resume", "ok")})
+# What can have set a key (C26).  A `resume` extends.  An acquire that failed, and says with which token, was
+# under way until then.
+_SETS: Final = frozenset(
+    {("acquire", "invoke"), ("acquire", "ok"), ("acquire", "fail"), ("acquire", "info"), ("extend", "ok"), ("resume", "ok")}
+)
 
 
 def inspections(history: History) -> list[Event]:

@@ -15,29 +15,18 @@ if TYPE_CHECKING:
 def exclusive(held: Iterable[Hold]) -> list[Violation]:
     """One for every hold that began while another one, with another token, was alive."""
     found = []
-    # Of each lock the hold that ends last, and the last one with another token than that: whoever overlaps
-    # with any earlier one overlaps with one of these two.
-    last: dict[str, tuple[Hold, Hold | None]] = {}
+    # Of each lock the hold that ends last: whoever overlaps with any earlier one overlaps with that.  If it
+    # has the same token there is none, for holds of one token follow each other.
+    last: dict[str, Hold] = {}
     for hold in sorted(held, key=lambda hold: hold.start):
         if hold.end <= hold.start:
             continue    # touching is not overlapping, and this one touches at most (C25)
-        if hold.lock not in last:
-            last[hold.lock] = hold, None
-            continue
-        first, second = last[hold.lock]
-        other = second if first.token == hold.token else first
-        if other is not None and hold.start < other.end:
+        other = last.get(hold.lock)
+        if other is not None and other.token != hold.token and hold.start < other.end:
             found.append(_overlap(other, hold))
-        last[hold.lock] = _last_two(first, second, hold)
+        if other is None or hold.end > other.end:
+            last[hold.lock] = hold
     return found
-
-
-def _last_two(first: Hold, second: Hold | None, hold: Hold) -> tuple[Hold, Hold | None]:
-    if hold.token == first.token:
-        return (hold if hold.end > first.end else first), second
-    if hold.end > first.end:
-        return hold, first
-    return first, hold if second is None or hold.end > second.end else second
 
 
 def _overlap(one: Hold, two: Hold) -> Violation:

@@ -40,6 +40,6 @@ def live(history: History) -> list[Violation]:
             found.append(violation(
                 f"the last fault was healed at {stamp(heal.t)}, and {lock!r} was acquired {when}; "
                 f"{seconds:g} s are allowed",
-                deadline, heal, acquired, lock=lock,
+                min(deadline, history.end), heal, acquired, lock=lock,
             ))
     return found

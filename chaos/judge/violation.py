@@ -24,7 +24,7 @@ class Violation:
     def as_dict(self) -> dict[str, object]:
         return {
             "at": self.at, "lock": self.lock, "sentence": self.sentence,
-            "lines": [event.line for event in self.events],
+            "events": [event.as_dict() for event in self.events],
         }
 
 

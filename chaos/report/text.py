@@ -24,7 +24,8 @@ def text(history: History, verdict: Verdict, summary: Summary) -> str:
 def describe(event: Event) -> str:
     """One event in one line."""
     told = [
-        ("lock", event.lock), ("token", event.token), ("fence", event.fence), ("valid_until", event.valid_until),
+        ("lock", event.lock), ("token", event.token), ("fence", event.fence),
+        ("valid_until", None if event.valid_until is None else f"{event.valid_until:.6f}"),
         ("reason", event.reason), ("store", event.store), ("accepted", event.accepted),
         ("target", ",".join(event.target) or None),
         ("keys", len(event.keys) if event.op == "inspect" else None),

@@ -325,8 +325,9 @@
       if (!fault.open) context.fillRect(right - 1, lane.top + 1, 1, lane.height - 2);
       labels.push([Math.max(left, gutter), Math.min(right, width), fault.op]);
     }
-    let free = -Infinity;
+    let free = -Infinity, before = "";
     for (const [left, right, text] of labels) {
+      if (text === before && left < free) continue;    // the same again, over the former one
       const from = Math.max(left, free) + 4, needs = context.measureText(text).width;
       if (right - from < needs) continue;
       const y = lane.kind === "client" ? lane.top + lane.height - PAD - 4 : lane.top + lane.height / 2;
@@ -337,6 +338,7 @@
       context.fillStyle = paint["fault-ink"];
       context.fillText(text, from, y);
       free = from + needs;
+      before = text;
     }
   }
 

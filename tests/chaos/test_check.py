@@ -38,8 +38,8 @@ def test_violated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "exclusive  VIOLATED  must hold: 1 violation\n" in out
     assert "  1. 'a' was held by client-1 (B) until t=13.000000 and by client-2 (C) from t=4.000000" in out
-    assert "       line 4: t=3.000000  client-1  acquire ok  lock=a  token=B  fence=2  valid_until=13" in out
-    assert "       line 5: t=4.000000  client-2  acquire ok  lock=a  token=C  fence=3  valid_until=14" in out
+    assert "       line 4: t=3.000000  client-1  acquire ok  lock=a  token=B  fence=2  valid_until=13.000000" in out
+    assert "       line 5: t=4.000000  client-2  acquire ok  lock=a  token=C  fence=3  valid_until=14.000000" in out
     assert out.endswith("VIOLATED: exclusive\n")
 
 
@@ -117,7 +117,12 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["history"]["seed"] == 7
     assert found["rulings"]["fenced"] == {"outcome": "passed", "vacuous": False, "note": "", "violations": []}
     [violation] = found["rulings"]["exclusive"]["violations"]
-    assert violation["lines"] == [4, 5]
+    assert violation["events"] == [
+        {"line": 4, "t": 3, "process": "client-1", "op": "acquire", "phase": "ok", "lock": "a", "token": "B", "fence": 2,
+         "valid_until": 13},
+        {"line": 5, "t": 4, "process": "client-2", "op": "acquire", "phase": "ok", "lock": "a", "token": "C", "fence": 3,
+         "valid_until": 14},
+    ]
     assert violation["at"] == 4
     assert violation["lock"] == "a"
     assert found["summary"]["violations"] == {"exclusive": 1, "fenced": 0, "prompt": 0, "live": 0, "clean": 0}

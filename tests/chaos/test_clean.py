@@ -70,7 +70,8 @@ def test_a_hold_that_begins_later_was_not_alive_then() -> None:
 
 @pytest.mark.parametrize(
     ("op", "phase", "sets"),
-    [("acquire", "invoke", True), ("acquire", "ok", True), ("extend", "ok", True), ("resume", "ok", True),
+    [("acquire", "invoke", True), ("acquire", "ok", True), ("acquire", "fail", True), ("acquire", "info", True),
+     ("extend", "ok", True), ("resume", "ok", True),
      ("extend", "invoke", False), ("extend", "fail", False), ("release", "invoke", False), ("use", "invoke", False),
      ("lost", "info", False)],
 )
@@ -110,11 +111,12 @@ def test_a_token_that_nobody_reported(pttl_ms: int, holds: bool) -> None:
     assert tape.judge("clean") == ([] if holds else [[look]])
 
 
-def test_a_token_that_only_a_failure_reported() -> None:
+@pytest.mark.parametrize(("at", "holds"), [(95, True), (90, True), (89.9, False)])
+def test_a_token_that_only_a_failure_reported(at: float, holds: bool) -> None:
     tape = acquired()
-    tape.event(95, "client-2", "acquire", "fail", lock="a", token="B")
+    tape.event(at, "client-2", "acquire", "fail", lock="a", token="B")
     tape.inspect(100, ("B", 9_000))
-    assert tape.judge("clean") == []
+    assert bool(tape.judge("clean")) != holds
 
 
 @pytest.mark.parametrize("pttl_ms", [-1, None])

@@ -267,13 +267,15 @@ def stories(draw: st.DrawFn) -> Tape:
         t, process = draw(times), draw(st.sampled_from(["client-1", "client-2", "client-3"]))
         token, lock = draw(st.sampled_from(["A", "B", "C", "D"])), draw(st.sampled_from(["a", "a", "b"]))
         until = draw(times)
-        match draw(st.sampled_from(["held", "held", "held", "release", "lost", "extended", "resumed"])):
+        match draw(st.sampled_from(["held", "held", "held", "release", "lost", "extended", "asked", "resumed"])):
             case "held":
                 tape.held(t, process, token, until=until, lock=lock)
             case "resumed":
                 tape.event(t, process, "resume", "ok", lock=lock, token=token, valid_until=until)
             case "extended":
                 tape.event(t, process, "extend", "ok", lock=lock, token=token, valid_until=until)
+            case "asked":
+                tape.event(t, process, "extend", "invoke", lock=lock, token=token)
             case "release":
                 tape.event(t, process, "release", "invoke", lock=lock, token=token)
             case "lost":
@@ -300,6 +302,17 @@ def test_the_quick_judge_says_what_a_slow_one_says(tape: Tape) -> None:
         assert lines & expected
         pairs = [(one, two) for one in found for two in found if {one.began.line, two.began.line} <= lines]
         assert any(overlap(one, two) for one, two in pairs)
+
+
+@PROPERTY
+@given(stories())
+def test_holds_of_one_token_follow_each_other(tape: Tape) -> None:
+    """What the quick judge stands on."""
+    found = holds(tape.history())
+    for one in found:
+        for two in found:
+            if one is not two and (one.lock, one.token) == (two.lock, two.token):
+                assert one.end <= two.start or two.end <= one.start
 
 
 @PROPERTY

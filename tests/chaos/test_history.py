@@ -61,6 +61,14 @@ def test_lines_may_be_in_any_order() -> None:
     assert [(one.t, one.line) for one in found.events] == [(1, 3), (2, 4), (2, 5), (3, 2)]
 
 
+def test_of_a_header_the_judge_needs_locks_ttl_and_must() -> None:
+    first = b'{"schema": 1, "locks": ["a"], "ttl": 2, "must": []}\n'
+    assert parse(first).header == Header(locks=("a",), ttl=2.0, must=())
+    for name in (b"locks", b"ttl", b"must"):
+        with pytest.raises(Unreadable, match=f"'{name.decode()}' is missing"):
+            parse(first.replace(name, b"other"))
+
+
 def test_what_is_not_known_is_not_minded() -> None:
     found = parse(file(event(op="ponder", more=1), header={"scenario": "kill"}))
     assert found.events[0].op == "ponder"
@@ -87,6 +95,8 @@ def test_what_is_not_known_is_not_minded() -> None:
         pytest.param(file(header={"ttl": 0}), "'ttl' is 0, it must be more than 0", id="no-ttl"),
         pytest.param(file(header={"ttl": None}), "'ttl' is missing", id="ttl-missing"),
         pytest.param(file(header={"locks": "a"}), "'locks' is 'a', it must be a list of strings", id="locks"),
+        pytest.param(file(header={"clients": "client-1"}), "'clients' is 'client-1', it must be a list", id="clients"),
+        pytest.param(file(header={"masters": 2.5}), "'masters' is 2.5, it must be a whole number", id="masters"),
         pytest.param(file(header={"seed": [1]}), "'seed' is [1]", id="seed"),
         pytest.param(file(header={"must": ["exclusive", "fast"]}), "'fast' is nothing that can be demanded", id="must"),
         pytest.param(file(event(t="1")), "line 2: 't' is '1', it must be a number", id="t-text"),
