@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chaos.history import NEMESIS, Writer
 from chaos.judge.prompt import GRACE
@@ -27,9 +27,10 @@ def excuse(events: Path, clients: Iterable[str], *, until: float) -> int:
     to show that every lock can be had after that.
     """
     found = 0
+    struck = [event for event in map(json.loads, _lines(events / "nemesis.jsonl")) if event["op"] == "stop"]
     with Writer(events / "machine.jsonl", NEMESIS) as record:
         for client in clients:
-            late = list(_told_late(events / f"{client}.jsonl"))
+            late = [due for due in _told_late(events / f"{client}.jsonl") if not _stopped(client, due, struck)]
             for begin, end in _gaps(events / f"{client}.pulse"):
                 if end < until and any(begin <= due + GRACE and due <= end for due in late):
                     found += 1
@@ -54,6 +55,13 @@ def _told_late(file: Path) -> Iterator[float]:
     for token, end in ends.items():
         if told.get(token, math.inf) > end + GRACE:
             yield end
+
+
+def _stopped(client: str, due: float, struck: list[dict[str, Any]]) -> bool:
+    """By the nemesis, so that there is nothing to excuse."""
+    began = [event["t"] for event in struck if event["phase"] == "invoke" and client in event["target"]]
+    ended = [event["t"] for event in struck if event["phase"] == "ok" and client in event["target"]]
+    return any(begin <= due + GRACE and due <= end for begin, end in zip(began, ended, strict=False))
 
 
 def _lines(file: Path) -> list[str]:

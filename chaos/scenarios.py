@@ -39,6 +39,8 @@ _FENCED: Final[tuple[Must, ...]] = ("fenced",)
 
 _ALL: Final = (
     Scenario("calm", "no fault at all", {"duration": 6.0}),
+    Scenario("overrun", "no fault, but holders go on when their time is over, and release late",
+             {"work": "lasting", "clients": 2, "workers": 6, "ttl": 1.2, "wait": 0.05}),
     Scenario("crowd", "many short sections on an even number of masters, which hang up now and then",
              {"faults": ("flush",), "masters": 4, "clients": 6, "locks": 2, "work": "brief", "wait": 0.01, "duration": 6.0}),
     Scenario("kill", "masters are killed and restarted, any number of them", {"faults": ("kill",)}),
@@ -48,7 +50,7 @@ _ALL: Final = (
     Scenario("strobe", "masters' clocks go forth and back within the allowance", {"faults": ("strobe",)}),
     Scenario("skewed-clocks", "clients' wall clocks are wrong, and jump", {"faults": ("wall",), "skew": 4.0, "locks": 2}),
     Scenario("jumping-clocks", "clients' wall clocks jump while leases run out",
-             {"faults": ("wall",), "work": "lasting", "locks": 6}),
+             {"faults": ("wall",), "work": "lasting", "locks": 10, "lanes": 2}),
     Scenario("full-memory", "masters have no memory left", {"faults": ("memory",)}),
     Scenario("full-disk", "masters have no disk left; with appendfsync always they exit", {"faults": ("disk",)}),
     Scenario("full-disk-everysec", "masters have no disk left; with appendfsync everysec they refuse writes",
@@ -62,7 +64,7 @@ _ALL: Final = (
     Scenario("partition", "two halves", {"faults": ("halves",)}),
     Scenario("ring", "each client reaches another majority", {"faults": ("ring",)}),
     Scenario("flapping", "links come and go", {"faults": ("flap",)}),
-    Scenario("stop-clients", "clients are stopped for longer than the TTL", {"faults": ("stop",), "locks": 10}),
+    Scenario("stop-clients", "clients are stopped for longer than the TTL", {"faults": ("stop",), "work": "visited", "locks": 8, "lanes": 2}),
     Scenario("kill-clients", "clients are killed, others come", {"faults": ("crash",)}),
     Scenario("everything", "all of it, two at once",
              {"faults": GROUPS["all"], "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),

@@ -30,7 +30,8 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
         "short": 6, "long": 2, "expiring": 2, "extending": 2, "entering_twice": 2, "block": 2, "impatient": 2,
         "giving": 2, "taking": 3, "cancelled": 3,
     },
-    "lasting": {"short": 1, "expiring": 2},
+    "lasting": {"short": 3, "long": 2, "expiring": 4, "extending": 2},
+    "visited": {"long": 1, "expiring": 1, "extending": 6},
     "brief": {"short": 1},
     "naive": {"naive": 1},
 }  # fmt: skip
@@ -65,8 +66,10 @@ class Worker:
         self._handovers = Handovers(directory / "handovers")
         self._given: set[str] = set()
         self._random = random.Random(f"work {settings.seed} {record.process} {name}")
-        often = {name: n for name, n in _OFTEN[settings.work].items() if name != "cancelled" or world.can_cancel}
-        self._acts: list[Callable[[str], Awaitable[None]]] = [getattr(self, f"_{name}") for name in often]
+        often = {act: n for act, n in _OFTEN[settings.work].items() if act != "cancelled" or world.can_cancel}
+        if settings.work == "visited" and name != "1":
+            often = {"impatient": 1}
+        self._acts: list[Callable[[str], Awaitable[None]]] = [getattr(self, f"_{act}") for act in often]
         self._often = list(often.values())
 
     async def perform(self) -> None:
@@ -111,10 +114,12 @@ class Worker:
         held = await self._take(name, auto_extend=False)
         if held is None:
             return
-        for _ in range(self._random.randint(1, 5)):
+        for _ in range(self._random.randint(2, 8)):
             await self._work(held, self._settings.ttl * self._random.uniform(0.1, 0.4))
-            if not await self._extend(held):
+            if not self._stage.working or not await self._extend(held):
                 break
+            if not held.lease.valid:    # nobody has said no: perhaps a little later
+                await self._world.sleep(self._random.uniform(0.02, 0.1))
         await self._give_back(held)
 
     async def _entering_twice(self, name: str) -> None:
