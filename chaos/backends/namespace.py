@@ -48,7 +48,8 @@ _PROBE: Final = " && ".join((*map(" ".join, _PREPARE), "nft add table inet probe
 
 _RELAYS_FROM: Final = 20_000    # plus the number of the master
 _DISK: Final = "2m"
-# A packet of 52 bytes is a mere acknowledgement: what is lost is the answer, not the connection's beginning.
+# ``lose`` strikes an established connection: what a master has received it still reads, though its side of
+# the connection is reset; so does the client's, when it repeats what nobody has acknowledged.
 _TABLE: Final = """
 table inet chaos {
   set requests { type ipv4_addr . inet_service; }
@@ -58,7 +59,7 @@ table inet chaos {
     type filter hook input priority 0; policy accept;
     ip daddr . tcp dport @requests drop
     ip saddr . tcp sport @replies drop
-    ip saddr . tcp sport @lose tcp flags & (syn | rst) == 0 meta length > 52 reject with tcp reset
+    ip saddr . tcp sport @lose tcp flags & (syn | rst) == 0 reject with tcp reset
   }
 }
 """

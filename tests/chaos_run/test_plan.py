@@ -31,7 +31,11 @@ def test_a_plan_that_is_known():
     assert [(s.fault, round(s.at, 3), round(s.until, 3), s.masters, s.clients) for s in made] == KNOWN
 
 
-KNOWN = []
+KNOWN = [
+    ("stop", 1.515, 4.151, (), (5,)),
+    ("pause", 5.062, 6.565, (1, 2, 3, 4, 5), ()),
+    ("stop", 6.819, 8.0, (), (3, 4)),
+]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
