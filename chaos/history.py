@@ -102,11 +102,8 @@ class Event:
     detail: object = None
 
     def as_dict(self) -> dict[str, object]:
-        """As in the file, with the number of the line."""
-        found = asdict(self)
-        if self.op != "inspect":
-            del found["keys"]
-        return {name: value for name, value in found.items() if value is not None and value != ()}
+        """As in the file, with the number of the line; without what is None or empty."""
+        return {name: value for name, value in asdict(self).items() if value is not None and value != ()}
 
     @property
     def by_client(self) -> bool:

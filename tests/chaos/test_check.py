@@ -128,6 +128,17 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["summary"]["violations"] == {"exclusive": 1, "fenced": 0, "prompt": 0, "live": 0, "clean": 0}
 
 
+def test_what_was_inspected_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tape = good()
+    tape.inspect(15, ("B", -1))
+    assert main(["check", saved(tape, tmp_path), "--json"]) == 1
+    [violation] = json.loads(capsys.readouterr().out)["rulings"]["clean"]["violations"]
+    assert violation["events"] == [
+        {"line": 4, "t": 15, "process": "observer", "op": "inspect", "phase": "ok", "target": ["master-1"],
+         "keys": [{"lock": "a", "token": "B", "pttl_ms": -1}]},
+    ]
+
+
 def test_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "report"
     assert main(["check", saved(overlapping(), tmp_path), "--json", "--out", str(out)]) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from chaos.judge.exclusive import exclusive
 from chaos.judge.holds import Hold, holds
 from tests.chaos.tape import PROPERTY, Tape
 
@@ -158,6 +159,13 @@ def test_the_same_token_never_overlaps_itself() -> None:
     assert tape.judge("exclusive") == []
     third = tape.held(14, "client-2", "B", until=20)
     assert [lines[-1] for lines in tape.judge("exclusive")] == [third]
+
+
+def test_a_hold_is_not_in_its_own_way() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11)
+    found = holds(tape.history())
+    assert exclusive([*found, *found]) == []
 
 
 def test_one_token_for_all_attempts_with_another_holder_between_them() -> None:
@@ -350,7 +358,5 @@ def test_the_work_grows_with_the_history_not_with_its_square(size: int) -> None:
     found = holds(tape.history())
     for one in found:
         one.__class__ = Counting
-    from chaos.judge.exclusive import exclusive  # noqa: PLC0415
-
     assert len(exclusive(found)) == size
     assert looks <= 12 * size
