@@ -39,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
         history = read(args.history)
         must = history.header.must if args.must is None else demanded(args.must.split(","))
     except Unreadable as error:
-        print(f"UNKNOWN: {error}", file=sys.stderr)  # noqa: T201 - a command prints
+        print(f"UNKNOWN: {error}", file=sys.stderr)
         return _UNKNOWN
     return _judged(history, must, args)
 
@@ -56,7 +56,7 @@ def _judged(history: History, must: tuple[Must, ...], args: argparse.Namespace) 
         try:
             report.write(args.out, history, verdict, summary)
         except OSError as error:
-            print(f"UNKNOWN: cannot write into {args.out}: {error.strerror or error}", file=sys.stderr)  # noqa: T201
+            print(f"UNKNOWN: cannot write into {args.out}: {error.strerror or error}", file=sys.stderr)
             return _UNKNOWN
     return verdict.exit_code
 

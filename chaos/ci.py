@@ -128,11 +128,9 @@ def _do(job: Job, backend: Backend, out: Path, interrupted: Event) -> tuple[int,
             if interrupted.wait(0.1):
                 return UNKNOWN, "interrupted"
     try:
-        if running.returncode:
-            raise SessionFailed(f"status {running.returncode}, see {out / 'said.log'}")
-        found = judged(out, job.scenario.must, None if job.variant else job.scenario.shows)
+        found = judged(running, out, job.scenario.must, None if job.variant else job.scenario.shows)
     except SessionFailed as error:
-        return UNKNOWN, str(error)
+        return UNKNOWN, f"{error}, see {out / 'said.log'}"
     line = _line(job, found)
     if job.as_expected(found):
         return PASSED, line

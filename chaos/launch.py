@@ -91,12 +91,14 @@ def session(settings: Settings, backend: Backend, out: Path, said: IO[str] | Non
             process.wait()
 
 
-def judged(out: Path, must: tuple[Must, ...], shows: Shows | None = None) -> Judged:
-    """The verdict on the history in ``out``, which is written there as well.
+def judged(ended: subprocess.Popen[bytes], out: Path, must: tuple[Must, ...], shows: Shows | None = None) -> Judged:
+    """The verdict on what the session that has ``ended`` left in ``out``; it is written there as well.
 
     Raises:
         SessionFailed: there is none.
     """
+    if ended.returncode:
+        raise SessionFailed(f"the session ended with status {ended.returncode}")
     try:
         history = read(out / HISTORY)
     except Unreadable as error:

@@ -77,10 +77,8 @@ def main(args: argparse.Namespace) -> int:
     print(f"seed {settings.seed}   again: {_again(args, settings.seed)}\n", flush=True)
     try:
         with session(settings, backend, out) as running:
-            status = running.wait()
-        if status:
-            raise SessionFailed(f"the session ended with status {status}")
-        verdict = judged(out, must, None if settings.variant else scenario.shows)
+            running.wait()
+        verdict = judged(running, out, must, None if settings.variant else scenario.shows)
     except KeyboardInterrupt:
         print("\ninterrupted; nothing is left running", file=sys.stderr)
         return UNKNOWN

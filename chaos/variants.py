@@ -45,26 +45,26 @@ VARIANTS: Final[dict[str, Variant]] = {}
 
 def _variant(name: str, *, scenario: str, breaks: Must) -> Callable[[Callable[[], None]], None]:
     def add(apply: Callable[[], None]) -> None:
-        VARIANTS[name] = Variant(name, (apply.__doc__ or "").strip(), scenario, breaks, apply)
+        VARIANTS[name] = Variant(name, (apply.__doc__ or "").strip().removesuffix("."), scenario, breaks, apply)
 
     return add
 
 
 @_variant("minority", scenario="partition", breaks="exclusive")
 def _() -> None:
-    """less than half of the masters are enough (R1)"""
+    """Less than half of the masters are enough (R1)"""
     _patch(quorum, "majority", lambda masters: max(1, masters // 2))
 
 
 @_variant("no-owner-check", scenario="stop-clients", breaks="exclusive")
 def _() -> None:
-    """a release removes the key, whoever holds it (P8)"""
+    """A release removes the key, whoever holds it (P8)"""
     _patch_script("RELEASE", ("if found == token then", "if found then"))
 
 
 @_variant("no-rollback", scenario="crowd", breaks="live")
 def _() -> None:
-    """a failed attempt leaves its keys to their TTL (R9)"""
+    """A failed attempt leaves its keys to their TTL (R9)"""
 
     def rollback(plan: Plan, token: str, round_: Round) -> Iterator[Any]:  # noqa: ARG001
         yield from ()
@@ -74,7 +74,7 @@ def _() -> None:
 
 @_variant("wall-clock", scenario="jumping-clocks", breaks="prompt")
 def _() -> None:
-    """validity is measured on a clock that somebody sets (R5)"""
+    """Validity is measured on a clock that somebody sets (R5)"""
     # Equal to the right one until somebody does, so that the times in the history can be compared.
     ahead = time.time() - _clock.now()
     _patch(_clock, "now", lambda: time.time() - ahead)
@@ -82,7 +82,7 @@ def _() -> None:
 
 @_variant("one-token", scenario="overrun", breaks="exclusive")
 def _() -> None:
-    """all attempts of a process have one token: a late release of one removes the key of the next (R8)"""
+    """All attempts of a process have one token: a late release of one removes the key of the next (R8)"""
     # On the masters.  A lease still shows one of its own, or nobody could tell in the history whose it was.
     token = secrets.token_hex(20)
 
@@ -95,7 +95,7 @@ def _() -> None:
 
 @_variant("fence-by-maximum", scenario="skewed-clocks", breaks="fenced")
 def _() -> None:
-    """a fence greater than all that were seen, which no majority has stored (R17)"""
+    """A fence greater than all that were seen, which no majority has stored (R17)"""
 
     def second_round(terms: Terms, plan: Plan, token: str, first: Round, proposal: int) -> Op[tuple[int, float, Tally]]:  # noqa: ARG001
         yield from ()
@@ -107,7 +107,7 @@ def _() -> None:
 
 @_variant("resurrecting-extension", scenario="stop-clients", breaks="exclusive")
 def _() -> None:
-    """an extension sets keys that are gone, and a lease whose time is over is valid again (R12)"""
+    """An extension sets keys that are gone, and a lease whose time is over is valid again (R12)"""
 
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:  # noqa: ARG001
         round_ = Round(terms, Send(wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)), Denials().read)

@@ -11,11 +11,20 @@
            errors.py
 
     chaos/__main__.py            imports no command before it is asked for
-      check.py                   judging a history takes nothing of redlock: no client, no server
-      report/
-      summary.py
-      judge/                     no clock, no file: as pure as the core
+      ci.py  catalogue.py
+      run.py
+      launch.py                  starts sessions, and has them judged
+      session.py
+      nemesis.py                 who breaks
+      cast.py                    who starts those who work
+      check.py  clients/         judging a history takes nothing of redlock: no client, no server
+                backends/  names.py  pulse.py
+      report/   plan.py  scenarios.py  variants.py
+      summary.py  settings.py
+      judge/    faults.py  control.py
       history.py
+   The judge and the plan are as pure as the core: no clock, no file.  `variants` breaks the library, so it alone
+   may know what is private there.
 
 How imports are judged:
 
@@ -50,10 +59,16 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("redlock",),
     ("redlock._cli", "redlock.testing"),
     ("chaos", "chaos.history"),
-    ("chaos.judge",),
-    ("chaos.summary",),
-    ("chaos.report",),
-    ("chaos.check",),
+    ("chaos.judge", "chaos.faults", "chaos.control"),
+    ("chaos.summary", "chaos.settings"),
+    ("chaos.report", "chaos.plan", "chaos.scenarios", "chaos.variants"),
+    ("chaos.check", "chaos.names", "chaos.backends", "chaos.clients", "chaos.pulse"),
+    ("chaos.cast",),
+    ("chaos.nemesis",),
+    ("chaos.session",),
+    ("chaos.launch",),
+    ("chaos.run",),
+    ("chaos.ci", "chaos.catalogue"),
     ("chaos.__main__",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
@@ -67,7 +82,7 @@ APART = ("chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos
 
 # What these may take from the standard library: nothing in here knows the time or the world.  A list
 # of what is allowed needs no thought about what else could be a clock.
-PURE_ROOMS = {"redlock._core": "the core", "chaos.judge": "the judge"}
+PURE_ROOMS = {"redlock._core": "the core", "chaos.judge": "the judge", "chaos.plan": "the plan"}
 PURE = frozenset(
     ("__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "functools",
      "heapq", "itertools", "math", "operator", "re", "string", "types", "typing")
@@ -75,6 +90,10 @@ PURE = frozenset(
 # The rooms of ours that the core may use: `_clock` stands below it, but is a clock.
 CORE_USES = ("redlock.errors", "redlock.options", "redlock.scripts", "redlock._core")
 TENACITY_AT = "redlock._core.retry"
+# And the plan its own chance, which follows from the seed that it is handed.
+CHANCE_AT = "chaos.plan"
+# Breaks the library on purpose.
+BREAKS = "chaos.variants"
 DOORS = frozenset(("__import__", "exec", "eval", "compile", "open", "import_module"))
 
 
@@ -225,7 +244,7 @@ def _arrow(one: Import, own: str) -> list[str]:
     if under(own, "chaos") and under(other, "redlock"):
         if own in APART:
             return [f"{one}: who judges is apart from what is judged"]
-        return [] if other in PUBLIC else [f"{one}: only public names up there"]
+        return [] if other in PUBLIC or own == BREAKS else [f"{one}: only public names up there"]
     if own in GUESTS:
         return [] if other in PUBLIC and FLOOR[other] < FLOOR[own] else [f"{one}: only public names up there"]
     if FLOOR[other] == FLOOR[own]:
@@ -239,7 +258,7 @@ def _arrow(one: Import, own: str) -> list[str]:
 
 def _impure(one: Import, room: str) -> list[str]:
     top = one.target.split(".")[0]
-    if top in PURE or one.type_only or (top == "tenacity" and one.source == TENACITY_AT):
+    if top in PURE or one.type_only or (top, one.source) in (("tenacity", TENACITY_AT), ("random", CHANCE_AT)):
         return []
     return [f"{one}: not in {room}"]
 
@@ -406,6 +425,11 @@ def test_and_nothing_else_is_objected_to(source: str) -> None:
         ("chaos.summary", "from chaos.report import text", "upwards"),
         ("chaos.check", "from redlock.testing import LocalMasters", "apart"),
         ("chaos.report.made_up", "from chaos.check import main", "upwards"),
+        ("chaos.plan", "import time", "not in the plan"),
+        ("chaos.plan", "from chaos.backends import rig", "upwards"),
+        ("chaos.clients.made_up", "from redlock._core import quorum", "public"),
+        ("chaos.clients.made_up", "from chaos.cast import Cast", "upwards"),
+        ("chaos.nemesis", "from chaos.session import main", "upwards"),
     ],
 )
 def test_an_arrow_that_does_not_point_down(module: str, source: str, word: str) -> None:
@@ -428,6 +452,9 @@ def test_an_arrow_that_does_not_point_down(module: str, source: str, word: str) 
         ("chaos.judge.made_up", "import math\nfrom chaos.history import Event\nfrom chaos.judge.holds import Hold"),
         ("chaos.report.made_up", "import json\nfrom chaos.judge import Verdict\nfrom chaos import summary"),
         ("chaos.check", "import sys, os\nfrom chaos import report\nfrom chaos.history import read"),
+        ("chaos.plan", "import random\nfrom chaos.settings import Settings"),
+        ("chaos.variants", "from redlock._core import quorum"),
+        ("chaos.clients.made_up", "from redlock import Masters\nfrom chaos import variants"),
     ],
 )
 def test_an_arrow_that_does(module: str, source: str) -> None:

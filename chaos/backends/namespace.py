@@ -38,7 +38,7 @@ _SCRATCH: Final = "/dev/shm"  # noqa: S108 - see above
 _PREPARE: Final = (("ip", "link", "set", "lo", "up"), ("mount", "-t", "tmpfs", "tmpfs", _SCRATCH))
 _NEW: Final = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 # Without root first: then nothing in the session can harm the machine.
-_WAYS: Final = (
+_WAYS: Final[tuple[tuple[str, ...], ...]] = (
     ("unshare", "--user", "--map-root-user", *_NEW),
     ("unshare", *_NEW),
     ("sudo", "-n", "unshare", *_NEW),
@@ -105,7 +105,7 @@ def command(session: Sequence[str]) -> list[str]:
     """How ``session`` is started."""
     way = _way()
     if isinstance(way, str):
-        raise RuntimeError(way)
+        raise RuntimeError(way)  # noqa: TRY004 - that it is a text says why there is none
     kept = [f"{name}={os.environ[name]}" for name in ("PATH", "PYTHONPATH") if name in os.environ]
     return [*way, "env", *kept, f"TMPDIR={_SCRATCH}", *session]
 
@@ -180,12 +180,11 @@ def _host(client: int) -> str:
     return f"127.0.2.{client}"
 
 
-def _run(*command: str, text: str | None = None) -> None:
+def _run(*command: str, text: str = "") -> None:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     done = subprocess.run(
-        command, input=text, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path},
-        **({"stdin": subprocess.DEVNULL} if text is None else {}),
-    )  # fmt: skip
+        command, input=text, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path}
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
 

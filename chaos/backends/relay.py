@@ -102,7 +102,7 @@ class _Pair:
                 continue
             if "half" in self._states:
                 connection.broken = True
-                data = data[: max(1, len(data) // 2)]  # noqa: PLW2901 - that is the point
+                data = data[: max(1, len(data) // 2)]
             writer.write(data)
         raise _Ended
 

@@ -94,8 +94,8 @@ class Rig(ABC):
 
     # -- masters ---------------------------------------------------------------------------------------
 
-    def started(self, master: int) -> None:
-        """It was (re)started."""
+    def started(self, master: int) -> None:  # noqa: B027 - most need nothing
+        """It was (re)started: what else it needs to be reached."""
 
     def kill(self, master: int) -> None:
         self.masters.kill(master - 1)
@@ -123,10 +123,10 @@ class Rig(ABC):
         self.masters.client(master - 1).config_set("maxmemory", "0")
 
     def fill_disk(self, master: int) -> None:
-        raise NotImplementedError(f"no disk of master {master} can be filled by this backend")
+        raise RuntimeError(f"no disk of master {master} can be filled by this backend: see its LACKS")
 
     def free_disk(self, master: int) -> None:
-        raise NotImplementedError(f"no disk of master {master} can be filled by this backend")
+        raise RuntimeError(f"no disk of master {master} can be filled by this backend: see its LACKS")
 
     def keys(self) -> list[dict[str, tuple[str, int]] | None]:
         """For each master its lock keys, with token and PTTL in ms; None for one that does not answer."""

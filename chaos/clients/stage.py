@@ -24,8 +24,10 @@ class Stage:
         return self._control.phase == END
 
     def set_wall_clock(self) -> None:
-        """From now on `time.time` shows what the session wants.  No other clock does, as on a machine
-        whose operator sets the time."""
+        """From now on `time.time` shows what the session wants.
+
+        No other clock does, as on a machine whose operator sets the time.
+        """
         control, right, right_ns = self._control, time.time, time.time_ns
         time.time = lambda: right() + control.wrong_by
         time.time_ns = lambda: right_ns() + int(control.wrong_by * 1e9)

@@ -49,7 +49,7 @@ class _Waited:
         """Seconds, of the one that has waited longest."""
         most = 0
         try:
-            threads = os.listdir(_THREADS)
+            threads = os.listdir(_THREADS)  # noqa: PTH208 - names are all that is wanted, fifty times a second
         except OSError:
             return 0.0
         for gone in self._files.keys() - set(threads):

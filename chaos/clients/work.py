@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from asyncio import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -128,10 +129,8 @@ class Worker:
             again = await self._world.result(held.lock.acquire()) if held.lease.valid else None
             await self._work(held, self._random.uniform(0, 0.03))
             if again is held.lease:
-                try:
+                with suppress(LockLost):    # the second one will say so as well
                     await self._world.result(held.lock.release())   # the first of two: nothing is released
-                except LockLost:
-                    pass    # the second one will say so as well
             await self._work(held, self._random.uniform(0, 0.03))
             if again is None or again is held.lease:
                 await self._give_back(held)

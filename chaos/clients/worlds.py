@@ -11,10 +11,10 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock import AsyncMasters, Masters
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from redlock import AsyncMasters, Masters
 
 T = TypeVar("T")
 

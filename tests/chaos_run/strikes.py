@@ -18,6 +18,7 @@ from pathlib import Path
 from chaos.backends import BACKENDS
 from chaos.cast import Cast
 from chaos.control import Control
+from chaos.faults import FAULTS
 from chaos.history import Writer
 from chaos.nemesis import Nemesis
 from chaos.plan import Strike
@@ -262,7 +263,7 @@ def main(backend, out):
     made = settings(backend)
     with BACKENDS[backend].rig(made) as rig:
         # One client for each seat, far away from these links: they are dialled by this program.
-        with Cast(made, {seat: rig.masters.urls for seat in (1, 2)}, wrong={1: 0.0, 2: 0.0}) as cast, Path(out).open("w") as told:
+        with Cast(made, dict.fromkeys((1, 2), rig.masters.urls), wrong=dict.fromkeys((1, 2), 0.0)) as cast, Path(out).open("w") as told:
             cast.start()
             record = Writer(Path(tempfile.gettempdir(), f"strikes-{os.getpid()}"), "nemesis")
             scenes = Scenes(rig, Nemesis(rig, cast, record, lambda line: None), cast)
@@ -277,8 +278,6 @@ def main(backend, out):
 
 
 def made_by(backend):
-    from chaos.faults import FAULTS
-
     return [name for name in FAULTS if name not in BACKENDS[backend].LACKS]
 
 

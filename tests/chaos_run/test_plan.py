@@ -62,10 +62,9 @@ def test_each_fault_is_made(fault):
     """In ten seconds, which is what a scenario has, and for as long as the fault is to last."""
     for seed in SEEDS:
         made = plan(settings(seed, faults=(fault,), duration=10.0, lanes=1))
-        assert made
         assert {strike.fault for strike in made} == {fault}
-    if fault in ("stop", "clock"):
-        assert any(strike.until - strike.at > 2.0 for strike in made), "longer than the TTL"
+        if fault in ("stop", "clock"):
+            assert any(strike.until - strike.at > 2.0 for strike in made), "longer than the TTL"
 
 
 def test_all_faults_of_a_lane_strike_before_one_does_again():

@@ -30,11 +30,12 @@ class Run:
         self.mark = f"CHAOS_TEST_RUN={uuid.uuid4()}"
         self.scratch = tmp_path / "scratch"
         self.scratch.mkdir()
+        self.log = (tmp_path / "log").open("w+")
         name, value = self.mark.split("=")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "chaos", "run", "--backend", backend, "--seed", "5", "--duration", "60",
-             "--faults", "stop,pause,one", "--lanes", "2", "--out", str(tmp_path / "out")],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+             "--faults", "stop,pause", "--lanes", "2", "--ttl", "1", "--clients", "4", "--out", str(tmp_path / "out")],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
             env={**os.environ, name: value, "TMPDIR": str(self.scratch)},
         )  # fmt: skip
 
@@ -48,11 +49,15 @@ class Run:
                         found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         return found
 
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
     def wait_until(self, what, within=40.0):
         until = time.monotonic() + within
         while not what():
             assert time.monotonic() < until, f"still there: {self.alive()}"
-            assert self.process.poll() is None, self.process.stdout.read().decode()
+            assert self.process.poll() is None, self.said()
             time.sleep(0.05)
 
     def nothing_is_left(self, within=20.0):
@@ -69,7 +74,7 @@ class Run:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
-        self.process.stdout.close()
+        self.log.close()
 
 
 @pytest.fixture(params=BACKENDS)
@@ -107,15 +112,15 @@ def test_its_session_is_killed(run):
     sessions = [pid for pid, words in run.alive().items() if "-m chaos.session" in words and "unshare" not in words]
     os.kill(min(sessions), signal.SIGKILL)
     assert run.process.wait(30) == 2
-    assert b"the session ended with status" in run.process.stdout.read()
+    assert "the session ended with status" in run.said()
     run.nothing_is_left()
 
 
 def test_a_client_that_dies_by_itself_is_a_failure_of_the_harness(run):
-    run.wait_until(lambda: len(run.clients()) == 6)
+    run.wait_until(lambda: len(run.clients()) == 4)
     os.kill(run.clients()[0], signal.SIGTERM)
     assert run.process.wait(60) == 2
-    assert b"ended with status -15" in run.process.stdout.read()
+    assert "ended with status -15" in run.said()
     run.nothing_is_left()
 
 
