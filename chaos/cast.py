@@ -83,7 +83,7 @@ class Cast:
         """Everybody begins; returns when all are at work."""
         for seat in self._urls:
             self._start(seat, 0)
-        self._wait_until_ready()
+        self.wait_until_ready()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -93,6 +93,15 @@ class Cast:
     def now_on(self, seat: int) -> Client:
         """The one that has this seat now, or had it last."""
         return next(client for client in reversed(self.clients) if client.seat == seat)
+
+    def wait_until_ready(self) -> None:
+        """Until all that were started are at work, or have been killed."""
+        gives_up = time.monotonic() + _READY_WITHIN
+        while waiting := [client for client in self.clients if not (client.killed or client.ready.exists())]:
+            self.check()
+            if time.monotonic() > gives_up:
+                raise CastFailed(f"{waiting[0].name} was not ready within {_READY_WITHIN:g} s\n{_tail(waiting[0].log)}")
+            time.sleep(0.01)
 
     # -- faults ------------------------------------------------------------------------------------------
 
@@ -163,14 +172,6 @@ class Cast:
         client = Client(seat, generation, process, log, ready)
         self.clients.append(client)
         return client
-
-    def _wait_until_ready(self) -> None:
-        gives_up = time.monotonic() + _READY_WITHIN
-        while waiting := [client for client in self.clients if not client.ready.exists()]:
-            self.check()
-            if time.monotonic() > gives_up:
-                raise CastFailed(f"{waiting[0].name} was not ready within {_READY_WITHIN:g} s\n{_tail(waiting[0].log)}")
-            time.sleep(0.01)
 
 
 def _tail(log: Path) -> str:

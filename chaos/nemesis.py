@@ -81,6 +81,7 @@ class Nemesis:
     def _settled(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:  # noqa: ARG002
         if strike.fault == "crash":
             # Those that were killed never come back.  That others have come in their place is a heal.
+            self._cast.wait_until_ready()
             self._record.write("replace", "ok", target=self._targets(strike))
         else:
             self._record.write(self._op(strike), "ok", target=self._targets(strike))

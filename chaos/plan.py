@@ -51,6 +51,8 @@ class Strike:
 _QUIET: Final = 0.4
 # Between two faults of one lane, in TTLs.
 _PAUSE: Final = (0.1, 0.5)
+# So often a fault looks for somebody who is not struck yet, before it is left out.
+_TRIES: Final = 10
 # How many masters a fault strikes, and how often.
 _EXTENT: Final = (("one", 4), ("minority", 3), ("majority", 2), ("all", 1))
 
@@ -91,9 +93,11 @@ class _Planner:
             until = min(at + ttl * self._random.uniform(*fault.lasts), end)
             if until <= at:
                 return
-            strikes = list(self._of(fault, at, until))
-            if self._free(strikes):
-                yield from strikes
+            for _ in range(_TRIES):
+                strikes = list(self._of(fault, at, until))
+                if self._free(strikes):
+                    yield from strikes
+                    break
             at = until + ttl * self._random.uniform(*_PAUSE)
             if at >= end - ttl * fault.lasts[0]:
                 return

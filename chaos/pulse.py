@@ -1,13 +1,13 @@
 """What a busy machine did to clients: that is not what the lock did.
 
-A client notes when it was not run for a while (`chaos.clients.watch`).  Where that kept it from telling a
-holder in time, it was stopped, by the machine instead of by the nemesis, and the history says so.
+A client notes how long its threads have waited for a processor (`chaos.clients.watch`).  Where a holder was
+told of its loss so late only because of that, the client was stopped, by the machine instead of by the
+nemesis, and the history says so.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 from chaos.history import NEMESIS, Writer
@@ -27,34 +27,36 @@ def excuse(events: Path, clients: Iterable[str], *, until: float) -> int:
     to show that every lock can be had after that.
     """
     found = 0
-    struck = [event for event in map(json.loads, _lines(events / "nemesis.jsonl")) if event["op"] == "stop"]
+    struck = [event for event in _lines(events / f"{NEMESIS}.jsonl") if event["op"] == "stop"]
     with Writer(events / "machine.jsonl", NEMESIS) as record:
         for client in clients:
-            late = [due for due in _told_late(events / f"{client}.jsonl") if not _stopped(client, due, struck)]
-            for begin, end in _gaps(events / f"{client}.pulse"):
-                if end < until and any(begin <= due + GRACE and due <= end for due in late):
+            waited = _lines(events / f"{client}.pulse")
+            for due, told in _told_late(_lines(events / f"{client}.jsonl")):
+                if told < until and not _stopped(client, due, struck) and explained(due, told, waited):
                     found += 1
-                    record.write("stop", "invoke", t=begin, target=client, detail=WHY)
-                    record.write("stop", "ok", t=end, target=client, detail=WHY)
+                    record.write("stop", "invoke", t=due, target=client, detail=WHY)
+                    record.write("stop", "ok", t=told, target=client, detail=WHY)
     return found
 
 
-def _gaps(file: Path) -> list[tuple[float, float]]:
-    return [(begin, end) for begin, end in map(json.loads, _lines(file))]
+def explained(due: float, told: float, waited: Iterable[list[float]]) -> bool:
+    """Whether it would have been in time, had no thread of the process ever waited for a processor.
+
+    ``waited``: from when, until when, and for how many seconds in sum.
+    """
+    return sum(seconds for begin, end, seconds in waited if begin <= told and due <= end) >= told - due - GRACE
 
 
-def _told_late(file: Path) -> Iterator[float]:
-    """When holds ended whose holders were told late, or never."""
+def _told_late(events: Iterable[dict[str, Any]]) -> Iterator[tuple[float, float]]:
+    """When holds ended whose holders were told late, and when they were."""
     ends: dict[str, float] = {}
-    told: dict[str, float] = {}
-    for event in map(json.loads, _lines(file)):
+    lost: dict[str, float] = {}
+    for event in events:
         if "valid_until" in event:
             ends[event["token"]] = event["valid_until"]
-        elif event["op"] in ("lost", "release"):
-            told[event["token"]] = min(event["t"], told.get(event["token"], math.inf))
-    for token, end in ends.items():
-        if told.get(token, math.inf) > end + GRACE:
-            yield end
+        elif event["op"] == "lost":
+            lost.setdefault(event["token"], event["t"])
+    return ((ends[token], told) for token, told in lost.items() if told > ends[token] + GRACE)
 
 
 def _stopped(client: str, due: float, struck: list[dict[str, Any]]) -> bool:
@@ -64,6 +66,6 @@ def _stopped(client: str, due: float, struck: list[dict[str, Any]]) -> bool:
     return any(begin <= due + GRACE and due <= end for begin, end in zip(began, ended, strict=False))
 
 
-def _lines(file: Path) -> list[str]:
+def _lines(file: Path) -> list[Any]:
     """A client that was killed may have left half a line, or nothing at all."""
-    return file.read_text().split("\n")[:-1] if file.exists() else []
+    return [json.loads(line) for line in file.read_text().split("\n")[:-1]] if file.exists() else []

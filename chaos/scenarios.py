@@ -40,7 +40,7 @@ _FENCED: Final[tuple[Must, ...]] = ("fenced",)
 _ALL: Final = (
     Scenario("calm", "no fault at all", {"duration": 6.0}),
     Scenario("overrun", "no fault, but holders go on when their time is over, and release late",
-             {"work": "lasting", "clients": 2, "workers": 6, "ttl": 1.2, "wait": 0.05}),
+             {"work": "overrun", "clients": 2, "workers": 6, "ttl": 0.8, "wait": 0.05}),
     Scenario("crowd", "many short sections on an even number of masters, which hang up now and then",
              {"faults": ("flush",), "masters": 4, "clients": 6, "locks": 2, "work": "brief", "wait": 0.01, "duration": 6.0}),
     Scenario("kill", "masters are killed and restarted, any number of them", {"faults": ("kill",)}),
@@ -69,7 +69,7 @@ _ALL: Final = (
     Scenario("everything", "all of it, two at once",
              {"faults": GROUPS["all"], "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),
     Scenario("client-pause", "Kleppmann's first: a holder that does not look again is stopped, and writes when its time is over",
-             {"faults": ("stop",), "work": "naive", "locks": 4, "duration": 12.0}, _FENCED, "lost update"),
+             {"faults": ("stop",), "work": "naive", "clients": 8, "locks": 4, "ttl": 1.2, "lanes": 3}, _FENCED, "lost update"),
     Scenario("clock-jump", "Kleppmann's second: masters' clocks jump, and locks expire early",
              {"faults": ("clock",), "restart_guard": False, "locks": 2}, _FENCED, "exclusive"),
     Scenario("amnesia", "masters forget everything in a restart and vote at once; the restart guard is off",

@@ -16,9 +16,10 @@ Persistence: TypeAlias = Literal["none", "everysec", "always"]
 # ``mixed``: sections shorter and longer than the TTL, extended, re-entered, cancelled, handed over.
 # ``lasting``: mostly longer than the TTL, extended or not.
 # ``visited``: the same, but only the first worker of each client; the others look in wherever nobody is.
+# ``overrun``: leases run out, and their holders release them late.
 # ``brief``: short sections and hardly any pause, for as much contention as possible.
 # ``naive``: a holder who looks at its lease only before it begins.
-Work: TypeAlias = Literal["mixed", "lasting", "visited", "brief", "naive"]
+Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "naive"]
 
 
 @dataclass(frozen=True, kw_only=True)

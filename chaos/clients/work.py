@@ -33,6 +33,7 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
     },
     "lasting": {"short": 3, "long": 2, "expiring": 4, "extending": 2},
     "visited": {"long": 1, "expiring": 1, "extending": 6},
+    "overrun": {"short": 1, "expiring": 4},
     "brief": {"short": 1},
     "naive": {"naive": 1},
 }  # fmt: skip
