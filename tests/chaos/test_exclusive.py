@@ -217,6 +217,22 @@ def test_a_hand_over_is_one_hold() -> None:
     assert len(tape.judge("exclusive")) == 1
 
 
+def test_it_keeps_its_fence() -> None:
+    """R19.  Also where the new process does not say it."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11, fence=7)
+    tape.resumed(5, "client-2", "A", until=15)
+    assert [one.fence for one in holds(tape.history())] == [7, 7]
+
+
+def test_an_extension_by_a_process_that_has_not_resumed_yet() -> None:
+    """It extends to take over, and says so a moment later."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11)
+    tape.extended(10.9, "client-2", "A", until=21)
+    assert hold(tape, "A") == (1, 21)
+
+
 def test_the_loss_of_who_handed_over_does_not_end_it() -> None:
     tape = Tape()
     tape.held(1, "client-1", "A", until=11)

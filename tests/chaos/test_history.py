@@ -217,6 +217,15 @@ def test_threads_write_whole_lines(tmp_path: Path) -> None:
     assert len(read(tmp_path / "out").events) == 800
 
 
+def test_two_writers_of_one_file_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    """A process that forked, or one that was started again."""
+    with Writer(tmp_path / "part", "client-1") as one, Writer(tmp_path / "part", "client-1") as two:
+        for writer in (one, two, one, two):
+            writer.write("look", "ok")
+    merge([tmp_path / "part"], HEADER, tmp_path / "out")
+    assert len(read(tmp_path / "out").events) == 4
+
+
 def test_of_a_process_that_is_killed_there_are_whole_lines(tmp_path: Path) -> None:
     program = (
         "import sys; from chaos.history import Writer\n"

@@ -145,6 +145,14 @@ def test_one_of_several_is_healed_before() -> None:
     assert len(tape.judge("prompt")) == 1
 
 
+def test_a_fault_is_over_once_it_is_healed() -> None:
+    """Another one of its kind is another one."""
+    tape = expired()
+    tape.fault("stop", "client-1", 5, 9)
+    tape.fault("stop", "client-1", 15, 20)
+    assert len(tape.judge("prompt")) == 1
+
+
 def test_a_stop_that_could_not_be_made_excuses_nothing_afterwards() -> None:
     tape = expired()
     tape.event(5, "nemesis", "stop", "invoke", target="client-1")
@@ -224,6 +232,16 @@ def test_the_token_may_be_told_at_the_end_only() -> None:
     tape.event(12, "client-1", "use", "invoke", lock="a")
     tape.used(13, "client-1", "A")
     assert len(tape.judge("prompt")) == 1
+
+
+@pytest.mark.parametrize(("invoked", "late"), [(5, False), (12, True), (19, True), (20, False), (25, False), (31, True)])
+def test_of_a_token_that_is_used_twice(invoked: float, late: bool) -> None:
+    """It is about the last hold that began before."""
+    tape = told()
+    tape.held(20, "client-1", "A", until=30)
+    tape.lost(30, "client-1", "A")
+    tape.event(invoked, "client-1", "use", "invoke", lock="a", token="A")
+    assert bool(tape.judge("prompt")) == late
 
 
 def test_without_a_lock_it_is_found_by_its_token() -> None:
