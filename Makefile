@@ -7,9 +7,11 @@ BIN := $(VENV)/bin
 SEEDS ?= 100000
 # One process per core for what only computes; the tests with real servers stay in one.
 JOBS ?= auto
+# Options of `python -m chaos ci`.
+CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers simulation-long bench clean
+.PHONY: help demo test lint types core simulation servers harness chaos simulation-long bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -25,8 +27,8 @@ $(BIN)/.ready: pyproject.toml
 demo: $(BIN)/.ready
 	@$(BIN)/python -m examples.demo
 
-## make test              lint, types, core, simulation and real servers: what CI runs
-test: lint types core simulation servers
+## make test              lint, types, core, simulation, real servers and the harness's own tests: what CI runs
+test: lint types core simulation servers harness
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check
@@ -47,6 +49,14 @@ simulation: $(BIN)/.ready
 servers: $(BIN)/.ready
 	$(BIN)/pytest -q tests/servers
 
+## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
+harness: $(BIN)/.ready
+	$(BIN)/pytest -q tests/chaos_run
+
+## make chaos             every scenario on real servers, and every broken variant, which must be caught; CI runs it, too
+chaos: $(BIN)/.ready
+	@$(BIN)/python -m chaos ci $(CHAOS)
+
 ## make simulation-long   SEEDS=100000 more seeds
 simulation-long: $(BIN)/.ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
@@ -56,4 +66,4 @@ bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.bench
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -167,7 +167,7 @@ class Cast:
             [sys.executable, "-m", "chaos.clients", name, str(seat), str(self.directory), str(self.events),
              *self._urls[seat]],
             log=log,
-            environment={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+            environment=os.environ,
         )  # fmt: skip
         client = Client(seat, generation, process, log, ready)
         self.clients.append(client)

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", default="chaos-out", help="a folder for each run (chaos-out)")
     parser.add_argument("--seed", type=int, help=f"of all runs, instead of {_SEED} and a random one for the last")
     parser.add_argument("--jobs", type=int, default=_AT_ONCE, metavar="N", help=f"runs at a time ({_AT_ONCE})")
+    parser.add_argument("--complete", action="store_true", help="fail if something cannot be done here, instead of leaving it out")
     parser.add_argument("--longer", type=float, default=1.0, metavar="FACTOR", help="make the faults of every run go on for so many times as long")
 
 
@@ -77,6 +78,9 @@ def main(args: argparse.Namespace) -> int:
     print(introduce(backend))
     for job in left_out:
         print(f"left out: {job.name}")
+    if left_out and args.complete:
+        print("chaos: --complete, and something cannot be done here", file=sys.stderr)
+        return UNKNOWN
     print(f"{len(jobs)} runs, {args.jobs} at a time; histories and timelines in {out}/\n", flush=True)
     began = time.monotonic()
     interrupted = Event()

@@ -63,7 +63,8 @@ def session(settings: Settings, backend: Backend, out: Path, said: IO[str] | Non
     out.mkdir(parents=True, exist_ok=True)
     (out / HISTORY).unlink(missing_ok=True)
     (out / SETTINGS).write_text(settings.dumps())
-    path = os.pathsep.join(filter(None, (str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH"))))
+    # What is on the path already comes first: somebody's own lock, to be tried in the place of this one.
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent))))
     command = [sys.executable, "-m", "chaos.session", str(out.absolute()), backend.NAME]
     reader, lifeline = os.pipe()
     try:
