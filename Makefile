@@ -51,7 +51,7 @@ servers: $(BIN)/.ready
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
 harness: $(BIN)/.ready
-	$(BIN)/pytest -q tests/chaos_run
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile tests/chaos_run
 
 ## make chaos             every scenario on real servers, and every broken variant, which must be caught; CI runs it, too
 chaos: $(BIN)/.ready

@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from chaos import names
@@ -16,6 +15,7 @@ from redlock.testing._nest import Nest
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
     from types import TracebackType
     from typing import Self
 

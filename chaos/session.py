@@ -25,6 +25,7 @@ from chaos.history import MUST, NEMESIS, OBSERVER, Header, Writer, merge, now
 from chaos.nemesis import Nemesis
 from chaos.plan import plan
 from chaos.settings import Settings
+from redlock.testing import ClockUnavailable, ServerFailed
 
 if TYPE_CHECKING:
     from chaos.backends.rig import Rig
@@ -43,8 +44,8 @@ def main(directory: str, backend: str) -> int:
     try:
         with BACKENDS[backend].rig(settings) as rig:
             _run(settings, rig, Path(directory))
-    except CastFailed as error:
-        print(f"a client failed: {error}", file=sys.stderr, flush=True)
+    except (CastFailed, ServerFailed, ClockUnavailable) as error:
+        print(f"chaos: {error}", file=sys.stderr, flush=True)
         return FAILED
     return 0
 

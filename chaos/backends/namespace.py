@@ -17,13 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from chaos.backends.local import LocalRig, relayed
 from chaos.backends.relay import Relay
-from chaos.backends.rig import Rig, relayed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from chaos.backends.rig import State
+    from chaos.backends.rig import Rig, State
     from chaos.plan import Link
     from chaos.settings import Settings
 
@@ -110,7 +110,7 @@ def command(session: Sequence[str]) -> list[str]:
     return [*way, "env", *kept, f"TMPDIR={_SCRATCH}", *session]
 
 
-class NamespaceRig(Rig):
+class NamespaceRig(LocalRig):
     def __init__(self, settings: Settings) -> None:
         for line in _PREPARE:
             _run(*line)
@@ -124,7 +124,7 @@ class NamespaceRig(Rig):
         for master in range(1, self.settings.masters + 1):
             if small:
                 self._give_small_disk(master)
-            self.started(master)
+            self._listen(master)
         if self._relay is not None:
             for client, master in self.links:
                 self._relay.open((client, master), _host(client), self._port(master), self.masters.ports[master - 1])
@@ -135,7 +135,12 @@ class NamespaceRig(Rig):
     def urls(self, client: int) -> list[str]:
         return [f"redis://{_host(client)}:{self._port(master + 1)}" for master in range(self.settings.masters)]
 
-    def started(self, master: int) -> None:
+    def restart(self, master: int, *, keep_data: bool) -> None:
+        super().restart(master, keep_data=keep_data)
+        self._listen(master)
+
+    def _listen(self, master: int) -> None:
+        """On every address of this network."""
         self.masters.client(master - 1).config_set("bind", "0.0.0.0")  # noqa: S104 - of a network of its own
 
     def _apply(self, states: Mapping[Link, Mapping[State, float]]) -> None:

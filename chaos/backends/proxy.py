@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
+from chaos.backends.local import HOST, LocalRig
 from chaos.backends.relay import Relay
-from chaos.backends.rig import HOST, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from chaos.backends.rig import State
+    from chaos.backends.rig import Rig, State
     from chaos.plan import Link
     from chaos.settings import Settings
 
@@ -31,7 +31,7 @@ def command(session: Sequence[str]) -> list[str]:
     return list(session)
 
 
-class ProxyRig(Rig):
+class ProxyRig(LocalRig):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._relay = Relay()
@@ -46,6 +46,11 @@ class ProxyRig(Rig):
 
     def _apply(self, states: Mapping[Link, Mapping[State, float]]) -> None:
         self._relay.change(states)
+
+    def fill_disk(self, master: int) -> NoReturn:
+        raise RuntimeError(f"the disk of master {master}: {LACKS['disk']}")
+
+    free_disk = fill_disk
 
 
 def rig(settings: Settings) -> Rig:

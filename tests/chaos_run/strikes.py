@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 from chaos.backends import BACKENDS
 from chaos.cast import Cast
@@ -261,7 +262,8 @@ def state(pid):
 
 def main(backend, out):
     made = settings(backend)
-    with BACKENDS[backend].rig(made) as rig:
+    with BACKENDS[backend].rig(made) as opened:
+        rig: Any = opened       # with masters that are looked at from the other side
         # One client for each seat, far away from these links: they are dialled by this program.
         with Cast(made, dict.fromkeys((1, 2), rig.masters.urls), wrong=dict.fromkeys((1, 2), 0.0)) as cast, Path(out).open("w") as told:
             cast.start()
