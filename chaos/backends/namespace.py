@@ -22,6 +22,7 @@ from chaos.backends.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from types import TracebackType
 
     from chaos.backends.rig import Rig, State
     from chaos.plan import Link
@@ -119,6 +120,13 @@ class NamespaceRig(LocalRig):
         self._relay = Relay() if relayed(settings) else None
         self._disks: dict[int, Path] = {}
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for directory in self._disks.values():      # or it could not be removed
+            _run("umount", "--lazy", str(directory))
+        super().__exit__(kind, error, trace)
+
     def _connect(self) -> None:
         small = "disk" in self.settings.faults
         for master in range(1, self.settings.masters + 1):
@@ -136,6 +144,10 @@ class NamespaceRig(LocalRig):
         return [f"redis://{_host(client)}:{self._port(master + 1)}" for master in range(self.settings.masters)]
 
     def restart(self, master: int, *, keep_data: bool) -> None:
+        if master in self._disks and not keep_data:     # a mounted disk cannot be thrown away, but emptied
+            self.kill(master)
+            shutil.rmtree(self._disks[master] / "appendonlydir", ignore_errors=True)
+            keep_data = True
         super().restart(master, keep_data=keep_data)
         self._listen(master)
 
