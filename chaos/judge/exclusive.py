@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
 
 def exclusive(held: Iterable[Hold]) -> list[Violation]:
-    """One for every hold that began while another one, with another token, was alive."""
+    """One for every hold that began while another one, with another token, was alive.
+
+    ``held`` is in the order in which they began.
+    """
     found = []
     # Of each lock the hold that ends last: whoever overlaps with any earlier one overlaps with that.  If it
     # has the same token there is none, for holds of one token follow each other.
     last: dict[str, Hold] = {}
-    for hold in sorted(held, key=lambda hold: hold.start):
+    for hold in held:
         if hold.end <= hold.start:
             continue    # touching is not overlapping, and this one touches at most (C25)
         other = last.get(hold.lock)
