@@ -21,6 +21,7 @@ from redlock.testing import ClockUnavailable, ServerNotFound
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Collection, Iterable
 
     from chaos.backends import Backend
     from chaos.launch import Judged
@@ -66,18 +67,16 @@ def main(args: argparse.Namespace) -> int:
     out = Path(args.out)
     try:
         backend = choose(args.backend)
-        jobs = _jobs(args.seed, args.longer)
-        missing = lacks(backend)
-        left_out = [job for job in jobs if not missing.keys().isdisjoint(job.settings.faults)]
-        jobs = [job for job in jobs if job not in left_out]
+        wanted = _jobs(args.seed, args.longer)
+        jobs, left_out = _possible(wanted, lacks(backend))
         for job in jobs:
             check(job.settings, backend)
     except (ValueError, Unavailable, ServerNotFound, ClockUnavailable) as error:
         print(f"chaos: {error}", file=sys.stderr)
         return UNKNOWN
     print(introduce(backend))
-    for job in left_out:
-        print(f"left out: {job.name}")
+    for what in left_out:
+        print(f"left out: {what}")
     if left_out and args.complete:
         print("chaos: --complete, and something cannot be done here", file=sys.stderr)
         return UNKNOWN
@@ -122,6 +121,19 @@ def _jobs(seed: int | None, longer: float) -> list[Job]:
     return sorted(jobs, key=lambda job: -job.settings.duration)
 
 
+def _possible(jobs: Iterable[Job], missing: Collection[str]) -> tuple[list[Job], list[str]]:
+    """Those that can be done without the faults that are ``missing``, and what is left out."""
+    possible, left_out = [], []
+    for job in jobs:
+        faults = tuple(fault for fault in job.settings.faults if fault not in missing)
+        if faults or not job.settings.faults:
+            possible.append(replace(job, settings=replace(job.settings, faults=faults)))
+            left_out += [f"{fault} in {job.name}" for fault in job.settings.faults if fault not in faults]
+        else:
+            left_out.append(job.name)
+    return possible, left_out
+
+
 def _do(job: Job, backend: Backend, out: Path, interrupted: Event) -> tuple[int, str]:
     """Its exit code, and a line for people."""
     out.mkdir(parents=True, exist_ok=True)
@@ -151,4 +163,5 @@ def _line(job: Job, found: Judged) -> str:
         times = len(found.verdict[job.variant.breaks].violations)
         caught = f"caught: {job.variant.breaks} {times} times" if times else f"NOT caught: {job.variant.breaks} holds"
         return f"{figures}; {caught}"
-    return f"{figures}; {found.note}" if found.note else figures
+    broken = [ruling.violations[0].sentence for ruling in found.verdict.rulings if ruling.violations and ruling.name in found.verdict.must]
+    return "; ".join(filter(None, (figures, found.note, *broken)))

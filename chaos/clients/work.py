@@ -125,18 +125,27 @@ class Worker:
         await self._give_back(held)
 
     async def _entering_twice(self, name: str) -> None:
+        """R26; and if it has been lost in between, the second time is a new hold."""
         held = await self._take(name)
-        if held is not None:
-            again = await self._world.result(held.lock.acquire()) if held.lease.valid else None
+        if held is None:
+            return
+        before = now()
+        again = None
+        with suppress(QuorumUnreachable):
+            again = await self._world.result(held.lock.acquire(blocking=False))
+        if again is held.lease:
             await self._work(held, self._random.uniform(0, 0.03))
-            if again is held.lease:
-                with suppress(LockLost):    # the second one will say so as well
-                    await self._world.result(held.lock.release())   # the first of two: nothing is released
+            with suppress(LockLost):    # the second release will say so as well
+                await self._world.result(held.lock.release())   # the first of two: nothing is released
             await self._work(held, self._random.uniform(0, 0.03))
-            if again is None or again is held.lease:
-                await self._give_back(held)
-            else:
-                raise AssertionError(f"{name} was granted anew to who held it: {again!r} and {held.lease!r}")
+        elif held.lease.valid:
+            raise AssertionError(f"{name} is held by {held.lease!r}, and was not entered again but gave {again!r}")
+        elif again is not None:
+            self._write("acquire", "invoke", t=before, lock=name)
+            anew = Held(held.lock, again)
+            self._got(anew)
+            await self._give_back(anew)
+        await self._give_back(held)
 
     async def _block(self, name: str) -> None:
         """In a ``with``, whose body is cancelled by the library if the lease is lost, in asyncio."""

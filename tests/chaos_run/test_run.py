@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from chaos import ci
 from chaos.backends import BACKENDS
 from chaos.history import Header, Writer, merge
 from chaos.launch import EXIT_CODES, judged
+from chaos.scenarios import SCENARIOS
+from chaos.variants import VARIANTS
 from tests.servers.needs import missing
 
 ROOT = Path(__file__).parent.parent.parent
@@ -115,3 +118,15 @@ def test_ci_refuses_what_cannot_be(words):
     ran = chaos("ci", *words)
     assert ran.returncode == 2
     assert "Traceback" not in ran.stderr
+
+
+def test_what_cannot_be_done_here_is_left_out_by_name():
+    """A scenario of many faults goes on without the one that is missing; one that is about it does not."""
+    jobs, left_out = ci._possible(ci._jobs(7, 1.0), {"disk": "no mounts", "strobe": "no libfaketime"})
+    assert {"full-disk", "full-disk-everysec", "strobe", "strobe in everything"} == set(left_out)
+    assert "strobe" not in next(job for job in jobs if job.name == "everything").settings.faults
+    assert {"calm", "kill", "variant-no-rollback"} < {job.name for job in jobs}
+    everything = ci._jobs(None, 1.0)
+    assert {scenario.name for scenario in SCENARIOS.values()} < {job.name for job in everything}
+    assert {f"variant-{name}" for name in VARIANTS} < {job.name for job in everything}
+    assert len(everything) == len(SCENARIOS) + len(VARIANTS) + 1, "and one with a random seed"
