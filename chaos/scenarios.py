@@ -64,7 +64,7 @@ _ALL: Final = (
     Scenario("partition", "two halves", {"faults": ("halves",)}),
     Scenario("ring", "each client reaches another majority", {"faults": ("ring",)}),
     Scenario("flapping", "links come and go", {"faults": ("flap",)}),
-    Scenario("stop-clients", "clients are stopped for longer than the TTL", {"faults": ("stop",), "work": "visited", "locks": 8, "lanes": 2}),
+    Scenario("stop-clients", "clients are stopped for longer than the TTL", {"faults": ("stop",), "work": "visited", "clients": 8, "locks": 12, "ttl": 1.2, "lanes": 2}),
     Scenario("kill-clients", "clients are killed, others come", {"faults": ("crash",)}),
     Scenario("everything", "all of it, two at once",
              {"faults": GROUPS["all"], "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),
