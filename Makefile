@@ -7,9 +7,11 @@ BIN := $(VENV)/bin
 SEEDS ?= 100000
 # One process per core for what only computes; the tests with real servers stay in one.
 JOBS ?= auto
+# Options of `python -m chaos ci`.
+CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers simulation-long bench clean
+.PHONY: help demo test lint types core simulation servers harness chaos simulation-long bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -25,8 +27,8 @@ $(BIN)/.ready: pyproject.toml
 demo: $(BIN)/.ready
 	@$(BIN)/python -m examples.demo
 
-## make test              lint, types, core, simulation and real servers: what CI runs
-test: lint types core simulation servers
+## make test              lint, types, core, simulation, real servers and the harness's own tests: what CI runs
+test: lint types core simulation servers harness
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check
@@ -35,9 +37,9 @@ types: $(BIN)/.ready
 	$(BIN)/mypy
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-## make core              unit tests of the algorithm, the verdicts, the commands and the driver of the event loop: no server
+## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
-	$(BIN)/pytest -q tests/core tests/health tests/cli tests/asyncio tests/test_floor_plan.py tests/test_public_api.py
+	$(BIN)/pytest -q tests/core tests/health tests/cli tests/asyncio tests/chaos tests/test_floor_plan.py tests/test_public_api.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
@@ -46,6 +48,14 @@ simulation: $(BIN)/.ready
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted
 servers: $(BIN)/.ready
 	$(BIN)/pytest -q tests/servers
+
+## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
+harness: $(BIN)/.ready
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile tests/chaos_run
+
+## make chaos             every scenario on real servers, and every broken variant, which must be caught; CI runs it, too
+chaos: $(BIN)/.ready
+	@$(BIN)/python -m chaos ci $(CHAOS)
 
 ## make simulation-long   SEEDS=100000 more seeds
 simulation-long: $(BIN)/.ready
@@ -56,4 +66,4 @@ bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.bench
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

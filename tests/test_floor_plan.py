@@ -1,5 +1,6 @@
-"""Arrows point down: who may import whom inside ``redlock``, read from the source of every file.
+"""Arrows point down: who may import whom inside ``redlock`` and ``chaos``, read from the source of every file.
 
+    chaos/                       the harness, see below: public names only
     _cli/   testing/             use the public names only; _cli also _health, which is what it shows
         redlock/__init__.py      names only
       _threads/   _asyncio/      not each other
@@ -9,6 +10,22 @@
              _core/              no clock, no randomness, no socket, no thread, no event loop
     options.py  scripts/  _clock.py
            errors.py
+
+    chaos/__main__.py            imports no command before it is asked for
+      ci.py  catalogue.py
+      run.py
+      launch.py                  starts sessions, and has them judged
+      session.py
+      nemesis.py                 who breaks
+      cast.py                    who starts those who work
+      check.py  clients/         judging a history takes nothing of redlock: no client, no server
+                backends/  names.py  pulse.py
+      report/   plan.py  scenarios.py  variants.py
+      summary.py  settings.py
+      judge/    faults.py  control.py
+      history.py
+   The judge and the plan are as pure as the core: no clock, no file.  `variants` breaks the library, so it alone
+   may know what is private there.
 
 How imports are judged:
 
@@ -29,7 +46,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "redlock"
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("redlock", "chaos")
 
 # From the bottom up.  A room may import from the floors below, and from itself.
 FLOORS: tuple[tuple[str, ...], ...] = (
@@ -42,6 +60,18 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("redlock._threads", "redlock._asyncio"),
     ("redlock",),
     ("redlock._cli", "redlock.testing"),
+    ("chaos", "chaos.history"),
+    ("chaos.judge", "chaos.faults", "chaos.control"),
+    ("chaos.summary", "chaos.settings"),
+    ("chaos.report", "chaos.plan", "chaos.scenarios", "chaos.variants"),
+    ("chaos.check", "chaos.names", "chaos.backends", "chaos.clients", "chaos.pulse"),
+    ("chaos.cast",),
+    ("chaos.nemesis",),
+    ("chaos.session",),
+    ("chaos.launch",),
+    ("chaos.run",),
+    ("chaos.ci", "chaos.catalogue"),
+    ("chaos.__main__",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
@@ -52,8 +82,12 @@ PUBLIC = ("redlock", "redlock.testing")
 # learns from them which max_ttl they have.
 ALSO = {"redlock._cli": ("redlock._health",)}
 
-# What the core may take from the standard library: nothing in here knows the time or the world.  A list
+# Who judges must not depend on what is judged.
+APART = ("chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos.check", "chaos.__main__")
+
+# What these may take from the standard library: nothing in here knows the time or the world.  A list
 # of what is allowed needs no thought about what else could be a clock.
+PURE_ROOMS = {"redlock._core": "the core", "chaos.judge": "the judge", "chaos.plan": "the plan"}
 PURE = frozenset(
     ("__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "functools",
      "heapq", "itertools", "math", "operator", "re", "string", "types", "typing")
@@ -61,6 +95,10 @@ PURE = frozenset(
 # The rooms of ours that the core may use: `_clock` stands below it, but is a clock.
 CORE_USES = ("redlock.errors", "redlock.options", "redlock.scripts", "redlock._core")
 TENACITY_AT = "redlock._core.retry"
+# And the plan its own chance, which follows from the seed that it is handed.
+CHANCE_AT = "chaos.plan"
+# Breaks the library on purpose.
+BREAKS = "chaos.variants"
 DOORS = frozenset(("__import__", "exec", "eval", "compile", "open", "import_module"))
 
 
@@ -144,13 +182,17 @@ def read(module: str, source: str, *, is_package: bool = False) -> Reader:
 
 
 def sources() -> dict[str, tuple[str, bool]]:
-    """Every module of the package: its source, and whether it is a package."""
+    """Every module of the packages: its source, and whether it is a package."""
     found = {}
-    for file in PACKAGE.rglob("*.py"):
-        parts = ("redlock", *file.relative_to(PACKAGE).with_suffix("").parts)
+    for file in files():
+        parts = file.relative_to(ROOT).with_suffix("").parts
         is_package = parts[-1] == "__init__"
         found[".".join(parts[:-1] if is_package else parts)] = (file.read_text(encoding="utf-8"), is_package)
     return found
+
+
+def files() -> list[Path]:
+    return [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
 
 
 def under(module: str, room: str) -> bool:
@@ -159,8 +201,8 @@ def under(module: str, room: str) -> bool:
 
 def room_of(module: str) -> str | None:
     """The room that a module belongs to: the longest one whose name it begins with."""
-    rooms = [room for room in FLOOR if room != "redlock" and under(module, room)]
-    return max(rooms, key=len) if rooms else "redlock" if module == "redlock" else None
+    rooms = [room for room in FLOOR if room not in PACKAGES and under(module, room)]
+    return max(rooms, key=len) if rooms else module if module in PACKAGES else None
 
 
 def target_room(target: str) -> str | None:
@@ -183,14 +225,14 @@ def violations(modules: dict[str, tuple[str, bool]]) -> list[str]:
             continue
         graph[module] = set()
         for one in reader.imports:
-            if under(one.target, "redlock"):
+            if any(under(one.target, package) for package in PACKAGES):
                 wrong.extend(_arrow(one, own))
                 if not one.type_only and not one.deferred:
                     graph[module].update(_modules(one, modules))
-            elif own == "redlock._core":
-                wrong.extend(_impure(one))
-        if own == "redlock._core":
-            wrong.extend(f"{door}: that can bring anything into the core" for door in reader.doors)
+            elif own in PURE_ROOMS:
+                wrong.extend(_impure(one, PURE_ROOMS[own]))
+        if own in PURE_ROOMS:
+            wrong.extend(f"{door}: that can bring anything into {PURE_ROOMS[own]}" for door in reader.doors)
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -204,6 +246,10 @@ def _arrow(one: Import, own: str) -> list[str]:
         return [f"{one}, which is in no room"]
     if other == own:
         return []
+    if under(own, "chaos") and under(other, "redlock"):
+        if own in APART:
+            return [f"{one}: who judges is apart from what is judged"]
+        return [] if other in PUBLIC or own == BREAKS else [f"{one}: only public names up there"]
     if own in GUESTS:
         allowed = (*PUBLIC, *ALSO.get(own, ()))
         return [] if other in allowed and FLOOR[other] < FLOOR[own] else [f"{one}: only public names up there"]
@@ -216,11 +262,11 @@ def _arrow(one: Import, own: str) -> list[str]:
     return []
 
 
-def _impure(one: Import) -> list[str]:
+def _impure(one: Import, room: str) -> list[str]:
     top = one.target.split(".")[0]
-    if top in PURE or one.type_only or (top == "tenacity" and one.source == TENACITY_AT):
+    if top in PURE or one.type_only or (top, one.source) in (("tenacity", TENACITY_AT), ("random", CHANCE_AT)):
         return []
-    return [f"{one}: not in the core"]
+    return [f"{one}: not in {room}"]
 
 
 def _modules(one: Import, modules: dict[str, tuple[str, bool]]) -> set[str]:
@@ -238,8 +284,8 @@ def test_the_house_stands() -> None:
 def test_all_of_it_was_looked_at() -> None:
     """A test that reads no file is green as well."""
     found = sources()
-    assert {"redlock", "redlock.errors", "redlock.scripts", "redlock._core.acquire"} <= set(found)
-    assert len(found) == len(list(PACKAGE.rglob("*.py")))
+    assert {"redlock", "redlock.errors", "redlock.scripts", "redlock._core.acquire", "chaos.judge.holds"} <= set(found)
+    assert len(found) == len(files())
     arrows = [one.target for one in read("redlock._core.acquire", found["redlock._core.acquire"][0]).imports]
     assert "redlock._core.wire" in arrows
 
@@ -249,7 +295,7 @@ def test_all_of_it_was_looked_at() -> None:
 
 def verdict(module: str, source: str, more: dict[str, str] | None = None) -> list[str]:
     """The violations in a house of one module, and perhaps some ``more``."""
-    return violations({name: (text, name == "redlock") for name, text in {module: source, **(more or {})}.items()})
+    return violations({name: (text, name in PACKAGES) for name, text in {module: source, **(more or {})}.items()})
 
 
 CORE = "redlock._core.made_up"
@@ -374,6 +420,25 @@ def test_and_nothing_else_is_objected_to(source: str) -> None:
         ("redlock.testing.made_up", "def later():\n    import redlock._threads.links", "public"),
         ("redlock.utilities", "", "no room"),
         ("redlock._threads.made_up", "from redlock import _helpers", "no room"),
+        ("redlock.testing.made_up", "from chaos import history", "public"),
+        ("redlock._core.made_up", "from chaos.history import read", "upwards"),
+        ("chaos.made_up", "", "no room"),
+        ("chaos.history", "from chaos.judge import judge", "upwards"),
+        ("chaos.history", "from redlock import Masters", "apart"),
+        ("chaos.judge.made_up", "from redlock import Masters", "apart"),
+        ("chaos.judge.made_up", "from redlock._core.quorum import majority", "apart"),
+        ("chaos.judge.made_up", "from ..summary import summarize", "upwards"),
+        ("chaos.judge.made_up", "import time", "not in the judge"),
+        ("chaos.judge.made_up", "from pathlib import Path", "not in the judge"),
+        ("chaos.judge.made_up", "open('history.jsonl')", "into the judge"),
+        ("chaos.summary", "from chaos.report import text", "upwards"),
+        ("chaos.check", "from redlock.testing import LocalMasters", "apart"),
+        ("chaos.report.made_up", "from chaos.check import main", "upwards"),
+        ("chaos.plan", "import time", "not in the plan"),
+        ("chaos.plan", "from chaos.backends import rig", "upwards"),
+        ("chaos.clients.made_up", "from redlock._core import quorum", "public"),
+        ("chaos.clients.made_up", "from chaos.cast import Cast", "upwards"),
+        ("chaos.nemesis", "from chaos.session import main", "upwards"),
     ],
 )
 def test_an_arrow_that_does_not_point_down(module: str, source: str, word: str) -> None:
@@ -394,6 +459,12 @@ def test_an_arrow_that_does_not_point_down(module: str, source: str, word: str) 
         ("redlock.testing.made_up", "from redlock import Masters\nfrom redlock.testing import local"),
         ("redlock", "from redlock._threads.lock import MultiLock\nfrom redlock.errors import LockLost"),
         ("redlock.options", "from redlock.errors import ConfigurationError"),
+        ("chaos.judge.made_up", "import math\nfrom chaos.history import Event\nfrom chaos.judge.holds import Hold"),
+        ("chaos.report.made_up", "import json\nfrom chaos.judge import Verdict\nfrom chaos import summary"),
+        ("chaos.check", "import sys, os\nfrom chaos import report\nfrom chaos.history import read"),
+        ("chaos.plan", "import random\nfrom chaos.settings import Settings"),
+        ("chaos.variants", "from redlock._core import quorum"),
+        ("chaos.clients.made_up", "from redlock import Masters\nfrom chaos import variants"),
     ],
 )
 def test_an_arrow_that_does(module: str, source: str) -> None:

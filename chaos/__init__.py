@@ -1,0 +1,22 @@
+"""The chaos harness: real clients, real servers, real faults, and a judge who only reads what was written.
+
+    __main__              the command line: run · check · ci · list
+    run  ci  catalogue    one run · the suite · what there is
+    launch                starts sessions, has them judged, says whether that was to be expected
+    session               one run: from the first server to the merged history
+    plan                  who plans: pure, from a seed
+    nemesis               who breaks, and heals
+    cast  clients/        who works: processes · what each of them does
+    backends/             where they live, and how links are cut
+    pulse                 what the machine did, which is not what the lock did
+    scenarios  variants   what is done, and what must hold · locks that are broken on purpose
+    settings  faults  names  control
+    check                 judges a recorded history
+    report/               timeline.html and verdict.json
+    summary               what happened, in figures
+    judge/                what held: pure, no clock, no file
+    history               the format: read, write, merge
+
+Four roles are kept apart: who plans, who breaks, who works, who judges.  The judge knows nothing of the
+other three; docs/chaos-history.md has the format, for histories of others as well.
+"""

@@ -1,0 +1,66 @@
+"""The command line.  A command is a module with ``add_arguments(parser)`` and ``main(args) -> int``.
+
+Only the one that is asked for is imported: judging a history needs neither servers nor clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import traceback
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_COMMANDS: Final = {
+    "run": ("chaos.run", "masters, clients and faults for a while; record, judge, report"),
+    "check": ("chaos.check", "judge a recorded history"),
+    "ci": ("chaos.ci", "the suite: every scenario, and every broken variant, which must be caught"),
+    "list": ("chaos.catalogue", "backends, faults and scenarios"),
+}
+_UNKNOWN: Final = 2     # neither passed nor violated: the harness itself failed
+
+_EPILOG: Final = """\
+exit codes: 0 passed, 1 violated, 2 unknown or a failure of the harness
+
+examples:
+  python -m chaos run --seed 7 --duration 60 --faults kill,pause,partition --out DIR
+  python -m chaos check DIR/history.jsonl
+  python -m chaos check history.jsonl --must exclusive,fenced --out REPORT
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit code.  Whatever goes wrong in here is 2: only a verdict is 0 or 1."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(words)
+    except Exception:  # noqa: BLE001 - a traceback would exit with 1, which is a verdict
+        traceback.print_exc()
+        return _UNKNOWN
+
+
+def _run(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos",
+        description="Breaks real Redis servers under real clients, and judges from the history what held.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    wanted = next((word for word in words if not word.startswith("-")), None)
+    for name, (module, meaning) in _COMMANDS.items():
+        command = commands.add_parser(name, help=meaning, description=meaning)
+        if name == wanted:
+            found = importlib.import_module(module)
+            found.add_arguments(command)
+            command.set_defaults(main=found.main)
+    args = parser.parse_args(words)
+    code: int = args.main(args)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

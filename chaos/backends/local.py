@@ -1,0 +1,80 @@
+"""Masters that are processes of this machine: what the backends have in common that start them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from chaos.backends.rig import Rig
+from redlock.testing import LocalMasters
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from chaos.settings import Settings
+
+HOST: Final = "127.0.0.1"
+_CLOCKS: Final = ("strobe", "clock")
+_RELAYED: Final = ("slow", "half")
+
+
+class LocalRig(Rig):
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.masters = LocalMasters(
+            settings.masters,
+            persistence=settings.persistence,
+            clock=any(name in _CLOCKS for name in settings.faults),
+            server=settings.server,
+        )
+
+    def __enter__(self) -> Self:
+        self.masters.start()
+        try:
+            self._connect()
+        except BaseException:
+            self.masters.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.masters.stop()
+
+    @abstractmethod
+    def _connect(self) -> None:
+        """The masters run: make the links."""
+
+    def keys(self) -> list[dict[str, tuple[str, int]] | None]:
+        return self.masters.keys("redlock:*")
+
+    def kill(self, master: int) -> None:
+        self.masters.kill(master - 1)
+
+    def restart(self, master: int, *, keep_data: bool) -> None:
+        self.masters.restart(master - 1, keep_data=keep_data)
+
+    def pause(self, master: int) -> None:
+        self.masters.pause(master - 1)
+
+    def resume(self, master: int) -> None:
+        self.masters.resume(master - 1)
+
+    def jump(self, master: int, seconds: float) -> None:
+        self.masters.jump(master - 1, seconds)
+
+    def flush(self, master: int) -> None:
+        self.masters.client(master - 1).script_flush()
+
+    def fill_memory(self, master: int) -> None:
+        self.masters.client(master - 1).config_set("maxmemory", "1")
+
+    def free_memory(self, master: int) -> None:
+        self.masters.client(master - 1).config_set("maxmemory", "0")
+
+
+def relayed(settings: Settings) -> bool:
+    """Whether some fault of this run can only be made by a `chaos.backends.relay.Relay`."""
+    return any(name in _RELAYED for name in settings.faults)

@@ -1,0 +1,110 @@
+"""The masters of one run and the links to them, with everything that can be done to either."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from chaos.plan import Link
+    from chaos.settings import Settings
+
+# What can be the matter with a link.  ``requests`` and ``replies`` are held back; ``lose``: answers are lost
+# and the connection breaks; ``slow``: answers are late; ``half``: answers are cut in two.
+State: TypeAlias = Literal["requests", "replies", "lose", "slow", "half"]
+
+
+class Rig(ABC):
+    """Masters and clients are counted from 1.  Between `__enter__` and `__exit__` the masters run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._states: dict[Link, Counter[State]] = {}
+        self._slow: dict[Link, float] = {}
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @abstractmethod
+    def urls(self, client: int) -> list[str]:
+        """What this client is to dial, in the order of the masters."""
+
+    @abstractmethod
+    def keys(self) -> list[dict[str, tuple[str, int]] | None]:
+        """For each master its lock keys, with token and PTTL in ms; None for one that does not answer."""
+
+    # -- links -----------------------------------------------------------------------------------------
+
+    @property
+    def links(self) -> list[Link]:
+        settings = self.settings
+        return [(c, m) for c in range(1, settings.clients + 1) for m in range(1, settings.masters + 1)]
+
+    @abstractmethod
+    def _apply(self, states: Mapping[Link, Mapping[State, float]]) -> None:
+        """From now on the links are in these states; one that is not named is in none."""
+
+    def disturb(self, links: Iterable[Link], states: Iterable[State], seconds: float = 0.0) -> None:
+        """Two who disturb the same link do so until both have mended it."""
+        states = tuple(states)
+        for link in links:
+            self._states.setdefault(link, Counter()).update(states)
+            if "slow" in states:
+                self._slow[link] = seconds
+        self._refresh()
+
+    def mend(self, links: Iterable[Link], states: Iterable[State]) -> None:
+        states = tuple(states)
+        for link in links:
+            self._states.setdefault(link, Counter()).subtract(states)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._apply({
+            link: {state: self._slow.get(link, 0.0) for state, number in states.items() if number > 0}
+            for link, states in self._states.items()
+        })
+
+    # -- masters ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def kill(self, master: int) -> None: ...
+
+    @abstractmethod
+    def restart(self, master: int, *, keep_data: bool) -> None: ...
+
+    @abstractmethod
+    def pause(self, master: int) -> None: ...
+
+    @abstractmethod
+    def resume(self, master: int) -> None: ...
+
+    @abstractmethod
+    def jump(self, master: int, seconds: float) -> None:
+        """Its wall clock, forward or (negative) back."""
+
+    @abstractmethod
+    def flush(self, master: int) -> None:
+        """SCRIPT FLUSH."""
+
+    @abstractmethod
+    def fill_memory(self, master: int) -> None: ...
+
+    @abstractmethod
+    def free_memory(self, master: int) -> None: ...
+
+    @abstractmethod
+    def fill_disk(self, master: int) -> None: ...
+
+    @abstractmethod
+    def free_disk(self, master: int) -> None: ...

@@ -1,0 +1,71 @@
+"""``python -m chaos check HISTORY``: judges what was recorded, by whomever."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from chaos import report
+from chaos.history import MUST, Unreadable, demanded, read
+from chaos.judge import judge
+from chaos.summary import summarize
+
+if TYPE_CHECKING:
+    import argparse
+
+    from chaos.history import History, Must
+
+_UNKNOWN: Final = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Judge a recorded history.  Exit 0: all that must hold does; 1: it does not, and the offending events "
+        "are printed; 2: unknown, as the file cannot be read, is cut short or proves nothing."
+    )
+    parser.add_argument("history", metavar="HISTORY", help="a history.jsonl (docs/chaos-history.md has the format)")
+    parser.add_argument(
+        "--must", metavar="LIST",
+        help=f"what must hold, instead of what the history says: comma-separated, of {', '.join(MUST)}",
+    )
+    parser.add_argument("--json", action="store_true", help="print verdict.json instead of text")
+    parser.add_argument("--out", metavar="DIR", help="write verdict.json and timeline.html into DIR")
+
+
+def main(args: argparse.Namespace) -> int:
+    try:
+        history = read(args.history)
+        must = history.header.must if args.must is None else demanded(args.must.split(","))
+    except Unreadable as error:
+        print(f"UNKNOWN: {error}", file=sys.stderr)
+        return _UNKNOWN
+    return _judged(history, must, args)
+
+
+def _judged(history: History, must: tuple[Must, ...], args: argparse.Namespace) -> int:
+    verdict = judge(history, must)
+    summary = summarize(history, verdict)
+    if args.json:
+        shown = json.dumps(report.document(history, verdict, summary), indent=1) + "\n"
+    else:
+        shown = report.text(history, verdict, summary)
+    _print(shown)
+    if args.out is not None:
+        try:
+            report.write(args.out, history, verdict, summary)
+        except OSError as error:
+            print(f"UNKNOWN: cannot write into {args.out}: {error.strerror or error}", file=sys.stderr)
+            return _UNKNOWN
+    return verdict.exit_code
+
+
+def _print(shown: str) -> None:
+    """Who reads may have gone, as ``head`` does: that changes no verdict."""
+    try:
+        sys.stdout.write(shown)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more at its exit, and must not complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,167 @@
+"""``python -m chaos ci``: every scenario and every broken variant, several at a time, in a few minutes."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Final
+
+from chaos.backends import BACKENDS, Unavailable, choose
+from chaos.launch import PASSED, UNKNOWN, VIOLATED, SessionFailed, judged, session
+from chaos.run import check, introduce, lacks
+from chaos.scenarios import SCENARIOS, Scenario
+from chaos.variants import VARIANTS, Variant
+from redlock.testing import ClockUnavailable, ServerNotFound
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection, Iterable
+
+    from chaos.backends import Backend
+    from chaos.launch import Judged
+    from chaos.settings import Settings
+
+_SEED: Final = 7
+_AT_ONCE: Final = 3     # runs mostly wait, and a machine with two cores can do so for three of them
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Every scenario, of which those in the model must keep all promises and the others must show what breaks, and "
+        "every broken variant of the lock, which must be caught.  Fixed seeds, and one run with a random one, which is "
+        "printed.  Exit 0: all as it must be; 1: something was violated, or not caught; 2: unknown."
+    )
+    parser.add_argument("--backend", choices=("auto", *BACKENDS), default="auto", help="auto takes the first that works here")
+    parser.add_argument("--out", metavar="DIR", default="chaos-out", help="a folder for each run (chaos-out)")
+    parser.add_argument("--seed", type=int, help=f"of all runs, instead of {_SEED} and a random one for the last")
+    parser.add_argument("--jobs", type=int, default=_AT_ONCE, metavar="N", help=f"runs at a time ({_AT_ONCE})")
+    parser.add_argument("--complete", action="store_true", help="fail if something cannot be done here, instead of leaving it out")
+    parser.add_argument("--longer", type=float, default=1.0, metavar="FACTOR", help="make the faults of every run go on for so many times as long")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run, and what is expected of it."""
+
+    name: str
+    scenario: Scenario
+    settings: Settings
+    variant: Variant | None = None
+
+    def as_expected(self, found: Judged) -> bool:
+        if self.variant is None:
+            return found.ending == "passed"
+        return bool(found.verdict[self.variant.breaks].violations)
+
+
+def main(args: argparse.Namespace) -> int:
+    if args.jobs < 1 or args.longer <= 0:
+        print("chaos: --jobs must be at least 1, and --longer more than 0", file=sys.stderr)
+        return UNKNOWN
+    out = Path(args.out)
+    try:
+        backend = choose(args.backend)
+        wanted = _jobs(args.seed, args.longer)
+        jobs, left_out = _possible(wanted, lacks(backend))
+        for job in jobs:
+            check(job.settings, backend)
+    except (ValueError, Unavailable, ServerNotFound, ClockUnavailable) as error:
+        print(f"chaos: {error}", file=sys.stderr)
+        return UNKNOWN
+    print(introduce(backend))
+    for what in left_out:
+        print(f"left out: {what}")
+    if left_out and args.complete:
+        print("chaos: --complete, and something cannot be done here", file=sys.stderr)
+        return UNKNOWN
+    print(f"{len(jobs)} runs, {args.jobs} at a time; histories and timelines in {out}/\n", flush=True)
+    began = time.monotonic()
+    interrupted = Event()
+    codes = []
+    with ThreadPoolExecutor(args.jobs) as pool:
+        running = {pool.submit(_do, job, backend, out / job.name, interrupted): job for job in jobs}
+        try:
+            for done in as_completed(running):
+                code, line = done.result()
+                codes.append(code)
+                print(f"{_WORDS[code]:9} {running[done].name:32} {line}", flush=True)
+        except BaseException as error:
+            interrupted.set()
+            pool.shutdown(cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                print("\ninterrupted; nothing is left running", file=sys.stderr)
+                return UNKNOWN
+            raise
+    wrong = sum(code != PASSED for code in codes)
+    print(f"\n{len(codes) - wrong} of {len(codes)} as they must be, after {time.monotonic() - began:.0f} s")
+    return VIOLATED if VIOLATED in codes else max(codes, default=UNKNOWN)
+
+
+_WORDS: Final = {PASSED: "ok", VIOLATED: "WRONG", UNKNOWN: "UNKNOWN"}
+
+
+def _jobs(seed: int | None, longer: float) -> list[Job]:
+    """The longest first: then nobody waits for it at the end."""
+    fixed = _SEED if seed is None else seed
+    jobs = [Job(scenario.name, scenario, scenario.with_seed(fixed)) for scenario in SCENARIOS.values()]
+    for variant in VARIANTS.values():
+        scenario = SCENARIOS[variant.scenario]
+        jobs.append(Job(f"variant-{variant.name}", scenario, scenario.with_seed(fixed, variant=variant.name), variant))
+    if seed is None:
+        drawn = random.SystemRandom().randrange(10**6)
+        scenario = SCENARIOS["everything"]
+        jobs.append(Job(f"everything-seed-{drawn}", scenario, scenario.with_seed(drawn)))
+    jobs = [replace(job, settings=replace(job.settings, duration=job.settings.duration * longer)) for job in jobs]
+    return sorted(jobs, key=lambda job: -job.settings.duration)
+
+
+def _possible(jobs: Iterable[Job], missing: Collection[str]) -> tuple[list[Job], list[str]]:
+    """Those that can be done without the faults that are ``missing``, and what is left out."""
+    possible, left_out = [], []
+    for job in jobs:
+        faults = tuple(fault for fault in job.settings.faults if fault not in missing)
+        if faults or not job.settings.faults:
+            possible.append(replace(job, settings=replace(job.settings, faults=faults)))
+            left_out += [f"{fault} in {job.name}" for fault in job.settings.faults if fault not in faults]
+        else:
+            left_out.append(job.name)
+    return possible, left_out
+
+
+def _do(job: Job, backend: Backend, out: Path, interrupted: Event) -> tuple[int, str]:
+    """Its exit code, and a line for people."""
+    out.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        said = stack.enter_context((out / "said.log").open("w"))
+        running = stack.enter_context(session(job.settings, backend, out, said))
+        while running.poll() is None:
+            if interrupted.wait(0.1):
+                return UNKNOWN, "interrupted"
+    try:
+        found = judged(running, out, job.scenario.must, None if job.variant else job.scenario.shows)
+    except SessionFailed as error:
+        return UNKNOWN, f"{error}, see {out / 'said.log'}"
+    line = _line(job, found)
+    if job.as_expected(found):
+        return PASSED, line
+    return (UNKNOWN if found.ending in ("unknown", "proves nothing") and job.variant is None else VIOLATED), line
+
+
+def _line(job: Job, found: Judged) -> str:
+    summary = found.summary
+    figures = (
+        f"seed {job.settings.seed}: {sum(of.holds for of in summary.locks)} holds, "
+        f"{sum(summary.faults.values())} faults, {sum(summary.lost.values())} told of a loss"
+    )
+    if job.variant is not None:
+        times = len(found.verdict[job.variant.breaks].violations)
+        caught = f"caught: {job.variant.breaks} {times} times" if times else f"NOT caught: {job.variant.breaks} holds"
+        return f"{figures}; {caught}"
+    broken = [ruling.violations[0].sentence for ruling in found.verdict.rulings if ruling.violations and ruling.name in found.verdict.must]
+    return "; ".join(filter(None, (figures, found.note, *broken)))

@@ -1,0 +1,61 @@
+"""One client process: ``python -m chaos.clients NAME SEAT DIRECTORY EVENTS URL...``, started by `chaos.cast`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chaos import variants
+from chaos.clients.stage import Stage
+from chaos.clients.watch import watch
+from chaos.clients.work import Worker
+from chaos.clients.worlds import run_tasks, run_threads
+from chaos.history import Writer
+from chaos.settings import Settings
+from redlock import AsyncMasters, LeaseExtended, Masters
+
+if TYPE_CHECKING:
+    from chaos.clients.worlds import World
+    from redlock import Event
+
+
+def main(name: str, seat: str, directory: str, events: str, *urls: str) -> None:
+    stage = Stage(Path(directory, f"control-{seat}"))
+    stage.set_wall_clock()
+    settings = Settings.loads(Path(directory, "settings.json").read_text())
+    if settings.variant is not None:
+        variants.VARIANTS[settings.variant].apply()
+    held: dict[str, tuple[Worker, Any]] = {}
+
+    def observe(event: Event) -> None:
+        if isinstance(event, LeaseExtended) and event.token in held:
+            worker, lease = held[event.token]
+            worker.extended(lease)
+
+    options: dict[str, Any] = {
+        "node_timeout": settings.node_timeout,
+        "drift_factor": settings.drift_factor,
+        "max_ttl": settings.longest_ttl,
+        "restart_guard": settings.restart_guard,
+        "observer": observe,
+    }
+
+    record = Writer(Path(events, f"{name}.jsonl"), name)
+
+    async def perform(worker: str, world: World) -> None:
+        await Worker(worker, world, settings, stage, record, Path(directory), held).perform()
+
+    workers = [partial(perform, str(number)) for number in range(1, settings.workers + 1)]
+    threading.Thread(target=watch, args=(Path(events, f"{name}.pulse"),), daemon=True).start()
+    Path(directory, f"{name}.ready").touch()
+    if int(seat) % 2:
+        run_threads(workers, Masters(urls, **options))
+    else:
+        run_tasks(workers, AsyncMasters(urls, **options))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,57 @@
+"""Leases that go from one process to another: a token in a file, taken by whoever renames it first."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from chaos.history import now
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    lock: str
+    token: str
+    fence: int
+    valid_until: float
+    giver: str      # the process
+
+
+class Handovers:
+    """Offered, then taken, then confirmed: the suffix of the file says how far it has got."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def offer(self, offer: Offer) -> None:
+        file = self._directory / f"{offer.token}.new"
+        file.write_text(json.dumps(asdict(offer)))
+        file.rename(file.with_suffix(".offered"))
+
+    def take(self, taker: str, at_least: float) -> Offer | None:
+        """One of another process that has ``at_least`` so many seconds left; nobody else's from now on."""
+        for file in self._directory.glob("*.offered"):
+            with suppress(FileNotFoundError):       # somebody else was faster
+                offer = Offer(**json.loads(file.read_text()))
+                if offer.giver != taker and offer.valid_until - now() > at_least:
+                    file.rename(file.with_suffix(".taken"))
+                    return offer
+        return None
+
+    def confirm(self, offer: Offer) -> None:
+        """It is held here now."""
+        with suppress(FileNotFoundError):
+            (self._directory / f"{offer.token}.taken").rename(self._directory / f"{offer.token}.confirmed")
+
+    def withdraw(self, token: str) -> bool:
+        """The giver's time is over.  True if nobody has confirmed, so that the hold has ended with it."""
+        if (self._directory / f"{token}.confirmed").exists():
+            return False
+        with suppress(FileNotFoundError):
+            (self._directory / f"{token}.offered").unlink()
+        return True

@@ -1,0 +1,66 @@
+"""Notes how long the machine did not run this process, for `chaos.pulse`: that is not what the lock did."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from chaos.history import now
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Seconds between two looks, and how much is worth a note.
+_PULSE: Final = 0.02
+_WORTH: Final = 0.001
+_THREADS: Final = "/proc/self/task"
+
+
+def watch(file: Path) -> None:
+    """For ever, in a thread of its own.
+
+    A line is an interval, and for how long threads of this process have waited in it for a processor, in
+    sum: one may have waited for another that had something locked, and was not run.  Linux says that;
+    elsewhere only how late this very thread came is known.
+    """
+    waited = _Waited()
+    with file.open("a", buffering=1) as notes:
+        before = now()
+        while True:
+            time.sleep(_PULSE)
+            after = now()
+            seconds = max(waited.more(), after - before - _PULSE)
+            if seconds > _WORTH:
+                # What a thread has waited is known when it runs again: it may have begun before this interval.
+                notes.write(json.dumps([min(before, after - seconds), after, seconds]) + "\n")
+            before = after
+
+
+class _Waited:
+    """How long threads of this process have waited for a processor."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+        self._known: dict[str, int] = {}
+
+    def more(self) -> float:
+        """Seconds since the last call, of all of them."""
+        seconds = 0.0
+        try:
+            threads = os.listdir(_THREADS)  # noqa: PTH208 - names are all that is wanted, fifty times a second
+        except OSError:
+            return seconds
+        for gone in self._files.keys() - set(threads):
+            os.close(self._files.pop(gone))
+            self._known.pop(gone, None)
+        for thread in threads:
+            with suppress(OSError, IndexError):     # it has just ended, or this kernel does not say
+                if thread not in self._files:
+                    self._files[thread] = os.open(f"{_THREADS}/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                total = int(os.pread(self._files[thread], 100, 0).split()[1])
+                seconds += (total - self._known.get(thread, 0)) / 1e9
+                self._known[thread] = total
+        return seconds

@@ -1,0 +1,61 @@
+"""Everything that can be done to masters, links and clients.  Only names and facts; `chaos.nemesis` does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+# What it strikes: a master, the links between clients and masters, or client processes.
+Kind: TypeAlias = Literal["master", "link", "client"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``lasts``: for how long, in TTLs, from and to.  ``in_model``: P1 has to survive it."""
+
+    name: str
+    kind: Kind
+    what: str
+    lasts: tuple[float, float] = (0.15, 1.0)
+    in_model: bool = True
+
+
+_ALL: Final = (
+    Fault("kill", "master", "SIGKILL, and restarted with its data"),
+    Fault("forget", "master", "SIGKILL, and restarted without its data"),
+    Fault("pause", "master", "SIGSTOP, and resumed"),
+    Fault("strobe", "master", "its clock goes forth and back by less than the allowance for drift", (0.2, 0.5)),
+    Fault("clock", "master", "its clock jumps ahead by more than the TTL, and back", (1.0, 1.5), in_model=False),
+    Fault("memory", "master", "its memory is full, so that it takes no lock but releases"),
+    Fault("disk", "master", "its disk is full, so that it takes no write"),
+    Fault("flush", "master", "SCRIPT FLUSH", (0.02, 0.1)),
+    Fault("lose", "master", "it does what it is told, but its answers are lost and connections break"),
+    Fault("slow", "master", "its answers are late"),
+    Fault("half", "master", "the first bytes of an answer arrive, the rest does not", (0.1, 0.6)),
+    Fault("one", "link", "one master or one client is cut off, both ways"),
+    Fault("oneway", "link", "requests or answers of some masters do not get through to some clients"),
+    Fault("halves", "link", "clients and masters fall into two halves"),
+    Fault("ring", "link", "each client reaches another majority", (0.5, 1.5)),
+    Fault("flap", "link", "links of one master come and go", (0.5, 1.2)),
+    Fault("stop", "client", "SIGSTOP for longer than the TTL", (1.2, 1.8)),
+    Fault("crash", "client", "SIGKILL, and another client comes in its place", (0.1, 0.5)),
+    Fault("wall", "client", "its wall clock jumps, in either direction, and back", (0.5, 1.2)),
+)
+
+FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}
+
+# Words for several, as `--faults` takes them.
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "partition": ("one", "oneway", "halves", "ring", "flap"),
+    "all": tuple(fault.name for fault in _ALL if fault.in_model and fault.name != "disk"),
+}
+
+
+def named(text: str) -> tuple[str, ...]:
+    """The faults of a comma-separated list, each once.  Raises `ValueError` for a name that is none."""
+    found: dict[str, None] = {}
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        if name not in FAULTS and name not in GROUPS:
+            raise ValueError(f"there is no fault {name!r}, only {', '.join((*FAULTS, *GROUPS))}")
+        found.update(dict.fromkeys(GROUPS.get(name, (name,))))
+    return tuple(found)

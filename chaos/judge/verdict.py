@@ -1,0 +1,128 @@
+"""All verdicts on one history, and what follows for the one that must hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from chaos.history import MUST, Must
+from chaos.judge.clean import clean, inspections
+from chaos.judge.exclusive import exclusive
+from chaos.judge.fenced import fenced, without_fence
+from chaos.judge.holds import Hold, holds
+from chaos.judge.live import last_heal, live
+from chaos.judge.prompt import prompt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from chaos.history import History
+    from chaos.judge.violation import Violation
+
+Outcome: TypeAlias = Literal["passed", "violated", "unknown"]
+EXIT_CODES: Final[dict[Outcome, int]] = {"passed": 0, "violated": 1, "unknown": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What became of one promise.
+
+    ``vacuous``: it holds because nothing happened that could have broken it.  ``crashed``: the judge
+    did, and nothing is known.  ``note`` says why in these cases, and where the outcome is unknown.
+    """
+
+    name: Must
+    outcome: Outcome
+    violations: tuple[Violation, ...] = ()
+    note: str = ""
+    vacuous: bool = False
+    crashed: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "outcome": self.outcome, "vacuous": self.vacuous, "note": self.note,
+            "violations": [violation.as_dict() for violation in self.violations],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All five rulings, whatever was demanded; `outcome` is about what was.
+
+    A breach that was proven stays proven, so ``violated`` beats ``unknown``, and that beats ``passed``.
+    Only a history without any hold is ``unknown`` whatever else was found.
+    """
+
+    must: tuple[Must, ...]
+    rulings: tuple[Ruling, ...]
+    note: str = ""      # why nothing is proven, if nothing is
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.note:
+            return "unknown"
+        outcomes = {ruling.outcome for ruling in self.rulings if ruling.name in self.must}
+        if "violated" in outcomes:
+            return "violated"
+        if "unknown" in outcomes or any(ruling.crashed for ruling in self.rulings):
+            return "unknown"
+        return "passed"
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.outcome]
+
+    def __getitem__(self, name: Must) -> Ruling:
+        return next(ruling for ruling in self.rulings if ruling.name == name)
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "outcome": self.outcome,
+            "note": self.note,
+            "must": list(self.must),
+            "rulings": {ruling.name: ruling.as_dict() for ruling in self.rulings},
+        }
+
+
+def judge(history: History, must: Iterable[Must] | None = None) -> Verdict:
+    """All rulings on ``history``; ``must`` is what has to hold, what its header says unless given."""
+    demanded = history.header.must if must is None else tuple(must)
+    try:
+        held = holds(history)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is no pass
+        note = _crash(error)
+        return Verdict(demanded, tuple(Ruling(name, "unknown", note=note, crashed=True) for name in MUST), note)
+    rulings = tuple(_rule(name, history, held) for name in MUST)
+    proves = any(hold.end > hold.start for hold in held)
+    return Verdict(demanded, rulings, "" if proves else "no lock was ever held, so this history proves nothing")
+
+
+def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:
+    try:
+        found = tuple(sorted(_JUDGES[name](history, held), key=lambda one: one.at))
+        if found:
+            return Ruling(name, "violated", found)
+        missing = without_fence(history) if name == "fenced" else ()
+        if missing:
+            grants = "1 grant has" if len(missing) == 1 else f"{len(missing)} grants have"
+            return Ruling(name, "unknown", note=f"{grants} no fence, the first in line {missing[0].line}")
+        if name == "live" and last_heal(history) is None:
+            return Ruling(name, "passed", note="no fault was healed", vacuous=True)
+        if name == "clean" and not inspections(history):
+            return Ruling(name, "passed", note="no master was inspected", vacuous=True)
+        return Ruling(name, "passed")
+    except Exception as error:  # noqa: BLE001 - likewise
+        return Ruling(name, "unknown", note=_crash(error), crashed=True)
+
+
+def _crash(error: Exception) -> str:
+    return f"the judge crashed: {type(error).__name__}: {error}"
+
+
+_JUDGES: Final[dict[Must, Callable[[History, list[Hold]], Iterable[Violation]]]] = {
+    "exclusive": lambda _, held: exclusive(held),
+    "fenced": lambda history, _: fenced(history),
+    "prompt": prompt,
+    "live": lambda history, _: live(history),
+    "clean": clean,
+}

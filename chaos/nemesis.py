@@ -1,0 +1,198 @@
+"""Who breaks: carries out a plan, heals everything, and writes down what it did and when."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from typing import TYPE_CHECKING, Final
+
+from chaos import names
+from chaos.history import now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from chaos.backends.rig import Rig, State
+    from chaos.cast import Cast
+    from chaos.history import Writer
+    from chaos.plan import Strike
+
+_LOOK: Final = 0.2      # seconds between two looks at whether everybody is still there
+
+
+class Nemesis:
+    """``tell`` is given a line for people whenever something was done."""
+
+    def __init__(self, rig: Rig, cast: Cast, record: Writer, tell: Callable[[str], object]) -> None:
+        self._rig = rig
+        self._cast = cast
+        self._record = record
+        self._tell = tell
+        self._began = now()
+
+    def carry_out(self, plan: Sequence[Strike]) -> None:
+        """Returns when everything is healed; on the way out with an exception it heals what it can."""
+        self._began = now()
+        # (when, number, what to do): the number keeps those of one moment in order.
+        agenda: list[tuple[float, int, Callable[[], None]]] = []
+        struck: dict[int, Strike] = {}
+        for number, strike in enumerate(plan):
+            agenda.append((strike.at, 2 * number, self._later(self._strike, number, strike, struck)))
+            agenda.append((strike.until, 2 * number + 1, self._later(self._heal, number, strike, struck)))
+            if strike.settled > strike.until:
+                agenda.append((strike.settled, 2 * number + 1, self._later(self._settled, number, strike, struck)))
+        heapq.heapify(agenda)
+        try:
+            while agenda:
+                at, _, do = heapq.heappop(agenda)
+                self._sleep_until(self._began + at)
+                do()
+        finally:
+            for number, strike in list(struck.items()):
+                self._heal(number, strike, struck)
+
+    def _later(
+        self, do: Callable[[int, Strike, dict[int, Strike]], None], number: int, strike: Strike, struck: dict[int, Strike]
+    ) -> Callable[[], None]:
+        return lambda: do(number, strike, struck)
+
+    def _sleep_until(self, t: float) -> None:
+        while (left := t - now()) > 0:
+            self._cast.check()
+            time.sleep(min(left, _LOOK))
+
+    # -- what is written down --------------------------------------------------------------------------
+
+    def _strike(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:
+        struck[number] = strike
+        # Before it is in force: whoever judges may take it to be longer than it was, not shorter.
+        self._record.write(self._op(strike), "invoke", target=self._targets(strike), detail=_detail(strike))
+        self._say(f"{strike.fault:8} {self._shown(strike)}")
+        self.strike(strike)
+
+    def _heal(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:
+        del struck[number]
+        self.heal(strike)
+        if strike.settled > strike.until:
+            self._say(f"{'':8} {self._shown(strike)}: back, may vote in {strike.settled - strike.until:.1f} s")
+        else:
+            self._settled(number, strike, struck)
+
+    def _settled(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:  # noqa: ARG002
+        if strike.fault == "crash":
+            # Those that were killed never come back.  That others have come in their place is a heal.
+            self._cast.wait_until_ready()
+            self._record.write("replace", "ok", target=self._targets(strike))
+        else:
+            self._record.write(self._op(strike), "ok", target=self._targets(strike))
+        if strike.until - strike.at > _LOOK:
+            self._say(f"{'':8} {self._shown(strike)}: healed")
+
+    def _op(self, strike: Strike) -> str:
+        return "kill" if strike.fault == "crash" else strike.fault
+
+    def _targets(self, strike: Strike) -> list[str]:
+        return [*(self._cast.now_on(seat).name for seat in strike.clients), *names.struck(strike)]
+
+    def _shown(self, strike: Strike) -> str:
+        if strike.links:
+            cut: dict[tuple[int, ...], list[int]] = {}
+            for client in sorted({client for client, _ in strike.links}):
+                cut.setdefault(tuple(m for c, m in strike.links if c == client), []).append(client)
+            ways = {"both": "x", "requests": "-x", "replies": "x-"}
+            return "  ".join(f"{_list(cs)} {ways[strike.way]} {_list(ms)}" for ms, cs in cut.items())
+        return ", ".join(self._targets(strike))
+
+    def _say(self, what: str) -> None:
+        self._tell(f"{now() - self._began:6.1f} s  {what}")
+
+    # -- what is done ----------------------------------------------------------------------------------
+
+    def strike(self, strike: Strike) -> None:
+        """Do it; nothing is written down."""
+        _STRIKES[strike.fault](self, strike)
+
+    def heal(self, strike: Strike) -> None:
+        _HEALS[strike.fault](self, strike)
+
+    def _all_links(self, strike: Strike) -> Iterable[tuple[int, int]]:
+        return [link for link in self._rig.links if link[1] in strike.masters]
+
+    def disturb(self, strike: Strike, *states: State) -> None:
+        self._rig.disturb(strike.links or self._all_links(strike), states, strike.seconds)
+
+    def mend(self, strike: Strike, *states: State) -> None:
+        self._rig.mend(strike.links or self._all_links(strike), states)
+
+    def masters(self, strike: Strike, do: Callable[[Rig, int], object]) -> None:
+        for master in strike.masters:
+            do(self._rig, master)
+
+    def clients(self, strike: Strike, do: Callable[[Cast, int], object]) -> None:
+        for seat in strike.clients:
+            do(self._cast, seat)
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _detail(strike: Strike) -> dict[str, object] | None:
+    if strike.links:
+        return {"way": strike.way, "links": [list(link) for link in strike.links]}
+    return {"seconds": round(strike.seconds, 6)} if strike.seconds else None
+
+
+def _ways(strike: Strike) -> tuple[State, ...]:
+    return ("requests", "replies") if strike.way == "both" else (strike.way,)
+
+
+def _nothing(nemesis: Nemesis, strike: Strike) -> None:
+    """It is over by itself."""
+
+
+def _cut(nemesis: Nemesis, strike: Strike) -> None:
+    nemesis.disturb(strike, *_ways(strike))
+
+
+def _join(nemesis: Nemesis, strike: Strike) -> None:
+    nemesis.mend(strike, *_ways(strike))
+
+
+_LINK_FAULTS: Final = ("one", "oneway", "halves", "ring", "flap")
+
+_STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
+    "kill": lambda n, s: n.masters(s, lambda rig, m: rig.kill(m)),
+    "forget": lambda n, s: n.masters(s, lambda rig, m: rig.kill(m)),
+    "pause": lambda n, s: n.masters(s, lambda rig, m: rig.pause(m)),
+    "strobe": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds)),
+    "clock": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds)),
+    "memory": lambda n, s: n.masters(s, lambda rig, m: rig.fill_memory(m)),
+    "disk": lambda n, s: n.masters(s, lambda rig, m: rig.fill_disk(m)),
+    "flush": lambda n, s: n.masters(s, lambda rig, m: rig.flush(m)),
+    "lose": lambda n, s: n.disturb(s, "lose"),
+    "slow": lambda n, s: n.disturb(s, "slow"),
+    "half": lambda n, s: n.disturb(s, "half"),
+    **dict.fromkeys(_LINK_FAULTS, _cut),
+    "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.stop(seat)),
+    "crash": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
+    "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, s.seconds)),
+}
+
+_HEALS: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
+    "kill": lambda n, s: n.masters(s, lambda rig, m: rig.restart(m, keep_data=True)),
+    "forget": lambda n, s: n.masters(s, lambda rig, m: rig.restart(m, keep_data=False)),
+    "pause": lambda n, s: n.masters(s, lambda rig, m: rig.resume(m)),
+    "strobe": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds)),
+    "clock": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds)),
+    "memory": lambda n, s: n.masters(s, lambda rig, m: rig.free_memory(m)),
+    "disk": lambda n, s: n.masters(s, lambda rig, m: rig.free_disk(m)),
+    "flush": _nothing,
+    "lose": lambda n, s: n.mend(s, "lose"),
+    "slow": lambda n, s: n.mend(s, "slow"),
+    "half": lambda n, s: n.mend(s, "half"),
+    **dict.fromkeys(_LINK_FAULTS, _join),
+    "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.resume(seat)),
+    "crash": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat)),
+    "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, -s.seconds)),
+}

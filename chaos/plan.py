@@ -1,0 +1,216 @@
+"""Who plans: from one seed, which fault strikes what, from when until when.  Pure: no clock, no server.
+
+The plan does not know whether masters are processes here or containers, nor which client holds what.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from chaos.faults import FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from chaos.faults import Fault
+    from chaos.settings import Settings
+
+# A client and a master, both counted from 1.
+Link: TypeAlias = tuple[int, int]
+Way: TypeAlias = Literal["both", "requests", "replies"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """One fault: ``at`` and ``until`` are seconds from the beginning of the run.
+
+    ``settled``: when what it did is over.  That is ``until``, but for masters that were restarted: they
+    vote again only after their quarantine (R21), and are healed when they do.
+    """
+
+    fault: str
+    at: float
+    until: float
+    settled: float
+    masters: tuple[int, ...] = ()
+    clients: tuple[int, ...] = ()
+    links: tuple[Link, ...] = ()    # those that are cut
+    way: Way = "both"
+    seconds: float = 0.0            # by how much: clocks jump, answers are late
+
+    def moved(self, by: float) -> Strike:
+        return Strike(
+            fault=self.fault, at=self.at + by, until=self.until + by, settled=self.settled + by,
+            masters=self.masters, clients=self.clients, links=self.links, way=self.way, seconds=self.seconds,
+        )  # fmt: skip
+
+
+# Before the first fault, in TTLs: everybody shall have had a lock once.
+_QUIET: Final = 0.4
+# Between two faults of one lane, in TTLs.
+_PAUSE: Final = (0.1, 0.5)
+# So often a fault looks for somebody who is not struck yet, before it is left out.
+_TRIES: Final = 10
+# How many masters a fault strikes, and how often.
+_EXTENT: Final = (("one", 4), ("minority", 3), ("majority", 2), ("all", 1))
+
+
+def plan(settings: Settings) -> tuple[Strike, ...]:
+    """All strikes, in the order in which they begin.  The same settings give the same ones.
+
+    Within `Settings.duration` all of them have struck and been healed, `Strike.settled` apart.  Two that
+    overlap do not strike the same master, and not the same client.
+    """
+    planner = _Planner(settings)
+    return tuple(sorted(planner.strikes(), key=lambda strike: (strike.at, strike.until)))
+
+
+class _Planner:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._random = random.Random(f"plan {settings.seed}")
+        # What is struck, and from when until when.
+        self._busy: dict[tuple[str, int], list[tuple[float, float]]] = {}
+        self._masters = range(1, settings.masters + 1)
+        self._clients = range(1, settings.clients + 1)
+
+    def strikes(self) -> Iterator[Strike]:
+        for _ in range(self._settings.lanes if self._settings.faults else 0):
+            yield from self._lane()
+
+    def _lane(self) -> Iterator[Strike]:
+        ttl, end = self._settings.ttl, self._settings.duration
+        at = ttl * (_QUIET + self._random.uniform(*_PAUSE))
+        at = min(at, end / 4)
+        bag: list[str] = []
+        while True:
+            if not bag:     # every fault once, in some order, before any comes again
+                bag = list(self._settings.faults)
+                self._random.shuffle(bag)
+            fault = FAULTS[bag.pop()]
+            until = min(at + ttl * self._random.uniform(*fault.lasts), end)
+            if until <= at:
+                return
+            for _ in range(_TRIES):
+                strikes = list(self._of(fault, at, until))
+                if self._free(strikes):
+                    yield from strikes
+                    break
+            at = until + ttl * self._random.uniform(*_PAUSE)
+            if at >= end - ttl * fault.lasts[0]:
+                return
+
+    def _free(self, strikes: Sequence[Strike]) -> bool:
+        """Whether nothing else is done to those meanwhile; if so, it is taken note of."""
+        spans = {what: (strikes[0].at, max(one.settled for one in strikes)) for one in strikes for what in _struck(one)}
+        for what, (begin, end) in spans.items():
+            if any(begin < other_end and other_begin < end for other_begin, other_end in self._busy.get(what, ())):
+                return False
+        for what, span in spans.items():
+            self._busy.setdefault(what, []).append(span)
+        return bool(strikes)
+
+    # -- what is struck --------------------------------------------------------------------------------
+
+    def _of(self, fault: Fault, at: float, until: float) -> Iterable[Strike]:
+        if fault.kind == "master":
+            return self._on_masters(fault.name, at, until)
+        if fault.kind == "client":
+            return [self._on_clients(fault.name, at, until)]
+        return self._on_links(fault.name, at, until)
+
+    def _on_masters(self, name: str, at: float, until: float) -> list[Strike]:
+        masters = self._some_masters()
+        settled, seconds = until, 0.0
+        if name in ("kill", "forget"):
+            settled += self._settings.quarantine
+        elif name == "clock":
+            # Enough of them that all of a lease's keys may be gone at once.
+            masters = tuple(sorted(self._random.sample(self._masters, self._random.randint(self._majority, len(self._masters)))))
+            seconds = self._settings.ttl * self._random.uniform(1.1, 2.0)
+        elif name == "slow":
+            seconds = self._settings.node_timeout * self._random.uniform(0.3, 1.5)
+        elif name == "strobe":
+            seconds = 0.4 * (self._settings.ttl * self._settings.drift_factor + 0.002)
+            return list(self._repeated(Strike(fault=name, at=at, until=at, settled=at, masters=masters, seconds=seconds), until))
+        return [Strike(fault=name, at=at, until=until, settled=settled, masters=masters, seconds=seconds)]
+
+    def _on_clients(self, name: str, at: float, until: float) -> Strike:
+        most = max(1, len(self._clients) // 2)
+        clients = tuple(sorted(self._random.sample(self._clients, self._random.randint(1, most))))
+        # About as long as a lease: much more, and a client that goes by this clock would merely hang.
+        seconds = self._random.choice((-1, 1)) * self._random.uniform(0.4, 1.5) * self._settings.ttl if name == "wall" else 0.0
+        return Strike(fault=name, at=at, until=until, settled=until, clients=clients, seconds=seconds)
+
+    def _on_links(self, name: str, at: float, until: float) -> list[Strike]:
+        way: Way = "both"
+        if name == "one":
+            links = self._one_cut_off()
+        elif name == "oneway":
+            clients = self._random.sample(self._clients, self._random.randint(1, len(self._clients)))
+            links = {(client, master) for client in clients for master in self._some_masters()}
+            way = self._random.choice(("requests", "replies"))
+        elif name == "halves":
+            links = self._halves()
+        elif name == "ring":
+            links = self._ring()
+        else:
+            master = self._random.choice(self._masters)
+            links = {(client, master) for client in self._clients}
+        strike = Strike(fault=name, at=at, until=until, settled=until, links=tuple(sorted(links)), way=way)
+        return list(self._repeated(strike, until)) if name == "flap" else [strike]
+
+    def _repeated(self, strike: Strike, until: float) -> Iterator[Strike]:
+        """``strike`` again and again, each for a moment."""
+        at = strike.at
+        while at < until:
+            ends = min(until, at + self._random.uniform(0.05, 0.2) * self._settings.ttl)
+            yield Strike(
+                fault=strike.fault, at=at, until=ends, settled=ends, masters=strike.masters, links=strike.links,
+                way=strike.way, seconds=strike.seconds * self._random.choice((-1, 1)),
+            )  # fmt: skip
+            at = ends + self._random.uniform(0.02, 0.1) * self._settings.ttl
+
+    def _one_cut_off(self) -> set[Link]:
+        if self._random.random() < 0.5:  # noqa: PLR2004 - one of two
+            master = self._random.choice(self._masters)
+            return {(client, master) for client in self._clients}
+        client = self._random.choice(self._clients)
+        return {(client, master) for master in self._masters}
+
+    def _halves(self) -> set[Link]:
+        """The first half has a minority of the masters, or with an even number of them a half."""
+        clients = set(self._random.sample(self._clients, len(self._clients) // 2))
+        masters = set(self._random.sample(self._masters, len(self._masters) // 2))
+        return {(c, m) for c in self._clients for m in self._masters if (c in clients) != (m in masters)}
+
+    def _ring(self) -> set[Link]:
+        """Each client is left with a majority, and no two neighbours with the same."""
+        size = len(self._masters)
+        order = self._random.sample(self._masters, size)
+        reached = {(c, order[(c + step) % size]) for c in self._clients for step in range(self._majority)}
+        return {(c, m) for c in self._clients for m in self._masters} - reached
+
+    def _some_masters(self) -> tuple[int, ...]:
+        words = [word for word, often in _EXTENT for _ in range(often)]
+        size = {
+            "one": 1,
+            "minority": len(self._masters) - self._majority,
+            "majority": self._majority,
+            "all": len(self._masters),
+        }[self._random.choice(words)]
+        return tuple(sorted(self._random.sample(self._masters, max(1, size))))
+
+    @property
+    def _majority(self) -> int:
+        return len(self._masters) // 2 + 1
+
+
+def _struck(strike: Strike) -> Iterator[tuple[str, int]]:
+    yield from (("master", master) for master in strike.masters)
+    yield from (("client", client) for client in strike.clients)
+    # Links of a whole cluster are one thing: who is cut off from whom shall be what one strike says.
+    if strike.links:
+        yield "links", 0

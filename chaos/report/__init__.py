@@ -1,0 +1,16 @@
+"""For people and for programs: what was judged, where to look, and how it came about.
+
+    text        for a terminal
+    document    verdict.json
+    timeline    timeline.html: one file, no network
+    write       both files into a directory
+
+Nothing in here judges.
+"""
+
+from chaos.report.document import document
+from chaos.report.text import text
+from chaos.report.timeline import timeline
+from chaos.report.write import write
+
+__all__ = ["document", "text", "timeline", "write"]

@@ -1,0 +1,121 @@
+"""A verdict for a terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from chaos.history import Event, History
+    from chaos.judge import Ruling, Verdict
+    from chaos.summary import Summary
+
+MOST: Final = 10    # violations of one kind that are printed; verdict.json has them all
+
+
+def text(history: History, verdict: Verdict, summary: Summary) -> str:
+    """Rulings, offending events, figures, and in the last line the outcome."""
+    lines = [*_rulings(verdict), "", *_figures(history, summary), "", _outcome(verdict)]
+    return "\n".join(_printable(line) for line in lines) + "\n"
+
+
+def describe(event: Event) -> str:
+    """One event in one line."""
+    told = [
+        ("lock", event.lock), ("token", event.token), ("fence", event.fence),
+        ("valid_until", None if event.valid_until is None else f"{event.valid_until:.6f}"),
+        ("reason", event.reason), ("store", event.store), ("accepted", event.accepted),
+        ("target", ",".join(event.target) or None),
+        ("keys", len(event.keys) if event.op == "inspect" else None),
+        ("detail", None if event.detail is None else json.dumps(event.detail)),
+    ]
+    values = "  ".join(f"{name}={value}" for name, value in told if value is not None)
+    return f"t={event.t:.6f}  {event.process}  {event.op} {event.phase}  {values}".rstrip()
+
+
+def _rulings(verdict: Verdict) -> Iterator[str]:
+    words = {"passed": "holds", "violated": "VIOLATED", "unknown": "UNKNOWN"}
+    for ruling in verdict.rulings:
+        demanded = "must hold" if ruling.name in verdict.must else "not demanded"
+        count = f": {_count(len(ruling.violations), 'violation')}" if ruling.violations else ""
+        note = f" ({ruling.note})" if ruling.note else ""
+        yield f"{ruling.name:<10} {words[ruling.outcome]:<9} {demanded}{count}{note}"
+    for ruling in verdict.rulings:
+        if ruling.violations:
+            yield from ("", f"{ruling.name}:", *_violations(ruling))
+
+
+def _violations(ruling: Ruling) -> Iterator[str]:
+    for number, violation in enumerate(ruling.violations[:MOST], start=1):
+        yield f"  {number}. {violation.sentence}"
+        for event in violation.events:
+            yield f"       line {event.line}: {describe(event)}"
+    more = len(ruling.violations) - MOST
+    if more > 0:
+        yield f"  and {more} more (--json has them all)"
+
+
+def _figures(history: History, summary: Summary) -> Iterator[str]:
+    header = history.header
+    yield (
+        f"{_count(summary.events, 'event')} in {summary.seconds:.3f} s, {_count(len(header.clients), 'client')}, "
+        f"{_count(header.masters, 'master')}, TTL {header.ttl:g} s, seed {header.seed}"
+    )
+    if summary.operations:
+        phases = ("invoke", "ok", "fail", "info")
+        yield from _table(
+            ["operation", *phases],
+            [[op, *(str(counts[phase]) for phase in phases)] for op, counts in summary.operations.items()],
+        )
+    if summary.faults:
+        yield from _table(["fault", "times"], [[op, str(count)] for op, count in summary.faults.items()])
+    if summary.locks:
+        yield from _table(
+            ["lock", "holds", "held s", "longest s", "longest gap s"],
+            [[one.lock, str(one.holds), f"{one.held:.3f}", f"{one.longest_hold:.3f}", f"{one.longest_gap:.3f}"]
+             for one in summary.locks],
+        )
+    if summary.lost:
+        yield from _table(["lost", "times"], [[reason, str(count)] for reason, count in summary.lost.items()])
+    if summary.stores:
+        yield from _table(
+            ["store", "accepted", "refused", "stale", "lost updates"],
+            [[one.store, str(one.accepted), str(one.refused), str(one.stale),
+              "not recorded" if one.lost_updates is None else str(one.lost_updates)] for one in summary.stores],
+        )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    yield ""
+    for row in (head, *rows):
+        yield "  ".join([f"{row[0]:<{widths[0]}}", *_right(row[1:], widths[1:])]).rstrip()
+
+
+def _right(cells: Iterable[str], widths: Iterable[int]) -> Iterator[str]:
+    return (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _outcome(verdict: Verdict) -> str:
+    if verdict.outcome == "unknown":
+        why = verdict.note or ", ".join(
+            f"{one.name}: {one.note}" for one in verdict.rulings
+            if one.outcome == "unknown" and (one.name in verdict.must or one.crashed)
+        )
+        return f"UNKNOWN: {why}"
+    demanded = ", ".join(verdict.must) or "nothing was demanded"
+    if verdict.outcome == "passed":
+        return f"PASSED: {demanded}"
+    broken = [one.name for one in verdict.rulings if one.outcome == "violated" and one.name in verdict.must]
+    return f"VIOLATED: {', '.join(broken)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _printable(line: str) -> str:
+    """A history may be anybody's: it must not colour a line, or forge one."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

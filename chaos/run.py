@@ -1,0 +1,163 @@
+"""``python -m chaos run``: one run, of a scenario or of the faults that are named."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from chaos import report
+from chaos.backends import BACKENDS, Unavailable, choose
+from chaos.faults import FAULTS, GROUPS, named
+from chaos.history import MUST, Unreadable, demanded
+from chaos.launch import EXIT_CODES, UNKNOWN, SessionFailed, judged, session
+from chaos.scenarios import SCENARIOS, Scenario
+from chaos.settings import Persistence, Settings, Work
+from chaos.variants import VARIANTS
+from redlock.testing import ClockUnavailable, ServerNotFound, clock_available, find_server
+
+if TYPE_CHECKING:
+    import argparse
+
+    from chaos.backends import Backend
+
+# Options of `Settings` that are given as they are: name, type, help.
+_OPTIONS: Final = (
+    ("duration", float, "seconds of faults; starting, settling and looking come on top"),
+    ("masters", int, "servers"),
+    ("clients", int, "client processes"),
+    ("workers", int, "threads or tasks in each of them"),
+    ("locks", int, "names of locks"),
+    ("lanes", int, "so many faults at once"),
+    ("ttl", float, "seconds"),
+    ("node-timeout", float, "seconds"),
+    ("drift-factor", float, "as in redlock.Masters"),
+    ("max-ttl", float, "seconds; the TTL unless given"),
+    ("skew", float, "clients' wall clocks are wrong by up to so many seconds"),
+    ("server", str, "program to be started as a master, instead of what redlock.testing finds"),
+)
+_SUGGESTED: Final = "kill,pause,partition"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Real masters, real clients, real faults; then a verdict.  Exit 0: what must hold did; 1: it did not; "
+        "2: unknown, or the harness failed.  What is given beside --scenario or --variant replaces what that says."
+    )
+    parser.add_argument("--scenario", choices=SCENARIOS, metavar="NAME", help="one of `python -m chaos list`")
+    parser.add_argument("--variant", choices=VARIANTS, metavar="NAME", help="a lock that is broken on purpose, in its scenario")
+    parser.add_argument("--faults", metavar="LIST", help=f"comma-separated; {_SUGGESTED} unless there is a scenario")
+    parser.add_argument("--seed", type=int, help="decides the plan and what clients do; printed if it is drawn")
+    parser.add_argument("--backend", choices=("auto", *BACKENDS), default="auto", help="auto takes the first that works here")
+    parser.add_argument("--out", metavar="DIR", default="chaos-out", help="history.jsonl, verdict.json, timeline.html (chaos-out)")
+    parser.add_argument("--must", metavar="LIST", help=f"what must hold, of {', '.join(MUST)}")
+    for name, kind, meaning in _OPTIONS:
+        parser.add_argument(f"--{name}", type=kind, metavar=kind.__name__.upper(), help=meaning)
+    parser.add_argument("--persistence", choices=get_args(Persistence), help="of the masters")
+    parser.add_argument("--work", choices=get_args(Work), help="what clients do")
+    parser.add_argument("--no-restart-guard", action="store_true", help="masters vote as soon as they are up")
+
+
+def main(args: argparse.Namespace) -> int:
+    try:
+        scenario, settings = _wanted(args)
+        must = scenario.must if args.must is None else demanded(args.must.split(","))
+        backend = choose(args.backend)
+        check(settings, backend)
+    except (ValueError, Unreadable, Unavailable, ServerNotFound, ClockUnavailable) as error:
+        print(f"chaos: {error}", file=sys.stderr)
+        return UNKNOWN
+    out = Path(args.out)
+    print(introduce(backend))
+    print(f"scenario {scenario.name}: {scenario.what}")
+    if settings.variant is not None:
+        print(f"variant {settings.variant}: {VARIANTS[settings.variant].what}")
+    print(f"seed {settings.seed}   again: {_again(args, settings.seed)}\n", flush=True)
+    try:
+        with session(settings, backend, out) as running:
+            running.wait()
+        verdict = judged(running, out, must, None if settings.variant else scenario.shows)
+    except KeyboardInterrupt:
+        print("\ninterrupted; nothing is left running", file=sys.stderr)
+        return UNKNOWN
+    except (SessionFailed, OSError) as error:
+        print(f"chaos: {error}", file=sys.stderr)
+        return UNKNOWN
+    print()
+    sys.stdout.write(report.text(verdict.history, verdict.verdict, verdict.summary))
+    if scenario.shows is not None and settings.variant is None:
+        print(f"beyond the model: {verdict.note}")
+    print(f"{out / 'timeline.html'} shows it")
+    return EXIT_CODES[verdict.ending]
+
+
+def introduce(backend: Backend) -> str:
+    """Which backend runs, and what it cannot do here."""
+    lines = [f"backend {backend.NAME}: {backend.WHAT}"]
+    if backend.REMARK:
+        lines.append(f"  {backend.REMARK}")
+    lines += [f"  cannot do {fault}: {why}" for fault, why in lacks(backend).items()]
+    for other in BACKENDS.values():
+        why = other.unavailable()
+        if other is not backend and why is not None:
+            lines.append(f"  not {other.NAME}: {why}")
+    return "\n".join(lines)
+
+
+def lacks(backend: Backend, server: str | None = None) -> dict[str, str]:
+    """The faults that cannot be made here, and why."""
+    found = dict(backend.LACKS)
+    if not clock_available(server):
+        found |= dict.fromkeys(("strobe", "clock"), "libfaketime is not installed, or does not work with this server")
+    return found
+
+
+def check(settings: Settings, backend: Backend) -> None:
+    """Raises for what cannot be run here."""
+    settings.check()
+    find_server(settings.server)
+    missing = lacks(backend, settings.server)
+    for fault in settings.faults:
+        if fault in missing:
+            raise Unavailable(f"fault {fault} with backend {backend.NAME}: {missing[fault]}")
+
+
+def _wanted(args: argparse.Namespace) -> tuple[Scenario, Settings]:
+    names = [*(name.replace("-", "_") for name, _, _ in _OPTIONS), "persistence", "work"]
+    changes: dict[str, Any] = {name: value for name in names if (value := getattr(args, name)) is not None}
+    if args.no_restart_guard:
+        changes["restart_guard"] = False
+    name = args.scenario
+    if args.variant is not None:
+        changes["variant"] = args.variant
+        name = name or VARIANTS[args.variant].scenario
+    if args.faults is not None or name is None:
+        changes["faults"] = named(_SUGGESTED if args.faults is None else args.faults)
+    scenario = SCENARIOS[name] if name is not None else _own(changes)
+    seed = random.SystemRandom().randrange(10**6) if args.seed is None else args.seed
+    return scenario, scenario.with_seed(seed, **changes)
+
+
+def _own(changes: dict[str, Any]) -> Scenario:
+    """Of faults that are named.  Beyond the model nothing is demanded but fencing."""
+    faults = changes["faults"]
+    beyond = [fault for fault in faults if not FAULTS[fault].in_model]
+    if "forget" in faults:
+        if changes.setdefault("persistence", "none") == "always":
+            beyond.append("forget with appendfsync always, which promises to forget nothing")
+        if changes.get("restart_guard") is False:
+            beyond.append("forget without the restart guard")
+    what = ", ".join(faults) or "no fault"
+    if beyond:
+        return Scenario("of your own", f"{what} (beyond the model: {', '.join(beyond)})", must=("fenced",))
+    return Scenario("of your own", what)
+
+
+def _again(args: argparse.Namespace, seed: int) -> str:
+    words = sys.argv[1:]
+    return shlex.join(["python", "-m", "chaos", *words, *(() if args.seed is not None else ("--seed", str(seed)))])
+
+
+assert set(GROUPS).isdisjoint(FAULTS)  # noqa: S101 - one word means one thing

@@ -1,0 +1,87 @@
+"""What is done to a lock, and what must hold all the same.
+
+Those in the model must keep everything.  Those beyond it must show what breaks there, at least once, and
+that fencing does not: a harness that cannot go red proves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from chaos.faults import GROUPS
+from chaos.history import MUST
+from chaos.settings import Settings
+
+if TYPE_CHECKING:
+    from chaos.history import Must
+
+# ``lost update``: the store that does not check fences was written by a holder whose time was over.
+Shows: TypeAlias = Literal["exclusive", "lost update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``shows``: what is broken by it, where it is beyond the model; None: nothing may be."""
+
+    name: str
+    what: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    must: tuple[Must, ...] = MUST
+    shows: Shows | None = None
+
+    def with_seed(self, seed: int, **changes: Any) -> Settings:
+        return Settings(**{"seed": seed, **self.settings, **changes})
+
+
+# Fences are unique and grow, whatever clocks and masters do.
+_FENCED: Final[tuple[Must, ...]] = ("fenced",)
+
+_ALL: Final = (
+    Scenario("calm", "no fault at all", {"duration": 6.0}),
+    Scenario("overrun", "no fault, but holders go on when their time is over, and release late",
+             {"work": "overrun", "clients": 2, "workers": 6, "ttl": 0.8, "wait": 0.05}),
+    Scenario("crowd", "many short sections on an even number of masters, which hang up now and then",
+             {"faults": ("flush",), "masters": 4, "clients": 6, "locks": 2, "work": "brief", "wait": 0.01, "duration": 6.0}),
+    Scenario("kill", "masters are killed and restarted, any number of them", {"faults": ("kill",)}),
+    Scenario("amnesia-guarded", "masters forget everything in a restart, any number of them; the restart guard is on",
+             {"faults": ("forget",), "persistence": "none"}),
+    Scenario("pause", "masters are stopped and resumed, any number of them", {"faults": ("pause",)}),
+    Scenario("strobe", "masters' clocks go forth and back within the allowance", {"faults": ("strobe",)}),
+    Scenario("skewed-clocks", "clients' wall clocks are wrong, and jump", {"faults": ("wall",), "skew": 4.0, "locks": 2}),
+    Scenario("jumping-clocks", "clients' wall clocks jump while leases run out",
+             {"faults": ("wall",), "work": "lasting", "locks": 10, "lanes": 2}),
+    Scenario("full-memory", "masters have no memory left", {"faults": ("memory",)}),
+    Scenario("full-disk", "masters have no disk left; with appendfsync always they exit", {"faults": ("disk",)}),
+    Scenario("full-disk-everysec", "masters have no disk left; with appendfsync everysec they refuse writes",
+             {"faults": ("disk",), "persistence": "everysec", "restart_guard": False}),
+    Scenario("flush", "SCRIPT FLUSH", {"faults": ("flush",)}),
+    Scenario("lost-replies", "answers are lost after the command was applied", {"faults": ("lose",)}),
+    Scenario("slow", "answers are late", {"faults": ("slow",)}),
+    Scenario("half-replies", "only the beginning of an answer arrives", {"faults": ("half",)}),
+    Scenario("one-isolated", "one master or one client is cut off", {"faults": ("one",)}),
+    Scenario("one-way", "requests or answers do not get through", {"faults": ("oneway",)}),
+    Scenario("partition", "two halves", {"faults": ("halves",)}),
+    Scenario("ring", "each client reaches another majority", {"faults": ("ring",)}),
+    Scenario("flapping", "links come and go", {"faults": ("flap",)}),
+    Scenario("stop-clients", "clients are stopped for longer than the TTL", {"faults": ("stop",), "work": "visited", "clients": 8, "locks": 12, "ttl": 1.2, "lanes": 2}),
+    Scenario("kill-clients", "clients are killed, others come", {"faults": ("crash",)}),
+    Scenario("everything", "all of it, two at once",
+             {"faults": GROUPS["all"], "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),
+    Scenario("client-pause", "Kleppmann's first: a holder that does not look again is stopped, and writes when its time is over",
+             {"faults": ("stop",), "work": "naive", "clients": 8, "locks": 4, "ttl": 1.2, "lanes": 3}, _FENCED, "lost update"),
+    Scenario("clock-jump", "Kleppmann's second: masters' clocks jump, and locks expire early",
+             {"faults": ("clock",), "restart_guard": False, "locks": 2}, _FENCED, "exclusive"),
+    Scenario("amnesia", "masters forget everything in a restart and vote at once; the restart guard is off",
+             {"faults": ("forget",), "persistence": "none", "restart_guard": False, "locks": 2}, _FENCED, "exclusive"),
+)  # fmt: skip
+
+SCENARIOS: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in _ALL}
+
+
+def in_model() -> list[Scenario]:
+    return [scenario for scenario in _ALL if scenario.shows is None]
+
+
+def beyond_model() -> list[Scenario]:
+    return [scenario for scenario in _ALL if scenario.shows is not None]

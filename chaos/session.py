@@ -1,0 +1,115 @@
+"""One run, from the first server to the merged history: ``python -m chaos.session DIR``, started by `chaos.launch`.
+
+It lives as long as its standard input is open.  Whoever started it may be interrupted or killed at any
+moment: the kernel closes the pipe, this process ends, and with it, by the namespace or by the supervisor of
+`redlock.testing`, everything that it has started.  That is the only way in which a run is broken off.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from chaos import pulse
+from chaos.backends import BACKENDS
+from chaos.cast import Cast, CastFailed
+from chaos.clients.stores import Stores
+from chaos.history import MUST, NEMESIS, OBSERVER, Header, Writer, merge, now
+from chaos.nemesis import Nemesis
+from chaos.plan import plan
+from chaos.settings import Settings
+from redlock.testing import ClockUnavailable, ServerFailed
+
+if TYPE_CHECKING:
+    from chaos.backends.rig import Rig
+
+SETTINGS: Final = "settings.json"
+HISTORY: Final = "history.jsonl"
+
+FAILED: Final = 2
+
+
+def main(directory: str, backend: str) -> int:
+    # Ctrl-C is for whoever started this, and reaches it by the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    settings = Settings.loads(Path(directory, SETTINGS).read_text())
+    try:
+        with BACKENDS[backend].rig(settings) as rig:
+            _run(settings, rig, Path(directory))
+    except (CastFailed, ServerFailed, ClockUnavailable) as error:
+        print(f"chaos: {error}", file=sys.stderr, flush=True)
+        return FAILED
+    return 0
+
+
+def _end_with_starter() -> None:
+    while os.read(0, 64):
+        pass
+    os._exit(FAILED)
+
+
+def _run(settings: Settings, rig: Rig, directory: Path) -> None:
+    if settings.restart_guard and settings.persistence != "always":
+        _tell(f"new masters do not vote for {settings.longest_ttl:g} s (R21)")
+        time.sleep(settings.longest_ttl + 1.0)
+    urls = {seat: rig.urls(seat) for seat in range(1, settings.clients + 1)}
+    chance = random.Random(f"wall clocks {settings.seed}")
+    wrong = {seat: chance.uniform(-settings.skew, settings.skew) for seat in urls}
+    with Cast(settings, urls, wrong=wrong) as cast:
+        over = _play(settings, rig, cast)
+        ended = now()
+        # Whatever is there after a TTL has been left behind.
+        time.sleep(max(0.0, ended + settings.ttl + 0.1 - now()))
+        _inspect(settings, rig, cast.events / f"{OBSERVER}.jsonl")
+        clients = tuple(client.name for client in cast.clients)
+        excused = pulse.excuse(cast.events, clients, until=over - settings.ttl / 2)
+        if excused:
+            _tell(f"{excused} times the machine did not run a client when it mattered: that counts as a stop")
+        header = Header(
+            seed=settings.seed, masters=settings.masters, locks=settings.lock_names, ttl=settings.ttl, must=MUST,
+            clients=clients,
+        )  # fmt: skip
+        merge(sorted(cast.events.glob("*.jsonl")), header, directory / HISTORY)
+
+
+def _play(settings: Settings, rig: Rig, cast: Cast) -> float:
+    """Everybody works, the nemesis strikes, everything is healed, everybody ends.  Returns when they were told to."""
+    with closing(Stores(cast.directory / "stores.sqlite").create(settings.lock_names)):
+        cast.start()
+        with Writer(cast.events / f"{NEMESIS}.jsonl", NEMESIS) as record:
+            ends = now() + settings.duration
+            Nemesis(rig, cast, record, _tell).carry_out(plan(settings))
+            time.sleep(max(0.0, ends - now()))
+        cast.settle()
+        time.sleep(2 * settings.ttl + 0.2)
+        over = now()
+        cast.end()
+    return over
+
+
+def _inspect(settings: Settings, rig: Rig, file: Path) -> None:
+    wanted = {f"redlock:{name}": name for name in settings.lock_names}
+    with Writer(file, OBSERVER) as record:
+        for number, keys in enumerate(rig.keys(), start=1):
+            if keys is not None:
+                found = [
+                    {"lock": wanted[key], "token": token, "pttl_ms": pttl}
+                    for key, (token, pttl) in keys.items() if key in wanted
+                ]  # fmt: skip
+                record.write("inspect", "ok", target=f"master-{number}", keys=found)
+
+
+def _tell(what: str) -> None:
+    print(what, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""What one run is: everything that the plan, the session and the clients have to agree on.  Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from chaos.faults import FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Persistence: TypeAlias = Literal["none", "everysec", "always"]
+# ``mixed``: sections shorter and longer than the TTL, extended, re-entered, cancelled, handed over.
+# ``lasting``: mostly longer than the TTL, extended or not.
+# ``visited``: the same, but only the first worker of each client; the others look in wherever nobody is.
+# ``overrun``: leases run out, and their holders release them late.
+# ``brief``: short sections and hardly any pause, for as much contention as possible.
+# ``naive``: a holder who looks at its lease only before it begins.
+Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "naive"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All times are seconds.  With the same settings the same plan is made, see `chaos.plan`."""
+
+    seed: int
+    duration: float = 10.0      # of the faults; starting, settling and looking come on top
+    masters: int = 5
+    clients: int = 6            # processes, each with `workers`
+    workers: int = 2            # threads or tasks, which share their process and its `Masters`
+    locks: int = 3
+    faults: tuple[str, ...] = ()
+    lanes: int = 1              # so many faults at once
+    ttl: float = 2.0
+    node_timeout: float = 0.25
+    drift_factor: float = 0.01
+    max_ttl: float | None = None    # None: the TTL
+    restart_guard: bool = True
+    persistence: Persistence = "always"
+    work: Work = "mixed"
+    skew: float = 0.0           # clients' wall clocks are wrong by up to this from the beginning
+    wait: float | None = None   # seconds between attempts, at most; None: what the library does by itself
+    server: str | None = None   # the program; None: the one that `redlock.testing` finds
+    variant: str | None = None
+
+    @property
+    def longest_ttl(self) -> float:
+        return self.ttl if self.max_ttl is None else self.max_ttl
+
+    @property
+    def quarantine(self) -> float:
+        """How long a restarted master is away after its restart, at most (R21)."""
+        return self.longest_ttl + 1.0 if self.restart_guard else 0.0
+
+    @property
+    def lock_names(self) -> tuple[str, ...]:
+        return tuple(f"lock-{number}" for number in range(1, self.locks + 1))
+
+    def check(self) -> None:
+        """Raises `ValueError` for what cannot be right, with the value and what is allowed."""
+        for name, (allowed, right) in _RULES.items():
+            value = getattr(self, name)
+            if not right(value):
+                raise ValueError(f"--{name.replace('_', '-')} is {value}, it must be {allowed}")
+        unknown = [fault for fault in self.faults if fault not in FAULTS]
+        if unknown:
+            raise ValueError(f"--faults: there is no {unknown[0]!r}, only {', '.join(FAULTS)}")
+        if self.node_timeout > self.ttl / 3:
+            raise ValueError(f"--node-timeout is {self.node_timeout:g}, it must be at most a third of the TTL ({self.ttl:g})")
+        if self.longest_ttl < self.ttl:
+            raise ValueError(f"--max-ttl is {self.longest_ttl:g}, it must be at least the TTL ({self.ttl:g})")
+
+    def dumps(self) -> str:
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def loads(cls, text: str) -> Settings:
+        values = json.loads(text)
+        return cls(**{**values, "faults": tuple(values["faults"])})
+
+
+def _positive(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+# More than 200 clients have no address of their own in `chaos.backends`.
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "duration": ("more than 0 seconds", _positive),
+    "masters": ("from 1 to 50", lambda value: 1 <= value <= 50),  # noqa: PLR2004
+    "clients": ("from 1 to 200", lambda value: 1 <= value <= 200),  # noqa: PLR2004
+    "workers": ("at least 1", lambda value: value >= 1),
+    "locks": ("at least 1", lambda value: value >= 1),
+    "lanes": ("at least 1", lambda value: value >= 1),
+    "ttl": ("more than 0 seconds", _positive),
+    "node_timeout": ("more than 0 seconds", _positive),
+    "drift_factor": ("from 0 to 0.5, not included", lambda value: 0 <= value < 0.5),  # noqa: PLR2004
+}

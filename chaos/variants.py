@@ -1,0 +1,148 @@
+"""Broken locks, by name: what the harness must be able to see through real clients and real servers.
+
+Each breaks one rule by patching one small thing of the library, in client processes only.  A scenario that
+is green for all of these would prove nothing by being green.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from redlock import _clock, scripts
+from redlock._base import lock as locks
+from redlock._core import acquire as acquiring, extend as extending, keep, quorum, wire
+from redlock._core.effects import Send
+from redlock._core.extend import Extension
+from redlock._core.lease import LeaseState
+from redlock._core.release import Denials
+from redlock._core.rounds import Round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from chaos.history import Must
+    from redlock._core.effects import Op
+    from redlock._core.quorum import Tally
+    from redlock._core.terms import Plan, Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to get it wrong.  In ``scenario`` it has to break ``breaks``."""
+
+    name: str
+    what: str
+    scenario: str
+    breaks: Must
+    apply: Callable[[], None]
+
+
+VARIANTS: Final[dict[str, Variant]] = {}
+
+
+def _variant(name: str, *, scenario: str, breaks: Must) -> Callable[[Callable[[], None]], None]:
+    def add(apply: Callable[[], None]) -> None:
+        VARIANTS[name] = Variant(name, (apply.__doc__ or "").strip().removesuffix("."), scenario, breaks, apply)
+
+    return add
+
+
+@_variant("minority", scenario="partition", breaks="exclusive")
+def _() -> None:
+    """Less than half of the masters are enough (R1)"""
+    _patch(quorum, "majority", lambda masters: max(1, masters // 2))
+
+
+@_variant("no-owner-check", scenario="stop-clients", breaks="exclusive")
+def _() -> None:
+    """A release removes the key, whoever holds it (P8)"""
+    _patch_script("RELEASE", ("if found == token then", "if found then"))
+
+
+@_variant("no-rollback", scenario="crowd", breaks="live")
+def _() -> None:
+    """A failed attempt leaves its keys to their TTL (R9)"""
+
+    def rollback(plan: Plan, token: str, round_: Round) -> Iterator[Any]:  # noqa: ARG001
+        yield from ()
+
+    _patch(acquiring, "rollback", rollback)
+
+
+@_variant("wall-clock", scenario="jumping-clocks", breaks="prompt")
+def _() -> None:
+    """Validity is measured on a clock that somebody sets (R5)"""
+    # Equal to the right one until somebody does, so that the times in the history can be compared.
+    ahead = time.time() - _clock.now()
+    _patch(_clock, "now", lambda: time.time() - ahead)
+
+
+@_variant("one-token", scenario="overrun", breaks="exclusive")
+def _() -> None:
+    """All attempts of a process have one token: a late release of one removes the key of the next (R8)"""
+    # On the masters.  A lease still shows one of its own, or nobody could tell in the history whose it was.
+    token = secrets.token_hex(20)
+
+    def with_one(correct: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda keys, _, *rest: correct(keys, token, *rest)
+
+    for name in ("acquire", "fence", "extend", "repair", "release"):
+        _patch(wire, name, with_one(getattr(wire, name)))
+
+
+@_variant("fence-by-maximum", scenario="skewed-clocks", breaks="fenced")
+def _() -> None:
+    """A fence greater than all that were seen, which no majority has stored (R17)"""
+
+    def second_round(terms: Terms, plan: Plan, token: str, first: Round, proposal: int) -> Op[tuple[int, float, Tally]]:  # noqa: ARG001
+        yield from ()
+        terms.fences.learn(proposal)
+        return proposal, first.request.sent_at, first.tally
+
+    _patch(acquiring, "second_round", second_round)
+
+
+@_variant("resurrecting-extension", scenario="stop-clients", breaks="exclusive")
+def _() -> None:
+    """An extension sets keys that are gone, and a lease whose time is over is valid again (R12)"""
+
+    def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:  # noqa: ARG001
+        round_ = Round(terms, Send(wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)), Denials().read)
+        number = lease._extension_begins(float("inf"), ttl)
+        at = yield from round_.ask(end="settled")
+        if round_.tally.won:
+            lease._lost = None
+            valid_until = quorum.valid_until(round_.request.sent_at, ttl, terms.drift_factor)
+            lease._extended(valid_until, ttl, round_.tally.votes, number)
+        lease._extension_ends()
+        return Extension("kept" if round_.tally.won else "unanswered", at, round_.tally)
+
+    _patch_script(
+        "EXTEND",
+        ("if found ~= token then", "if found and found ~= token then"),
+        ("redis.call('PEXPIRE', KEYS[i], ARGV[3])", "redis.call('SET', KEYS[i], token, 'PX', ARGV[3])"),
+    )
+    for module in (extending, keep, locks):
+        _patch(module, "extend", extend)
+    _patch(LeaseState, "_over", property(lambda lease: lease._released))
+
+
+def _patch(where: Any, name: str, value: Any) -> None:
+    """There has to be something to be patched, or the variant would not be broken."""
+    getattr(where, name)
+    setattr(where, name, value)
+
+
+def _patch_script(name: str, *changes: tuple[str, str]) -> None:
+    correct: scripts.Script = getattr(scripts, name)
+    text = correct.text
+    for old, new in changes:
+        if old not in text:
+            raise ValueError(f"{correct.name}.lua has no {old!r} any more")
+        text = text.replace(old, new)
+    broken = scripts.Script(correct.name, text)
+    _patch(scripts, name, broken)
+    _patch(scripts, "ALL", tuple(broken if script is correct else script for script in scripts.ALL))

@@ -1,0 +1,107 @@
+"""Histories written by hand: a line is a call, and the file is what `chaos.history.parse` would be given.
+
+    tape = Tape(ttl=10)
+    tape.held(1, "client-1", "A", until=11, fence=1)
+    tape.release(5, "client-1", "A")
+    assert tape.judge("exclusive") == []
+
+Times are small numbers; a boot time is a larger one, which makes no difference.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import settings
+
+from chaos.history import MUST, History, Must, parse
+from chaos.judge import Ruling, judge
+
+if TYPE_CHECKING:
+    from chaos.judge import Verdict
+
+LOCK = "a"
+
+# Slow, shared machines are no reason for a property to fail.
+PROPERTY = settings(deadline=None, max_examples=300)
+
+
+class Tape:
+    def __init__(self, *, ttl: float = 10, locks: tuple[str, ...] = (LOCK,), must: tuple[str, ...] = MUST) -> None:
+        self.header: dict[str, Any] = {
+            "schema": 1, "seed": 7, "masters": 5, "locks": list(locks), "clients": ["client-1", "client-2"],
+            "clock": "boottime", "ttl": ttl, "must": list(must),
+        }
+        self.lines: list[dict[str, Any]] = []
+
+    def event(self, t: float, process: str, op: str, phase: str, **fields: Any) -> int:
+        """Returns the number of its line in the file."""
+        self.lines.append({"t": t, "process": process, "op": op, "phase": phase, **fields})
+        return len(self.lines) + 1
+
+    def held(
+        self, t: float, process: str, token: str, *, until: float, fence: int | None = None, lock: str = LOCK,
+        invoked: float | None = None, **fields: Any,
+    ) -> int:
+        """An acquire that ended at ``t``; it was invoked at that time, too, unless told otherwise."""
+        if invoked is not None:
+            self.event(invoked, process, "acquire", "invoke", lock=lock)
+        return self.event(t, process, "acquire", "ok", lock=lock, token=token, valid_until=until, fence=fence, **fields)
+
+    def release(self, t: float, process: str, token: str, **fields: Any) -> int:
+        return self.event(t, process, "release", "invoke", lock=LOCK, token=token, **fields)
+
+    def extended(self, t: float, process: str, token: str, *, until: float, **fields: Any) -> int:
+        return self.event(t, process, "extend", "ok", lock=LOCK, token=token, valid_until=until, **fields)
+
+    def lost(self, t: float, process: str, token: str, reason: str = "expired") -> int:
+        return self.event(t, process, "lost", "info", lock=LOCK, token=token, reason=reason)
+
+    def resumed(self, t: float, process: str, token: str, *, until: float) -> int:
+        return self.event(t, process, "resume", "ok", lock=LOCK, token=token, valid_until=until)
+
+    def used(
+        self, t: float, process: str, token: str, *, fence: int | None = 1, store: str = "plain",
+        accepted: bool = True, invoked: float | None = None, read: int | None = None, **fields: Any,
+    ) -> int:
+        if invoked is not None:
+            self.event(invoked, process, "use", "invoke", lock=LOCK, token=token, fence=fence, store=store)
+        if read is not None:
+            fields["detail"] = {"read": read}
+        return self.event(
+            t, process, "use", "ok", lock=LOCK, token=token, fence=fence, store=store, accepted=accepted, **fields
+        )
+
+    def fault(self, op: str, target: Any, begin: float, end: float | None = None) -> None:
+        self.event(begin, "nemesis", op, "invoke", target=target)
+        if end is not None:
+            self.event(end, "nemesis", op, "ok", target=target)
+
+    def inspect(self, t: float, *keys: tuple[str, int | None], master: str = "master-1") -> int:
+        found = [{"lock": LOCK, "token": token, "pttl_ms": pttl_ms} for token, pttl_ms in keys]
+        return self.event(t, "observer", "inspect", "ok", target=master, keys=found)
+
+    def until(self, t: float) -> None:
+        """Something else was recorded at ``t``."""
+        self.event(t, "observer", "note", "info")
+
+    def bytes(self) -> bytes:
+        return "".join(json.dumps(line) + "\n" for line in (self.header, *self.lines)).encode()
+
+    def history(self) -> History:
+        return parse(self.bytes())
+
+    def verdict(self, *must: Must) -> Verdict:
+        return judge(self.history(), must or None)
+
+    def ruling(self, name: Must) -> Ruling:
+        return self.verdict()[name]
+
+    def judge(self, name: Must) -> list[list[int]]:
+        """The lines of every violation of ``name``; the judge must not have crashed."""
+        ruling = self.ruling(name)
+        assert not ruling.crashed, ruling.note
+        assert (ruling.outcome == "violated") == bool(ruling.violations)
+        assert all(violation.sentence for violation in ruling.violations)
+        return [[event.line for event in violation.events] for violation in ruling.violations]

@@ -1,0 +1,210 @@
+"""The command: exit codes, what is printed, verdict.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import chaos.judge.verdict as verdict_
+from chaos import check
+from chaos.__main__ import main
+from tests.chaos.tape import Tape
+from tests.chaos.test_verdict import good, overlapping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def saved(tape: Tape, tmp_path: Path) -> str:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(tape.bytes())
+    return str(path)
+
+
+def test_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", saved(good(), tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "live       holds     must hold (no fault was healed)" in out
+    assert out.endswith("PASSED: exclusive, fenced, prompt, live, clean\n")
+
+
+def test_violated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", saved(overlapping(), tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "exclusive  VIOLATED  must hold: 1 violation\n" in out
+    assert "  1. 'a' was held by client-1 (B) until t=13.000000 and by client-2 (C) from t=4.000000" in out
+    assert "       line 4: t=3.000000  client-1  acquire ok  lock=a  token=B  fence=2  valid_until=13.000000" in out
+    assert "       line 5: t=4.000000  client-2  acquire ok  lock=a  token=C  fence=3  valid_until=14.000000" in out
+    assert out.endswith("VIOLATED: exclusive\n")
+
+
+def test_of_very_many_the_first_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tape = overlapping()
+    for number in range(40):
+        tape.held(5, "client-2", f"{number}", until=13, fence=10 + number)
+    assert main(["check", saved(tape, tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "  10. " in out
+    assert "  11. " not in out
+    assert "and 31 more (--json has them all)" in out
+
+
+def test_must(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(overlapping(), tmp_path)
+    assert main(["check", path, "--must", "fenced,prompt"]) == 0
+    assert "exclusive  VIOLATED  not demanded: 1 violation" in capsys.readouterr().out
+    assert main(["check", path, "--must", "fenced,exclusive"]) == 1
+
+
+@pytest.mark.parametrize("must", ["fast", "exclusive,fast", "", "exclusive,", "exclusive, fenced", "EXCLUSIVE"])
+def test_an_unknown_name_is_2_whatever_else_is_found(must: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", saved(overlapping(), tmp_path), "--must", must]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert "is nothing that can be demanded, only exclusive, fenced, prompt, live, clean" in error
+
+
+def test_cut_short_is_2_whatever_else_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(overlapping().bytes()[:-1])
+    assert main(["check", str(path)]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error == f"UNKNOWN: {path}: line 5: has no newline, so the file is cut short\n"
+
+
+def test_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path / "none")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", saved(Tape(), tmp_path)]) == 2
+    assert capsys.readouterr().out.endswith("UNKNOWN: no lock was ever held, so this history proves nothing\n")
+
+
+def test_unknown_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=2)
+    assert main(["check", saved(tape, tmp_path)]) == 2
+    assert capsys.readouterr().out.endswith("UNKNOWN: fenced: 1 grant has no fence, the first in line 2\n")
+
+
+def test_a_crash_of_the_judge_is_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(verdict_._JUDGES, "live", lambda *_: 1 / 0)
+    assert main(["check", saved(good(), tmp_path)]) == 2
+    assert "UNKNOWN: live: the judge crashed: ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_any_other_crash_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python would say 1, and that is a verdict."""
+    monkeypatch.setattr(check, "summarize", lambda *_: 1 / 0)
+    assert main(["check", saved(good(), tmp_path)]) == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", saved(overlapping(), tmp_path), "--json", "--must", "exclusive"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["outcome"], found["must"]) == (1, "violated", ["exclusive"])
+    assert found["history"]["seed"] == 7
+    assert found["rulings"]["fenced"] == {"outcome": "passed", "vacuous": False, "note": "", "violations": []}
+    [violation] = found["rulings"]["exclusive"]["violations"]
+    assert violation["events"] == [
+        {"line": 4, "t": 3, "process": "client-1", "op": "acquire", "phase": "ok", "lock": "a", "token": "B", "fence": 2,
+         "valid_until": 13},
+        {"line": 5, "t": 4, "process": "client-2", "op": "acquire", "phase": "ok", "lock": "a", "token": "C", "fence": 3,
+         "valid_until": 14},
+    ]
+    assert violation["at"] == 4
+    assert violation["lock"] == "a"
+    assert found["summary"]["violations"] == {"exclusive": 1, "fenced": 0, "prompt": 0, "live": 0, "clean": 0}
+
+
+def test_what_was_inspected_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tape = good()
+    tape.inspect(15, ("B", -1))
+    assert main(["check", saved(tape, tmp_path), "--json"]) == 1
+    [violation] = json.loads(capsys.readouterr().out)["rulings"]["clean"]["violations"]
+    assert violation["events"] == [
+        {"line": 4, "t": 15, "process": "observer", "op": "inspect", "phase": "ok", "target": ["master-1"],
+         "keys": [{"lock": "a", "token": "B", "pttl_ms": -1}]},
+    ]
+
+
+def test_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "report"
+    assert main(["check", saved(overlapping(), tmp_path), "--json", "--out", str(out)]) == 1
+    assert json.loads((out / "verdict.json").read_text()) == json.loads(capsys.readouterr().out)
+    assert (out / "timeline.html").read_text().startswith("<!doctype html>")
+
+
+def test_out_is_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved(good(), tmp_path)
+    assert main(["check", path, "--out", path]) == 2
+    assert "cannot write into" in capsys.readouterr().err
+
+
+def test_names_of_a_stranger_neither_colour_nor_forge_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tape = overlapping()
+    tape.held(5, "client\x1b[31m", "B\nPASSED: all", until=9, fence=4)
+    assert main(["check", saved(tape, tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\nPASSED" not in out
+    assert r"client\x1b[31m" in out
+
+
+@pytest.mark.parametrize("words", [[], ["break"], ["check"], ["check", "a", "b"], ["check", "--must"]])
+def test_usage_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert "usage: python -m chaos" in capsys.readouterr().err
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, says in {("--help",): "exit codes: 0 passed, 1 violated, 2 unknown", ("check", "--help"): "--must LIST"}.items():
+        with pytest.raises(SystemExit) as caught:
+            main(list(words))
+        assert caught.value.code == 0
+        assert says in capsys.readouterr().out
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "chaos", *words], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_as_a_program(tmp_path: Path) -> None:
+    done = run("check", saved(overlapping(), tmp_path))
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_judging_needs_no_server_and_no_client(tmp_path: Path) -> None:
+    program = "import sys; from chaos.__main__ import main; print(main(sys.argv[1:])); print([m for m in sys.modules if m.split('.')[0] in ('redis', 'redlock')])"
+    path = saved(good(), tmp_path)
+    done = subprocess.run([sys.executable, "-c", program, "check", path], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-2:] == ["0", "[]"]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_who_reads_has_gone(tmp_path: Path, unbuffered: str) -> None:
+    """``| head``: the exit code is the verdict's, and nobody complains."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "chaos", "check", saved(overlapping(), tmp_path)],
+            stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")

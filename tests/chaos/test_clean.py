@@ -1,0 +1,150 @@
+"""`clean` (P7): no inspected key that belongs to no hold, except within its TTL (C26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.tape import Tape
+
+
+def acquired(*, released: float | None = 12) -> Tape:
+    """client-1 took it at 10.1, asked at 10; the TTL is 10."""
+    tape = Tape(ttl=10)
+    tape.held(10.1, "client-1", "A", until=20, invoked=10)
+    if released is not None:
+        tape.release(released, "client-1", "A")
+    return tape
+
+
+def test_nothing_left() -> None:
+    tape = acquired()
+    tape.inspect(100)
+    assert tape.judge("clean") == []
+    assert not tape.ruling("clean").vacuous
+
+
+def test_nothing_inspected() -> None:
+    ruling = acquired().ruling("clean")
+    assert ruling.outcome == "passed"
+    assert ruling.vacuous
+    assert ruling.note == "no master was inspected"
+
+
+@pytest.mark.parametrize(("at", "holds"), [(15, True), (20.1, True), (20.100001, False), (100, False)])
+def test_a_key_that_nobody_holds_may_stay_for_its_ttl(at: float, holds: bool) -> None:
+    tape = acquired()
+    look = tape.inspect(at, ("A", 5))
+    assert tape.judge("clean") == ([] if holds else [[3, look]])
+
+
+def test_the_limit_is_exact_where_floating_point_is_not() -> None:
+    tape = Tape(ttl=0.6)
+    tape.held(100.3, "client-1", "A", until=100.4)
+    tape.inspect(100.9, ("A", 5))       # 100.3 + 0.6 < 100.9
+    assert tape.judge("clean") == []
+
+
+def test_a_key_of_a_hold_that_is_alive() -> None:
+    tape = acquired(released=None)
+    tape.extended(60, "client-1", "A", until=200)
+    tape.inspect(150, ("A", 5))
+    assert tape.judge("clean") == []
+    tape.release(140, "client-1", "A")
+    assert len(tape.judge("clean")) == 1
+
+
+@pytest.mark.parametrize(("at", "holds"), [(199, True), (200, False)])
+def test_alive_until_its_end(at: float, holds: bool) -> None:
+    tape = acquired(released=None)
+    tape.extended(60, "client-1", "A", until=200)
+    tape.inspect(at, ("A", 5))
+    assert bool(tape.judge("clean")) != holds
+
+
+def test_a_hold_that_begins_later_was_not_alive_then() -> None:
+    tape = acquired()
+    tape.inspect(100, ("A", 5))
+    tape.held(101, "client-1", "A", until=150)
+    assert len(tape.judge("clean")) == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "phase", "sets"),
+    [("acquire", "invoke", True), ("acquire", "ok", True), ("acquire", "fail", True), ("acquire", "info", True),
+     ("extend", "ok", True), ("resume", "ok", True),
+     ("extend", "invoke", False), ("extend", "fail", False), ("release", "invoke", False), ("use", "invoke", False),
+     ("lost", "info", False)],
+)
+def test_the_last_event_that_could_have_set_it(op: str, phase: str, sets: bool) -> None:
+    tape = acquired()
+    tape.event(95, "client-1", op, phase, lock="a", token="A", valid_until=96)
+    tape.inspect(100, ("A", 5))
+    assert bool(tape.judge("clean")) != sets
+
+
+def test_an_event_after_the_inspection_did_not_set_it() -> None:
+    tape = acquired()
+    tape.inspect(100, ("A", 5))
+    tape.extended(101, "client-1", "A", until=120)
+    assert len(tape.judge("clean")) == 1
+
+
+def test_nor_did_one_about_another_lock() -> None:
+    tape = acquired()
+    tape.held(95, "client-1", "A", until=96, lock="b")
+    tape.inspect(100, ("A", 5))
+    assert len(tape.judge("clean")) == 1
+
+
+def test_one_that_names_only_the_token_did() -> None:
+    tape = acquired()
+    tape.event(95, "client-1", "extend", "ok", token="A", valid_until=96)
+    tape.inspect(100, ("A", 5))
+    assert tape.judge("clean") == []
+
+
+@pytest.mark.parametrize(("pttl_ms", "holds"), [(0, True), (1, True), (10_000, True), (10_001, False), (99_999, False)])
+def test_a_token_that_nobody_reported(pttl_ms: int, holds: bool) -> None:
+    """An attempt that failed had one."""
+    tape = acquired()
+    look = tape.inspect(100, ("B", pttl_ms))
+    assert tape.judge("clean") == ([] if holds else [[look]])
+
+
+@pytest.mark.parametrize(("at", "holds"), [(95, True), (90, True), (89.9, False)])
+def test_a_token_that_only_a_failure_reported(at: float, holds: bool) -> None:
+    tape = acquired()
+    tape.event(at, "client-2", "acquire", "fail", lock="a", token="B")
+    tape.inspect(100, ("B", 9_000))
+    assert bool(tape.judge("clean")) != holds
+
+
+@pytest.mark.parametrize("pttl_ms", [-1, None])
+@pytest.mark.parametrize("token", ["A", "B"])
+@pytest.mark.parametrize("released", [12, None])
+def test_never_one_without_expiry(token: str, pttl_ms: int | None, released: float | None) -> None:
+    """Neither of a hold that is alive, nor within its TTL, nor of somebody unknown."""
+    tape = acquired(released=released)
+    tape.inspect(15, (token, pttl_ms))
+    assert len(tape.judge("clean")) == 1
+
+
+def test_a_key_that_has_just_gone() -> None:
+    """-2 is what PTTL says then."""
+    tape = acquired()
+    tape.inspect(100, ("A", -2))
+    assert tape.judge("clean") == []
+
+
+def test_every_master_and_every_key() -> None:
+    tape = acquired()
+    one = tape.inspect(100, ("A", 5), ("B", -1))
+    two = tape.inspect(100, ("A", 5), master="master-2")
+    assert sorted(lines[-1] for lines in tape.judge("clean")) == [one, one, two]
+    assert any("master-2 had a key of 'a' (A)" in violation.sentence for violation in tape.ruling("clean").violations)
+
+
+def test_what_was_invoked_is_not_what_was_seen() -> None:
+    tape = acquired()
+    tape.event(100, "observer", "inspect", "fail", target="master-1", keys=[{"lock": "a", "token": "A", "pttl_ms": -1}])
+    assert tape.ruling("clean").vacuous

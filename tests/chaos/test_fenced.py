@@ -1,0 +1,225 @@
+"""`fenced` (P2): unique, growing in the order of the grants, and a store that was not fooled."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.chaos.tape import PROPERTY, Tape
+
+
+def test_growing_fences() -> None:
+    tape = Tape()
+    for fence in (5, 6, 100):
+        tape.held(fence, "client-1", f"{fence}", until=fence + 1, fence=fence, invoked=fence - 0.5)
+    assert tape.judge("fenced") == []
+    assert tape.ruling("fenced").outcome == "passed"
+
+
+def test_a_smaller_one_after_a_greater_one() -> None:
+    tape = Tape()
+    first = tape.held(1, "client-1", "A", until=2, fence=8)
+    second = tape.held(3, "client-2", "B", until=4, fence=7, invoked=2)
+    assert tape.judge("fenced") == [[first, second]]
+    [violation] = tape.ruling("fenced").violations
+    assert "client-2 was given fence 7 of 'a', though client-1 had been given 8" in violation.sentence
+
+
+@pytest.mark.parametrize(("invoked", "wrong"), [(0.5, False), (1, False), (1.000001, True), (2, True)])
+def test_of_two_that_overlap_either_may_come_first(invoked: float, wrong: bool) -> None:
+    """The first ended at 1: only who was invoked after that came later."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=2, fence=8, invoked=0)
+    tape.held(3, "client-2", "B", until=4, fence=7, invoked=invoked)
+    assert bool(tape.judge("fenced")) == wrong
+
+
+def test_an_acquire_without_an_invocation_took_no_time() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=2, fence=8)
+    tape.held(1.5, "client-2", "B", until=4, fence=7)
+    assert len(tape.judge("fenced")) == 1
+
+
+def test_an_invocation_that_was_given_up_is_not_that_of_a_later_answer() -> None:
+    tape = Tape()
+    tape.event(0, "client-2", "acquire", "invoke", lock="a")    # killed in the middle of it
+    tape.held(1, "client-1", "A", until=2, fence=8)
+    tape.held(3, "client-2", "B", until=4, fence=7, invoked=2)
+    assert len(tape.judge("fenced")) == 1
+
+
+@pytest.mark.parametrize("phase", ["fail", "info"])
+def test_nor_is_one_that_was_answered(phase: str) -> None:
+    tape = Tape()
+    tape.event(0, "client-2", "acquire", "invoke", lock="a")
+    tape.event(0.5, "client-2", "acquire", phase, lock="a")
+    tape.held(1, "client-1", "A", until=2, fence=8)
+    tape.held(3, "client-2", "B", until=4, fence=7)
+    assert len(tape.judge("fenced")) == 1
+
+
+def test_workers_of_one_process_are_told_apart() -> None:
+    tape = Tape()
+    tape.event(0, "client-2", "acquire", "invoke", lock="a", worker="1")
+    tape.held(1, "client-1", "A", until=2, fence=8)
+    tape.event(2, "client-2", "acquire", "invoke", lock="a", worker="2")
+    tape.held(3, "client-2", "B", until=4, fence=7, worker="1")     # invoked at 0: may come first
+    assert tape.judge("fenced") == []
+    tape.held(4, "client-2", "C", until=5, fence=6, worker="2")     # invoked at 2
+    assert len(tape.judge("fenced")) == 1
+
+
+@pytest.mark.parametrize("overlapping", [True, False])
+def test_equal_ones(overlapping: bool) -> None:
+    """R18: equal is not greater, not even for two acquires at the same time."""
+    tape = Tape()
+    first = tape.held(1, "client-1", "A", until=2, fence=7)
+    second = tape.held(3, "client-2", "B", until=4, fence=7, invoked=0.5 if overlapping else 2)
+    assert tape.judge("fenced") == [[first, second]]
+
+
+def test_equal_ones_of_different_locks() -> None:
+    tape = Tape(locks=("a", "b"))
+    tape.held(1, "client-1", "A", until=2, fence=7)
+    tape.held(3, "client-2", "B", until=4, fence=7, lock="b")
+    tape.held(5, "client-2", "C", until=6, fence=6, lock="c")
+    assert tape.judge("fenced") == []
+
+
+def test_a_hand_over_and_an_extension_keep_the_fence() -> None:
+    """R19, C32: only grants count."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11, fence=7)
+    tape.extended(2, "client-1", "A", until=12, fence=7)
+    tape.resumed(3, "client-2", "A", until=13)
+    assert tape.judge("fenced") == []
+    assert tape.ruling("fenced").outcome == "passed"
+
+
+@pytest.mark.parametrize("second", [None, 9])
+def test_without_fences_nothing_can_be_said(second: int | None) -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=2, fence=second)
+    tape.held(3, "client-1", "B", until=4)
+    ruling = tape.ruling("fenced")
+    assert ruling.outcome == "unknown"
+    assert "no fence" in ruling.note
+    assert tape.verdict("exclusive").outcome == "passed"    # nobody asked for it
+    assert tape.verdict("exclusive", "fenced").outcome == "unknown"
+
+
+def test_but_what_is_wrong_among_the_others_is_wrong() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=2, fence=8)
+    tape.held(3, "client-1", "B", until=4)
+    tape.held(5, "client-1", "C", until=6, fence=7)
+    assert tape.ruling("fenced").outcome == "violated"
+
+
+# -- the store -----------------------------------------------------------------------------------------------
+
+
+def test_the_fenced_store_lets_a_former_holder_in() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=2, fence=7)
+    tape.held(3, "client-2", "B", until=13, fence=8)
+    new = tape.used(4, "client-2", "B", fence=8, store="fenced")
+    old = tape.used(5, "client-1", "A", fence=7, store="fenced", invoked=1.5)
+    assert tape.judge("fenced") == [[new, old]]
+
+
+@pytest.mark.parametrize("change", [{"accepted": False}, {"store": "plain"}, {"fence": 8}, {"fence": 9}])
+def test_what_it_refuses_and_what_the_plain_one_does_is_no_violation(change: dict[str, object]) -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=20, fence=8)
+    tape.used(4, "client-2", "B", fence=8, store="fenced")
+    tape.used(5, "client-1", "A", **{"fence": 7, "store": "fenced", **change})  # type: ignore[arg-type]
+    assert tape.judge("fenced") == []
+
+
+def test_each_lock_has_a_store_of_its_own() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=20, fence=8)
+    tape.event(2, "client-1", "use", "ok", lock="a", token="A", fence=8, store="fenced", accepted=True)
+    tape.event(3, "client-1", "use", "ok", lock="b", token="B", fence=7, store="fenced", accepted=True)
+    assert tape.judge("fenced") == []
+
+
+def test_a_smaller_one_is_compared_with_all_before() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=20, fence=8)
+    uses = [tape.used(number, "client-1", "A", fence=fence, store="fenced") for number, fence in enumerate([5, 9, 6, 7, 9], 2)]
+    assert tape.judge("fenced") == [[uses[1], uses[2]], [uses[1], uses[3]]]
+
+
+def test_the_order_is_that_of_the_store_where_it_is_known() -> None:
+    """client-1 was accepted first, and stopped before it could record that."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=3, fence=7)
+    tape.held(4, "client-2", "B", until=14, fence=8)
+    tape.used(5, "client-2", "B", fence=8, store="fenced", read=1)
+    tape.used(6, "client-1", "A", fence=7, store="fenced", read=0, invoked=2)
+    assert tape.judge("fenced") == []
+    tape.lines[-1]["detail"] = {"read": 2}
+    assert len(tape.judge("fenced")) == 1
+
+
+def test_an_update_lost_in_the_fenced_store() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=20, fence=7)
+    one = tape.used(2, "client-1", "A", fence=7, store="fenced", read=3)
+    two = tape.used(3, "client-1", "A", fence=7, store="fenced", read=3)
+    assert tape.judge("fenced") == [[one, two]]
+    assert "lost the update" in tape.ruling("fenced").violations[0].sentence
+
+
+def test_one_lost_in_the_plain_store_is_only_counted() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=20, fence=7)
+    tape.used(2, "client-1", "A", read=3)
+    tape.used(3, "client-1", "A", read=3)
+    assert tape.judge("fenced") == []
+
+
+# -- against one that is slow and obvious --------------------------------------------------------------------
+
+grants = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 6), st.integers(1, 9), st.sampled_from(["a", "b"])), max_size=9
+)
+
+
+@PROPERTY
+@given(grants)
+def test_the_quick_judge_says_what_a_slow_one_says(found: list[tuple[int, int, int, str]]) -> None:
+    tape = Tape(locks=("a", "b"))
+    ends = {}
+    for number, (begin, took, fence, lock) in enumerate(found):
+        line = tape.held(
+            begin + took, f"client-{number}", f"{number}", until=50, fence=fence, lock=lock, invoked=begin
+        )
+        ends[line] = begin, begin + took, fence, lock
+    wrong = set()
+    for two, (begin, end, fence, lock) in ends.items():
+        for one, (_, other_end, other_fence, other_lock) in ends.items():
+            if lock != other_lock or one == two:
+                continue
+            if other_end < begin and other_fence > fence:
+                wrong.add(two)
+            if other_fence == fence and (other_end, one) < (end, two):
+                wrong.add(two)
+    reported = {max(lines, key=lambda line: (ends[line][1], line)) for lines in tape.judge("fenced")}
+    assert reported == wrong
+
+
+@PROPERTY
+@given(st.lists(st.integers(1, 5), max_size=8))
+def test_the_store(fences: list[int]) -> None:
+    tape = Tape()
+    tape.held(0, "client-1", "A", until=99, fence=1)
+    lines = [tape.used(1 + at, "client-1", "A", fence=fence, store="fenced") for at, fence in enumerate(fences)]
+    wrong = [line for at, line in enumerate(lines) if any(fence > fences[at] for fence in fences[:at])]
+    assert [found[-1] for found in tape.judge("fenced")] == wrong
+    assert bool(wrong) == any(one > two for one, two in pairwise(fences))

@@ -1,0 +1,83 @@
+"""`live`: after the last heal some client acquires each lock within twice the TTL (C30)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.tape import Tape
+
+
+def healed(*acquired: float, ttl: float = 10) -> Tape:
+    """The last fault is healed at 100.3; the lock is acquired at those times."""
+    tape = Tape(ttl=ttl)
+    tape.fault("kill", "master-1", 50, 60)
+    tape.fault("halves", ["client-1", "master-2"], 90, 100.3)
+    for number, t in enumerate(acquired):
+        tape.held(t, "client-1", f"{number}", until=t + 1)
+    return tape
+
+
+@pytest.mark.parametrize(
+    ("acquired", "holds"),
+    [([105], True), ([100.3], True), ([120.3], True), ([120.300001], False), ([], False), ([70, 100.2], False),
+     ([70, 110], True), ([130, 105], True)],
+)
+def test_within_twice_the_ttl(acquired: list[float], holds: bool) -> None:
+    assert bool(healed(*acquired).judge("live")) != holds
+
+
+def test_the_limit_is_exact_where_floating_point_is_not() -> None:
+    assert healed(100.9, ttl=0.3).judge("live") == []      # 100.3 + 0.6 < 100.9
+
+
+def test_it_names_the_heal_and_who_came_too_late() -> None:
+    tape = healed(125)
+    assert tape.judge("live") == [[5, 6]]
+    [violation] = tape.ruling("live").violations
+    assert "'a' was acquired 24.700000 s later; 20 s are allowed" in violation.sentence
+
+
+def test_it_names_the_heal_if_nobody_came() -> None:
+    tape = healed()
+    assert tape.judge("live") == [[5]]
+    [violation] = tape.ruling("live").violations
+    assert "never again" in violation.sentence
+    assert violation.at == 100.3        # the recording ends there
+
+
+def test_each_lock_of_the_header() -> None:
+    tape = healed(105)
+    tape.header["locks"] = ["a", "b", "c"]
+    tape.held(106, "client-2", "B", until=107, lock="b")
+    assert [violation.lock for violation in tape.ruling("live").violations] == ["c"]
+
+
+def test_without_a_heal_it_holds_trivially() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=2)
+    tape.fault("kill", "master-1", 5)       # and never comes back
+    tape.until(1000)
+    ruling = tape.ruling("live")
+    assert ruling.outcome == "passed"
+    assert ruling.vacuous
+    assert ruling.note == "no fault was healed"
+    assert not healed(105).ruling("live").vacuous
+
+
+@pytest.mark.parametrize("phase", ["invoke", "fail", "info"])
+def test_only_an_acquire_that_was_won_by_a_client(phase: str) -> None:
+    tape = healed()
+    tape.event(105, "client-1", "acquire", phase, lock="a")
+    tape.event(105, "observer", "acquire", "ok", lock="a", token="A", valid_until=106)
+    tape.resumed(105, "client-1", "A", until=106)
+    tape.extended(105, "client-1", "A", until=106)
+    assert len(tape.judge("live")) == 1
+
+
+def test_only_what_the_nemesis_heals() -> None:
+    tape = healed(105)
+    tape.event(200, "client-1", "kill", "ok", target="master-1")
+    tape.inspect(200)
+    tape.event(200, "nemesis", "kill", "fail", target="master-1")
+    tape.event(200, "nemesis", "kill", "info", target="master-1")
+    assert tape.judge("live") == []

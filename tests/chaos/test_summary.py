@@ -1,0 +1,106 @@
+"""Figures of a history."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.report import text
+from chaos.summary import OfLock, OfStore, Summary, summarize
+from tests.chaos.tape import Tape
+
+
+def summary(tape: Tape) -> Summary:
+    return summarize(tape.history(), tape.verdict())
+
+
+def test_operations() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11, invoked=0)
+    tape.event(2, "client-2", "acquire", "fail", lock="a")
+    tape.fault("kill", "master-1", 3, 4)
+    tape.inspect(5)
+    found = summary(tape)
+    assert found.operations == {"acquire": {"invoke": 1, "ok": 1, "fail": 1, "info": 0}}
+    assert (found.events, found.seconds) == (6, 5)
+
+
+def test_faults_by_kind() -> None:
+    tape = Tape()
+    tape.fault("kill", "master-1", 1, 2)
+    tape.fault("kill", ["master-2", "master-3"], 3)         # one fault on two masters
+    tape.fault("halves", "", 4, 5)
+    tape.event(6, "nemesis", "stop", "invoke", target="client-1")
+    tape.event(7, "nemesis", "stop", "fail", target="client-1")     # did not strike
+    tape.event(8, "nemesis", "flush", "invoke")
+    assert summary(tape).faults == {"flush": 1, "halves": 1, "kill": 2}
+
+
+def test_holding_and_not_holding() -> None:
+    tape = Tape(locks=("a", "b", "c"))
+    tape.event(0, "client-1", "acquire", "invoke", lock="a")
+    tape.held(3, "client-1", "A", until=13)
+    tape.release(5, "client-1", "A")
+    tape.held(12, "client-2", "B", until=14)
+    tape.lost(14, "client-2", "B", "taken")
+    tape.event(18, "client-2", "acquire", "fail", lock="a")
+    tape.held(1, "client-3", "C", until=2, lock="b")
+    tape.until(100)     # nobody wanted it any more
+    found = {of.lock: of for of in summary(tape).locks}
+    assert found["a"] == OfLock("a", holds=2, held=4, longest_hold=2, longest_gap=7)
+    assert found["b"] == OfLock("b", holds=1, held=1, longest_hold=1, longest_gap=0)
+    assert found["c"] == OfLock("c", holds=0, held=0, longest_hold=0, longest_gap=0)
+    assert summary(tape).lost == {"taken": 1}
+
+
+@pytest.mark.parametrize(("tail", "gap"), [(16, 3), (30, 17)])
+def test_the_gaps_at_both_ends_count_while_somebody_tries(tail: float, gap: float) -> None:
+    tape = Tape()
+    tape.event(0, "client-1", "acquire", "invoke", lock="a")
+    tape.held(3, "client-1", "A", until=13)
+    tape.held(4, "client-1", "B", until=8)      # within the other one
+    tape.event(tail, "client-1", "acquire", "fail", lock="a")
+    assert summary(tape).locks[0].longest_gap == gap
+
+
+def test_both_stores() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=20, fence=5)
+    tape.used(2, "client-1", "A", fence=5, read=0)
+    tape.used(3, "client-2", "B", fence=6, read=0)      # has not seen the one before
+    tape.used(4, "client-1", "A", fence=5, read=1)
+    tape.used(5, "client-1", "A", fence=5, read=1)
+    tape.used(6, "client-1", "A", fence=5, store="fenced", accepted=False)
+    tape.used(7, "client-2", "B", fence=6, store="fenced", read=0)
+    assert summary(tape).stores == (
+        OfStore("fenced", accepted=1, refused=1, stale=0, lost_updates=0),
+        OfStore("plain", accepted=4, refused=0, stale=2, lost_updates=2),
+    )
+
+
+def test_versions_that_were_not_recorded() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=20, fence=5)
+    tape.used(2, "client-1", "A", fence=5, read=0)
+    tape.used(3, "client-2", "B", fence=4)
+    [found] = summary(tape).stores
+    assert (found.stale, found.lost_updates) == (1, None)
+
+
+def test_as_a_table() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11, invoked=0, fence=1)
+    tape.fault("kill", "master-1", 3, 4)
+    tape.held(12, "client-1", "B", until=22, invoked=11.5, fence=2)
+    tape.lost(11, "client-1", "A", "max_hold")
+    tape.used(13, "client-1", "B", fence=2)
+    verdict = tape.verdict()
+    shown = text(tape.history(), verdict, summarize(tape.history(), verdict))
+    for line in (
+        "8 events in 13.000 s, 2 clients, 5 masters, TTL 10 s, seed 7",
+        "acquire         2   2     0     0",
+        "kill       1",
+        "a         2  20.000     10.000          1.000",
+        "max_hold      1",
+        "plain         1        0      0  not recorded",
+    ):
+        assert line in shown.splitlines(), shown

@@ -1,0 +1,131 @@
+"""What follows from five rulings: passed, violated or unknown; a crash is never a pass."""
+
+from __future__ import annotations
+
+import pytest
+
+import chaos.judge.verdict as verdict_
+from chaos.history import MUST, Must
+from chaos.judge import judge
+from tests.chaos.tape import Tape
+
+
+def good() -> Tape:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11, fence=1)
+    tape.release(2, "client-1", "A")
+    return tape
+
+
+def overlapping() -> Tape:
+    tape = good()
+    tape.held(3, "client-1", "B", until=13, fence=2)
+    tape.held(4, "client-2", "C", until=14, fence=3)
+    return tape
+
+
+def test_all_that_must_hold_holds() -> None:
+    verdict = good().verdict()
+    assert verdict.must == MUST
+    assert (verdict.outcome, verdict.exit_code) == ("passed", 0)
+
+
+def test_one_that_must_hold_does_not() -> None:
+    verdict = overlapping().verdict()
+    assert (verdict.outcome, verdict.exit_code) == ("violated", 1)
+    assert [ruling.name for ruling in verdict.rulings if ruling.outcome == "violated"] == ["exclusive"]
+
+
+def test_what_need_not_hold_is_judged_all_the_same() -> None:
+    """A scenario outside the model has to show that it breaks something."""
+    verdict = overlapping().verdict("fenced", "prompt")
+    assert verdict.outcome == "passed"
+    assert verdict["exclusive"].outcome == "violated"
+    assert verdict["fenced"].outcome == "passed"
+
+
+def test_the_header_says_what_must_hold() -> None:
+    tape = overlapping()
+    tape.header["must"] = ["fenced"]
+    assert judge(tape.history()).outcome == "passed"
+    assert judge(tape.history(), ["exclusive"]).outcome == "violated"
+
+
+@pytest.mark.parametrize("must", [(), ("exclusive",), MUST])
+def test_without_a_hold_nothing_is_proven(must: tuple[Must, ...]) -> None:
+    tape = Tape()
+    tape.event(1, "client-1", "acquire", "invoke", lock="a")
+    tape.event(2, "client-1", "acquire", "fail", lock="a")
+    tape.held(3, "client-1", "A", until=3)      # over when it was returned
+    tape.inspect(100, ("B", -1))                # and something is wrong, besides
+    tape.until(200)
+    verdict = judge(tape.history(), must)
+    assert (verdict.outcome, verdict.exit_code) == ("unknown", 2)
+    assert verdict["clean"].outcome == "violated"
+    assert "proves nothing" in verdict.note
+
+
+def test_no_event_at_all() -> None:
+    assert Tape().verdict().exit_code == 2
+
+
+def test_a_hand_over_alone_is_a_hold() -> None:
+    tape = Tape()
+    tape.resumed(1, "client-1", "A", until=5)
+    assert tape.verdict("exclusive").exit_code == 0
+
+
+def test_nothing_has_to_hold() -> None:
+    tape = overlapping()
+    tape.header["must"] = []
+    assert tape.verdict().exit_code == 0
+
+
+@pytest.mark.parametrize("name", MUST)
+@pytest.mark.parametrize("demanded", [True, False])
+def test_a_judge_that_crashes_is_no_pass(name: Must, demanded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> list[object]:
+        raise ZeroDivisionError("no idea")
+
+    monkeypatch.setitem(verdict_._JUDGES, name, broken)
+    must = (name,) if demanded else tuple(other for other in MUST if other != name)
+    verdict = good().verdict(*must)
+    assert (verdict.outcome, verdict.exit_code) == ("unknown", 2)
+    assert verdict[name].crashed
+    assert verdict[name].note == "the judge crashed: ZeroDivisionError: no idea"
+    assert all(ruling.outcome == "passed" for ruling in verdict.rulings if ruling.name != name)
+
+
+def test_what_was_proven_before_the_crash_stays_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(verdict_._JUDGES, "live", lambda *_: 1 / 0)
+    assert overlapping().verdict().outcome == "violated"
+
+
+def test_nobody_can_tell_who_held_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdict_, "holds", lambda _: 1 / 0)
+    verdict = overlapping().verdict()
+    assert verdict.exit_code == 2
+    assert all(ruling.crashed for ruling in verdict.rulings)
+
+
+def test_violations_are_in_the_order_in_which_they_could_be_seen() -> None:
+    tape = overlapping()
+    tape.held(2.5, "client-1", "D", until=3.5, fence=9)
+    assert [violation.at for violation in tape.ruling("exclusive").violations] == [3, 4]
+
+
+def test_many_events_are_judged() -> None:
+    """A hundred thousand of them; only that it ends, and soon enough for the test's time limit."""
+    tape = Tape(ttl=2)
+    for number in range(15_000):
+        t, process, token = number * 0.1, f"client-{number % 7}", f"{number}"
+        tape.held(t + 0.01, process, token, until=t + 2, fence=number, invoked=t)
+        tape.used(t + 0.03, process, token, fence=number, store="fenced", invoked=t + 0.02, read=number)
+        tape.release(t + 0.05, process, token)
+        tape.event(t + 0.06, process, "release", "ok", lock="a", token=token)
+        if number % 50 == 0:
+            tape.fault("stop", process, t, t + 1)
+    assert len(tape.lines) > 90_000
+    assert tape.verdict("exclusive", "fenced", "prompt", "clean").outcome == "passed"
+    tape.held(100.02, "client-9", "late", until=100.03, fence=3)
+    assert tape.verdict().outcome == "violated"

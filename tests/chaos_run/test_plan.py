@@ -1,0 +1,153 @@
+"""The plan is pure: it follows from the seed, heals everything, and does what its words say."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from chaos.faults import FAULTS, GROUPS, named
+from chaos.plan import plan
+from chaos.scenarios import SCENARIOS
+from chaos.settings import Settings
+
+SEEDS = range(30)
+ALL = tuple(FAULTS)
+
+
+def settings(seed, **changes):
+    return Settings(**{"seed": seed, "faults": ALL, "duration": 60.0, "lanes": 2, **changes})
+
+
+def test_the_same_seed_gives_the_same_plan():
+    for seed in SEEDS:
+        assert plan(settings(seed)) == plan(settings(seed))
+    assert len({plan(settings(seed)) for seed in SEEDS}) == len(SEEDS)
+
+
+def test_a_plan_that_is_known():
+    """A seed in a bug report has to mean the same tomorrow: whoever changes this changes all of them."""
+    made = plan(Settings(seed=7, faults=("pause", "stop"), duration=8.0))
+    assert [(s.fault, round(s.at, 3), round(s.until, 3), s.masters, s.clients) for s in made] == KNOWN
+
+
+KNOWN = [
+    ("stop", 1.515, 4.151, (), (5,)),
+    ("pause", 5.062, 6.565, (1, 2, 3, 4, 5), ()),
+    ("stop", 6.819, 8.0, (), (3, 4)),
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_everything_is_healed_in_time(seed):
+    for strike in plan(settings(seed)):
+        assert 0 < strike.at < strike.until <= 60.0
+        assert strike.settled >= strike.until
+        if strike.fault not in ("kill", "forget"):
+            assert strike.settled == strike.until
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_struck_twice_at_a_time(seed):
+    strikes = plan(settings(seed, lanes=4))
+    for one, two in itertools.combinations(strikes, 2):
+        if one.at < two.settled and two.at < one.settled:
+            assert not set(one.masters) & set(two.masters)
+            assert not set(one.clients) & set(two.clients)
+            assert not (one.links and two.links)
+
+
+@pytest.mark.parametrize("fault", ALL)
+def test_each_fault_is_made(fault):
+    """In ten seconds, which is what a scenario has, and for as long as the fault is to last."""
+    for seed in SEEDS:
+        made = plan(settings(seed, faults=(fault,), duration=10.0, lanes=1))
+        assert {strike.fault for strike in made} == {fault}
+        if fault in ("stop", "clock"):
+            assert any(strike.until - strike.at > 2.0 for strike in made), "longer than the TTL"
+
+
+def test_all_faults_of_a_lane_strike_before_one_does_again():
+    faults = ("pause", "slow", "lose", "stop")
+    for seed in SEEDS:
+        made = [strike.fault for strike in plan(settings(seed, faults=faults, lanes=1))]
+        assert set(made[:4]) == set(faults)
+
+
+def test_a_restarted_master_is_healed_when_it_votes_again():
+    """R21: whatever the guard takes to let it vote is not held against the lock."""
+    guarded = plan(settings(1, faults=("forget",), max_ttl=5.0))
+    assert all(strike.settled == pytest.approx(strike.until + 6.0) for strike in guarded)
+    at_once = plan(settings(1, faults=("forget",), restart_guard=False))
+    assert all(strike.settled == strike.until for strike in at_once)
+
+
+@pytest.mark.parametrize("masters", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_ring_leaves_each_client_a_majority(masters, seed):
+    for strike in plan(settings(seed, faults=("ring",), masters=masters)):
+        for client in range(1, 7):
+            cut = [master for of, master in strike.links if of == client]
+            assert masters - len(cut) == masters // 2 + 1
+
+
+def test_neighbours_in_a_ring_reach_other_majorities():
+    for strike in plan(settings(3, faults=("ring",))):
+        reached = [{m for m in range(1, 6) if (client, m) not in strike.links} for client in range(1, 7)]
+        assert all(one != two for one, two in itertools.pairwise(reached))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_halves_reach_nobody_of_the_other_half(seed):
+    for strike in plan(settings(seed, faults=("halves",))):
+        reached = {c: frozenset(m for m in range(1, 6) if (c, m) not in strike.links) for c in range(1, 7)}
+        assert sorted(map(len, set(reached.values()))) == [2, 3]
+        assert frozenset.intersection(*set(reached.values())) == frozenset()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_strobe_stays_within_the_allowance(seed):
+    """Or it would be beyond the model (P1)."""
+    for strike in plan(settings(seed, faults=("strobe",))):
+        assert 0 < abs(strike.seconds) < 2.0 * 0.01 + 0.002
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_jump_of_clocks_does_not(seed):
+    for strike in plan(settings(seed, faults=("clock",))):
+        assert strike.seconds > 2.0
+        assert len(strike.masters) >= 3
+
+
+def test_the_words_for_several():
+    assert named("kill, partition,kill") == ("kill", *GROUPS["partition"])
+    assert "clock" not in named("all")
+    with pytest.raises(ValueError, match="no fault 'nonsense'"):
+        named("kill,nonsense")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_is_made_of_what_there_is(name):
+    made = SCENARIOS[name].with_seed(7)
+    made.check()
+    assert Settings.loads(made.dumps()) == made
+    assert {strike.fault for strike in plan(made)} <= set(made.faults)
+    if made.faults:
+        assert plan(made)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ttl": 0.0}, "--ttl is 0.0"),
+        ({"duration": float("inf")}, "--duration is inf"),
+        ({"masters": 0}, "--masters is 0"),
+        ({"clients": 201}, "--clients is 201"),
+        ({"node_timeout": 1.0}, "a third of the TTL"),
+        ({"max_ttl": 1.0}, "--max-ttl is 1"),
+        ({"faults": ("nonsense",)}, "no 'nonsense'"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        settings(1, **changes).check()

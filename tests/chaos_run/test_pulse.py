@@ -1,0 +1,87 @@
+"""What the machine did is told from what the lock did: neither may pass for the other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from chaos import pulse
+from chaos.history import Writer
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def record(directory, *, told, waited, released=None, struck=()):
+    """A hold that ended at 10.0, in the files of a run."""
+    with Writer(directory / "client-1.jsonl", "client-1") as writer:
+        writer.write("acquire", "ok", t=8.0, lock="a", token="t", fence=1, valid_until=10.0)
+        if released is not None:
+            writer.write("release", "invoke", t=released, lock="a", token="t")
+        if told is not None:
+            writer.write("lost", "info", t=told, lock="a", token="t", reason="expired")
+    (directory / "client-1.pulse").write_text("".join(json.dumps(one) + "\n" for one in waited) + "[12.0, 1")
+    with Writer(directory / "nemesis.jsonl", "nemesis") as writer:
+        for phase, t in struck:
+            writer.write("stop", phase, t=t, target=["client-1", "client-2"])
+
+
+@pytest.mark.parametrize(
+    ("told", "waited", "excused"),
+    [
+        pytest.param(10.2, [[9.9, 10.15, 0.2]], 1, id="it-waited-for-a-processor"),
+        pytest.param(10.2, [[10.0, 10.1, 0.08], [10.1, 10.2, 0.08]], 1, id="now-and-again"),
+        pytest.param(10.2, [[10.0, 10.1, 0.08]], 0, id="but-not-for-that-long"),
+        pytest.param(10.2, [[9.0, 9.9, 0.9]], 0, id="but-before"),
+        pytest.param(10.2, [[10.3, 10.9, 0.6]], 0, id="but-later"),
+        pytest.param(10.2, [], 0, id="nothing-was-the-matter"),
+        pytest.param(10.04, [[9.9, 10.1, 0.2]], 0, id="in-time"),
+        pytest.param(10.9, [[9.9, 10.9, 0.9]], 0, id="too-near-to-the-end"),
+        pytest.param(None, [[9.9, 11.0, 1.1]], 0, id="never-told"),
+    ],
+)
+def test_only_what_the_machine_explains_is_excused(tmp_path, told, waited, excused):
+    record(tmp_path, told=told, waited=waited)
+    assert pulse.excuse(tmp_path, ["client-1", "client-9"], until=10.8) == excused
+    lines = [json.loads(line) for line in (tmp_path / "machine.jsonl").read_text().splitlines()]
+    assert [(one["op"], one["phase"], one["t"], one["target"]) for one in lines] == (
+        [("stop", "invoke", 10.0, "client-1"), ("stop", "ok", told, "client-1")] if excused else []
+    )
+
+
+def test_what_the_nemesis_did_needs_no_excuse(tmp_path):
+    record(tmp_path, told=10.2, waited=[[9.9, 10.2, 0.3]], struck=[("invoke", 9.5), ("ok", 10.1)])
+    assert pulse.excuse(tmp_path, ["client-1"], until=10.8) == 0
+
+
+def test_a_release_does_not_tell(tmp_path):
+    record(tmp_path, told=10.2, waited=[[9.9, 10.15, 0.2]], released=10.01)
+    assert pulse.excuse(tmp_path, ["client-1"], until=10.8) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel does not say who waits")
+def test_waiting_is_noticed_and_sleeping_is_not(tmp_path):
+    """A process whose main thread sleeps notes little; with more threads than processors it notes a lot."""
+    program = textwrap.dedent("""
+        import hashlib, os, pathlib, sys, threading, time
+        from chaos.clients.watch import watch
+        threading.Thread(target=watch, args=(pathlib.Path(sys.argv[1]),), daemon=True).start()
+        block, until = bytes(2**20), time.monotonic() + 2.0
+        def burn():
+            while time.monotonic() < until:
+                hashlib.sha256(block)       # without the interpreter's lock
+        threads = [threading.Thread(target=burn) for _ in range(int(sys.argv[2]) * (2 + (os.cpu_count() or 1)))]
+        [thread.start() for thread in threads]
+        time.sleep(2.0)
+    """)
+    noted = []
+    for busy in (0, 2):
+        file = tmp_path / f"{busy}.pulse"
+        subprocess.run([sys.executable, "-c", program, str(file), str(busy)], cwd=ROOT, check=True, timeout=60)
+        noted.append(sum(json.loads(line)[2] for line in file.read_text().splitlines()))
+    assert noted[1] > 1.0
+    assert noted[0] < noted[1] / 2

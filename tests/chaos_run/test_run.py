@@ -1,0 +1,132 @@
+"""The commands, as a user calls them: short runs from the first server to the verdict."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import ci
+from chaos.backends import BACKENDS
+from chaos.history import Header, Writer, merge
+from chaos.launch import EXIT_CODES, judged
+from chaos.scenarios import SCENARIOS
+from chaos.variants import VARIANTS
+from tests.servers.needs import missing
+
+ROOT = Path(__file__).parent.parent.parent
+SHORT = ("--seed", "3", "--duration", "2", "--masters", "3", "--clients", "2", "--ttl", "1", "--locks", "2")
+
+
+def chaos(*words, within=80):
+    return subprocess.run(
+        [sys.executable, "-m", "chaos", *words],
+        cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run(backend, tmp_path):
+    why = BACKENDS[backend].unavailable()
+    if why is not None:
+        missing(f"the backend {backend}: {why}")
+    ran = chaos("run", *SHORT, "--faults", "flush,oneway", "--backend", backend, "--out", str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"backend {backend}: " in ran.stdout
+    assert "seed 3   again: python -m chaos run --seed 3 " in ran.stdout
+    assert "PASSED: exclusive, fenced, prompt, live, clean" in ran.stdout
+    assert json.loads((tmp_path / "verdict.json").read_text())
+    assert (tmp_path / "timeline.html").stat().st_size > 0
+    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert lines[0] | {"clients": None} == {
+        "schema": 1, "seed": 3, "masters": 3, "locks": ["lock-1", "lock-2"], "clients": None, "clock": "boottime",
+        "ttl": 1.0, "must": ["exclusive", "fenced", "prompt", "live", "clean"],
+    }  # fmt: skip
+    assert {line["process"] for line in lines[1:]} >= {"client-1", "client-2", "nemesis", "observer"}
+    assert sum(line["op"] == "inspect" for line in lines[1:]) == 3
+    again = chaos("check", str(tmp_path / "history.jsonl"))
+    assert again.returncode == 0
+
+
+def test_a_broken_lock_is_caught(tmp_path):
+    ran = chaos("run", *SHORT, "--variant", "no-owner-check", "--backend", "proxy", "--out", str(tmp_path))
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "exclusive  VIOLATED" in ran.stdout
+
+
+@pytest.mark.parametrize("shows", ["exclusive", "lost update"])
+@pytest.mark.parametrize("shown", [False, True])
+def test_what_was_to_be_shown_and_was_not_proves_nothing(tmp_path, shows, shown):
+    """Beyond the model a run that shows no breakage is no pass: exit 2, although nothing was violated."""
+    with Writer(tmp_path / "events", "client-1") as first, Writer(tmp_path / "more", "client-2") as second:
+        for fence, who, t in ((1, first, 1.0), (2, second, 1.5 if shown and shows == "exclusive" else 3.0)):
+            token = f"token-{fence}"
+            who.write("acquire", "invoke", t=t - 0.1, lock="a")
+            who.write("acquire", "ok", t=t, lock="a", token=token, fence=fence, valid_until=t + 1.9)
+            read = 1 if shown and shows == "lost update" else fence
+            use = {"lock": "a", "token": token, "fence": fence, "store": "plain"}
+            who.write("use", "invoke", t=t + 0.1, **use)
+            who.write("use", "ok", t=t + 0.2, **use, accepted=True, detail={"read": read})
+            who.write("release", "invoke", t=t + 1.0, lock="a", token=token)
+    header = Header(masters=5, locks=("a",), clients=("client-1", "client-2"), ttl=2.0, must=("fenced",))
+    merge([tmp_path / "events", tmp_path / "more"], header, tmp_path / "history.jsonl")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    found = judged(ended, tmp_path, ("fenced",), shows)
+    assert (found.ending, EXIT_CODES[found.ending]) == (("passed", 0) if shown else ("proves nothing", 2))
+    assert found.note == (f"shows {shows} 1 times" if shown else f"proves nothing: {shows} was not shown")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--faults", "nonsense"], "no fault 'nonsense'"),
+        (["--ttl", "0"], "--ttl is 0.0, it must be more than 0 seconds"),
+        (["--ttl", "nan"], "--ttl is nan"),
+        (["--ttl", "0.5"], "--node-timeout is 0.25, it must be at most a third of the TTL"),
+        (["--clients", "0"], "--clients is 0"),
+        (["--must", "nonsense"], "'nonsense' is nothing that can be demanded"),
+        (["--server", "/no/such/server"], "/no/such/server"),
+        (["--server", "/bin/true", "--backend", "proxy"], "ended with status 0"),
+        (["--backend", "proxy", "--faults", "disk"], "it cannot mount a small disk"),
+        (["--out", "/dev/null/out"], "/dev/null/out"),
+        (["--scenario", "nonsense"], "invalid choice: 'nonsense'"),
+        (["--duration", "long"], "invalid float value: 'long'"),
+    ],
+)
+def test_what_cannot_be_is_said_plainly(words, said, tmp_path):
+    out = [] if "--out" in words else ["--out", str(tmp_path)]
+    ran = chaos("run", *words, *out)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert {path.name for path in tmp_path.iterdir()} <= {"settings.json"}
+
+
+def test_the_list():
+    ran = chaos("list")
+    assert ran.returncode == 0
+    for word in ("namespace", "proxy", "amnesia-guarded", "client-pause", "clock-jump", "no-rollback", "oneway"):
+        assert word in ran.stdout
+
+
+@pytest.mark.parametrize("words", [["--jobs", "0"], ["--longer", "-1"], ["--longer", "nan"]])
+def test_ci_refuses_what_cannot_be(words):
+    ran = chaos("ci", *words)
+    assert ran.returncode == 2
+    assert "Traceback" not in ran.stderr
+
+
+def test_what_cannot_be_done_here_is_left_out_by_name():
+    """A scenario of many faults goes on without the one that is missing; one that is about it does not."""
+    jobs, left_out = ci._possible(ci._jobs(7, 1.0), {"disk": "no mounts", "strobe": "no libfaketime"})
+    assert {"full-disk", "full-disk-everysec", "strobe", "strobe in everything"} == set(left_out)
+    assert "strobe" not in next(job for job in jobs if job.name == "everything").settings.faults
+    assert {"calm", "kill", "variant-no-rollback"} < {job.name for job in jobs}
+    everything = ci._jobs(None, 1.0)
+    assert {scenario.name for scenario in SCENARIOS.values()} < {job.name for job in everything}
+    assert {f"variant-{name}" for name in VARIANTS} < {job.name for job in everything}
+    assert len(everything) == len(SCENARIOS) + len(VARIANTS) + 1, "and one with a random seed"
