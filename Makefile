@@ -9,7 +9,7 @@ SEEDS ?= 100000
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers simulation-long bench clean
+.PHONY: help demo test lint types core simulation servers docs simulation-long bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -25,8 +25,8 @@ $(BIN)/.ready: pyproject.toml
 demo: $(BIN)/.ready
 	@$(BIN)/python -m examples.demo
 
-## make test              lint, types, core, simulation and real servers: what CI runs
-test: lint types core simulation servers
+## make test              lint, types, core, simulation, real servers and docs: what CI runs
+test: lint types core simulation servers docs
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check
@@ -47,6 +47,11 @@ simulation: $(BIN)/.ready
 servers: $(BIN)/.ready
 	$(BIN)/pytest -q tests/servers
 
+## make docs              the pages (docs/_build/html), warnings are errors, and all of their examples
+docs: $(BIN)/.ready
+	$(BIN)/sphinx-build -q -n -W --keep-going -b html docs docs/_build/html
+	$(BIN)/pytest -q tests/docs
+
 ## make simulation-long   SEEDS=100000 more seeds
 simulation-long: $(BIN)/.ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
@@ -56,4 +61,4 @@ bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.bench
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist docs/_build
