@@ -56,10 +56,10 @@ def _docstring(_app: Sphinx, kind: str, name: str, _thing: object, _options: obj
 
 
 def _signature(
-    _app: Sphinx, _kind: str, name: str, _thing: object, _options: object, signature: str | None, returns: str | None
+    _app: Sphinx, kind: str, name: str, _thing: object, _options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """The type variables that both worlds share have one meaning in each; nobody makes a lease."""
-    if name in ("redlock.Lease", "redlock.AsyncLease"):
+    """The type variables that both worlds share have one meaning in each; users make no lease and no error."""
+    if kind == "exception" or name in ("redlock.Lease", "redlock.AsyncLease"):
         return "", None
     world = "Async" if name.startswith("redlock.Async") else ""
 
