@@ -32,7 +32,7 @@ _NO_PAGE = frozenset(
 
 def _linked(match: re.Match[str], around: str) -> str:
     """``around`` is the full name of the class that is being described."""
-    name = match[1]
+    name = match[1].removeprefix("redlock.")
     for module in (redlock, testing):
         first, _, member = name.partition(".")
         if first in module.__all__:
@@ -45,7 +45,7 @@ def _linked(match: re.Match[str], around: str) -> str:
             thing = getattr(owner, name, None)
             if inspect.isfunction(thing) or isinstance(thing, property):
                 return f":py:obj:`~{around}.{name}`"
-    return f"``{name}``"
+    return f"``{match[1]}``"
 
 
 def _docstring(_app: Sphinx, kind: str, name: str, _thing: object, _options: object, lines: list[str]) -> None:

@@ -26,6 +26,7 @@ import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
 from sybil import Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.myst import CodeBlockParser, SkipParser
@@ -116,6 +117,8 @@ class Page:
             assert matches(expected, printed), (
                 f"{example.path}:{example.line}: expected\n{expected}\nbut it printed\n{printed}"
             )
+        elif example.region.lexemes["arguments"] == "yaml":
+            yaml.safe_load(str(example.parsed))
         elif re.fullmatch(r"[\w./-]+\.\w+", caption):
             self.files.append(caption)
             (self._directory / caption).write_text(self._here(str(example.parsed)), encoding="utf-8")
