@@ -49,7 +49,7 @@ servers: $(BIN)/.ready
 
 ## make docs              the pages (docs/_build/html), warnings are errors, and all of their examples
 docs: $(BIN)/.ready
-	$(BIN)/sphinx-build -q -n -W --keep-going -b html docs docs/_build/html
+	$(BIN)/sphinx-build -q -n -W --keep-going --fresh-env --write-all -b html docs docs/_build/html
 	$(BIN)/pytest -q tests/docs
 
 ## make simulation-long   SEEDS=100000 more seeds

@@ -59,7 +59,9 @@ def _signature(
     _app: Sphinx, kind: str, name: str, _thing: object, _options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
     """The type variables that both worlds share have one meaning in each; users make no lease and no error."""
-    if kind == "exception" or name in ("redlock.Lease", "redlock.AsyncLease"):
+    if signature and kind == "exception":
+        return "", None
+    if name in ("redlock.Lease", "redlock.AsyncLease"):
         return "", None
     world = "Async" if name.startswith("redlock.Async") else ""
 
