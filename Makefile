@@ -11,7 +11,7 @@ JOBS ?= auto
 CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers harness chaos simulation-long bench clean
+.PHONY: help demo test lint types core simulation servers harness docs chaos simulation-long bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -27,8 +27,8 @@ $(BIN)/.ready: pyproject.toml
 demo: $(BIN)/.ready
 	@$(BIN)/python -m examples.demo
 
-## make test              lint, types, core, simulation, real servers and the harness's own tests: what CI runs
-test: lint types core simulation servers harness
+## make test              lint, types, core, simulation, real servers, the harness's own tests, docs: what CI runs
+test: lint types core simulation servers harness docs
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check
@@ -57,6 +57,11 @@ harness: $(BIN)/.ready
 chaos: $(BIN)/.ready
 	@$(BIN)/python -m chaos ci $(CHAOS)
 
+## make docs              the pages (docs/_build/html), warnings are errors, and all of their examples
+docs: $(BIN)/.ready
+	$(BIN)/sphinx-build -q -n -W --keep-going --fresh-env --write-all -b html docs docs/_build/html
+	$(BIN)/pytest -q tests/docs
+
 ## make simulation-long   SEEDS=100000 more seeds
 simulation-long: $(BIN)/.ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
@@ -66,4 +71,4 @@ bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.bench
 
 clean:
-	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis dist docs/_build

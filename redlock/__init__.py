@@ -1,10 +1,12 @@
 """A distributed lock on a majority of independent Redis masters.
 
-from redlock import Masters
+In short::
 
-masters = Masters(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"])
-with masters.lock("invoice:42") as lease:
-pay(invoice, fence=lease.fence)
+    from redlock import Masters
+
+    masters = Masters(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"])
+    with masters.lock("invoice:42") as lease:
+        pay(invoice, fence=lease.fence)
 """
 
 from redlock._asyncio.lease import AsyncLease

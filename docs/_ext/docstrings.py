@@ -1,0 +1,91 @@
+"""Docstrings are written for people with an editor; here they become links.
+
+One backtick means a name: a public one is linked, any other is set as code.  ``(R7)`` leads to the rules.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import re
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+
+import redlock
+from redlock import testing
+
+if TYPE_CHECKING:
+    from sphinx.addnodes import pending_xref
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+
+_NAME = re.compile(r"(?<![`:])`([^`\n]+)`(?![`_])")
+_ATTRIBUTE = object()       # what a class does not have, an object does
+_RULE = re.compile(r"\b([RPC][1-9]\d?)\b(?!`)")
+# Types of others, and of ours that have no page: they are shown, and lead nowhere.
+_NO_PAGE = frozenset(
+    ("Any", "Callable", "Coroutine", "Iterable", "Mapping", "Sequence", "P", "R", "Persistence", "Self", "Reason",
+     "Outcome", "os.PathLike", "wait_base", "BaseException", "TracebackType", "Literal", "ParamSpec")
+)
+
+
+def _linked(match: re.Match[str], around: str) -> str:
+    """``around`` is the full name of the class that is being described."""
+    name = match[1].removeprefix("redlock.")
+    for module in (redlock, testing):
+        first, _, member = name.partition(".")
+        if first in module.__all__:
+            thing = getattr(getattr(module, first), member, _ATTRIBUTE) if member else None
+            # Attributes stand in the description of their class, where nothing can be linked to.
+            unlinked = thing is _ATTRIBUTE or inspect.ismemberdescriptor(thing)
+            return f"``{name}``" if unlinked else f":py:obj:`~{module.__name__}.{name}`"
+        if around.startswith(module.__name__ + ".") and name.isidentifier() and not name.startswith("_"):
+            owner = getattr(module, around.removeprefix(module.__name__ + "."), None)
+            thing = getattr(owner, name, None)
+            if inspect.isfunction(thing) or isinstance(thing, property):
+                return f":py:obj:`~{around}.{name}`"
+    return f"``{match[1]}``"
+
+
+def _docstring(_app: Sphinx, kind: str, name: str, _thing: object, _options: object, lines: list[str]) -> None:
+    around = name if kind in ("class", "exception") else name.rpartition(".")[0]
+    for number, line in enumerate(lines):
+        text = _NAME.sub(lambda match: _linked(match, around), line)
+        lines[number] = _RULE.sub(r":doc:`\1 </design>`", text)
+
+
+def _signature(
+    _app: Sphinx, kind: str, name: str, _thing: object, _options: object, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """The type variables that both worlds share have one meaning in each; users make no lease and no error."""
+    if signature and kind == "exception":
+        return "", None
+    if name in ("redlock.Lease", "redlock.AsyncLease"):
+        return "", None
+    world = "Async" if name.startswith("redlock.Async") else ""
+
+    def plain(text: str | None) -> str | None:
+        return text and text.replace("AnyMasters", f"{world}Masters").replace("AnyLease", f"{world}Lease")
+
+    return plain(signature), plain(returns)
+
+
+def _missing(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, shown: nodes.TextElement) -> nodes.Node | None:
+    """What comes from elsewhere is no broken link."""
+    if node.get("refdomain") != "py":
+        return None
+    target: str = node["reftarget"]
+    if target.endswith("AnyLease"):
+        return nodes.Text("AsyncLease" if "Async" in node.get("py:class", "") else "Lease")
+    if hasattr(builtins, target) or target in _NO_PAGE or target.startswith(("redis.", "collections.abc.", "asyncio.", "pathlib.")):
+        return shown
+    return None
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _docstring, priority=400)      # before napoleon
+    app.connect("autodoc-process-signature", _signature)
+    app.connect("missing-reference", _missing)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,88 @@
+"""Every example of the documentation does what its page says."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from redlock.testing import LocalMasters
+from tests.docs.pages import DIRECTIVES, DOCS, OTHER, PAGES, Page, blocks, matches
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with LocalMasters(persistence="always") as masters:
+        yield masters
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_page(page, servers, tmp_path, monkeypatch):
+    servers.reset()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REDLOCK_MASTERS", ",".join(servers.urls))
+    Page(page, servers.urls, tmp_path).run()
+    until = time.monotonic() + 10       # a release may still be on its way to a slow master
+    while any(servers.keys("redlock:*")) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not any(servers.keys("redlock:*")), "an example has left a lock behind"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_nothing_is_left_out(page):
+    """A block in a language that nobody runs would never fail; one that is skipped says why."""
+    text = page.read_text(encoding="utf-8")
+    for language, block in blocks(page):
+        assert language in ("python", "sh", *OTHER, *DIRECTIVES), block
+    for skip in re.finditer(r"^% skip:.*\n+```(?:\{code-block\} )?(\w+)", text, re.MULTILINE):
+        assert skip[1] == "sh", f"an example in Python is never skipped: {skip[0]}"
+        assert re.match(r'% skip: next.*"[^"]+"', skip[0]), f"say why: {skip[0]}"
+
+
+def test_a_page_that_is_wrong_is_noticed(servers, tmp_path):
+    """A check that cannot fail proves nothing."""
+    def run(text):
+        page = tmp_path / "page.md"
+        page.write_text(text, encoding="utf-8")
+        Page(page, servers.urls, tmp_path).run()
+
+    fence = "```"
+    right = f"{fence}python\nx = 1\nprint(x)\n{fence}\n\n{fence}{{code-block}} text\n:caption: Output\n\n1\n{fence}\n"
+    run(right)
+    with pytest.raises(AssertionError, match="expected"):
+        run(right.replace("x = 1", "x = 2"))
+    with pytest.raises(NameError):
+        run(right.replace("x = 1", "y = 1"))
+    with pytest.raises(AssertionError, match="exit 3"):
+        run(f"{fence}sh\nexit 3\n{fence}\n")
+    run(f"{fence}{{code-block}} text\n:caption: note.txt\n\nhello\n{fence}\n\n{fence}sh\ngrep hello note.txt\n{fence}\n")
+
+
+def test_addresses_are_those_of_real_masters(servers, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint('redis://10.0.0.2:6379')\n```\n", encoding="utf-8")
+    opened = Page(page, servers.urls, tmp_path)
+    opened.run()
+    assert opened._printed == servers.urls[1] + "\n"
+    assert opened._there(servers.urls[1]) == "redis://10.0.0.2:6379"
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "does"),
+    [
+        ("a", "a\n", True),
+        ("a", "b\n", False),
+        ("a … c", "a b c", True),
+        ("a … c", "a b d", False),
+        ("…\nend", "one\ntwo\nend\n", True),
+        ("…\nend", "one\ntwo\n", False),
+        ("a", "a\nb\n", False),
+        ("a.c", "abc", False),
+        ("in 2 attempts after 0.3 ms", "in 17 attempts after 12.9 ms", True),
+        ("after 0.3 ms", "after 0.3 s", False),
+        ("2 of 5 masters", "3 of 5 masters", False),
+    ],
+)
+def test_what_stands_for_anything(expected, printed, does):
+    assert matches(expected, printed) is does

@@ -1,0 +1,54 @@
+"""The reference has everything that is public, and the tables of the pages are complete."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+
+import pytest
+
+import redlock
+from redlock import errors, scripts, testing
+from tests.docs.pages import DOCS
+
+REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
+
+
+def described() -> set[str]:
+    return set(re.findall(r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.)?(\w+)$", REFERENCE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("module", [redlock, testing], ids=lambda module: module.__name__)
+def test_all_that_is_public_is_described(module):
+    assert set(module.__all__) <= described()
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("reference/errors.md", [name for name in redlock.__all__ if isinstance(getattr(redlock, name), type)
+                                 and issubclass(getattr(redlock, name), redlock.RedlockError) and name != "RedlockError"]),
+        ("reference/errors.md", [word for word in typing.get_args(errors.Outcome) if word != "free"]),
+        ("reference/events.md", [event.__name__ for event in typing.get_args(redlock.Event)]),
+        ("reference/wire.md", [name.lower() for name, script in vars(scripts).items() if isinstance(script, scripts.Script)]),
+    ],
+    ids=["errors", "outcomes", "events", "scripts"],
+)  # fmt: skip
+def test_tables_are_complete(page, words):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert words
+    for word in words:
+        assert any(re.search(rf"`(?:error: )?{word}\b", row) for row in rows), word
+
+
+def test_every_option_is_in_the_table_of_times():
+    """Those that are seconds, or a share of them; with the defaults that they have."""
+    table = (DOCS / "howto" / "times.md").read_text(encoding="utf-8")
+    options = {**inspect.signature(redlock.Masters).parameters, **inspect.signature(redlock.MultiLock).parameters}
+    seconds = {name: option.default for name, option in options.items() if isinstance(option.default, float)}
+    assert {"ttl", "node_timeout", "fence_ttl"} <= set(seconds)
+    for name, default in seconds.items():
+        shown = "for ever" if default < 0 else f"{default:g}"
+        assert re.search(rf"^\| `{name}` \| {re.escape(shown)} \|", table, re.MULTILINE), (name, default)
