@@ -150,7 +150,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """Take the lock; None if somebody else held it all the time.
 
         Args:
-            blocking: False tries once.
+            blocking: False tries once, and not at all if others of this process are in front (C3).
             timeout: seconds to wait; negative waits for ever, 0 tries once, None: the lock's own.
                 An attempt that is under way at the deadline is finished, which takes at most
                 `node_timeout`; the very first one waits for the masters to be connected, at most

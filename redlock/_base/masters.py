@@ -62,6 +62,7 @@ class MastersBase:
                 master may not vote (R21).
             restart_guard: False lets a master vote right after its start.  For a brand-new deployment and
                 for tests: a master that forgot its locks in a restart then gives them away twice.
+                A master with ``appendfsync always`` is exempt, and must never come back with another disk.
             prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
             observer: called with an `Event` whenever something happens to a lock, a lease or a master, in

@@ -273,7 +273,7 @@ class Ballot:
                 self._stored.append(master)
             return "granted", ""
         self._holders.append((answer.holder, answer.remaining))
-        return "held", f"by {answer.holder} for {answer.remaining:.3f} s"
+        return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
 
     def stored(self, tally: Tally) -> bool:
         """Whether a majority stored our proposal (R17); only votes that count do."""

@@ -44,7 +44,7 @@ def inspect(terms: Terms, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
     def read(master: int, value: Any) -> tuple[Outcome, str]:
         seen[master] = answer = wire.read_status(value)
         if answer.holder:
-            return "held", f"by {answer.holder} for {answer.remaining:.3f} s"
+            return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
         return "free", ""
 
     round_ = Round(terms, Send(wire.status(key)), read)

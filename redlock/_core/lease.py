@@ -97,6 +97,7 @@ class LeaseState:
     def ensure(self, at_least: float = 0.0) -> None:
         """Raise `LockLost` unless more than `at_least` seconds remain.
 
+        It does so for a lease that is valid for less than that as well, which can be released as usual.
         Call it right before a step that cannot be undone.  It cannot protect what happens after a
         pause between this look and that step; the fencing token can.
         """

@@ -201,6 +201,11 @@ def read_announce(value: Any) -> float:
     raise BadReply(_odd(value))
 
 
+def how_long(remaining: float) -> str:
+    """Of a key, for people."""
+    return f"for {remaining:.3f} s" if math.isfinite(remaining) else "without expiry"
+
+
 def _text(token: bytes) -> str:
     # Other libraries may use any bytes as a token; ours are hexadecimal.
     return token.decode("utf-8", "backslashreplace")

@@ -79,3 +79,8 @@ def test_it_changes_nothing() -> None:
     _, world = look(sees(), down(), Master(NEVER))
     assert world.verbs() == ["status"]
     assert world.sent[0].request.call.keys == ("redlock:a", "{redlock:a}:fence")
+
+
+def test_a_key_without_expiry_has_no_number_of_seconds():
+    status, _ = look(sees("ann", -1), sees("ann", 1500), sees())
+    assert [vote.reason for vote in status.votes] == ["by ann without expiry", "by ann for 1.500 s", ""]
