@@ -18,7 +18,7 @@ $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[local]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,prometheus,otel]' --group dev
 	@touch $@
 
 ## make demo              five local masters: held, refused, two killed, three gone, restarted empty
@@ -37,7 +37,7 @@ types: $(BIN)/.ready
 
 ## make core              unit tests of the algorithm and of the event loop's driver: no server, no sleep
 core: $(BIN)/.ready
-	$(BIN)/pytest -q tests/core tests/asyncio tests/test_floor_plan.py tests/test_public_api.py
+	$(BIN)/pytest -q tests/core tests/asyncio tests/observe tests/test_floor_plan.py tests/test_public_api.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready

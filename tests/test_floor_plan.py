@@ -1,6 +1,6 @@
 """Arrows point down: who may import whom inside ``redlock``, read from the source of every file.
 
-    _cli/   testing/             use the public names only
+    _cli/   testing/   observe/  use the public names only
         redlock/__init__.py      names only
       _threads/   _asyncio/      not each other
              _base/              what the two have in common
@@ -39,13 +39,13 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("redlock._base",),
     ("redlock._threads", "redlock._asyncio"),
     ("redlock",),
-    ("redlock._cli", "redlock.testing"),
+    ("redlock._cli", "redlock.testing", "redlock.observe"),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
-# Above the public names everything uses only these; testing is public as well.
-GUESTS = ("redlock._cli", "redlock.testing")
-PUBLIC = ("redlock", "redlock.testing")
+# Above the public names everything uses only these; testing and observe are public as well.
+GUESTS = ("redlock._cli", "redlock.testing", "redlock.observe")
+PUBLIC = ("redlock", "redlock.testing", "redlock.observe")
 
 # What the core may take from the standard library: nothing in here knows the time or the world.  A list
 # of what is allowed needs no thought about what else could be a clock.
@@ -362,6 +362,8 @@ def test_and_nothing_else_is_objected_to(source: str) -> None:
         ("redlock._cli.check", "import redlock.scripts", "public"),
         ("redlock._cli.check", "from redlock.testing import LocalMasters", "public"),
         ("redlock.testing.made_up", "from redlock._cli import run", "public"),
+        ("redlock.observe.made_up", "from redlock._core.events import LockAcquired", "public"),
+        ("redlock.observe.made_up", "from redlock.testing import LocalMasters", "public"),
         ("redlock.testing.made_up", "def later():\n    import redlock._threads.links", "public"),
         ("redlock.utilities", "", "no room"),
         ("redlock._threads.made_up", "from redlock import _helpers", "no room"),
@@ -382,6 +384,7 @@ def test_an_arrow_that_does_not_point_down(module: str, source: str, word: str) 
         ("redlock._connect", "import redis, hiredis, os\nfrom redlock._core.effects import Failure"),
         ("redlock._cli.check", "import redlock\nfrom redlock import Masters, ConfigurationError\nfrom redlock._cli import output"),
         ("redlock.testing.made_up", "from redlock import Masters\nfrom redlock.testing import local"),
+        ("redlock.observe.made_up", "import prometheus_client\nfrom redlock import Event\nfrom redlock.observe import _measures"),
         ("redlock", "from redlock._threads.lock import MultiLock\nfrom redlock.errors import LockLost"),
         ("redlock.options", "from redlock.errors import ConfigurationError"),
     ],

@@ -332,7 +332,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             lease._on_change = None  # noqa: SLF001 - its keeper has let it go: no cycle is left to the collector
         tell = self._masters._tell  # noqa: SLF001
         if ours and last and tell is not None:
-            tell(LockReleased(self._name, lease.token, lease.fence))
+            tell(LockReleased(self._name, lease.token, lease.fence, lease._held_for))  # noqa: SLF001
         if not ours:
             raise lease.loss()
 
@@ -413,7 +413,7 @@ def _kept(tell: Callable[[Event], None], lease: LeaseState) -> None:
 def _lost(
     tell: Callable[[Event], None], lease: LeaseState, then: Callable[[], object] | None
 ) -> None:
-    tell(LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason))
+    tell(LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease._held_for))  # noqa: SLF001
     if then is not None:
         then()
 
