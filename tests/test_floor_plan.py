@@ -6,7 +6,7 @@
              _base/              what the two have in common
       _connect.py  _events.py
              _core/              no clock, no randomness, no socket, no thread, no event loop
-    options.py  scripts/  _clock.py
+    options.py  scripts/  _clock.py  _installed.py
            errors.py
 
 How imports are judged:
@@ -33,7 +33,7 @@ PACKAGE = Path(__file__).parent.parent / "redlock"
 # From the bottom up.  A room may import from the floors below, and from itself.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("redlock.errors",),
-    ("redlock.options", "redlock.scripts", "redlock._clock"),
+    ("redlock.options", "redlock.scripts", "redlock._clock", "redlock._installed"),
     ("redlock._core",),
     ("redlock._connect", "redlock._events"),
     ("redlock._base",),

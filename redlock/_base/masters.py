@@ -9,7 +9,7 @@ import random
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from redlock import _clock, _connect, options
+from redlock import _clock, _connect, _installed, options
 from redlock._base.forklock import ForkLock
 from redlock._base.links import report, report_failure
 from redlock._core import inspect, wire
@@ -67,6 +67,7 @@ class MastersBase:
         Raises:
             ConfigurationError: for a value that cannot be right; the text has it and what is allowed.
         """
+        _installed.check()
         self._endpoints = _endpoints(masters)
         max_ttl = options.seconds("max_ttl", max_ttl)
         node_timeout = options.seconds(
