@@ -82,7 +82,7 @@ class MastersBase:
             )
         options.prefix(prefix)
         if observer is not None and not callable(observer):
-            raise ConfigurationError(f"observer={observer!r}: allowed is a function that takes an event")
+            raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
         # Not a method of ours: links and keepers must not keep us from being dropped.
         self._tell = None if observer is None else functools.partial(_tell, observer)
         self.max_ttl = max_ttl

@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_no_reason_to_refuse(monkeypatch):
     monkeypatch.setattr(_installed, "others_beside", broken)
     _installed._others.cache_clear()
     try:
-        assert Masters(["redis://10.0.0.1"])
+        assert repr(Masters(["redis://10.0.0.1"]))
     finally:
         _installed._others.cache_clear()
 
