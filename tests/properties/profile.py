@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-PROPERTY = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+PROPERTY = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
