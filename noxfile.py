@@ -17,7 +17,7 @@ nox.options.sessions = ["tests"]
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
-# The oldest hiredis has wheels for no newer one.
+# The oldest of everything goes together; not all of it has wheels for newer ones.
 OLDEST_PYTHON = "3.11"
 SERVERS = ["redis", "valkey"]
 
