@@ -5,13 +5,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SEEDS ?= 100000
+OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py flavours.py minority.py metrics.py)
 # One process per core for what only computes; the tests with real servers stay in one.
 JOBS ?= auto
 # Options of `python -m chaos ci`.
 CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers harness docs chaos simulation-long bench clean
+.PHONY: help demo test lint types core simulation servers harness docs package oldest chaos simulation-long bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -20,15 +21,15 @@ $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[local]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,prometheus,otel]' --group dev
 	@touch $@
 
 ## make demo              five local masters: held, refused, two killed, three gone, restarted empty
 demo: $(BIN)/.ready
 	@$(BIN)/python -m examples.demo
 
-## make test              lint, types, core, simulation, real servers, the harness's own tests, docs: what CI runs
-test: lint types core simulation servers harness docs
+## make test              lint, types, core, simulation, real servers, harness, docs, the wheel, oldest dependencies
+test: lint types core simulation servers harness docs package oldest
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check
@@ -39,7 +40,8 @@ types: $(BIN)/.ready
 
 ## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
-	$(BIN)/pytest -q tests/core tests/health tests/cli tests/asyncio tests/chaos tests/test_floor_plan.py tests/test_public_api.py
+	$(BIN)/pytest -q tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
+		tests/test_floor_plan.py tests/test_public_api.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
@@ -62,6 +64,14 @@ docs: $(BIN)/.ready
 	$(BIN)/sphinx-build -q -n -W --keep-going --fresh-env --write-all -b html docs docs/_build/html
 	$(BIN)/pytest -q tests/docs
 
+## make package           what is in the wheel, and that it works in a fresh environment
+package: $(BIN)/.ready
+	$(BIN)/pytest -q tests/packaging
+
+## make oldest            what touches a dependency, with the oldest of each; `nox` has all versions
+oldest: $(BIN)/.ready
+	$(BIN)/nox $(if $(REDLOCK_TEST_REQUIRE_ALL),--error-on-missing-interpreters) -s "oldest(server='redis')" -- $(OLDEST)
+
 ## make simulation-long   SEEDS=100000 more seeds
 simulation-long: $(BIN)/.ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
@@ -71,4 +81,4 @@ bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.bench
 
 clean:
-	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis dist docs/_build
+	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build

@@ -8,6 +8,7 @@ credential providers.  Then the bare socket is taken over: a vote has our deadli
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from redlock import scripts
+from redlock import options, scripts
 from redlock._core import wire
 from redlock._core.effects import Failure
 from redlock._core.electorate import Facts
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SCHEME = re.compile("[a-z+]{1,12}://")
+
 # What of a client's settings says where a server is and who we are.  Its timeouts, retries, decoding
 # and pooling are its own business (R4, C17).
 _SETTINGS = frozenset(
@@ -52,6 +55,8 @@ _SETTINGS = frozenset(
 # A connection whose packets nobody confirms for so long is given up, and a new one is tried: the host
 # is gone or cut off.  A server that merely hangs does not count, its kernel still confirms.
 _UNCONFIRMED = 3.0
+# An uptime in seconds has no more; a number of any size would not fit into a time.
+_DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,8 @@ def endpoint(master: object) -> Endpoint:
 
 
 def _from_url(url: str) -> Endpoint:
-    shown = url.split("://", 1)[0] + "://…" if "://" in url else "it"
+    scheme = _SCHEME.match(url)     # and no more: what follows, or stands there instead, may be a password
+    shown = f"{scheme[0]}…" if scheme else "it"
     try:
         parts = urlsplit(url)
         tcp, host, port = parts.scheme in ("redis", "rediss"), parts.hostname, parts.port
@@ -121,12 +127,43 @@ def _endpoint(parents: set[str], given: dict[str, Any]) -> Endpoint:
         if value is not None and (name in _SETTINGS or (tls and name.startswith("ssl_")))
     }
     if "UnixDomainSocketConnection" in parents:
-        path = str(Path(settings.get("path", "")).absolute())
+        path = _setting(settings, "path", "", _path)
         return _checked(Endpoint(path, path, UnixDomainSocketConnection, settings))
-    host = str(settings.setdefault("host", "localhost"))
-    port = int(settings.setdefault("port", 6379))
+    host = _setting(settings, "host", "localhost", _host)
+    port = _setting(settings, "port", 6379, _port)
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return _checked(Endpoint(name, (host.lower(), port), SSLConnection if tls else Connection, settings))
+
+
+def _setting(settings: dict[str, Any], name: str, default: Any, read: Callable[[Any], T]) -> T:
+    value = settings.setdefault(name, default)
+    try:
+        return read(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigurationError(f"{name}={options.shown(value)}: a server has no such {name}") from None
+
+
+# A name is shown in every error: whatever is in it must not forge a line, or be more than a terminal can print.
+
+
+def _host(given: Any) -> str:
+    if not (isinstance(given, str) and given and given.isprintable()) or set(given) & set(" /@"):
+        raise ValueError
+    return given
+
+
+def _path(given: Any) -> str:
+    path = str(Path(given).absolute())
+    if not (given and path.isprintable()):
+        raise ValueError
+    return path
+
+
+def _port(given: Any) -> int:
+    port = int(given)
+    if not 0 < port < 65536:  # noqa: PLR2004 - what TCP has
+        raise ValueError
+    return port
 
 
 def _checked(target: Endpoint) -> Endpoint:
@@ -159,7 +196,8 @@ def masked(target: Endpoint, text: str) -> str:
         if isinstance(secret, bytes):
             secret = secret.decode("utf-8", "replace")
         if secret:
-            text = text.replace(str(secret), "***")
+            with contextlib.suppress(Exception):    # what has no text is in no text
+                text = text.replace(str(secret), "***")
     return " ".join(text.split())
 
 
@@ -275,10 +313,9 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
     if isinstance(announced, RedisError):
         raise announced
     identity = read_info(info) if isinstance(info, bytes) else {}
-    uptime = identity.get("uptime_in_seconds", "")
     return Facts(
         run_id=identity.get("run_id"),
-        uptime=int(uptime) if uptime.isdigit() else None,
+        uptime=_uptime(identity.get("uptime_in_seconds")),
         durable=durable(config),
         announced=wire.read_announce(announced),
     )
@@ -290,9 +327,18 @@ def read_info(reply: bytes) -> dict[str, str]:
     return {key: value for key, colon, value in lines if colon}
 
 
+def _uptime(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        raise wire.BadReply(f"INFO says that uptime_in_seconds is {text!r:.40}")
+    return int(text)
+
+
 def durable(reply: Any) -> bool:
     """Whether the answer of CONFIG GET says that the master forgets nothing in a restart."""
-    if not isinstance(reply, list):     # CONFIG is not permitted: the exemption does not apply (R21)
+    # CONFIG is not permitted, or answers nonsense: the exemption does not apply (R21)
+    if not isinstance(reply, list) or not all(isinstance(word, bytes) for word in reply):
         return False
     config = dict(zip(reply[::2], reply[1::2], strict=False))
     return bool(config.get(b"appendonly") == b"yes" and config.get(b"appendfsync") == b"always")

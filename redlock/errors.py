@@ -42,9 +42,13 @@ class Vote:
 
     def __str__(self) -> str:
         took = "" if self.latency is None else f" after {self.latency * 1000:.1f} ms"
-        # A reason may quote what a stranger wrote into a key: it must not forge a line, or colour it.
-        reason = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.reason)
+        reason = printable(self.reason)
         return f"{self.master}  {self.outcome}{took}{': ' if reason else ''}{reason}"
+
+
+def printable(text: str) -> str:
+    """``text`` on one line: it may quote what a stranger wrote into a key, and must not forge a line, or colour it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class RedlockError(Exception):

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from redlock.errors import ConfigurationError
 
 LONGEST_NAME = 512      # bytes of UTF-8 (section 4)
-
+BEYOND_FENCES = 2**53   # scripts count in doubles, which are exact below it
+_LONGEST_SHOWN = 200    # characters of a wrong value
 
 LONGEST = 1e9           # thirty years; beyond it the operating system's timers overflow
 
@@ -19,14 +20,14 @@ def seconds(option: str, value: object, *, above: float = 0.0, at_most: float = 
     if math.isfinite(number) and above < number <= at_most:
         return number
     allowed = f"more than {above:g} and at most {at_most:g} s"
-    raise ConfigurationError(f"{option}={value!r}: allowed is {allowed}{': ' if why else ''}{why}")
+    raise ConfigurationError(f"{option}={shown(value)}: allowed is {allowed}{': ' if why else ''}{why}")
 
 
 def timeout(option: str, value: object) -> float:
     """Seconds to wait: negative waits for ever (infinity comes back), 0 tries once."""
     number = _number(option, value)
     if math.isnan(number):
-        raise ConfigurationError(f"{option}={value!r}: allowed is a number of seconds; negative waits for ever")
+        raise ConfigurationError(f"{option}={shown(value)}: allowed is a number of seconds; negative waits for ever")
     return math.inf if number < 0 else number
 
 
@@ -34,7 +35,7 @@ def fraction(option: str, value: object, *, below: float) -> float:
     number = _number(option, value)
     if 0 <= number < below:
         return number
-    raise ConfigurationError(f"{option}={value!r}: allowed is 0 up to, not including, {below:g}")
+    raise ConfigurationError(f"{option}={shown(value)}: allowed is 0 up to, not including, {below:g}")
 
 
 def names(value: object) -> tuple[str, ...]:
@@ -42,55 +43,74 @@ def names(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (_name(value),)
     if not isinstance(value, Iterable) or isinstance(value, (bytes, bytearray)):
-        raise ConfigurationError(f"name={value!r}: allowed is a str or a sequence of str")
+        raise ConfigurationError(f"name={shown(value)}: allowed is a str or a sequence of str")
     several = tuple(_name(name) for name in value)
     if not several:
-        raise ConfigurationError(f"name={value!r}: at least one name is needed")
+        raise ConfigurationError(f"name={shown(value)}: at least one name is needed")
     if len(set(several)) < len(several):
         twice = next(name for name in several if several.count(name) > 1)
-        raise ConfigurationError(f"name={value!r}: {twice!r} is there twice")
+        raise ConfigurationError(f"name={shown(value)}: {shown(twice)} is there twice")
     return several
 
 
 def token(value: object) -> str:
     """The token of a lease that is resumed: what `Lease.token` said."""
-    if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"token={value!r}: allowed is the token of a lease, a str that is not empty")
+    if not isinstance(value, str) or not value or not _encodes(value):
+        raise ConfigurationError(f"token={shown(value)}: allowed is the token of a lease, a str that is not empty")
     return value
 
 
 def fence(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value < BEYOND_FENCES):
         return value
-    raise ConfigurationError(f"fence={value!r}: allowed is the fencing token of a lease, an int above 0, or None")
+    raise ConfigurationError(
+        f"fence={shown(value)}: allowed is the fencing token of a lease, an int above 0 and below 2**53, or None"
+    )
 
 
 def prefix(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise ConfigurationError(f"prefix={value!r}: allowed is a str without NUL")
+    if not isinstance(value, str) or "\0" in value or not _encodes(value):
+        raise ConfigurationError(f"prefix={shown(value)}: allowed is a str without NUL that can be encoded as UTF-8")
     return value
+
+
+def shown(value: object) -> str:
+    """``value`` in the text of an error, whatever it is: some cannot be shown, and some are long."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a user's object, or an int of more digits than Python prints
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _name(value: object) -> str:
     if not isinstance(value, str):
-        raise ConfigurationError(f"name={value!r}: allowed is a str, not {type(value).__name__}")
+        raise ConfigurationError(f"name={shown(value)}: allowed is a str, not {type(value).__name__}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError as error:
-        raise ConfigurationError(f"name={value!r}: cannot be encoded as UTF-8 ({error.reason})") from None
+        raise ConfigurationError(f"name={shown(value)}: cannot be encoded as UTF-8 ({error.reason})") from None
     if not 1 <= size <= LONGEST_NAME:
         raise ConfigurationError(
-            f"name={value[:40]!r}: {size} bytes of UTF-8, allowed are 1 to {LONGEST_NAME}"
+            f"name={shown(value[:40])}: {size} bytes of UTF-8, allowed are 1 to {LONGEST_NAME}"
         )
     if "\0" in value:
-        raise ConfigurationError(f"name={value!r}: must not contain NUL")
+        raise ConfigurationError(f"name={shown(value)}: must not contain NUL")
     return value
+
+
+def _encodes(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(option: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigurationError(f"{option}={value!r}: allowed is a number, not {type(value).__name__}")
+        raise ConfigurationError(f"{option}={shown(value)}: allowed is a number, not {type(value).__name__}")
     try:
         return float(value)
     except OverflowError:
-        raise ConfigurationError(f"{option}: the number has {len(str(value))} digits") from None
+        raise ConfigurationError(f"{option}={shown(value)}: the number is too large") from None

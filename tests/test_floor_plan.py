@@ -1,14 +1,14 @@
 """Arrows point down: who may import whom inside ``redlock`` and ``chaos``, read from the source of every file.
 
     chaos/                       the harness, see below: public names only
-    _cli/   testing/             use the public names only; _cli also _health, which is what it shows
+    _cli/   testing/   observe/  use the public names only; _cli also _health, which is what it shows
         redlock/__init__.py      names only
       _threads/   _asyncio/      not each other
              _base/              what the two have in common
             _health/             what the masters say of themselves, and what it means
       _connect.py  _events.py
              _core/              no clock, no randomness, no socket, no thread, no event loop
-    options.py  scripts/  _clock.py
+    options.py  scripts/  _clock.py  _installed.py
            errors.py
 
     chaos/__main__.py            imports no command before it is asked for
@@ -52,14 +52,14 @@ PACKAGES = ("redlock", "chaos")
 # From the bottom up.  A room may import from the floors below, and from itself.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("redlock.errors",),
-    ("redlock.options", "redlock.scripts", "redlock._clock"),
+    ("redlock.options", "redlock.scripts", "redlock._clock", "redlock._installed"),
     ("redlock._core",),
     ("redlock._connect", "redlock._events"),
     ("redlock._health",),
     ("redlock._base",),
     ("redlock._threads", "redlock._asyncio"),
     ("redlock",),
-    ("redlock._cli", "redlock.testing"),
+    ("redlock._cli", "redlock.testing", "redlock.observe"),
     ("chaos", "chaos.history"),
     ("chaos.judge", "chaos.faults", "chaos.control"),
     ("chaos.summary", "chaos.settings"),
@@ -75,9 +75,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
-# Above the public names everything uses only these; testing is public as well.
-GUESTS = ("redlock._cli", "redlock.testing")
-PUBLIC = ("redlock", "redlock.testing")
+# Above the public names everything uses only these; testing and observe are public as well.
+GUESTS = ("redlock._cli", "redlock.testing", "redlock.observe")
+PUBLIC = ("redlock", "redlock.testing", "redlock.observe")
 # What else a guest may use: redlock-check asks addresses of which no `Masters` can be made yet, for it
 # learns from them which max_ttl they have.
 ALSO = {"redlock._cli": ("redlock._health",)}
@@ -417,6 +417,8 @@ def test_and_nothing_else_is_objected_to(source: str) -> None:
         ("redlock.testing.made_up", "from redlock._health.checkup import check", "public"),
         ("redlock._health.made_up", "from redlock._base.masters import MastersBase", "upwards"),
         ("redlock._core.made_up", "from redlock._health import verdict", "upwards"),
+        ("redlock.observe.made_up", "from redlock._core.events import LockAcquired", "public"),
+        ("redlock.observe.made_up", "from redlock.testing import LocalMasters", "public"),
         ("redlock.testing.made_up", "def later():\n    import redlock._threads.links", "public"),
         ("redlock.utilities", "", "no room"),
         ("redlock._threads.made_up", "from redlock import _helpers", "no room"),
@@ -457,6 +459,7 @@ def test_an_arrow_that_does_not_point_down(module: str, source: str, word: str) 
         ("redlock._cli.check", "import redlock\nfrom redlock import Masters, ConfigurationError\nfrom redlock._cli import output"),
         ("redlock._cli.check", "from redlock._health.checkup import check"),
         ("redlock.testing.made_up", "from redlock import Masters\nfrom redlock.testing import local"),
+        ("redlock.observe.made_up", "import prometheus_client\nfrom redlock import Event\nfrom redlock.observe import _measures"),
         ("redlock", "from redlock._threads.lock import MultiLock\nfrom redlock.errors import LockLost"),
         ("redlock.options", "from redlock.errors import ConfigurationError"),
         ("chaos.judge.made_up", "import math\nfrom chaos.history import Event\nfrom chaos.judge.holds import Hold"),

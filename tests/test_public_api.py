@@ -9,6 +9,9 @@ import sys
 import pytest
 
 import redlock
+import redlock.observe
+import redlock.observe.otel
+import redlock.observe.prometheus
 import redlock.testing
 from redlock import errors
 
@@ -22,6 +25,21 @@ def test_all_is_sorted_complete_and_documented(module):
         if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
     }
     assert public == set(module.__all__)
+    documented(module)
+
+
+@pytest.mark.parametrize("module", [redlock.observe, redlock.observe.prometheus, redlock.observe.otel])
+def test_what_the_observers_offer_is_defined_there_and_documented(module):
+    """They are used by the path of their module, and import what they need like any program."""
+    own = {
+        name for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    }
+    assert own == set(module.__all__)
+    documented(module)
+
+
+def documented(module):
     for name in module.__all__:
         thing = getattr(module, name)
         assert inspect.getdoc(thing), name

@@ -18,6 +18,7 @@ from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.quorum import majority
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
+from redlock.errors import printable
 
 if TYPE_CHECKING:
     import socket
@@ -44,7 +45,7 @@ _log.addHandler(logging.NullHandler())      # whether and where it is shown is t
 def report(news: News, tell: Callable[[Event], None] | None) -> None:
     """Log it, and tell the observer.  Never while others have to wait: either may be slow, or raise."""
     for level, text, event in news:
-        _log.log(level, "%s", text)
+        _log.log(level, "%s", printable(text))
         if tell is not None and event is not None:
             tell(event)
 

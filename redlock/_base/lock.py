@@ -27,6 +27,7 @@ from redlock.errors import (
     NotHeld,
     QuorumUnreachable,
     WouldDeadlock,
+    printable,
 )
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """
         names = options.names(name)
         if retry is not None and not callable(retry):
-            raise ConfigurationError(f"retry={retry!r}: allowed is a wait strategy of tenacity")
+            raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
         self._timeout = options.timeout("timeout", timeout)
         self._masters = self._masters_of(masters)
         self._private = self._masters is not masters
@@ -126,7 +127,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._max_hold = None if max_hold is None else options.seconds("max_hold", max_hold)
         self._auto_extend = bool(auto_extend)
         if on_lost is not None and not callable(on_lost):
-            raise ConfigurationError(f"on_lost={on_lost!r}: allowed is a function that takes the lease")
+            raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None     # the last one, whoever held it
@@ -136,7 +137,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if token is not None:
             self._resume(options.token(token), options.fence(fence))
         elif fence is not None:
-            raise ConfigurationError(f"fence={fence!r} without token: a fence is that of the lease that is resumed")
+            raise ConfigurationError(f"fence={options.shown(fence)} without token: a fence is that of the lease that is resumed")
 
     def _resume(self, token: str, fence: int | None) -> None:
         everywhere = frozenset(range(len(self._terms.masters)))
@@ -157,7 +158,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         node_timeout = self._terms.node_timeout
         if node_timeout > ttl / 3:
             raise ConfigurationError(
-                f"ttl={value!r} with node_timeout={node_timeout:g}: allowed is a ttl of at least "
+                f"ttl={options.shown(value)} with node_timeout={node_timeout:g}: allowed is a ttl of at least "
                 f"{3 * node_timeout:g} s, three times node_timeout, or too little of it is left when the "
                 "masters have answered (R7)"
             )
@@ -281,7 +282,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _acquisition(self, won: list[Grant], *, blocking: bool, timeout: float | None) -> Op[Grant | Refusal]:
         if not blocking and timeout is not None:
-            raise ConfigurationError(f"blocking=False with timeout={timeout!r}: it does not wait, drop one of the two")
+            raise ConfigurationError(f"blocking=False with timeout={options.shown(timeout)}: it does not wait, drop one of the two")
         patience = self._timeout if timeout is None else options.timeout("timeout", timeout)
         if self._resumes:
             raise ConfigurationError(f"{self._shown} resumes a lease by its token: extend or release it")
@@ -332,13 +333,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             lease._on_change = None  # noqa: SLF001 - its keeper has let it go: no cycle is left to the collector
         tell = self._masters._tell  # noqa: SLF001
         if ours and last and tell is not None:
-            tell(LockReleased(self._name, lease.token, lease.fence))
+            tell(LockReleased(self._name, lease.token, lease.fence, lease._held_for))  # noqa: SLF001
         if not ours:
             raise lease.loss()
 
     def _not_acquired(self, refusal: Refusal) -> NotAcquired:
         """Somebody else has it."""
-        who = f"held by {refusal.holder}" if refusal.holder else "held by somebody else"
+        who = f"held by {printable(refusal.holder)}" if refusal.holder else "held by somebody else"
         if not refusal.attempts:
             who = "others of this process hold it, or wait for it"
         if refusal.remaining is not None and math.isfinite(refusal.remaining):
@@ -413,7 +414,7 @@ def _kept(tell: Callable[[Event], None], lease: LeaseState) -> None:
 def _lost(
     tell: Callable[[Event], None], lease: LeaseState, then: Callable[[], object] | None
 ) -> None:
-    tell(LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason))
+    tell(LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease._held_for))  # noqa: SLF001
     if then is not None:
         then()
 

@@ -9,7 +9,7 @@ import random
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from redlock import _clock, _connect, options
+from redlock import _clock, _connect, _installed, options
 from redlock._base.forklock import ForkLock
 from redlock._base.links import CLOSED, report, report_failure
 from redlock._core import inspect, wire
@@ -71,6 +71,7 @@ class MastersBase:
         Raises:
             ConfigurationError: for a value that cannot be right; the text has it and what is allowed.
         """
+        _installed.check()
         self._endpoints = _endpoints(masters)
         max_ttl = options.seconds("max_ttl", max_ttl)
         node_timeout = options.seconds(
@@ -85,7 +86,7 @@ class MastersBase:
             )
         options.prefix(prefix)
         if observer is not None and not callable(observer):
-            raise ConfigurationError(f"observer={observer!r}: allowed is a function that takes an event")
+            raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
         # Not a method of ours: links and keepers must not keep us from being dropped.
         self._tell = None if observer is None else functools.partial(_tell, observer)
         self.max_ttl = max_ttl

@@ -21,6 +21,10 @@ _CHUNK = 65536
 # What a socket that does not block says when it would have to; TLS has its own words for it.
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
+# What the parser raises for what it cannot build.  A dozen bytes can announce an array of billions; it reserves the
+# room at once, and some versions of it then make a SystemError of the MemoryError.
+_UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
+
 
 class Stream(ABC):
     """The socket, what it did not take yet, and the parser of what it brings.
@@ -102,8 +106,9 @@ class Stream(ABC):
             try:
                 while (value := parser.gets()) is not nothing:
                     take(value, now, deliver)
-            except (InvalidResponse, TypeError, ValueError) as error:   # of the parser, for what it cannot build
-                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {error}") from None
+            except _UNREADABLE as error:
+                text = str(error) or type(error).__name__
+                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
             # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
             if len(data) < _CHUNK and not self.tls:
                 return

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LockAcquired:
-    """A majority granted it, ``seconds`` after the first attempt was sent."""
+    """A majority granted it, ``seconds`` after it was asked for; standing in line and connecting count."""
 
     name: str
     token: str
@@ -45,21 +45,23 @@ class LeaseExtended:
 
 @dataclass(frozen=True, slots=True)
 class LockReleased:
-    """By its holder, in time."""
+    """By its holder, in time; it was ``held`` for so many seconds, as far as this process was its holder."""
 
     name: str
     token: str
     fence: int | None
+    held: float
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """It ended before its holder was done; see `LockLost.reason`."""
+    """It ended before its holder was done; see `LockLost.reason`.  It was ``held`` for so many seconds."""
 
     name: str
     token: str
     fence: int | None
     reason: Reason
+    held: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class LeaseState:
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
     __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_late", "_lost", "_mine", "_numbers", "_on_change",
-                 "_released", "_resumed", "_ticket", "_under_way", "_votes", "fence", "names", "token", "ttl", "valid_until")
+                 "_released", "_resumed", "_since", "_ticket", "_under_way", "_votes", "fence", "names", "token", "ttl", "valid_until")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class LeaseState:
         self.ttl = ttl
         self.valid_until = grant.valid_until
         self._votes = grant.votes
+        self._since = grant.decided_at
         self._ticket = grant.ticket     # its place in line (R23)
         self._asked = grant.asked       # masters that may have a key of ours
         self._keys_until = max(grant.valid_until, grant.decided_at) + ttl   # by then every one of them has expired
@@ -137,6 +138,11 @@ class LeaseState:
     def _extendable(self) -> bool:
         """Valid, or perhaps so: one that was handed over is known to be only when it has been extended."""
         return self.valid or (self._resumed and not self._over and self._mine())
+
+    @property
+    def _held_for(self) -> float:
+        """Seconds until now, or until its time was over."""
+        return max(0.0, min(self._clock(), self.valid_until) - self._since)
 
     @property
     def _ends_at(self) -> float:

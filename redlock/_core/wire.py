@@ -109,7 +109,9 @@ def announce(prefix: str, max_ttl: float) -> Call:
 # -- replies -----------------------------------------------------------------------------------------
 
 
-_BEYOND = 2**53     # no duration that a script returns is longer; a reply of any size would be an integer
+# No number that a script returns is greater: it counts in doubles.  A reply of any size would be an integer.
+_BEYOND = 2**53
+_DIGITS = 16        # of what is below
 
 
 class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of ours
@@ -162,9 +164,9 @@ class Seen:
 def read_acquire(value: Any) -> Taken | Held:
     match value:
         case [(1 | 2) as verdict, bytes(fence)]:
-            return Taken(int(fence), verdict == 1)
+            return Taken(_fence(fence), verdict == 1)
         case [0, bytes(fence), bytes(holder), int(pttl)]:
-            return Held(int(fence), _text(holder), _seconds(pttl))
+            return Held(_fence(fence), _text(holder), _seconds(pttl))
     raise BadReply(_odd(value))
 
 
@@ -172,7 +174,7 @@ def read_fence(value: Any) -> tuple[int, int]:
     """1, 0 or -1 as the script says, and the fence that the master has now."""
     match value:
         case [(1 | 0 | -1) as verdict, bytes(fence)]:
-            return verdict, int(fence)
+            return verdict, _fence(fence)
     raise BadReply(_odd(value))
 
 
@@ -189,8 +191,8 @@ def read_owned(value: Any) -> Owned | NotOwned:
 
 def read_status(value: Any) -> Seen:
     match value:
-        case [bytes(holder), int(pttl), bytes(fence)] if fence.isdigit():
-            return Seen(_text(holder), _seconds(pttl), int(fence))
+        case [bytes(holder), int(pttl), bytes(fence)]:
+            return Seen(_text(holder), _seconds(pttl), _fence(fence))
     raise BadReply(_odd(value))
 
 
@@ -209,6 +211,13 @@ def how_long(remaining: float) -> str:
 def _text(token: bytes) -> str:
     # Other libraries may use any bytes as a token; ours are hexadecimal.
     return token.decode("utf-8", "backslashreplace")
+
+
+def _fence(digits: bytes) -> int:
+    # One that is not exact in a script must not be stored on the other masters, which refuse it from then on.
+    if not (digits.isdigit() and len(digits) <= _DIGITS) or (fence := int(digits)) >= _BEYOND:
+        raise BadReply(_odd(digits))
+    return fence
 
 
 def _seconds(pttl: int) -> float:

@@ -329,3 +329,15 @@ def test_a_forked_child_resumes_nothing() -> None:
     clock.mine = False
     assert not lease._extendable
     assert not lease.lost
+
+
+def test_how_long_it_was_held() -> None:
+    """Until its time was over, not until somebody noticed; what was handed over and never confirmed was not held."""
+    clock = Clock()
+    lease = clock.lease()
+    clock.now = 103.0
+    assert lease._held_for == 3.0
+    clock.now = 1000.0
+    assert lease.lost
+    assert lease._held_for == 10.0
+    assert clock.lease(valid_until=-math.inf)._held_for == 0.0

@@ -62,7 +62,8 @@ def test_the_life_of_a_lease(watched, seen):
     assert isinstance(extended, LeaseExtended)
     assert renewed
     assert set(kinds(renewed)) == {LeaseExtended}
-    assert released == LockReleased("job", token, lease.fence)
+    assert released == LockReleased("job", token, lease.fence, released.held)
+    assert TTL <= released.held < TTL + acquired.seconds + 5
 
 
 def test_refused_and_lost(watched, seen, redlock_servers):
@@ -80,7 +81,8 @@ def test_refused_and_lost(watched, seen, redlock_servers):
         time.sleep(1.2 * TTL)
         lock.release()
     eventually(lambda: len(seen) == 2)
-    assert seen[1] == LeaseLost("other", lease.token, lease.fence, "expired")
+    assert seen[1] == LeaseLost("other", lease.token, lease.fence, "expired", seen[1].held)
+    assert 0.8 * TTL < seen[1].held < TTL       # it ended when its time was over, not when somebody noticed
 
 
 def test_an_outage_is_told_once(watched, seen, redlock_servers, caplog):

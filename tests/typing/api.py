@@ -25,6 +25,9 @@ from redlock import (
     QuorumUnreachable,
     Vote,
 )
+from redlock.observe import all_of
+from redlock.observe.otel import OpenTelemetryObserver
+from redlock.observe.prometheus import PrometheusObserver
 
 masters = Masters(["redis://10.0.0.1:6379", redis.Redis()], node_timeout=0.1, restart_guard=False)
 assert_type(Masters.from_env("LOCKS", max_ttl=30.0), Masters)
@@ -115,3 +118,10 @@ async def main() -> None:
         assert_type(await mine.status("invoice:42"), LockStatus)
         assert_type(await mine.check(), Health)
     await async_masters.close()
+
+
+# -- metrics -----------------------------------------------------------------------------------------
+
+observer = all_of(PrometheusObserver(label=lambda name: name.partition(":")[0]), OpenTelemetryObserver(), print)
+assert_type(Masters(["redis://10.0.0.1"], observer=observer), Masters)
+assert_type(AsyncMasters(["redis://10.0.0.1"], observer=PrometheusObserver()), AsyncMasters)

@@ -1,0 +1,48 @@
+"""Metrics for whoever runs this: what to pass as ``Masters(observer=...)``.
+
+    from redlock.observe.prometheus import PrometheusObserver       # redlock-quorum[prometheus]
+    from redlock.observe.otel import OpenTelemetryObserver          # redlock-quorum[otel]
+
+    masters = Masters(urls, observer=PrometheusObserver())
+
+Both count the same things under the same names, as far as the conventions of the two agree; the table is
+in `redlock.observe._measures`.  One observer may serve any number of `Masters` and `AsyncMasters`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock import Event
+
+__all__ = ["all_of"]
+
+
+def all_of(*observers: Callable[[Event], object]) -> Callable[[Event], None]:
+    """One observer that tells each of these, in this order, also if one before it raises.
+
+    What they raise is raised at the end, as an ExceptionGroup, which `Masters` logs.
+
+    Raises:
+        ConfigurationError: if one of them is not a function of an event.
+    """
+    for observer in observers:
+        if not callable(observer):
+            raise ConfigurationError(f"all_of({observer!r}): allowed are functions that take an event")
+
+    def tell(event: Event) -> None:
+        errors = []
+        for observer in observers:
+            try:
+                observer(event)
+            except Exception as error:  # noqa: BLE001 - a user's; the others are to be told all the same
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup("observers failed", errors)
+
+    return tell

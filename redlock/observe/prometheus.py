@@ -1,0 +1,122 @@
+"""Metrics in the client library of Prometheus.  Needs the extra ``prometheus``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from redlock import ConfigurationError
+from redlock.observe import _measures
+
+try:
+    import prometheus_client
+except ImportError as error:
+    raise ImportError(
+        "redlock.observe.prometheus needs prometheus-client: pip install 'redlock-quorum[prometheus]'",
+        name="prometheus_client",
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from prometheus_client.registry import Collector
+
+__all__ = ["PrometheusObserver"]
+
+
+class PrometheusObserver(_measures.Observer):
+    """Counts into a registry of ``prometheus_client``; what exposes that exposes these.
+
+    One for each registry: it serves any number of `Masters`.  The gauges of a master say what the last event
+    said, so of two `Masters` with the same master the one that noticed something last is believed.
+
+    Metrics: ``redlock_acquire_duration_seconds{outcome}``, ``redlock_grant_duration_seconds``,
+    ``redlock_hold_duration_seconds``, ``redlock_attempts_total``, ``redlock_extensions_total``,
+    ``redlock_losses_total{reason}``, ``redlock_votes_total{master,outcome}``, ``redlock_quorum_losses_total``,
+    ``redlock_quorum_recoveries_total``, ``redlock_master_up{master}`` and
+    ``redlock_master_quarantine_end_timestamp_seconds{master}``: the Unix time from which its vote counts (R21), 0
+    where it does, +Inf where that takes somebody to change something.  Quarantined now are those with
+    ``redlock_master_quarantine_end_timestamp_seconds > time()``.
+
+    With a ``label`` function the first six have the label ``lock`` as well.
+    """
+
+    def __init__(
+        self,
+        registry: prometheus_client.CollectorRegistry = prometheus_client.REGISTRY,
+        *,
+        label: Callable[[str], str] | None = None,
+        max_labels: int = 100,
+    ) -> None:
+        """Register the metrics.
+
+        Args:
+            registry: where they are counted.
+            label: from the name of a lock (several are joined by ", ") to the value of the label ``lock``: the part
+                of it that there are few of, as in ``lambda name: name.partition(":")[0]``.  None: no such label.
+            max_labels: so many values it may have; names that would add another are counted as ``other``.
+
+        Raises:
+            ConfigurationError: for a wrong value, or if the registry has these metrics already.
+        """
+        super().__init__(label, max_labels)
+        lock = () if label is None else ("lock",)
+        self._counters = {
+            what: prometheus_client.Counter(
+                _name(what), what.text, (*(lock if what.by_lock else ()), *what.labels), registry=None
+            )
+            for what in _measures.COUNTERS
+        }
+        self._histograms = {
+            what: prometheus_client.Histogram(
+                f"{_name(what)}_seconds", what.text, (*lock, *what.labels), buckets=what.bounds, registry=None
+            )
+            for what in _measures.HISTOGRAMS
+        }
+        # In the multiprocess mode of the client library each process knows its own connections.
+        self._up = prometheus_client.Gauge(
+            "redlock_master_up",
+            "1: this process is connected to the master, 0: it is not",
+            ("master",),
+            registry=None,
+            multiprocess_mode="livemin",
+        )
+        # A time, not what is left of it: right at every look, though no event says that it has passed.
+        self._quarantine = prometheus_client.Gauge(
+            "redlock_master_quarantine_end_timestamp_seconds",
+            "Unix time from which the vote of the master counts; 0: it does",
+            ("master",),
+            registry=None,
+            multiprocess_mode="livemax",
+        )
+        _register(registry, [*self._counters.values(), *self._histograms.values(), self._up, self._quarantine])
+
+    def _count(self, what: _measures.Counter, amount: int, lock: tuple[str, ...], *labels: str) -> None:
+        counter, values = self._counters[what], (*lock, *labels)
+        (counter.labels(*values) if values else counter).inc(amount)
+
+    def _record(self, what: _measures.Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
+        histogram, values = self._histograms[what], (*lock, *labels)
+        (histogram.labels(*values) if values else histogram).observe(seconds)
+
+    def _master(self, master: str, *, up: bool, quarantined: float) -> None:
+        self._up.labels(master).set(up)
+        self._quarantine.labels(master).set(time.time() + quarantined if quarantined else 0.0)
+
+
+def _name(what: _measures.Counter | _measures.Histogram) -> str:
+    return what.name.replace(".", "_")
+
+
+def _register(registry: prometheus_client.CollectorRegistry, collectors: Sequence[Collector]) -> None:
+    """All or none."""
+    for number, collector in enumerate(collectors):
+        try:
+            registry.register(collector)
+        except ValueError as error:
+            for before in collectors[:number]:
+                registry.unregister(before)
+            raise ConfigurationError(
+                f"this registry has metrics of these names already ({error}): one observer serves any number of "
+                "Masters, so make it once and share it, or give this one a registry of its own"
+            ) from None

@@ -1,0 +1,197 @@
+"""Names, units and buckets are those that people who run each system expect, and the docstrings tell them all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import prometheus_client
+import pytest
+from opentelemetry import metrics
+from prometheus_client.parser import text_string_to_metric_families
+
+import redlock.observe
+from redlock import ConfigurationError, LockAcquired, LockReleased, MasterUp, QuorumBack, QuorumLost, Vote
+from redlock.observe import _measures, all_of
+from redlock.observe.otel import OpenTelemetryObserver
+from redlock.observe.prometheus import PrometheusObserver
+from tests.observe.read import OfOpenTelemetry, OfPrometheus
+from tests.observe.test_measures import EVERY
+
+MORE = (MasterUp("a:1", 5.0), QuorumLost(()), QuorumBack())
+
+
+def test_the_page_of_prometheus():
+    """https://prometheus.io/docs/practices/naming: a prefix, base units, `_total` for what only grows."""
+    system = OfPrometheus()
+    observer = system.make()
+    for event in (*EVERY, *MORE):
+        observer(event)
+    families = list(text_string_to_metric_families(system.page()))
+    ours = [family for family in families if not family.name.endswith("_created")]
+    assert {(family.name, family.type) for family in ours} == {
+        ("redlock_acquire_duration_seconds", "histogram"),
+        ("redlock_grant_duration_seconds", "histogram"),
+        ("redlock_hold_duration_seconds", "histogram"),
+        ("redlock_attempts", "counter"),
+        ("redlock_extensions", "counter"),
+        ("redlock_losses", "counter"),
+        ("redlock_votes", "counter"),
+        ("redlock_quorum_losses", "counter"),
+        ("redlock_quorum_recoveries", "counter"),
+        ("redlock_master_up", "gauge"),
+        ("redlock_master_quarantine_end_timestamp_seconds", "gauge"),
+    }
+    for family in ours:
+        assert family.documentation
+        documented = f"{family.name}_total" if family.type == "counter" else family.name
+        assert documented in str(PrometheusObserver.__doc__), documented
+
+
+def test_the_instruments_of_opentelemetry():
+    """Dotted names, units in UCUM, what is counted in braces; no `_total`, no unit in a name."""
+    system = OfOpenTelemetry()
+    observer = system.make()
+    for event in (*EVERY, *MORE):
+        observer(event)
+    found = system.metrics()
+    assert {name: metric.unit for name, metric in found.items()} == {
+        "redlock.acquire.duration": "s", "redlock.grant.duration": "s", "redlock.hold.duration": "s",
+        "redlock.attempts": "{attempt}", "redlock.extensions": "{extension}", "redlock.losses": "{loss}",
+        "redlock.votes": "{vote}", "redlock.quorum.losses": "{loss}", "redlock.quorum.recoveries": "{recovery}",
+        "redlock.master.up": "{master}", "redlock.master.quarantined": "{master}",
+    }
+    for name, metric in found.items():
+        assert metric.description
+        assert name in str(OpenTelemetryObserver.__doc__), name
+    (point,) = found["redlock.grant.duration"].data.data_points
+    assert tuple(point.explicit_bounds) == _measures.GRANT.bounds
+    (point,) = found["redlock.master.up"].data.data_points
+    assert point.attributes == {"server.address": "a", "server.port": 1}
+
+
+@pytest.mark.parametrize(
+    ("master", "attributes"),
+    [
+        ("10.0.0.1:6379", {"server.address": "10.0.0.1", "server.port": 6379}),
+        ("[fe80::1]:6379", {"server.address": "fe80::1", "server.port": 6379}),
+        ("/run/redis.sock", {"server.address": "/run/redis.sock"}),
+        ("/run/odd:name", {"server.address": "/run/odd:name"}),
+    ],
+)
+def test_how_a_server_is_named(master, attributes):
+    system = OfOpenTelemetry()
+    system.make()(MasterUp(master, 0.0))
+    (point,) = system.metrics()["redlock.master.up"].data.data_points
+    assert point.attributes == attributes
+
+
+def test_the_meter_of_opentelemetry_may_be_provided_later():
+    """Without a provider there is the global one, which counts nothing until the application sets an SDK."""
+    observer = OpenTelemetryObserver()
+    for event in (*EVERY, *MORE):
+        observer(event)
+    assert metrics.get_meter_provider() is not None
+
+
+def test_one_observer_of_prometheus_for_each_registry():
+    registry = prometheus_client.CollectorRegistry()
+    first = PrometheusObserver(registry)
+    with pytest.raises(ConfigurationError, match="make it once and share it"):
+        PrometheusObserver(registry)
+    first(LockReleased("a", "t", 1, 1.0))
+    assert registry.get_sample_value("redlock_hold_duration_seconds_count") == 1
+
+
+def test_what_could_not_be_registered_leaves_nothing_behind():
+    registry = prometheus_client.CollectorRegistry()
+    other = prometheus_client.Counter("redlock_votes", "of somebody else", registry=registry)
+    with pytest.raises(ConfigurationError, match="redlock_votes"):
+        PrometheusObserver(registry)
+    registry.unregister(other)
+    PrometheusObserver(registry)
+
+
+def test_the_default_registry_is_the_one_that_everybody_exposes():
+    code = (
+        "from redlock.observe.prometheus import PrometheusObserver as P\n"
+        "from redlock import LockReleased\n"
+        "import prometheus_client\n"
+        "P()(LockReleased('a', 't', 1, 2.0))\n"
+        "assert 'redlock_hold_duration_seconds_sum 2.0' in prometheus_client.generate_latest().decode()\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+# -- more than one -----------------------------------------------------------------------------------
+
+
+def test_all_of_tells_each_one():
+    one: list[redlock.Event] = []
+    other: list[redlock.Event] = []
+    event = MasterUp("a:1", 0.0)
+    all_of(one.append, other.append)(event)
+    assert one == other == [event]
+    all_of()(event)
+
+
+def test_all_of_tells_the_others_if_one_raises():
+    seen: list[redlock.Event] = []
+
+    def broken(event):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        all_of(broken, seen.append, broken)(MasterUp("a:1", 0.0))
+    assert [type(error) for error in caught.value.exceptions] == [ZeroDivisionError, ZeroDivisionError]
+    assert len(seen) == 1
+
+
+def test_all_of_takes_functions():
+    with pytest.raises(ConfigurationError, match=r"all_of\(5\)"):
+        all_of(print, 5)  # type: ignore[arg-type]
+
+
+# -- without the extra -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "needs", "extra"),
+    [
+        ("redlock.observe.prometheus", "prometheus_client", "prometheus"),
+        ("redlock.observe.otel", "opentelemetry", "otel"),
+    ],
+)
+def test_what_is_missing_is_said(module, needs, extra):
+    code = f"import sys; sys.modules[{needs!r}] = None; import redlock.observe; import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"pip install 'redlock-quorum[{extra}]'" in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("ImportError: ")
+
+
+def test_importing_redlock_brings_neither():
+    """redis-py may load OpenTelemetry where it finds it; this package does not."""
+    code = (
+        "import sys, redlock\n"
+        "assert not [name for name in sys.modules if name.startswith('redlock.observe')]\n"
+        "import redlock.observe\n"
+        "assert 'prometheus_client' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_package_says_what_it_has():
+    assert redlock.observe.__all__ == ["all_of"]
+
+
+def test_every_kind_of_event_has_a_meaning():
+    """Or a new one would be passed over in silence."""
+    told = {type(event) for event in (*EVERY, *MORE)} | {redlock.MasterDown}
+    assert set(redlock.Event.__args__) == told
+
+
+def test_a_grant_without_latencies():
+    system = OfPrometheus()
+    system.make()(LockAcquired("a", "t", 1, 1, 0.1, (Vote("a:1", "granted"),)))
+    assert system.registry.get_sample_value("redlock_grant_duration_seconds_sum") == 0

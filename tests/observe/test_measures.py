@@ -1,0 +1,223 @@
+"""Which event is counted as what, in each system of metrics, read back by that system's own reader."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import pytest
+
+from redlock import (
+    ConfigurationError,
+    LeaseExtended,
+    LeaseLost,
+    LockAcquired,
+    LockRefused,
+    LockReleased,
+    MasterDown,
+    MasterUp,
+    QuorumBack,
+    QuorumLost,
+    Vote,
+)
+
+VOTES = (
+    Vote("a:1", "granted", 0.002),
+    Vote("b:2", "granted", 0.004),
+    Vote("c:3", "timeout", None, "no answer within 0.25 s"),
+    Vote("d:4", "pending", None, "decided without it"),
+)
+ACQUIRED = LockAcquired("job:7", "t", 9, 3, 0.75, VOTES)
+
+
+def refused(kind, attempts=2, name="job:7"):
+    return LockRefused(name, kind, attempts, 0.5, VOTES)
+
+
+def test_acquired(observed):
+    observer = observed.make()
+    observer(ACQUIRED)
+    observer(ACQUIRED)
+    assert observed.count("redlock.acquire.duration", outcome="acquired") == 2
+    assert observed.sum("redlock.acquire.duration") == 1.5
+    assert observed.count("redlock.grant.duration") == 2
+    assert observed.sum("redlock.grant.duration") == 0.008
+    assert observed.value("redlock.attempts") == 6
+    assert observed.value("redlock.votes", outcome="granted") == 4
+    assert observed.value("redlock.votes", outcome="granted", master="b:2") == 2
+    assert observed.value("redlock.votes", outcome="pending", master="d:4") == 2
+
+
+@pytest.mark.parametrize("kind", ["held", "unreachable", "slow"])
+def test_refused(observed, kind):
+    observer = observed.make()
+    observer(refused(kind))
+    assert observed.labels("redlock.acquire.duration", "outcome", "count") == {kind}
+    assert observed.count("redlock.acquire.duration", outcome=kind) == 1
+    assert observed.value("redlock.attempts") == 2
+    assert observed.value("redlock.votes", outcome="timeout") == 1
+    assert observed.count("redlock.grant.duration") == 0
+
+
+def test_who_only_stood_in_line_has_asked_no_master(observed):
+    observer = observed.make()
+    observer(refused("held", attempts=0))
+    assert observed.count("redlock.acquire.duration", outcome="held") == 1
+    assert observed.value("redlock.votes") == 0
+    assert observed.value("redlock.attempts") == 0
+
+
+def test_held_extended_and_lost(observed):
+    observer = observed.make()
+    observer(LeaseExtended("job:7", "t", 9, 20.0, VOTES))
+    observer(LockReleased("job:7", "t", 9, 3.0))
+    observer(LeaseLost("job:7", "t", 9, "taken", 4.0))
+    observer(LeaseLost("job:8", "u", None, "max_hold", 5.0))
+    assert observed.value("redlock.extensions") == 1
+    assert observed.value("redlock.votes") == 4
+    assert (observed.count("redlock.hold.duration"), observed.sum("redlock.hold.duration")) == (3, 12.0)
+    assert observed.value("redlock.losses") == 2
+    assert observed.value("redlock.losses", reason="taken") == 1
+    assert observed.value("redlock.losses", reason="max_hold") == 1
+
+
+def test_masters_and_quorum(observed):
+    observer = observed.make()
+    for event in (MasterUp("a:1", 0.0), MasterUp("[::1]:2", 0.0), MasterDown("a:1", "refused"), QuorumLost(VOTES)):
+        observer(event)
+    assert observed.value("redlock.master.up", master="a:1") == 0
+    assert observed.value("redlock.master.up") == 1
+    assert observed.value("redlock.quorum.losses") == 1
+    assert observed.value("redlock.quorum.recoveries") == 0
+    observer(MasterUp("a:1", 0.0))
+    observer(QuorumBack())
+    assert observed.value("redlock.master.up", master="a:1") == 1
+    assert observed.value("redlock.quorum.recoveries") == 1
+
+
+def quarantined(observed, master):
+    """As a dashboard would show it."""
+    if hasattr(observed.system, "registry"):
+        return observed.value("redlock.master.quarantine.end.timestamp.seconds", master=master) > time.time()
+    return observed.value("redlock.master.quarantined", master=master) == 1
+
+
+def test_quarantine(observed):
+    """R21; it passes though no event says so."""
+    observer = observed.make()
+    for event in (MasterUp("a:1", 60.0), MasterUp("b:2", 0.0), MasterUp("c:3", math.inf), MasterUp("d:4", 60.0),
+                  MasterUp("e:5", 0.05)):
+        observer(event)
+    observer(MasterDown("d:4", "refused"))
+    time.sleep(0.1)
+    assert {master: quarantined(observed, master) for master in ("a:1", "b:2", "c:3", "d:4", "e:5")} == {
+        "a:1": True, "b:2": False, "c:3": True, "d:4": False, "e:5": False
+    }
+
+
+# -- what a lock is counted under --------------------------------------------------------------------
+
+EVERY = (
+    ACQUIRED, refused("held"), LeaseExtended("job:7", "t", 9, 20.0, VOTES), LockReleased("job:7", "t", 9, 3.0),
+    LeaseLost("job:7", "t", 9, "taken", 4.0),
+)
+BY_LOCK = [
+    ("redlock.acquire.duration", "count"), ("redlock.grant.duration", "count"), ("redlock.hold.duration", "count"),
+    ("redlock.attempts", ""), ("redlock.extensions", ""), ("redlock.losses", ""),
+]
+
+
+def test_names_of_locks_are_no_labels(observed):
+    observer = observed.make()
+    for event in EVERY:
+        observer(event)
+    for name, part in BY_LOCK:
+        assert observed.labels(name, "lock", part) == {None}, name
+
+
+def test_unless_somebody_says_which(observed):
+    observer = observed.make(label=lambda name: name.partition(":")[0])
+    for event in EVERY:
+        observer(event)
+    for name, part in BY_LOCK:
+        assert observed.labels(name, "lock", part) == {"job"}, name
+    assert observed.labels("redlock.votes", "lock") == {None}
+
+
+def test_labels_do_not_explode(observed, caplog):
+    """Not even if the function returns the name."""
+    observer = observed.make(label=str, max_labels=3)
+    for number in range(50):
+        observer(LockReleased(f"job:{number}", "t", 9, 1.0))
+    observer(LockReleased("job:1", "t", 9, 1.0))
+    assert observed.labels("redlock.hold.duration", "lock", "count") == {"job:0", "job:1", "job:2", "other"}
+    assert observed.count("redlock.hold.duration", lock="other") == 47
+    assert observed.count("redlock.hold.duration", lock="job:1") == 2
+    assert len(caplog.records) == 1
+    assert "3 labels" in caplog.text
+
+
+def test_a_label_function_that_fails_is_told_of_once(observed, caplog):
+    def label(name):
+        return {"a": "fine"}[name]
+
+    observer = observed.make(label=label)
+    for name in ("a", "b", "c"):
+        observer(LockReleased(name, "t", 9, 1.0))
+    assert observed.count("redlock.hold.duration", lock="fine") == 1
+    assert observed.count("redlock.hold.duration", lock="other") == 2
+    assert len(caplog.records) == 1
+    assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"bytes"])
+def test_a_label_is_a_str(observed, caplog, wrong):
+    observer = observed.make(label=lambda name: wrong)
+    observer(LockReleased("a", "t", 9, 1.0))
+    assert observed.count("redlock.hold.duration", lock="other") == 1
+    assert repr(wrong) in caplog.text
+
+
+@pytest.mark.parametrize("label", ['with "quotes"\\', "two\nlines", "", "Zoë", "\ud800"], ids=ascii)
+def test_any_label_can_be_read_back(observed, label):
+    observer = observed.make(label=lambda name: label)
+    observer(LockReleased("a", "t", 9, 1.0))
+    expected = "?" if label == "\ud800" else label
+    assert observed.labels("redlock.hold.duration", "lock", "count") == {expected}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"label": "lock"}, "label='lock': allowed is a function"),
+        ({"label": str, "max_labels": 0}, "max_labels=0: allowed is a whole number"),
+        ({"label": str, "max_labels": True}, "max_labels=True"),
+        ({"label": str, "max_labels": 1.5}, "max_labels=1.5"),
+    ],
+)
+def test_wrong_options(observed, options, said):
+    with pytest.raises(ConfigurationError) as caught:
+        observed.make(**options)
+    assert said in str(caught.value)
+
+
+# -- threads -----------------------------------------------------------------------------------------
+
+
+def test_many_threads_count_everything(observed):
+    observer = observed.make(label=str, max_labels=4)
+    begin = threading.Barrier(8)
+
+    def work(number):
+        begin.wait()
+        for one in range(200):
+            observer(LockReleased(f"job:{(number + one) % 9}", "t", 9, 1.0))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert observed.count("redlock.hold.duration") == 1600
+    assert len(observed.labels("redlock.hold.duration", "lock", "count")) == 5

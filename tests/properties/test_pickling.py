@@ -1,0 +1,98 @@
+"""Errors and events go from process to process, and into logs, whatever is in them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, fields
+from typing import get_args
+
+import pytest
+from hypothesis import given, strategies as st
+
+import redlock
+from redlock import errors
+from redlock.errors import Outcome, Reason, Vote
+from redlock.observe import all_of
+from redlock.observe._measures import Labels
+from tests.properties.profile import PROPERTY
+
+seconds = st.floats(0, 1e9)
+votes = st.lists(
+    st.builds(
+        Vote, st.from_regex(r"[a-z0-9.-]{1,20}:[0-9]{1,5}", fullmatch=True), st.sampled_from(get_args(Outcome)),
+        st.none() | seconds, st.text(max_size=30),
+    ),
+    max_size=5,
+).map(tuple)
+made_of = {
+    "name": st.text(max_size=20), "token": st.text(max_size=20), "fence": st.none() | st.integers(1, 2**53),
+    "attempts": st.integers(0, 99), "seconds": seconds, "held": seconds, "remaining": seconds,
+    "quarantined": seconds | st.just(float("inf")), "votes": votes, "master": st.text(max_size=20),
+}
+KINDS = get_args(redlock.Event)
+
+
+def strategy_of(kind):
+    more = {
+        redlock.LeaseLost: {"reason": st.sampled_from(get_args(Reason))},
+        redlock.MasterDown: {"reason": st.text(max_size=30)},
+        redlock.LockRefused: {"kind": st.sampled_from(["held", "unreachable", "slow"])},
+    }
+    known = made_of | more.get(kind, {})
+    return st.builds(kind, **{field.name: known[field.name] for field in fields(kind)})
+
+
+events = st.one_of([strategy_of(kind) for kind in KINDS])
+
+
+@PROPERTY
+@given(events, st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_events(event, protocol):
+    again = pickle.loads(pickle.dumps(event, protocol))  # noqa: S301 - our own
+    assert again == event
+    assert type(again) is type(event)
+    assert copy.deepcopy(event) == event
+    assert hash(again) == hash(event)
+    assert repr(again) == repr(event)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_events_do_not_change(kind):
+    event = kind(*[None] * len(fields(kind)))
+    for field in fields(kind):
+        with pytest.raises(FrozenInstanceError):
+            setattr(event, field.name, 1)
+
+
+@PROPERTY
+@given(
+    st.sampled_from([errors.RedlockError, errors.ConfigurationError, errors.NotAcquired, errors.QuorumUnreachable,
+                     errors.NotExtended, errors.NotHeld, errors.WouldDeadlock, errors.LockLost]),
+    st.text(st.characters(exclude_categories=("Cc", "Zl", "Zp"), codec="utf-8"), min_size=1, max_size=40),
+    st.text(max_size=20), votes, st.integers(0, pickle.HIGHEST_PROTOCOL),
+)
+def test_errors(kind, message, name, given_votes, protocol):
+    error = kind(message, name=name, votes=given_votes)
+    again = pickle.loads(pickle.dumps(error, protocol))  # noqa: S301 - our own
+    assert (type(again), str(again), again.name, again.votes) == (kind, str(error), name, given_votes)
+    lines = str(error).split("\n")
+    assert len(lines) == 1 + len(given_votes)       # a reason can forge none
+    for line, vote in zip(lines[1:], given_votes, strict=True):
+        assert line.isprintable()
+        assert line.split()[:2] == [vote.master, vote.outcome + ":" * (vote.latency is None and bool(vote.reason))]
+
+
+@PROPERTY
+@given(st.lists(events, max_size=20), st.integers(1, 4), st.lists(st.text(max_size=3), min_size=1, max_size=9))
+def test_no_event_upsets_an_observer(happened, most, labels):
+    """Nor does any label: only so many, and all of them can be written."""
+    answers = iter(labels * 20)
+    label = Labels(lambda _: next(answers), most)
+    seen = set()
+    tell = all_of(lambda event: seen.add(label(getattr(event, "name", ""))))
+    for event in happened:
+        tell(event)
+    assert len(seen - {"other"}) <= most
+    for one in seen:
+        assert isinstance(one.encode(), bytes)

@@ -1,0 +1,346 @@
+"""Whatever a master answers, whole or cut anywhere: it costs that master its vote or its connection, nothing else (P4).
+
+From the outside in: bytes on a socket, the answers to a handshake, and what they mean to an operation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import socket
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import example, given, strategies as st
+from redis.connection import Connection
+
+from redlock import Masters, _connect, scripts
+from redlock._base.feed import Feed
+from redlock._base.link import Link
+from redlock._base.links import report
+from redlock._core import quorum, wire
+from redlock._core.acquire import Grant, Refusal
+from redlock._core.effects import Failure, Send
+from redlock._core.electorate import Electorate, Facts
+from redlock._core.extend import extend
+from redlock._core.inspect import inspect
+from redlock._core.lease import LeaseState
+from redlock._core.refusals import ErrorReply
+from redlock._core.release import release
+from tests.core.world import START, Master, World
+from tests.properties.profile import PROPERTY
+
+# -- bytes -------------------------------------------------------------------------------------------
+
+ENDPOINT = _connect.endpoint("redis://10.0.0.1")
+
+
+class Inbox:
+    def __init__(self) -> None:
+        self.events: deque[Any] = deque()
+        self.ear = None
+
+    def wake(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def connected(stream):
+    """``stream`` on a pair of sockets; the master's end of it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    try:
+        stream.open(ours, START)
+        yield theirs
+    finally:
+        stream.close(abort=False)
+        theirs.close()
+
+
+def read_by_link(chunks, questions):
+    """What a link delivers, and how it ended: None, or the error that closes the connection."""
+    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
+    inbox, delivered = Inbox(), []
+    with connected(link) as master:
+        for number in range(questions):
+            assert link.pipeline.submit(Send(wire.release(wire.keys_for("", [f"{number}"]), "t")), inbox, START) is None
+        try:
+            for chunk in chunks:
+                master.sendall(chunk)
+                link.read(START, lambda entry, reply: delivered.append((entry.request.call, reply.value, reply.failure)))
+        except OSError as error:
+            return delivered, str(error)
+    return delivered, None
+
+
+def packed(value) -> bytes:
+    """The protocol's words for an answer."""
+    match value:
+        case bytes():
+            return b"$%d\r\n%b\r\n" % (len(value), value)
+        case None:
+            return b"$-1\r\n"
+        case int():
+            return b":%d\r\n" % value
+        case ErrorReply():
+            return b"-%b\r\n" % value.text.encode()
+    return b"*%d\r\n" % len(value) + b"".join(packed(one) for one in value)
+
+
+integers = st.integers(-(2**63), 2**63 - 1)
+error_replies = st.builds(ErrorReply, st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=20))
+answers = st.recursive(
+    st.one_of(integers, st.binary(max_size=12), st.none(), error_replies, st.sampled_from([0, 1, 2, -1, b"0", b"77", b""])),
+    lambda inner: st.lists(inner, max_size=5),
+    max_leaves=8,
+)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(edges) if start < end]
+
+
+@PROPERTY
+@given(st.lists(answers, min_size=1, max_size=6), st.lists(st.integers(0, 10_000), max_size=12))
+def test_answers_are_the_same_wherever_they_are_cut(values, places):
+    data = b"".join(packed(value) for value in values)
+    whole = read_by_link([data], len(values))
+    assert read_by_link(cut(data, places), len(values)) == whole
+    assert read_by_link([bytes([byte]) for byte in data[:400]] + [data[400:]], len(values)) == whole
+    delivered, error = whole
+    # A master that forgot the script is given its text: that answer is not delivered, but asked for again.
+    forgot = sum(isinstance(value, ErrorReply) and value.code == "NOSCRIPT" for value in values)
+    if error is None:
+        assert len(delivered) == len(values) - forgot
+
+
+garbage = st.one_of(
+    st.binary(max_size=60),
+    st.lists(
+        st.sampled_from([b"*", b"$", b":", b"+", b"-", b"%", b"~", b">", b"(", b",", b"#", b"_", b"!", b"=", b"|", b"\r\n", b"0",
+                         b"1", b"-1", b"2", b"9" * 20, b"100000", b"t", b"x", b"\xff", b"NOSCRIPT ", b"message"]),
+        max_size=24,
+    ).map(b"".join),
+)
+
+
+@PROPERTY
+@given(garbage, st.lists(st.integers(0, 100), max_size=4))
+@example(b"%1\r\n*0\r\n:1\r\n", [])      # what cannot be the key of a dict
+@example(b"(" + b"9" * 5000 + b"\r\n", [])
+@example(b"-ERR \xff\r\n", [])
+@example(b"*1\r\n" * 12, [])
+def test_garbage_breaks_the_connection_at_most(data, places):
+    delivered, error = read_by_link(cut(data, places), 2)
+    for _, _, failure in delivered:
+        assert failure is None or isinstance(failure, Failure)
+    if error is not None:
+        assert error
+    asked = Feed(0, ENDPOINT)
+    heard: list[Any] = []
+    with connected(asked) as master:
+        asked.more(["a"], START)
+        with contextlib.suppress(OSError):
+            for chunk in cut(data, places):
+                master.sendall(chunk)
+                asked.read(START, lambda *what: heard.append(what))
+    assert all(isinstance(channel, str) and isinstance(token, bytes) for _, _, channel, token in heard)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), SystemError("returned a result with an exception set"), TypeError("x")])
+def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
+    """``*4294967295``, thirteen bytes: it reserves the room at once, and what it raises is no error of a protocol."""
+
+    class Parser:
+        def feed(self, data):
+            pass
+
+        def gets(self):
+            raise error
+
+    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
+    with connected(link) as master:
+        link._parser = Parser()
+        master.sendall(b"*4294967295\r\n")
+        with pytest.raises(ConnectionAbortedError, match=r"does not speak the Redis protocol: \w"):
+            link.read(START, None)
+
+
+@PROPERTY
+@given(st.lists(answers, min_size=1, max_size=3))
+def test_an_answer_to_no_question_breaks_the_connection(values):
+    delivered, error = read_by_link([packed(value) for value in values], 0)
+    assert delivered == []
+    assert error == "it sent an answer to no question"
+
+
+@PROPERTY
+@given(st.text(max_size=300))
+@example("ERR Error running script (call to f_a): @user_script:1: @user_script: 1: -OOM x")
+def test_any_error_reply_has_a_meaning(text):
+    reply = ErrorReply.read(text)
+    failure = reply.failure()
+    assert failure.outcome == "error"
+    assert len(failure.reason) < 400
+    assert isinstance(reply.passing, bool)
+
+
+def read_back(token: bytes) -> str:
+    """A token as it arrives from a master."""
+    answer = wire.read_acquire([0, b"1", token, 5])
+    assert isinstance(answer, wire.Held)
+    return answer.holder
+
+
+@PROPERTY
+@given(st.binary(min_size=1, max_size=20))
+@example(b"x\n  redis-z:6379  granted")
+@example(b"\x1b[2K\rall is well")
+def test_the_token_of_a_stranger_cannot_forge_a_line(token):
+    """It stands in the first line of the error, and in the log."""
+    holder = read_back(token)
+    lock = Masters(["redis://10.0.0.1"]).lock("a")
+    error = lock._not_acquired(Refusal("held", quorum.Tally(("a:1",)), START, holder=holder))
+    first, second = str(error).split("\n")
+    assert first.isprintable()
+    assert second.startswith("  a:1")
+    shown = []
+    handler = logging.Handler()
+    handler.emit = lambda record: shown.append(record.getMessage())     # type: ignore[method-assign]
+    logger = logging.getLogger("redlock")
+    logger.addHandler(handler)
+    try:
+        report([(logging.WARNING, f"it says {holder}", None)], None)
+    finally:
+        logger.removeHandler(handler)
+    assert [text.isprintable() for text in shown] == [True]
+
+
+# -- handshakes --------------------------------------------------------------------------------------
+
+
+class Shaken:
+    """Stands for a connection of redis-py whose master answers with what it was given."""
+
+    def __init__(self, replies: list[Any]) -> None:
+        self.replies = deque(replies)
+
+    def send_command(self, *words: str, check_health: bool) -> None:
+        assert _connect.pack_words(words)
+
+    def read_response(self) -> Any:
+        reply = self.replies.popleft()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+infos = st.one_of(
+    answers,
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"run_id", b"uptime_in_seconds", b"redis_version", b"# Server", b""]),
+            st.sampled_from([b":", b"", b"::"]),
+            st.one_of(st.binary(max_size=12), st.integers(-5, 10**6).map(lambda n: b"%d" % n),
+                      st.sampled_from([b"9" * 400, b"9" * 15, "\u00b2".encode(), b"1_0", b" 7", b"1e3"])),
+        ).map(b"".join), max_size=6,
+    ).map(b"\r\n".join),
+)
+configs = st.one_of(
+    answers,
+    st.lists(st.sampled_from([b"appendonly", b"yes", b"appendfsync", b"always", b"no", 1, None, []]), max_size=6),
+)
+announced = st.one_of(answers, st.sampled_from([60_000, 2**53 - 1, 2**53]))
+
+
+@PROPERTY
+@given(infos, configs, announced, st.booleans())
+@example(b"uptime_in_seconds:" + b"9" * 400, [], 60_000, True)
+@example("uptime_in_seconds:\u00b2".encode(), [], 60_000, True)
+@example(b"uptime_in_seconds:5", [[], b"yes"], 60_000, True)
+@example(b"run_id:a\nuptime_in_seconds:" + b"9" * 15, [], 2**53 - 1, True)
+def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, config, value, guard):
+    loaded = [b"sha"] * len(scripts.ALL)
+    try:
+        facts = _connect._handshake(Shaken([*loaded, info, config, value]), "redlock:", 60.0)
+    except wire.BadReply as error:      # and no other, which would not say what is wrong
+        failure = _connect.Dial(ENDPOINT, 1.0).failure(error)
+        assert failure.reason
+        assert "\n" not in failure.reason
+        return
+    assert facts.uptime is None or 0 <= facts.uptime < 10**15
+    electorate = Electorate(("a:1", "b:2"), 60.0, guard=guard)
+    electorate.admit(0, Facts("b" * 40, 10**6), START)
+    notice = electorate.admit(1, facts, START + 1)
+    assert notice is None or "max_ttl" in notice
+    objection = electorate.objection(1, START + 2)
+    assert objection is None or objection.reason
+    assert electorate.quarantined_for(1, START + 2) >= 0
+
+
+def test_a_real_connection_has_what_the_stand_in_has():
+    """Or the property above would be about nothing."""
+    for name in ("send_command", "read_response"):
+        assert callable(getattr(Connection, name))
+
+
+# -- operations --------------------------------------------------------------------------------------
+
+values = st.one_of(
+    answers.filter(lambda value: not isinstance(value, ErrorReply)),
+    st.tuples(st.sampled_from([0, 1, 2, -1]), st.one_of(integers.map(lambda n: b"%d" % n), st.just(b"9" * 400), st.binary(max_size=6)))
+    .map(list),
+    st.tuples(st.just(0), st.just(b"5"), st.binary(max_size=6), integers).map(list),
+    st.tuples(st.binary(max_size=6), integers, st.binary(max_size=6)).map(list),
+    st.floats(), st.integers(), st.dictionaries(st.integers(), st.none(), max_size=2),
+)
+VERBS = ("acquire", "fence", "extend", "repair", "release", "status")
+hostile = st.fixed_dictionaries(dict.fromkeys(VERBS, values)).map(lambda says: Master(0.0, dict(says)))
+
+
+@PROPERTY
+@given(st.tuples(hostile, hostile), st.booleans())
+def test_a_minority_may_say_what_it_likes(two, fencing):
+    """P4: with three that do as they should everything works, and the numbers stay such as masters can store."""
+    world = World(*two, Master(0.001), Master(0.001), Master(0.001))
+    plan = world.plan(fencing=fencing)
+    grant = world.run(world.acquire(plan, deadline=START + 5))
+    assert isinstance(grant, Grant)
+    assert grant.fence is None or 0 < grant.fence < 2**53 or not fencing
+    assert (grant.fence is None) == (not fencing)
+    lease = LeaseState(plan.names, plan.ttl, grant, clock=lambda: world.now, mine=lambda: True)
+    assert lease.valid
+    assert str(grant.votes())
+    assert world.run(extend(world.terms, plan, lease, 10.0, world.now)).kind == "kept"
+    assert lease.remaining() <= 10.0
+    assert world.run(release(world.terms, plan, lease)) is True
+
+
+@PROPERTY
+@given(st.lists(hostile, min_size=1, max_size=4))
+def test_all_of_them_may(masters):
+    """Then nobody can promise anything, but it ends as it always does."""
+    world = World(*masters)
+    plan = world.plan()
+    lease = world.lease(plan)
+    outcome = world.run(world.acquire(plan, deadline=START))
+    assert str(outcome.votes() if isinstance(outcome, Grant) else outcome.tally.votes())
+    world.run(extend(world.terms, plan, lease, 10.0, world.now))
+    assert lease.valid_until <= world.now + 10.0
+    world.run(release(world.terms, plan, lease))
+    status, tally = world.run(inspect(world.terms, "invoice:42", "redlock:invoice:42"))
+    assert status.remaining >= 0
+    assert tally.need == quorum.majority(len(masters))
+
+
+@pytest.mark.parametrize("fence", [b"9007199254740992", b"9" * 16, b"9" * 400, b"-5", b"+7", b" 7", b"1_0", b"", "\u0663".encode()])
+def test_what_is_no_fence_is_not_taken_for_one(fence):
+    """Stored on the others, 2**53 would make them refuse the name (BADFENCE)."""
+    for reader, value in ((wire.read_acquire, [1, fence]), (wire.read_acquire, [2, fence]), (wire.read_fence, [0, fence]),
+                          (wire.read_acquire, [0, fence, b"t", 5]), (wire.read_status, [b"t", 5, fence])):
+        with pytest.raises(wire.BadReply):
+            reader(value)
+    assert wire.read_acquire([2, b"9007199254740991"]) == wire.Taken(2**53 - 1, stored=False)

@@ -1,0 +1,106 @@
+"""Metrics of real servers, in both worlds, read back as a dashboard would get them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from redlock import LockLost, QuorumUnreachable
+from tests.observe.read import SYSTEMS, Observed
+from tests.servers.look import all_up, eventually, take
+
+TTL = 1.5
+
+
+@pytest.fixture(params=sorted(SYSTEMS))
+def observed(request):
+    system = SYSTEMS[request.param]()
+    yield Observed(system)
+    system.close()
+
+
+@pytest.fixture
+def watched(world, redlock_servers, observed):
+    observer = observed.make(label=lambda name: name.partition(":")[0])
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.4, observer=observer) as masters:
+        eventually(lambda: all_up(masters))
+        yield masters
+
+
+def test_the_life_of_a_lease_is_measured(watched, observed, redlock_servers):
+    assert observed.value("redlock.master.up") == 5
+    began = time.monotonic()
+    with watched.lock("job:1", ttl=TTL) as lease:
+        time.sleep(0.6 * TTL)       # in which it is renewed
+        eventually(lambda: observed.value("redlock.extensions", lock="job") >= 1)
+    took = time.monotonic() - began
+    assert lease.fence
+    assert observed.count("redlock.acquire.duration", lock="job", outcome="acquired") == 1
+    assert 0 < observed.sum("redlock.grant.duration") <= observed.sum("redlock.acquire.duration") < took
+    assert observed.count("redlock.hold.duration", lock="job") == 1
+    assert 0.6 * TTL <= observed.sum("redlock.hold.duration") < took
+    assert observed.value("redlock.attempts", lock="job") == 1
+    rounds = 1 + observed.value("redlock.extensions")
+    assert observed.value("redlock.votes") == 5 * rounds
+    assert observed.value("redlock.votes", outcome="granted") >= 3 * rounds
+    assert observed.labels("redlock.votes", "master") == {f"127.0.0.1:{port}" for port in redlock_servers.ports}
+    assert observed.value("redlock.losses") == 0
+
+
+def test_refusals_and_losses_are_measured(watched, observed, redlock_servers):
+    for i in range(5):
+        redlock_servers.client(i).set("redlock:job:1", "somebody", px=60_000)
+    assert watched.lock("job:1", ttl=TTL).acquire(timeout=0) is None
+    assert observed.count("redlock.acquire.duration", lock="job", outcome="held") == 1
+    assert observed.value("redlock.votes", outcome="held") >= 3
+    lock = watched.lock("other:1", ttl=TTL)
+    take(lock)
+    for i in range(5):
+        redlock_servers.client(i).set("redlock:other:1", "thief")
+    eventually(lambda: observed.value("redlock.losses", lock="other", reason="taken") == 1)
+    with pytest.raises(LockLost):
+        lock.release()
+    assert observed.count("redlock.hold.duration", lock="other") == 1
+    assert 0 < observed.sum("redlock.hold.duration", lock="other") < TTL
+
+
+def test_outages_are_measured(watched, observed, redlock_servers):
+    for i in range(3):
+        redlock_servers.kill(i)
+    with pytest.raises(QuorumUnreachable):
+        watched.lock("job:1", ttl=TTL).acquire(timeout=0.5)
+    eventually(lambda: observed.value("redlock.master.up") == 2)
+    assert observed.count("redlock.acquire.duration", lock="job", outcome="unreachable") == 1
+    assert observed.value("redlock.quorum.losses") == 1
+    assert observed.value("redlock.quorum.recoveries") == 0
+    for i in range(3):
+        redlock_servers.restart(i)
+    eventually(lambda: observed.value("redlock.master.up") == 5)
+    with watched.lock("job:1", ttl=TTL):
+        pass
+    assert observed.value("redlock.quorum.recoveries") == 1
+
+
+def test_a_quarantined_master_is_measured(world, observed, redlock_servers):
+    """R21."""
+    redlock_servers.restart(0)
+    with world.Masters(redlock_servers.urls[:1], observer=observed.make()) as masters:
+        with pytest.raises(QuorumUnreachable, match="quarantined"):
+            masters.lock("job:1", ttl=TTL).acquire(timeout=0)
+    assert observed.value("redlock.votes", outcome="quarantined") == 1
+    assert observed.value("redlock.master.up") == 1
+    if hasattr(observed.system, "registry"):
+        left = observed.value("redlock.master.quarantine.end.timestamp.seconds") - time.time()
+        assert 0 < left <= 61
+    else:
+        assert observed.value("redlock.master.quarantined") == 1
+
+
+def test_one_observer_serves_several_masters(world, observed, redlock_servers):
+    observer = observed.make()
+    for urls in (redlock_servers.urls[:3], redlock_servers.urls[3:]):
+        with world.Masters(urls, restart_guard=False, observer=observer) as masters, masters.lock("job:1"):
+            pass
+    assert observed.count("redlock.hold.duration") == 2
+    assert len(observed.labels("redlock.votes", "master")) == 5
