@@ -398,7 +398,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _is_locked(status: LockStatus, tally: Tally) -> bool:
         if tally.denied:
             return True
-        if tally.unreachable:
+        if tally.unreachable or tally.perhaps_denied:
             raise QuorumUnreachable(
                 f"nobody can tell whether {status.name!r} is locked: {tally.explain()}",
                 name=status.name,

@@ -24,7 +24,7 @@ class LockStatus:
 
     Attributes:
         name: the name that was looked at.
-        token: of the holder that a majority of masters has, None if there is none.
+        token: of the holder that a majority of masters has, None if none is known to; see ``votes``.
         remaining: seconds until it would have lost its majority if nobody extends it.
         fence: the greatest fencing token that a master showed, None if none did.
         votes: what each master said: ``held``, ``free``, or why it did not count.

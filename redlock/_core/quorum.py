@@ -35,6 +35,9 @@ def valid_until(sent_at: float, ttl: float, factor: float) -> float:
     return sent_at + ttl - drift(ttl, factor)
 
 
+_ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")      # known not to have voted
+
+
 class Tally:
     """The votes of one round.
 
@@ -96,6 +99,11 @@ class Tally:
         return self._number("held") >= self.need
 
     @property
+    def perhaps_denied(self) -> bool:
+        """Those known not to have voted could have made a majority with those who say that it is not ours."""
+        return self._number("held", *_ABSENT) >= self.need
+
+    @property
     def settled(self) -> bool:
         """Neither a majority for nor a majority that denies can still come about, or one has."""
         if self.yes >= self.need:
@@ -126,11 +134,11 @@ class Tally:
     @property
     def unreachable(self) -> bool:
         """Those known not to have voted exclude a majority by themselves (C2)."""
-        return self.size - self._number("error", "timeout", "quarantined") < self.need
+        return self.size - self._number(*_ABSENT) < self.need
 
     def explain(self) -> str:
         """Why `unreachable`, for people."""
-        absent = self._number("error", "timeout", "quarantined")
+        absent = self._number(*_ABSENT)
         return f"{absent} of {self.size} masters took no part, and {self.need} are needed for a majority"
 
     @property

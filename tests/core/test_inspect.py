@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from redlock import MultiLock, QuorumUnreachable
 from redlock._core.electorate import Facts
 from redlock._core.inspect import LockStatus, inspect
 from tests.core.world import NEVER, START, Master, World, down, outcomes
@@ -84,3 +85,25 @@ def test_it_changes_nothing() -> None:
 def test_a_key_without_expiry_has_no_number_of_seconds():
     status, _ = look(sees("ann", -1), sees("ann", 1500), sees())
     assert [vote.reason for vote in status.votes] == ["by ann without expiry", "by ann for 1.500 s", ""]
+
+
+@pytest.mark.parametrize(
+    ("masters", "locked"),
+    [
+        pytest.param([sees("ann", 1000)] * 3 + [sees()] * 2, True, id="a-majority-has-a-holder"),
+        pytest.param([sees("ann", 1000)] * 2 + [sees("bob", 1000)] + [sees()] * 2, True, id="whoever-it-is"),
+        pytest.param([sees("ann", 1000)] * 2 + [sees()] * 3, False, id="a-minority"),
+        pytest.param([sees("ann", 1000)] * 2 + [sees()] * 2, False, id="a-tie-of-all"),
+        pytest.param([sees("ann", 1000)] + [sees()] * 3 + [down()], False, id="the-absent-one-cannot-matter"),
+        pytest.param([sees("ann", 1000)] * 2 + [sees()] * 2 + [down()], None, id="the-absent-one-decides"),
+        pytest.param([sees()] * 2 + [down()] * 3, None, id="too-few"),
+    ],
+)  # fmt: skip
+def test_locked_is_not_said_where_it_is_not_known(masters, locked):
+    world = World(*masters)
+    status, tally = world.run(inspect(world.terms, "a", "redlock:a"))
+    if locked is None:
+        with pytest.raises(QuorumUnreachable):
+            MultiLock._is_locked(status, tally)
+    else:
+        assert MultiLock._is_locked(status, tally) is locked
