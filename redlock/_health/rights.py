@@ -38,7 +38,8 @@ def rule(prefix: str, *, database: bool = False) -> str:
     ``database``: the masters' addresses name one, so it has to be selected.
     """
     commands = [*_COMMANDS, *(("select",) if database else ())]
-    return " ".join(["-@all", *(f"+{command}" for command in commands), *_patterns(prefix)])
+    # New users of Redis 6.2 may use all channels, and refuse a pattern as long as they may.
+    return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *_patterns(prefix)])
 
 
 def _patterns(prefix: str) -> tuple[str, str, str, str]:

@@ -237,7 +237,7 @@ def test_maxclients(world, four, tmp_path):
 
 ACL = (
     "+set +get +del +pexpire +pttl +eval +evalsha +script|load +publish +subscribe +unsubscribe +info +config|get "
-    "~redlock:* ~{redlock:* ~redlock-max-ttl:* &redlock:*"
+    "resetchannels ~redlock:* ~{redlock:* ~redlock-max-ttl:* &redlock:*"
 )
 
 
