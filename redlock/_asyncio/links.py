@@ -126,18 +126,7 @@ class Links(LinksBase[AnyOperation]):
         self._flush_due = NEVER
         now = _clock.now()
         while self._to_flush:
-            link = self._to_flush[0]
-            if link.torn:
-                self._read(link, now)
-            if not link.stuck:      # else whoever watches it goes on with it
-                link.torn = True
-                try:
-                    link.flush()
-                except OSError as error:
-                    self.detach(link, error, now)
-                if link.stuck:
-                    self._watch_room(link, wanted=True)
-                link.torn = False
+            self._push(self._to_flush[0], now)
             self._to_flush.popleft()
 
     def _readable(self, link: Stream) -> None:

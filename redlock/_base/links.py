@@ -155,6 +155,21 @@ class LinksBase(ABC, Generic[AnyInbox]):
                 inbox.events.append(Reply(request, pipeline.master, now, None, failure))
             link.torn = False
 
+    def _push(self, link: Stream, now: float) -> None:
+        """Hand its backlog to the kernel.  If that takes no more, whoever watches the link goes on with it."""
+        if link.torn:
+            self._read(link, now)
+        if link.stuck:
+            return
+        link.torn = True
+        try:
+            link.flush()
+        except OSError as error:
+            self.detach(link, error, now)
+        if link.stuck:
+            self._watch_room(link, wanted=True)
+        link.torn = False
+
     def settle_debts(self, link: Link[AnyInbox], now: float) -> None:
         """Write the releases that are owed to this master."""
         if link.torn:

@@ -91,8 +91,7 @@ class Links(LinksBase[AnyInbox]):
         with self.mutex:
             now = _clock.now()
             for link in self._to_flush:
-                if link.backlog and not link.stuck:
-                    self._push(link, now)
+                self._push(link, now)
             self._to_flush.clear()
 
     def wait(self, until: float, waiter: Waiter) -> Event:
@@ -246,18 +245,6 @@ class Links(LinksBase[AnyInbox]):
             self.detach(link, error, now)
         if link.stuck:
             self._watch_room(link, wanted=True)
-
-    def _push(self, link: Stream, now: float) -> None:
-        if link.torn:
-            self._read(link, now)
-        link.torn = True
-        try:
-            link.flush()
-        except OSError as error:
-            self.detach(link, error, now)
-        if link.stuck:
-            self._watch_room(link, wanted=True)
-        link.torn = False
 
     def _watch(self, link: Stream) -> None:
         self._by_fd[link.fd] = link

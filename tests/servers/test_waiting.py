@@ -35,6 +35,20 @@ def subscribers(servers) -> list[int]:
     return [len(servers.client(i).client_list(_type="pubsub")) for i in range(len(servers))]
 
 
+@contextlib.contextmanager
+def deaf_user(servers):
+    """The addresses for a user who may do anything but subscribe."""
+    for i in range(5):
+        servers.client(i).acl_setuser(
+            "deaf", enabled=True, passwords=["+s3cret"], commands=["+@all", "-subscribe"], keys=["*"], channels=["*"]
+        )
+    try:
+        yield [url.replace("redis://", "redis://deaf:s3cret@") for url in servers.urls]
+    finally:
+        for i in range(5):
+            servers.client(i).acl_deluser("deaf")
+
+
 def test_a_release_wakes_who_waits_in_another_process(world, redlock_servers, masters, others):
     held = others.lock("job", ttl=30)
     take(held)
@@ -166,12 +180,7 @@ def test_with_a_minority_down_the_rest_announces_enough(world):
 def test_who_may_not_subscribe_tries_again_from_time_to_time(world, redlock_servers, others, caplog):
     """A warning for each master, once, that says what to grant; and never the password."""
     caplog.set_level(logging.WARNING, "redlock")
-    for i in range(5):
-        redlock_servers.client(i).acl_setuser(
-            "deaf", enabled=True, passwords=["+s3cret"], commands=["+@all", "-subscribe"], keys=["*"], channels=["*"]
-        )
-    urls = [url.replace("redis://", "redis://deaf:s3cret@") for url in redlock_servers.urls]
-    try:
+    with deaf_user(redlock_servers) as urls:
         held = others.lock("job", ttl=30)
         take(held)
         with world.Masters(urls, restart_guard=False) as masters:
@@ -183,20 +192,12 @@ def test_who_may_not_subscribe_tries_again_from_time_to_time(world, redlock_serv
         assert len(caplog.records) == 5
         assert all("subscribe" in record.getMessage() for record in caplog.records)
         assert "s3cret" not in caplog.text
-    finally:
-        for i in range(5):
-            redlock_servers.client(i).acl_deluser("deaf")
 
 
 def test_a_right_that_is_granted_later_is_used(world, redlock_servers, others, caplog):
     """A refusal is not for ever: the master may have been busy, or its administrator reads warnings."""
     caplog.set_level(logging.WARNING, "redlock")
-    for i in range(5):
-        redlock_servers.client(i).acl_setuser(
-            "deaf", enabled=True, passwords=["+s3cret"], commands=["+@all", "-subscribe"], keys=["*"], channels=["*"]
-        )
-    urls = [url.replace("redis://", "redis://deaf:s3cret@") for url in redlock_servers.urls]
-    try:
+    with deaf_user(redlock_servers) as urls:
         held = others.lock("job", ttl=30)
         take(held)
         with world.Masters(urls, restart_guard=False) as masters:
@@ -207,9 +208,6 @@ def test_a_right_that_is_granted_later_is_used(world, redlock_servers, others, c
             eventually(lambda: feeds_up(world, masters) == 5)
             held.release()
             assert waiting.end() is not None
-    finally:
-        for i in range(5):
-            redlock_servers.client(i).acl_deluser("deaf")
 
 
 def test_a_server_with_room_for_one_connection_only(world, redlock_servers, others, caplog):
