@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import gc
 import linecache
 import os
 import signal
@@ -124,6 +126,18 @@ class _Interrupt:
         self.where = ""
         self._package = os.path.dirname(redlock.__file__) + os.sep
 
+    @contextlib.contextmanager
+    def tracing(self):
+        """Without garbage collections: what tests before this one left is not what Ctrl-C is to strike."""
+        previous = sys.gettrace()
+        gc.disable()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(previous)
+            gc.enable()
+
     def __call__(self, frame, event, arg):
         if not frame.f_code.co_filename.startswith(self._package):
             return None
@@ -194,20 +208,17 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
                 eventually(lambda: len(lobby._lines["redlock:job"]) == 2)
             lease = None
             interrupt = _Interrupt(at)
-            previous = sys.gettrace()
-            sys.settrace(interrupt)
             try:
-                if what == "acquire":
-                    lease = lock.acquire()
-                elif what == "release":
-                    lock.release()
-                else:
-                    with lock:
-                        pass
+                with interrupt.tracing():
+                    if what == "acquire":
+                        lease = lock.acquire()
+                    elif what == "release":
+                        lock.release()
+                    else:
+                        with lock:
+                            pass
             except KeyboardInterrupt:
                 struck += 1
-            finally:
-                sys.settrace(previous)
             if lease is not None or (what == "release" and lock.owned()):
                 lock.release()      # it struck after all was done, or before anything was
             print(at, interrupt.where)
@@ -232,15 +243,11 @@ def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
             at += 1
             interrupt = _Interrupt(at)
             with lock as lease:
-                previous = sys.gettrace()
-                sys.settrace(interrupt)
                 try:
-                    with again:
+                    with interrupt.tracing(), again:
                         pass
                 except KeyboardInterrupt:
                     struck += 1
-                finally:
-                    sys.settrace(previous)
                 print(at, interrupt.where)
                 assert lease.valid
                 assert lock.owned()
