@@ -2,6 +2,7 @@
 # Starts the five masters for real, breaks some, and looks at what redlock-check says.  Leaves nothing behind.
 #
 #   compose/try.sh [volatile] [tls]         compose.yml, with these files over it
+#   compose/try.sh [volatile] app           the payment workers as well, whose ledger is looked through at the end
 #
 # It uses the Docker daemon that runs.  Where none does and this is root, it starts one of its own, in namespaces of its
 # own: its networks, mounts and containers end with it, however it ends.  Without REDLOCK_IMAGE the masters are this
@@ -16,15 +17,17 @@ fail() { printf 'try.sh: %s\n' "$*" >&2; exit 1; }
 missing() { printf 'try.sh: %s\n' "$*" >&2; exit 69; }
 
 files=(-f "$here/compose.yml")
-tls= volatile=
+tls= volatile= app=
 for over in "$@"; do
     case $over in
         tls) tls=1 ;;
         volatile) volatile=1 ;;
-        *) echo "usage: compose/try.sh [volatile] [tls]" >&2; exit 64 ;;
+        app) app=1 ;;
+        *) echo "usage: compose/try.sh [volatile] [tls|app]" >&2; exit 64 ;;
     esac
     files+=(-f "$here/$over.yml")
 done
+[ -z "$tls" ] || [ -z "$app" ] || { echo "try.sh: the workers of app.yml have no certificates: tls or app" >&2; exit 64; }
 
 command -v docker >/dev/null || missing "no docker (Debian: apt-get install docker.io docker-compose)"
 command -v redlock-check >/dev/null || missing "no redlock-check on PATH: \`make compose\` sees to that"
@@ -96,14 +99,14 @@ fi
 
 project=redlock-try-$$
 work=$(mktemp -d "${REDLOCK_TRY_DAEMON:-${TMPDIR:-/tmp}}/try.XXXXXX")
-image=
+images=()
 down() {
     local status=$?
     trap '' INT TERM HUP
     say "removing everything"
     "${compose[@]}" -p "$project" "${files[@]}" down --volumes --remove-orphans >"$work/down" 2>&1 ||
         { cat "$work/down" >&2; status=1; }
-    [ -z "$image" ] || docker image rm "$image" >/dev/null || status=1
+    [ "${#images[@]}" = 0 ] || docker image rm "${images[@]}" >/dev/null || status=1
     left=$(docker ps --all --quiet --filter "label=com.docker.compose.project=$project"
            docker volume ls --quiet --filter "label=com.docker.compose.project=$project"
            docker network ls --quiet --filter "label=com.docker.compose.project=$project")
@@ -118,9 +121,15 @@ export REDLOCK_PORTS=${REDLOCK_PORTS:-643}
 export REDLOCK_SECRETS=$work/secrets
 if [ -z "${REDLOCK_IMAGE:-}" ]; then
     say "making an image of this machine's own server"
-    image=$project
-    "$here/image.sh" "$image" >/dev/null
-    export REDLOCK_IMAGE=$image
+    export REDLOCK_IMAGE=$project-master
+    "$here/image.sh" "$REDLOCK_IMAGE" >/dev/null
+    images+=("$REDLOCK_IMAGE")
+fi
+if [ -n "$app" ] && [ -z "${REDLOCK_WORKER_IMAGE:-}" ]; then
+    say "making an image of this machine's own Python with this library"
+    export REDLOCK_WORKER_IMAGE=$project-worker
+    "$here/image.sh" --worker "$REDLOCK_WORKER_IMAGE" >/dev/null
+    images+=("$REDLOCK_WORKER_IMAGE")
 fi
 if [ -n "$tls" ]; then
     "$here/certificates.sh" "$REDLOCK_SECRETS" 2 >/dev/null
@@ -152,6 +161,24 @@ check() {
     grep -q -- "$2" "$work/check" || fail "redlock-check does not say '$2'"
 }
 
+workers() { docker ps --quiet --filter "label=com.docker.compose.project=$project" --filter label=com.docker.compose.service=worker; }
+
+# The workers have paid more than at the last look, and nothing was lost.
+paid=0
+payments() {
+    local now until=$((SECONDS + 120))
+    while :; do
+        docker exec "$(workers | head -n 1)" python3 /worker.py audit /ledger/ledger.db >"$work/audit" ||
+            { cat "$work/audit"; fail "a payment was lost"; }
+        now=$(awk '{ sum += $5 } END { print sum + 0 }' "$work/audit")
+        [ "$now" -lt $((paid + 10)) ] || break
+        [ "$SECONDS" -lt "$until" ] || { in_compose logs worker; tail -n 30 "$work/compose"; fail "no more payments after 120 s"; }
+        sleep 0.5
+    done
+    cat "$work/audit"
+    paid=$now
+}
+
 in_compose up -d
 await_health 5
 
@@ -166,13 +193,29 @@ else
 fi
 check 0 OK "${old[@]}"
 
+if [ -n "$app" ]; then
+    [ "$(workers | wc -l)" = 3 ] || fail "there are $(workers | wc -l) workers, not 3"
+    say "three workers pay"
+    payments
+fi
+
 say "one is killed"
 docker kill "$(container 5)" >/dev/null
 check 1 unreachable "${old[@]}"
 
 say "another one hangs: locks work, and nothing more may happen"
 docker kill -s STOP "$(container 4)" >/dev/null
-check 1 too-few "${old[@]}" --timeout 1
+check 1 too-few "${old[@]}"
+if [ -n "$app" ]; then
+    say "the workers go on; one of them is stopped, for longer than its lock lives, and goes on as if nothing had been"
+    payments
+    asleep=$(workers | tail -n 1)
+    docker kill -s STOP "$asleep" >/dev/null
+    sleep 6
+    payments
+    docker kill -s CONT "$asleep" >/dev/null
+    payments
+fi
 docker kill -s CONT "$(container 4)" >/dev/null
 
 say "three are dead"
@@ -188,5 +231,11 @@ if [ -n "$volatile" ]; then
 else
     say "they have forgotten nothing, so they vote at once"
     check 0 OK
+fi
+if [ -n "$app" ]; then
+    [ -n "$volatile" ] || payments
+    say "what workers were told, if anything"
+    in_compose logs --no-color worker
+    grep -c "nothing was paid\|not acquired" "$work/compose" || true
 fi
 say "all was as it should be"
