@@ -36,7 +36,7 @@ TABLES = """
 """
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 - no error of ours: the ledger did what it is for
     """The account has seen a greater fencing token."""
 
 
