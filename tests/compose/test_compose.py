@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -16,12 +17,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
+import prometheus_client
 import pytest
 import yaml
 
+from redlock.observe.prometheus import PrometheusObserver
+
 COMPOSE = Path(__file__).parents[2] / "compose"
 MASTERS = [f"master-{number}" for number in range(1, 6)]
-OVERLAYS = [path.name for path in sorted(COMPOSE.glob("*.yml")) if path.name != "compose.yml"]
+OVERLAYS = sorted(path.name for path in COMPOSE.glob("*.yml") if path.name != "compose.yml")
 # The commands of this environment first: redlock-check is one of them.
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
@@ -106,8 +110,28 @@ def test_every_dollar_is_meant():
     for path in COMPOSE.glob("*.yml"):
         text = path.read_text(encoding="utf-8").replace("$$", "")
         assert set(re.findall(r"\$\{?(\w+)", text)) <= {
-            "REDLOCK_IMAGE", "REDLOCK_PORTS", "REDLOCK_SECRETS", "REDLOCK_WORKER_IMAGE",
+            "REDLOCK_IMAGE", "REDLOCK_PORTS", "REDLOCK_SECRETS",
+            "REDLOCK_WORKER_IMAGE", "REDLOCK_PROMETHEUS_IMAGE", "REDLOCK_GRAFANA_IMAGE",
         }, path.name
+
+
+def test_the_dashboard_shows_metrics_that_there_are():
+    """A panel with a name or a label that nobody exports stays empty, and looks like good news."""
+    registry = prometheus_client.CollectorRegistry()
+    PrometheusObserver(registry)
+    suffixes = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("_total",), "gauge": ("",)}
+    exported = {f"{one.name}{suffix}" for one in registry.collect() for suffix in suffixes[one.type]}
+    labels = {"le", "lock", "master", "outcome", "reason"}
+    dashboard = json.loads((COMPOSE / "metrics" / "dashboard.json").read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(queries) >= len(dashboard["panels"]) > 0
+    for query in queries:
+        named = set(re.findall(r"redlock_\w+", query))
+        assert named, query
+        assert named <= exported, query
+        assert {label for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(", ")} <= labels, query
+    assert [source["uid"] for source in read("metrics/grafana-source.yml")["datasources"]] == ["redlock"]
+    assert {panel["datasource"]["uid"] for panel in dashboard["panels"]} == {"redlock"}
 
 
 # -- the scripts, without Docker ---------------------------------------------------------------------
