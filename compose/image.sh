@@ -6,6 +6,7 @@
 #
 #   compose/image.sh --worker [NAME [PYTHON]]   for app.yml; PYTHON: python3 on PATH, with pip
 #   REDLOCK_WORKER_IMAGE=redlock-worker ...
+#   REDLOCK_WORKER_SITE names a folder that pip has installed the library into already, where it cannot do so now
 #
 # NAME is redlock-master and redlock-worker.  In an image are the program, a shell, and the libraries that they need.
 set -eu
@@ -44,8 +45,12 @@ pack() {
 
 if [ "${1:-}" = --worker ]; then
     python=$(command -v "${3:-python3}") || stop 64 "no such program: ${3:-python3}"
-    "$python" -m pip install --quiet --target "$root/site" "$here/..[prometheus]" >"$folder/pip" 2>&1 ||
-        { cat "$folder/pip" >&2; stop 69 "$python could not install this library"; }
+    if [ -n "${REDLOCK_WORKER_SITE:-}" ]; then
+        cp -R "$REDLOCK_WORKER_SITE" "$root/site"
+    else
+        "$python" -m pip install --quiet --target "$root/site" "$here/..[prometheus]" >"$folder/pip" 2>&1 ||
+            { cat "$folder/pip" >&2; stop 69 "$python could not install this library"; }
+    fi
     # In a virtual environment it is a link; the program itself, and its library at the same place as here.
     real=$("$python" -c 'import os, sys; print(os.path.realpath(sys.executable))')
     program "$real"

@@ -72,6 +72,12 @@ if [ -z "${REDLOCK_TRY_DAEMON:-}" ] && ! docker info >/dev/null 2>&1; then
     }
     trap leave EXIT
     export REDLOCK_TRY_DAEMON=$folder
+    if [ -n "$app" ] && [ -z "${REDLOCK_WORKER_IMAGE:-}" ]; then
+        # Here, for in there is no network but its own.
+        export REDLOCK_WORKER_SITE=$folder/site
+        python3 -m pip install --quiet --target "$REDLOCK_WORKER_SITE" "$here/..[prometheus]" >"$folder/pip" 2>&1 ||
+            { cat "$folder/pip" >&2; missing "pip could not install this library for the workers"; }
+    fi
     export DOCKER_HOST=unix://$folder/docker.sock
     setpriv --pdeathsig KILL unshare --net --mount --pid --fork --kill-child --mount-proc "$here/try.sh" "$@" &
     namespaces=$!
