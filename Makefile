@@ -12,7 +12,7 @@ JOBS ?= auto
 CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers harness docs package oldest chaos simulation-long bench clean
+.PHONY: help demo test lint types core simulation servers harness docs package oldest chaos simulation-long bench compose clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -79,6 +79,10 @@ simulation-long: $(BIN)/.ready
 ## make bench             ratios to bare sockets, measured in the same run
 bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.bench
+
+## make compose           five masters in containers (compose/): started, killed, stopped, removed; needs Docker or root
+compose: $(BIN)/.ready
+	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q tests/compose
 
 clean:
 	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build

@@ -1,0 +1,78 @@
+#!/bin/sh
+# All that tls.yml needs: an authority, a certificate for each of five masters, a user with a password.
+#
+#   compose/certificates.sh [FOLDER [DAYS]]        FOLDER: compose/secrets    DAYS: 365
+#
+# FOLDER/redlock.toml is for clients: redlock-check --config.  REDLOCK_PORTS as in compose.yml.
+# The folder is for its owner alone.  What a master reads stands in a folder of its own, readable, for the server there
+# is another user; nobody else comes that far.
+set -eu
+
+folder=${1:-$(dirname "$0")/secrets}
+days=${2:-365}
+ports=${REDLOCK_PORTS:-640}
+for program in openssl redlock-check; do
+    if ! command -v "$program" >/dev/null; then
+        echo "certificates.sh: $program is not on PATH" >&2
+        exit 69
+    fi
+done
+if [ -e "$folder" ]; then
+    echo "certificates.sh: $folder exists; whoever uses it would be locked out by a new authority: remove it first" >&2
+    exit 64
+fi
+rule=$(redlock-check --acl)
+
+umask 077
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+# Half a folder is worse than none.
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+quiet() { "$@" 2>"$folder/openssl.log" || { cat "$folder/openssl.log" >&2; exit 70; }; }
+
+quiet openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days "$days" \
+    -subj "/CN=redlock authority" -keyout "$folder/ca-key.pem" -out "$folder/ca.pem"
+
+openssl rand -hex 32 >"$folder/password"
+# The servers see the hash alone.
+hash=$(tr -d '\n' <"$folder/password" | openssl dgst -sha256 -r | cut -d ' ' -f 1)
+
+for number in 1 2 3 4 5; do
+    master=$folder/master-$number
+    mkdir "$master"
+    cat >"$folder/extensions" <<END
+subjectAltName = DNS:master-$number, DNS:localhost, IP:127.0.0.1
+extendedKeyUsage = serverAuth
+END
+    quiet openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \
+        -subj "/CN=master-$number" -keyout "$master/key.pem" -out "$folder/request.pem"
+    quiet openssl x509 -req -in "$folder/request.pem" -days "$days" -CA "$folder/ca.pem" -CAkey "$folder/ca-key.pem" \
+        -CAcreateserial -extfile "$folder/extensions" -out "$master/certificate.pem"
+    cp "$folder/ca.pem" "$master/ca.pem"
+    cat >"$master/users.acl" <<END
+user default off
+user health on nopass resetchannels -@all +ping
+user locks on #$hash $rule
+END
+    chmod 755 "$master"
+    chmod 444 "$master"/*
+done
+
+cat >"$folder/redlock.toml" <<END
+username = "locks"
+password_file = "$folder/password"
+tls_ca = "$folder/ca.pem"
+masters = [
+    "rediss://127.0.0.1:${ports}1",
+    "rediss://127.0.0.1:${ports}2",
+    "rediss://127.0.0.1:${ports}3",
+    "rediss://127.0.0.1:${ports}4",
+    "rediss://127.0.0.1:${ports}5",
+]
+END
+rm -f "$folder/request.pem" "$folder/extensions" "$folder/openssl.log" "$folder/ca.srl"
+trap - EXIT
+echo "$folder"

@@ -1,0 +1,311 @@
+"""The five masters of ``compose/``: what is written there, and, where a Docker daemon can be had, that it works."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NoReturn
+
+import prometheus_client
+import pytest
+import yaml
+
+from redlock.observe.prometheus import PrometheusObserver
+
+COMPOSE = Path(__file__).parents[2] / "compose"
+MASTERS = [f"master-{number}" for number in range(1, 6)]
+OVERLAYS = sorted(path.name for path in COMPOSE.glob("*.yml") if path.name != "compose.yml")
+# The commands of this environment first: redlock-check is one of them.
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def read(name: str) -> dict[str, Any]:
+    found = yaml.safe_load((COMPOSE / name).read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def keys(tree: Any) -> set[str]:
+    if isinstance(tree, dict):
+        return {str(key) for key in tree} | {key for value in tree.values() for key in keys(value)}
+    if isinstance(tree, list):
+        return {key for value in tree for key in keys(value)}
+    return set()
+
+
+def unreadable(document: dict[str, Any]) -> set[str]:
+    """What docker-compose 1.29 or Compose v2 would refuse, or complain of."""
+    return ({"version", "name", "include"} & set(document)) | ({"start_interval"} & keys(document))
+
+
+def open_ports(document: dict[str, Any]) -> list[str]:
+    """Ports that are published to more than this machine."""
+    ports = [port for service in document["services"].values() for port in service.get("ports", [])]
+    return [port for port in ports if not str(port).startswith("127.0.0.1:")]
+
+
+# -- what is written ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["compose.yml", *OVERLAYS])
+def test_every_compose_reads_it_and_nobody_else_reaches_it(name):
+    assert unreadable(read(name)) == set()
+    assert open_ports(read(name)) == []
+
+
+def test_these_checks_can_fail():
+    assert unreadable({"version": "3", "services": {"a": {"healthcheck": {"start_interval": "1s"}}}}) == {
+        "version", "start_interval",
+    }
+    assert open_ports({"services": {"a": {"ports": ["6379:6379", "0.0.0.0:1:1", "127.0.0.1:2:2"]}}}) == [
+        "6379:6379", "0.0.0.0:1:1",
+    ]
+
+
+def test_five_masters_that_share_nothing():
+    document = read("compose.yml")
+    services = document["services"]
+    assert list(services) == MASTERS
+    assert sorted(document["volumes"]) == MASTERS
+    assert len({service["ports"][0] for service in services.values()}) == 5
+    for name, service in services.items():
+        assert service["volumes"] == [f"{name}:/data"]
+        assert service["restart"] == "no"       # the word: YAML's own no is false, which Compose refuses
+        assert service["healthcheck"]["test"]
+        assert service["mem_limit"]
+        assert service["cpus"]
+        assert service["environment"]["APPENDONLY"] == "yes"
+        command = service["command"][-1]
+        assert "--appendfsync always" in command
+        assert "--maxmemory-policy noeviction" in command
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_is_over_these_masters(name):
+    services = read(name)["services"]
+    others = set(services) - set(MASTERS)
+    if others == set(services):
+        return      # something beside the masters
+    assert list(services) == MASTERS, "all five, or they are not alike"
+    # `environment` is merged key by key, so only keys that compose.yml has can take effect in its command.
+    known = set(read("compose.yml")["services"]["master-1"]["environment"])
+    for service in services.values():
+        assert set(service["environment"]) <= known
+        assert not {"command", "image", "restart"} & set(service)
+
+
+def test_every_dollar_is_meant():
+    """One dollar is a variable of Compose, two are one for the shell in the container."""
+    for path in COMPOSE.glob("*.yml"):
+        text = path.read_text(encoding="utf-8").replace("$$", "")
+        assert set(re.findall(r"\$\{?(\w+)", text)) <= {
+            "REDLOCK_IMAGE", "REDLOCK_PORTS", "REDLOCK_SECRETS",
+            "REDLOCK_WORKER_IMAGE", "REDLOCK_PROMETHEUS_IMAGE", "REDLOCK_GRAFANA_IMAGE",
+        }, path.name
+
+
+def test_the_dashboard_shows_metrics_that_there_are():
+    """A panel with a name or a label that nobody exports stays empty, and looks like good news."""
+    registry = prometheus_client.CollectorRegistry()
+    PrometheusObserver(registry)
+    suffixes = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("_total",), "gauge": ("",)}
+    exported = {f"{one.name}{suffix}" for one in registry.collect() for suffix in suffixes[one.type]}
+    labels = {"le", "lock", "master", "outcome", "reason"}
+    dashboard = json.loads((COMPOSE / "metrics" / "dashboard.json").read_text(encoding="utf-8"))
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(queries) >= len(dashboard["panels"]) > 0
+    for query in queries:
+        named = set(re.findall(r"redlock_\w+", query))
+        assert named, query
+        assert named <= exported, query
+        assert {label for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(", ")} <= labels, query
+    assert [source["uid"] for source in read("metrics/grafana-source.yml")["datasources"]] == ["redlock"]
+    assert {panel["datasource"]["uid"] for panel in dashboard["panels"]} == {"redlock"}
+
+
+# -- the scripts, without Docker ---------------------------------------------------------------------
+
+
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in command], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    folder = tmp_path_factory.mktemp("certificates") / "secrets"
+    done = run(COMPOSE / "certificates.sh", folder, "2", REDLOCK_PORTS="650")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("master", MASTERS)
+def test_every_master_has_a_certificate_for_its_names(secrets, master):
+    certificate = secrets / master / "certificate.pem"
+    for name in (["-verify_hostname", master], ["-verify_hostname", "localhost"], ["-verify_ip", "127.0.0.1"]):
+        done = run("openssl", "verify", "-CAfile", secrets / "ca.pem", "-purpose", "sslserver", *name, certificate)
+        assert done.returncode == 0, done.stderr
+    other = run("openssl", "verify", "-CAfile", secrets / "ca.pem", "-verify_hostname", "elsewhere", certificate)
+    assert other.returncode != 0
+
+
+def test_the_users_are_those_of_redlock_check(secrets):
+    rule = run("redlock-check", "--acl").stdout.strip()
+    password = (secrets / "password").read_text().strip()
+    assert len(password) >= 32
+    for master in MASTERS:
+        users = (secrets / master / "users.acl").read_text()
+        assert "user default off\n" in users
+        assert re.search(rf"^user locks on #[0-9a-f]{{64}} {re.escape(rule)}$", users, re.MULTILINE)
+        assert password not in users
+
+
+def test_only_the_owner_comes_to_the_secrets(secrets):
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
+    # the server in the container is another user, to whom its own folder is shown
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o444 for path in (secrets / "master-1").iterdir())
+    assert not list(secrets.glob("openssl*")), "nothing that was in the way is left"
+    assert "rediss://127.0.0.1:6505" in (secrets / "redlock.toml").read_text()
+
+
+def test_certificates_that_are_in_use_are_not_overwritten(secrets):
+    before = (secrets / "ca.pem").read_bytes()
+    done = run(COMPOSE / "certificates.sh", secrets)
+    assert done.returncode == 64
+    assert "remove it first" in done.stderr
+    assert (secrets / "ca.pem").read_bytes() == before
+
+
+def test_a_server_that_does_not_exist():
+    done = run(COMPOSE / "image.sh", "name", "no-such-server")
+    assert done.returncode == 64
+    assert "no-such-server" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["nonsense"], ["tls", "app"]])
+def test_what_try_does_not_know(arguments):
+    done = run(COMPOSE / "try.sh", *arguments)
+    assert done.returncode == 64
+    assert done.stdout == ""
+
+
+def test_try_says_what_is_missing(tmp_path):
+    for program in ("bash", "dirname"):
+        (tmp_path / program).symlink_to(str(shutil.which(program)))
+    done = run(str(shutil.which("bash")), COMPOSE / "try.sh", PATH=str(tmp_path))
+    assert done.returncode == 69
+    assert "docker.io" in done.stderr
+
+
+# -- the worker, without masters ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def worker():
+    specification = importlib.util.spec_from_file_location("worker", COMPOSE / "worker.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_the_ledger_refuses_a_smaller_fence(worker, tmp_path, capsys):
+    path = tmp_path / "ledger.db"
+    with closing(worker.opened(path)) as database:
+        worker.write(database, 0, 1, 100, "a")
+        worker.write(database, 0, 2, 200, "b")
+        worker.write(database, 0, 3, 200, "b")
+        with pytest.raises(worker.Refused):
+            worker.write(database, 0, 2, 199, "a")
+    assert worker.audit(path) == 0
+    assert "account 0: balance 3, 3 payments by 2 workers" in capsys.readouterr().out
+
+
+def test_the_audit_notices_a_payment_that_was_overwritten(worker, tmp_path, capsys):
+    path = tmp_path / "ledger.db"
+    with closing(worker.opened(path)) as database:
+        worker.write(database, 0, 1, 100, "a")
+        worker.write(database, 0, 1, 200, "b")     # b had read before a wrote
+    assert worker.audit(path) == 1
+    assert "LOST: 1 payments" in capsys.readouterr().out
+
+
+def test_a_payment_is_whole(worker, tmp_path):
+    with closing(worker.opened(tmp_path / "ledger.db")) as database:
+        database.execute("DROP TABLE payment")
+        with pytest.raises(sqlite3.OperationalError):
+            worker.write(database, 0, 1, 100, "a")
+        assert database.execute("SELECT balance FROM account WHERE id = 0").fetchone() == (0,)
+
+
+# -- with Docker -------------------------------------------------------------------------------------
+
+
+def missing(what: str) -> NoReturn:
+    if os.environ.get("REDLOCK_TEST_REQUIRE_DOCKER"):
+        pytest.fail(f"{what}, and REDLOCK_TEST_REQUIRE_DOCKER forbids to skip", pytrace=False)
+    pytest.skip(what)
+
+
+@pytest.fixture
+def temporary():
+    """A short one, for sockets stand in it.  Nothing may be left there."""
+    folder = Path(tempfile.mkdtemp(prefix="try-"))
+    yield folder
+    left = sorted(folder.iterdir())
+    shutil.rmtree(folder, ignore_errors=True)
+    assert left == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("overlays", [[], ["tls"], ["volatile"], ["app"]], ids=lambda overlays: "-".join(overlays) or "plain")
+def test_it_works(overlays, temporary):
+    done = run(COMPOSE / "try.sh", *overlays, TMPDIR=str(temporary))
+    if done.returncode == 69:
+        missing(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-2:] == ["-- all was as it should be", "-- removing everything"]
+
+
+@pytest.mark.timeout(900)
+def test_nothing_is_left_of_one_that_was_interrupted(temporary):
+    process = subprocess.Popen(
+        [str(COMPOSE / "try.sh")], env={**ENVIRONMENT, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        said = [next(process.stdout, "")]
+        while said[-1] and "healthy masters" not in said[-1]:
+            said.append(next(process.stdout, ""))
+        process.terminate()
+        said += process.stdout
+    if process.wait() == 69:
+        missing("".join(said).strip())
+    assert process.returncode == 143, "".join(said)
+    until = time.monotonic() + 30
+    while servers(temporary) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert servers(temporary) == []
+
+
+def servers(temporary: Path) -> list[str]:
+    """Processes that have to do with that folder."""
+    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if str(temporary) in line]
