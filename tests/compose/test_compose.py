@@ -1,33 +1,25 @@
-"""The five masters of ``compose/``: what is written there, and, where a Docker daemon can be had, that it works."""
+"""The five masters of ``compose/``: what is written there.  `test_try.py` starts them."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
-import tempfile
-import time
 from contextlib import closing
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import prometheus_client
 import pytest
 import yaml
 
 from redlock.observe.prometheus import PrometheusObserver
+from tests.compose.programs import COMPOSE, run
 
-COMPOSE = Path(__file__).parents[2] / "compose"
 MASTERS = [f"master-{number}" for number in range(1, 6)]
 OVERLAYS = sorted(path.name for path in COMPOSE.glob("*.yml") if path.name != "compose.yml")
-# The commands of this environment first: redlock-check is one of them.
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -135,13 +127,6 @@ def test_the_dashboard_shows_metrics_that_there_are():
 
 
 # -- the scripts, without Docker ---------------------------------------------------------------------
-
-
-def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(word) for word in command], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -252,60 +237,3 @@ def test_a_payment_is_whole(worker, tmp_path):
         with pytest.raises(sqlite3.OperationalError):
             worker.write(database, 0, 1, 100, "a")
         assert database.execute("SELECT balance FROM account WHERE id = 0").fetchone() == (0,)
-
-
-# -- with Docker -------------------------------------------------------------------------------------
-
-
-def missing(what: str) -> NoReturn:
-    if os.environ.get("REDLOCK_TEST_REQUIRE_DOCKER"):
-        pytest.fail(f"{what}, and REDLOCK_TEST_REQUIRE_DOCKER forbids to skip", pytrace=False)
-    pytest.skip(what)
-
-
-@pytest.fixture
-def temporary():
-    """A short one, for sockets stand in it.  Nothing may be left there."""
-    folder = Path(tempfile.mkdtemp(prefix="try-"))
-    yield folder
-    left = sorted(folder.iterdir())
-    shutil.rmtree(folder, ignore_errors=True)
-    assert left == []
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("overlays", [[], ["tls"], ["volatile"], ["app"]], ids=lambda overlays: "-".join(overlays) or "plain")
-def test_it_works(overlays, temporary):
-    done = run(COMPOSE / "try.sh", *overlays, TMPDIR=str(temporary))
-    if done.returncode == 69:
-        missing(done.stderr.strip())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-2:] == ["-- all was as it should be", "-- removing everything"]
-
-
-@pytest.mark.timeout(900)
-def test_nothing_is_left_of_one_that_was_interrupted(temporary):
-    process = subprocess.Popen(
-        [str(COMPOSE / "try.sh")], env={**ENVIRONMENT, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        said = [next(process.stdout, "")]
-        while said[-1] and "healthy masters" not in said[-1]:
-            said.append(next(process.stdout, ""))
-        process.terminate()
-        said += process.stdout
-    if process.wait() == 69:
-        missing("".join(said).strip())
-    assert process.returncode == 143, "".join(said)
-    until = time.monotonic() + 30
-    while servers(temporary) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert servers(temporary) == []
-
-
-def servers(temporary: Path) -> list[str]:
-    """Processes that have to do with that folder."""
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if str(temporary) in line]

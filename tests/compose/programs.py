@@ -1,0 +1,19 @@
+"""Running what is in ``compose/``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COMPOSE = Path(__file__).parents[2] / "compose"
+# The commands of this environment first: redlock-check is one of them.
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in command], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL,
+    )
