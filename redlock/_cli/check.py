@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from redlock import ConfigurationError
@@ -180,8 +181,11 @@ def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[],
         # Whoever connects announces its max_ttl for good (R21): one that the masters know already.
         ttl = min(agreed, max(_PROBE_TTL, 3 * terms.node_timeout))
         masters = Masters(wanted.urls, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
-        with masters:
+        try:
             return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
+        finally:
+            # Not now: it waits for threads that connect, and one may be in a handshake with a master that hangs.
+            threading.Thread(target=masters.close, name="redlock-check closing", daemon=True).start()
 
     return lambda: checkup.check(wanted.urls, terms, timeout, take_a_lock if probe else None, adopt=adopt)
 

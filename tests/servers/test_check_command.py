@@ -9,12 +9,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from examples import check_situations
+from redlock import Masters
+from redlock._cli.check import main
 from redlock.testing import LocalMasters, clock_available
 from tests.servers.commands import CHECK, run, start
 from tests.servers.look import eventually
@@ -252,3 +256,21 @@ def test_the_command_is_installed():
         done = run([str(program)], three.urls)
     assert done.returncode == 0
     assert done.stdout.startswith("OK: 3 of 3 masters vote")
+
+
+def test_what_the_probe_found_does_not_wait_for_its_connections_to_close(servers, monkeypatch, capsys):
+    """A thread inside a TLS handshake with a master that hangs cannot be woken; nor need it be."""
+    closed = threading.Event()
+    close = Masters.close
+
+    def slow(masters):
+        if masters._driver is not None:     # of the probe
+            time.sleep(2)
+            closed.set()
+        close(masters)
+
+    monkeypatch.setattr(Masters, "close", slow)
+    assert main([*servers.urls, "--timeout", "1.5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quorum"]["probe"]["ok"]
+    assert closed.wait(10)
+    eventually(lambda: not [one for one in threading.enumerate() if "redlock" in one.name])
