@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SEED: Final = 7
 # The seed decides what is done, not who wins a race: what must break has so many seeds to do so, one after the
-# other: the one that shows least often does so in more than half of its runs.  What must hold has one.
+# other: the one that shows least often does so in about half of its runs.  What must hold has one.
 _TRIES: Final = 8
 _AT_ONCE: Final = 3     # runs mostly wait, and a machine with two cores can do so for three of them
 
