@@ -28,6 +28,7 @@ class Survey:
     """One look at every master, each in a thread of its own, for ``patience`` seconds.
 
     A thread that is inside the resolver then cannot be woken; it is a daemon, and ends by itself.
+    All others have ended when `stop` returns, if their masters have answered.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], prefix: str, patience: float) -> None:
@@ -36,12 +37,15 @@ class Survey:
         self._deadline = _clock.now() + patience
         self._changed = threading.Condition()
         self._looks = [Examination(target, prefix, name, patience) for target in endpoints]
+        self._threads: list[tuple[Examination, threading.Thread]] = []
 
     def start(self) -> None:
         for look in self._looks:
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._run, args=(look,), name=f"redlock-check {look.facts.name}", daemon=True
-            ).start()
+            )
+            thread.start()
+            self._threads.append((look, thread))
 
     def _run(self, look: Examination) -> None:
         look.run()
@@ -65,6 +69,9 @@ class Survey:
 
     def stop(self) -> list[MasterFacts]:
         """End it now: what is known."""
+        for look, thread in self._threads:
+            if look.done:       # it has nothing left to wait for: a few instructions
+                thread.join()
         return [look.stop() for look in self._looks]
 
     def _all_done(self) -> bool:

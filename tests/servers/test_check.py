@@ -13,6 +13,7 @@ import redis
 
 from redlock import AsyncMasters, ConfigurationError, Masters, RedlockError
 from redlock._health import rights
+from redlock._health.examine import Examination
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually, nothing_left
 from tests.servers.one import free_port, redis_server
@@ -266,6 +267,20 @@ def test_no_such_host_and_no_such_port(servers):
     with Masters(urls) as masters:
         health = masters.check(timeout=2.0, probe=False)
     assert [finding.code for master in health.masters[3:] for finding in master.findings] == ["unreachable"] * 2
+
+
+def test_the_threads_of_those_that_answered_have_ended(servers, monkeypatch):
+    """Whoever looks at the threads behind a check sees none of them, however slowly they end."""
+    run = Examination.run
+
+    def slow(look):
+        run(look)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(Examination, "run", slow)
+    with Masters(servers.urls) as masters:
+        assert masters.check(probe=False).ok
+        assert not [one for one in threading.enumerate() if one.name.startswith("redlock-check")]
 
 
 def test_a_check_that_is_cancelled_leaves_nothing():
