@@ -133,19 +133,12 @@ class Links(LinksBase[AnyOperation]):
         self._step_due = now = _clock.now()     # by us
         self._read(link, now)
         self.step()
-        if isinstance(link, Link) and link.pipeline.in_debt:
-            self._pay_later(link)       # the master could not do a release now: it is tried again
 
     def look(self) -> None:
         """Read whatever there is: the loop has not come to it yet, or does not run."""
         now = _clock.now()
         for link in self.all:
             self._read(link, now)
-
-    def _pay_later(self, link: Link[AnyOperation]) -> None:
-        if link not in self._paying and not self.loop.is_closed():
-            self._paying.add(link)
-            self.loop.call_later(TICK, self._pay, link)
 
     def _pay(self, link: Link[AnyOperation]) -> None:
         self._paying.discard(link)
@@ -190,6 +183,11 @@ class Links(LinksBase[AnyOperation]):
 
     def _lost(self, link: Stream) -> None:
         self.on_broken(link)
+
+    def _in_debt(self, link: Stream) -> None:
+        if isinstance(link, Link) and link not in self._paying and not self.loop.is_closed():
+            self._paying.add(link)
+            self.loop.call_later(TICK, self._pay, link)
 
     def _want_feeds(self) -> None:
         self.on_listening()

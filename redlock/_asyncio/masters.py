@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._asyncio.driver import Driver
+from redlock._base import process
 from redlock._base.links import CLOSED
 from redlock._base.masters import MastersBase, known
 from redlock.errors import RedlockError
@@ -42,7 +42,7 @@ class AsyncMasters(MastersBase):
         # What each task holds.
         self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Entry]] = weakref.WeakKeyDictionary()
         self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
-        self._pid = os.getpid()
+        self._process = process.mark
         # Dropped without close(): nothing may go on for masters that nobody can reach.
         weakref.finalize(self, _stop, self._drivers).atexit = False
 
@@ -126,7 +126,7 @@ class AsyncMasters(MastersBase):
         """That of the running loop."""
         loop = asyncio.get_running_loop()
         driver = self._drivers.get(loop)
-        if driver is None or self._pid != os.getpid():
+        if driver is None or self._process is not process.mark:
             driver = self._make_driver(loop)
         return driver
 
@@ -134,9 +134,9 @@ class AsyncMasters(MastersBase):
         with self._making.lock:
             if self._closed:
                 raise RedlockError(CLOSED)
-            if self._pid != os.getpid():
+            if self._process is not process.mark:
                 self._drivers.clear()       # they were disowned
-                self._pid = os.getpid()
+                self._process = process.mark
             for other in [known for known in self._drivers if known.is_closed()]:
                 self._drivers.pop(other).shut()
             driver = self._drivers[loop] = Driver(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PAUSE = 1.0        # after a refusal, before it is asked again, in seconds
 
 # What came: a "message", or that a channel is on ("subscribe") or off ("unsubscribe"); channel; token.
-Deliver: TypeAlias = "Callable[[Feed, bytes, str, bytes], None]"
+Hear: TypeAlias = "Callable[[Feed, bytes, str, bytes], None]"
 
 
 class Feed(Stream):
@@ -60,14 +60,14 @@ class Feed(Stream):
         self._unanswered.extend(channels)
         return b"".join(_connect.pack_words((verb, channel)) for channel in channels)
 
-    def _take(self, value: Any, now: float, deliver: Deliver) -> None:
+    def _take(self, value: Any, now: float, hear: Hear) -> None:
         match value:
             case [b"message", bytes(channel), bytes(token)]:
-                deliver(self, b"message", channel.decode("utf-8", "replace"), token)
+                hear(self, b"message", channel.decode("utf-8", "replace"), token)
                 return
             case [bytes(kind), bytes(channel), int()] if self._unanswered:
                 self._unanswered.popleft()
-                deliver(self, kind, channel.decode("utf-8", "replace"), b"")
+                hear(self, kind, channel.decode("utf-8", "replace"), b"")
             case ErrorReply() if self._unanswered:      # it may be busy, or somebody may grant the right later
                 self.asked.discard(self._unanswered.popleft())
                 self.refused, self._refused_at = value.text, now

@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from redlock import _connect
 from redlock._base.stream import Stream
 from redlock._core.pipeline import Pipeline
+from redlock._core.refusals import ErrorReply
 
 if TYPE_CHECKING:
     import socket
     from collections import deque
-    from collections.abc import Callable
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import Event, Reply
+    from redlock._core.effects import Event
     from redlock._core.listen import Ear
-    from redlock._core.pipeline import Entry
 
 
 class Inbox(Protocol):
-    """Where the answers for one operation arrive, and how it is told."""
+    """Where what happens arrives for one operation."""
 
     events: deque[Event]
     ear: Ear | None     # what it hears of releases with
+
+    def put(self, event: Event) -> None:
+        """It happened: whoever waits for it wakes."""
 
     def wake(self) -> None: ...
 
@@ -44,12 +46,13 @@ class Link(Stream, Generic[AnyInbox]):
         super().open(sock, now)
         self.pipeline.connected()
 
-    def _take(self, value: Any, now: float, deliver: Callable[[Entry[AnyInbox], Reply], None]) -> None:
+    def _take(self, value: Any, now: float, hear: Any) -> None:  # noqa: ARG002 - an entry says where its answer goes
         try:
-            entry, reply = self.pipeline.answered(value, now)
+            again = self.pipeline.answered(value, now)
         except IndexError:
             raise ConnectionAbortedError("it sent an answer to no question") from None
-        if reply is None:
-            self.write(_connect.pack_text(entry.request.call))
-        else:
-            deliver(entry, reply)
+        if type(value) is not ErrorReply:
+            return
+        self.indebted = self.pipeline.in_debt
+        if again is not None:
+            self.write(_connect.pack_text(again.request.call))

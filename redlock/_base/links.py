@@ -16,6 +16,7 @@ from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Reply, Tu
 from redlock._core.events import MasterDown, MasterUp
 from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
+from redlock._core.pipeline import Entry
 from redlock._core.quorum import majority
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock.errors import printable
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from redlock._core.events import Event
     from redlock._core.listen import Ear
     from redlock._core.lobby import Ticket
-    from redlock._core.pipeline import Entry
 
 TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
 CLOSED = "these Masters were closed"
@@ -100,6 +100,10 @@ class LinksBase(ABC, Generic[AnyInbox]):
         """Its connection broke; a new one is due at ``retry_at``, of a `Feed` only if one is `wanted`."""
 
     @abstractmethod
+    def _in_debt(self, link: Stream) -> None:
+        """Its master could not do a release now: call `settle_debts` after a while."""
+
+    @abstractmethod
     def _want_feeds(self) -> None:
         """Somebody listens: connect the feeds that are down, and call `quieten` from time to time."""
 
@@ -135,24 +139,25 @@ class LinksBase(ABC, Generic[AnyInbox]):
         if request.only_if is not None and not request.only_if():
             return
         data = _connect.pack(request.call)
-        links = self.all if request.to is None else [self.all[master] for master in request.to]
+        entry = Entry(request, inbox, now)
+        to, write = request.to, self._write
+        everybody = to is None or len(to) == len(self.all)
         request.sent_at = now
-        for link in links:
-            pipeline = link.pipeline
+        for link in self.all if everybody else [self.all[master] for master in to or ()]:
             if link.torn:
                 self._read(link, now)
             link.torn = True
-            failure = pipeline.submit(request, inbox, now)
-            if failure is not None and pipeline.down is None:
+            failure = link.pipeline.submit(entry)
+            if failure is not None and link.pipeline.down is None:
                 # It is silent for long.  Or it was us who were stopped, and the answers are here.
                 link.torn = False
                 self._read(link, now)
                 link.torn = True
-                failure = pipeline.submit(request, inbox, now)
+                failure = link.pipeline.submit(entry)
             if failure is None:
-                self._write(link, data, now)
+                write(link, data, now)
             elif request.open:
-                inbox.events.append(Reply(request, pipeline.master, now, None, failure))
+                inbox.events.append(Reply(request, link.master, now, None, failure))
             link.torn = False
 
     def _push(self, link: Stream, now: float) -> None:
@@ -202,18 +207,15 @@ class LinksBase(ABC, Generic[AnyInbox]):
                 link.flush()
                 if not link.stuck:
                     self._watch_room(link, wanted=False)
-            link.read(now, self._deliver if type(link) is Link else self._hear)
+            link.read(now, self._hear)
         except OSError as error:
             self.detach(link, error, now)
         if link.stuck:
             self._watch_room(link, wanted=True)
+        if link.indebted:
+            link.indebted = False
+            self._in_debt(link)
         link.torn = False
-
-    def _deliver(self, entry: Entry[AnyInbox], reply: Reply) -> None:
-        if not entry.request.open:
-            return      # a straggler: its round is decided
-        entry.inbox.events.append(reply)
-        entry.inbox.wake()
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
@@ -296,8 +298,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
             listeners.unconfirmed(master, channel)
         if ear is not None and ear.inbox is not None:
             inbox: Any = ear.inbox
-            inbox.events.append(Heard(_clock.now()))
-            inbox.wake()
+            inbox.put(Heard(_clock.now()))
 
     # -- connections ---------------------------------------------------------------------------------
 
@@ -369,7 +370,8 @@ class LinksBase(ABC, Generic[AnyInbox]):
             # Until now its process may have been alive: a replica that was started before is one (R21).
             self.electorate.heard(link.master, now)
             for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
-                self._deliver(entry, reply)
+                if entry.request.open:
+                    entry.inbox.put(reply)
         else:
             self.listeners.lost(link.master)
         link.close(abort=not self.closed)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import random
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from redlock import _clock, options
+from redlock._base import process
 from redlock._base.masters import MastersBase
 from redlock._core import quorum
 from redlock._core.acquire import Grant, Refusal, acquire
@@ -216,7 +216,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _entry(self) -> Entry | None:
         """The caller's latest one through this object."""
-        return next((entry for entry in reversed(self._entries()) if entry.lock is self), None)
+        entry: Entry
+        for entry in reversed(self._entries()):
+            if entry.lock is self:
+                return entry
+        return None
 
     def _reentered(self) -> AnyLease | None:
         """The lease that the caller holds on the same names already, counted once more.
@@ -276,7 +280,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return not self._still_entered(lease)
 
     def _still_entered(self, lease: AnyLease) -> bool:
-        return any(entry.lease is lease for entry in self._entries())
+        entries = self._entries()
+        return bool(entries) and any(entry.lease is lease for entry in entries)
 
     # -- operations, and what their ends mean --------------------------------------------------------
 
@@ -290,9 +295,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return acquire(self._terms, self._plan, now + patience if blocking else now, won)
 
     def _lease_of(self, grant: Grant, *, resumed: bool = False) -> AnyLease:
-        mine = functools.partial(_is_this_process, os.getpid())
         return self._lease_class(
-            self._plan.names, self._plan.ttl, grant, clock=_clock.now, mine=mine, resumed=resumed
+            self._plan.names, self._plan.ttl, grant, clock=_clock.now, mine=process.here, resumed=resumed
         )
 
     def _keeping_of(self, lease: AnyLease) -> Keeping:
@@ -421,10 +425,6 @@ def _lost(
 
 def _always() -> bool:
     return True
-
-
-def _is_this_process(pid: int) -> bool:
-    return os.getpid() == pid
 
 
 def _attempts(refusal: Refusal) -> str:

@@ -64,8 +64,14 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self._host.operations.add(self)
         self._drive(self._op.send, None)
 
+    def put(self, event: Event) -> None:
+        """It happened.  Its time comes when the one who reads is done: this takes no step."""
+        self.events.append(event)
+        if not (self._running or self._queued):
+            self.wake()
+
     def wake(self) -> None:
-        """There is an event.  Its time comes when the one who reads is done: this takes no step."""
+        """There is an event."""
         if not (self._running or self._queued):
             self._queued = True
             self._host.step_soon(self)

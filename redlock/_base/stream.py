@@ -36,7 +36,7 @@ class Stream(ABC):
     """
 
     __slots__ = (
-        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "master", "opened_at", "retry_at", "sock",
+        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "indebted", "master", "opened_at", "retry_at", "sock",
         "stuck", "tls", "torn",
     )
 
@@ -49,6 +49,7 @@ class Stream(ABC):
         self.torn = False
         self.backlog = bytearray()      # what the kernel did not get or take yet
         self.stuck = False              # it takes no more
+        self.indebted = False           # its master could not do a release now
         self.failures = 0               # attempts to connect that failed in a row
         self.retry_at = -math.inf       # when the next one is due
         self.opened_at = -math.inf
@@ -58,21 +59,20 @@ class Stream(ABC):
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
-        self.torn = self.stuck = False
+        self.torn = self.stuck = self.indebted = False
         self.backlog.clear()
         self._parser = _connect.parser()
         self.failures = 0
 
     def write(self, data: bytes) -> None:
         """Hand ``data`` to the kernel, and keep what it does not take.  OSError: the connection broke."""
-        assert self.sock is not None  # noqa: S101 - nothing is written to one that is down
         if self.backlog:        # which goes first
             self.backlog += data
             if not self.stuck:
                 self.flush()
             return
         try:
-            sent = self.sock.send(data)
+            sent = self.sock.send(data)     # type: ignore[union-attr]  # nothing is written to one that is down
         except _NOT_NOW:
             sent = 0
         if sent < len(data):
@@ -87,17 +87,16 @@ class Stream(ABC):
             del self.backlog[: self.sock.send(self.backlog)]
         self.stuck = bool(self.backlog)
 
-    def read(self, now: float, deliver: Any) -> None:
-        """Take every whole value that is there; half ones wait in the parser.
+    def read(self, now: float, hear: Any) -> None:
+        """Take every whole value that is there; half ones wait in the parser.  ``hear``: gets what is announced.
 
         Raises:
             OSError: the connection broke.
         """
-        sock, parser, take, nothing = self.sock, self._parser, self._take, _connect.NOTHING
-        assert sock is not None  # noqa: S101 - see write
+        parser, take, nothing = self._parser, self._take, _connect.NOTHING
         while True:
             try:
-                data = sock.recv(_CHUNK)
+                data = self.sock.recv(_CHUNK)   # type: ignore[union-attr]  # see write
             except _NOT_NOW:
                 return
             if not data:
@@ -105,7 +104,7 @@ class Stream(ABC):
             parser.feed(data)
             try:
                 while (value := parser.gets()) is not nothing:
-                    take(value, now, deliver)
+                    take(value, now, hear)
             except _UNREADABLE as error:
                 text = str(error) or type(error).__name__
                 raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
@@ -114,8 +113,8 @@ class Stream(ABC):
                 return
 
     @abstractmethod
-    def _take(self, value: Any, now: float, deliver: Any) -> None:
-        """One value came; hand what it means to ``deliver``.  OSError: it cannot be trusted any more."""
+    def _take(self, value: Any, now: float, hear: Any) -> None:
+        """One value came; tell whom it is for.  OSError: it cannot be trusted any more."""
 
     def close(self, *, abort: bool) -> None:
         """``abort``: what the kernel has not delivered yet must not arrive behind the next connection (R10)."""

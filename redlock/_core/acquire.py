@@ -15,7 +15,7 @@ from redlock._core.listen import Ear
 from redlock._core.lobby import Ticket
 from redlock._core.quorum import Tally
 from redlock._core.retry import delay
-from redlock._core.rounds import Round
+from redlock._core.rounds import GRANTED, Round
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,18 +266,20 @@ class Ballot:
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
-        self._terms.fences.learn(answer.fence)
-        self.highest = max(self.highest, answer.fence)
+        fence = answer.fence
+        if fence > self.highest:  # noqa: PLR1730 - on every vote
+            self.highest = fence
+        self._terms.fences.learn(fence)
         if isinstance(answer, wire.Taken):
             if answer.stored:
                 self._stored.append(master)
-            return "granted", ""
+            return GRANTED
         self._holders.append((answer.holder, answer.remaining))
         return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
 
     def stored(self, tally: Tally) -> bool:
         """Whether a majority stored our proposal (R17); only votes that count do."""
-        return sum(tally.outcome(master) == "granted" for master in self._stored) >= tally.need
+        return tally.granted_by(self._stored) >= tally.need
 
     def refusal(self, tally: Tally, at: float) -> Refusal:
         if tally.unreachable:

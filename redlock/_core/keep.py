@@ -142,17 +142,18 @@ class Roster:
     def __len__(self) -> int:
         return len(self._due)
 
-    def put(self, keeping: Keeping) -> None:
-        """It is there from now on, or its time has changed."""
+    def put(self, keeping: Keeping) -> float:
+        """It is there from now on, or its time has changed.  Returns when it is due."""
         due = keeping.due
         if self._due.get(keeping) == due:
-            return
+            return due
         self._number += 1
         heapq.heappush(self._heap, (due, self._number, keeping))
         self._due[keeping] = due
         if len(self._heap) > 2 * len(self._due) + 64:       # most were released long before their time
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
+        return due
 
     def remove(self, keeping: Keeping) -> None:
         self._due.pop(keeping, None)

@@ -90,10 +90,12 @@ class LeaseState:
     @property
     def lost(self) -> bool:
         """Whether it ended without being released.  False for good after a normal release (C8)."""
-        if self._lost is None and not (self._released or self._resumed):  # noqa: SIM102 - one line would be too long
-            if self._mine() and self._clock() >= self.valid_until:
-                self._lost = self._late
-        return self._lost is not None
+        if self._lost is not None:
+            return True
+        if self._released or self._resumed or self._clock() < self.valid_until or not self._mine():
+            return False
+        self._lost = self._late
+        return True
 
     def ensure(self, at_least: float = 0.0) -> None:
         """Raise `LockLost` unless more than `at_least` seconds remain.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from redlock._core.effects import Failure, Reply
 from redlock._core.refusals import ErrorReply
@@ -17,7 +17,14 @@ from redlock._core.refusals import ErrorReply
 if TYPE_CHECKING:
     from redlock._core.effects import Send
 
-Inbox = TypeVar("Inbox")
+
+class Inbox(Protocol):
+    """Where the answers for one operation arrive."""
+
+    def put(self, event: Any) -> None: ...
+
+
+AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 
 _CROWD = 64     # so many debts are kept without a look at whether they have expired
 
@@ -25,16 +32,16 @@ CONNECTING = Failure("error", "still connecting", sent=False)
 
 
 @dataclass(slots=True, eq=False)
-class Entry(Generic[Inbox]):
-    """A request that awaits its answer, and where the answer goes."""
+class Entry(Generic[AnyInbox]):
+    """A request that awaits its answer, and where the answer goes; one for all masters, so it does not change."""
 
     request: Send
-    inbox: Inbox
+    inbox: AnyInbox
     at: float
     text: bool = False      # sent as text, because the master had forgotten the script
 
 
-class Pipeline(Generic[Inbox]):
+class Pipeline(Generic[AnyInbox]):
     """The order of one connection, and what is owed to its master when that connection breaks.
 
     ``patience``: a master that has not answered for so many seconds is sent nothing new, so that a
@@ -49,52 +56,65 @@ class Pipeline(Generic[Inbox]):
         self.patience = patience
         self.down: Failure | None = CONNECTING  # None: connected
         self.heard_at = float("-inf")
-        self._under_way: deque[Entry[Inbox]] = deque()
-        self._owed: list[Entry[Inbox]] = []
+        self._under_way: deque[Entry[AnyInbox]] = deque()
+        self._owed: list[Entry[AnyInbox]] = []
         self._crowd = _CROWD
 
-    def submit(self, request: Send, inbox: Inbox, at: float) -> Failure | None:
-        """Queue ``request``; the driver writes it.  A `Failure`: it must not be written."""
-        entry = Entry(request, inbox, at)
+    def submit(self, entry: Entry[AnyInbox]) -> Failure | None:
+        """Queue ``entry``; the driver writes it.  A `Failure`: it must not be written."""
+        under_way = self._under_way
         if self.down is not None:
-            if request.owed_until is not None and request.owed_until > at:
-                self._owed.append(entry)
-                if len(self._owed) > self._crowd:       # or a long outage would fill the memory with them
-                    self._forgive(at)
+            self._postpone(entry)
             return self.down
-        if request.owed_until is None and self.silent(at):
-            silence = at - self._under_way[0].at
-            return Failure("timeout", f"no answer for {silence:.3g} s, so not asked", sent=False)
-        self._under_way.append(entry)
+        if under_way:
+            silence = entry.at - under_way[0].at
+            if silence > self.patience and entry.request.owed_until is None:
+                return Failure("timeout", f"no answer for {silence:.3g} s, so not asked", sent=False)
+        under_way.append(entry)
         return None
 
-    def silent(self, at: float) -> bool:
-        """Whether the oldest answer is overdue."""
-        return bool(self._under_way) and at - self._under_way[0].at > self.patience
+    def _postpone(self, entry: Entry[AnyInbox]) -> None:
+        """Owe it, if it is a release that may still find its key."""
+        owed_until = entry.request.owed_until
+        if owed_until is not None and owed_until > entry.at:
+            self._owed.append(entry)
+            if len(self._owed) > self._crowd:       # or a long outage would fill the memory with them
+                self._forgive(entry.at)
 
-    def answered(self, value: Any, at: float) -> tuple[Entry[Inbox], Reply | None]:
-        """The next answer came.  Without a `Reply` the entry is to be written again, as text.
+    def answered(self, value: Any, at: float) -> Entry[AnyInbox] | None:
+        """The next answer came; whoever waits for it gets it, if its round is not decided yet.
 
+        Returns an entry that is to be written again, as text.
         IndexError: nothing was asked, so whatever this connection carries cannot be trusted.
-
-        A master that forgot its scripts is given the text once.  Only while somebody still counts,
-        or if it is owed: an acquire whose attempt is over must not be revived behind its release.
         """
         entry = self._under_way.popleft()
         self.heard_at = at
+        if type(value) is ErrorReply:
+            return self._refused(entry, value, at)
         request = entry.request
-        if type(value) is not ErrorReply:
-            return entry, Reply(request, self.master, at, value)
-        wanted = request.open or request.owed_until is not None
-        if value.code == "NOSCRIPT" and wanted and not entry.text:
-            entry.text, entry.at = True, at
-            self._under_way.append(entry)
-            return entry, None
-        if value.passing and request.owed_until is not None:
-            self._owed.append(entry)
-        return entry, Reply(request, self.master, at, None, value.failure())
+        if request.open:
+            entry.inbox.put(Reply(request, self.master, at, value))
+        return None
 
-    def broken(self, failure: Failure, at: float) -> list[tuple[Entry[Inbox], Reply]]:
+    def _refused(self, entry: Entry[AnyInbox], error: ErrorReply, at: float) -> Entry[AnyInbox] | None:
+        """A master that forgot its scripts is given the text once.
+
+        Only while somebody still counts, or if it is owed: an acquire whose attempt is over must not be
+        revived behind its release.
+        """
+        request = entry.request
+        wanted = request.open or request.owed_until is not None
+        if error.code == "NOSCRIPT" and wanted and not entry.text:
+            again = Entry(request, entry.inbox, at, text=True)
+            self._under_way.append(again)
+            return again
+        if error.passing and request.owed_until is not None:
+            self._owed.append(entry)
+        if request.open:
+            entry.inbox.put(Reply(request, self.master, at, None, error.failure()))
+        return None
+
+    def broken(self, failure: Failure, at: float) -> list[tuple[Entry[AnyInbox], Reply]]:
         """The connection is gone: what fails now.  Releases among it are owed from now on."""
         self.down = Failure(failure.outcome, failure.reason, sent=False, configuration=failure.configuration)
         failed = []
@@ -109,16 +129,14 @@ class Pipeline(Generic[Inbox]):
         """A new connection is made and its handshake done; `due` says what to write first."""
         self.down = None
 
-    def due(self, at: float) -> list[Entry[Inbox]]:
+    def due(self, at: float) -> list[Entry[AnyInbox]]:
         """Owed releases to write now, in their order.  Those whose keys must have expired are dropped."""
         if not self._owed:
             return []
         self._forgive(at)
         if self.down is not None:
             return []
-        due, self._owed = self._owed, []
-        for entry in due:
-            entry.at, entry.text = at, False
+        due, self._owed = [Entry(entry.request, entry.inbox, at) for entry in self._owed], []
         self._under_way.extend(due)
         return due
 

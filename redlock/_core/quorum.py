@@ -96,7 +96,7 @@ class Tally:
     @property
     def denied(self) -> bool:
         """A majority says that it is not ours (R13): proof, where a mere lack of votes is none."""
-        return self._number("held") >= self.need
+        return self._no >= self.need and self._number("held") >= self.need
 
     @property
     def perhaps_denied(self) -> bool:
@@ -108,6 +108,8 @@ class Tally:
         """Neither a majority for nor a majority that denies can still come about, or one has."""
         if self.yes >= self.need:
             return True
+        if self._no < self.need <= self.size - self._no:
+            return False        # as mostly: too few answers yet for either
         open_ = self.size - self.yes - self._no
         denials = self._number("held")
         possible = self.yes + open_ >= self.need or denials + open_ >= self.need
@@ -128,13 +130,22 @@ class Tally:
             if entry is None:
                 self.count(master, "timeout", None, f"no answer within {after:.3g} s")
 
+    def granted_by(self, masters: Sequence[int]) -> int:
+        """How many of ``masters`` have granted it."""
+        count = 0
+        for master in masters:
+            entry = self._entries[master]
+            if entry is not None and entry[0] == "granted":
+                count += 1
+        return count
+
     def _number(self, *outcomes: Outcome) -> int:
         return sum(1 for entry in self._entries if entry is not None and entry[0] in outcomes)
 
     @property
     def unreachable(self) -> bool:
         """Those known not to have voted exclude a majority by themselves (C2)."""
-        return self.size - self._number(*_ABSENT) < self.need
+        return self.lost and self.size - self._number(*_ABSENT) < self.need
 
     def explain(self) -> str:
         """Why `unreachable`, for people."""

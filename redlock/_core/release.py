@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from redlock._core import wire
 from redlock._core.acquire import insist
 from redlock._core.effects import NEVER, Crowd, Leave, Op, Send
-from redlock._core.rounds import Round
+from redlock._core.rounds import GRANTED, Round
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
@@ -30,7 +30,7 @@ class Denials:
         if isinstance(answer, wire.Owned):
             if answer.listeners:
                 self.heard[master] = answer.listeners
-            return "granted", ""
+            return GRANTED
         if answer.other:
             self.taken = True
             return "held", f"by {answer.other}"

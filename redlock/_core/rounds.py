@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from redlock._core.effects import Op, Reply, Send, Timeout, Wait
@@ -11,18 +12,19 @@ from redlock._core.quorum import Tally
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from redlock._core.effects import Effect
+    from redlock._core.effects import Effect, Failure
     from redlock._core.terms import Terms
     from redlock.errors import Outcome
 
 # From a master and its answer to an outcome and the reason for it; raises ValueError for nonsense.
 Read: TypeAlias = "Callable[[int, Any], tuple[Outcome, str]]"
+GRANTED: tuple[Outcome, str] = ("granted", "")
 
 
 class Round:
     """One `Send` and the votes on it.  A vote for is one whose outcome is ``granted``."""
 
-    __slots__ = ("_read", "_terms", "_unsent", "request", "tally")
+    __slots__ = ("_objection", "_read", "_terms", "_unsent", "request", "tally")
 
     def __init__(self, terms: Terms, request: Send, read: Read, before: Tally | None = None) -> None:
         """``before``: the round that this one goes on from, for masters that are not asked again."""
@@ -33,6 +35,7 @@ class Round:
                 if master not in request.to and not self.tally.inherit(before, master):
                     self.tally.count(master, "error", None, "not asked: it has no key of this lease")
         self._terms = terms
+        self._objection = terms.electorate.objection
         self._read = read
         self._unsent: list[int] = []
 
@@ -69,26 +72,35 @@ class Round:
             request.open = False
 
     def _count(self, reply: Reply) -> None:
-        master, failure, tally = reply.master, reply.failure, self.tally
-        if failure is not None:
-            if not failure.sent:
-                self._unsent.append(master)
-            tally.count(master, failure.outcome, None, failure.reason, configuration=failure.configuration)
+        master, at = reply.master, reply.at
+        if reply.failure is not None:
+            self._count_failure(master, reply.failure)
             return
-        latency = reply.at - self.request.sent_at
+        latency = at - self.request.sent_at
         try:
             outcome, reason = self._read(master, reply.value)
         except ValueError as error:
-            tally.count(master, "error", latency, str(error))
+            self.tally.count(master, "error", latency, str(error))
             return
-        objection = self._terms.electorate.objection(master, reply.at)
+        objection = self._objection(master, at)
         if objection is None:
-            tally.count(master, outcome, latency, reason)
+            self.tally.count(master, outcome, latency, reason)
         else:   # R21, C16: it was asked, its vote is not counted
             configuration = objection.configuration
-            tally.count(master, objection.outcome, latency, objection.reason, configuration=configuration)
+            self.tally.count(master, objection.outcome, latency, objection.reason, configuration=configuration)
+
+    def _count_failure(self, master: int, failure: Failure) -> None:
+        if not failure.sent:
+            self._unsent.append(master)
+        self.tally.count(master, failure.outcome, None, failure.reason, configuration=failure.configuration)
 
     def reached(self) -> frozenset[int]:
         """Masters that have the request, or may have it."""
-        asked = range(self.tally.size) if self.request.to is None else self.request.to
-        return frozenset(asked).difference(self._unsent)
+        asked = everybody(self.tally.size) if self.request.to is None else self.request.to
+        return asked.difference(self._unsent) if self._unsent else asked
+
+
+@lru_cache
+def everybody(masters: int) -> frozenset[int]:
+    """One set for all leases."""
+    return frozenset(range(masters))

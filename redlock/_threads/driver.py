@@ -57,7 +57,8 @@ class Driver:
         Whatever interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the
         point where it waits; it cleans up and lets it through (R11).
         """
-        waiter = Waiter()
+        links, waiter = self._links, Waiter()
+        events = waiter.events
         step: Callable[[Any], Any] = op.send
         argument: Any = None
         try:
@@ -67,7 +68,15 @@ class Driver:
                 try:
                     while True:     # in here, so that its jump back is covered too
                         effect = step(argument)
-                        argument = self._perform(effect, waiter)
+                        if type(effect) is Wait:
+                            # Several may have answered: those that have are not waited for.
+                            argument = events.popleft() if events else self._wait(effect, waiter)
+                        else:
+                            argument = None
+                            if type(effect) is Send:
+                                links.send(effect, waiter)
+                            else:
+                                links.aside(effect, waiter)
                         step = op.send
                 except StopIteration as stop:
                     result: T = stop.value
@@ -77,18 +86,12 @@ class Driver:
                         raise
                     step, argument = op.throw, error
         finally:
-            self._links.finish(waiter)
+            links.finish(waiter)
 
-    def _perform(self, effect: Any, waiter: Waiter) -> Happening | None:
-        if type(effect) is Send:
-            self._links.send(effect, waiter)
-            return None
-        if type(effect) is Wait:
-            if effect.quiet:
-                return self._links.wait_quietly(effect.until, waiter)
-            return self._links.wait(effect.until, waiter)
-        self._links.aside(effect, waiter)
-        return None
+    def _wait(self, effect: Wait, waiter: Waiter) -> Happening:
+        if effect.quiet:
+            return self._links.wait_quietly(effect.until, waiter)
+        return self._links.wait(effect.until, waiter)
 
     def _get_ready(self) -> None:
         self._housekeeper.start()

@@ -83,9 +83,8 @@ class Keeper:
                 self._nudge()
             return
         with self._mutex.lock:
-            self._roster.put(keeping)
-            sooner = self._roster.next() < self._wakes_at
-        if sooner:
+            due = self._roster.put(keeping)
+        if due < self._wakes_at:
             self._nudge()
 
     # -- in the thread that works --------------------------------------------------------------------

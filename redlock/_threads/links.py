@@ -13,7 +13,6 @@ import threading
 from typing import TYPE_CHECKING, TypeAlias
 
 from redlock import _clock
-from redlock._base.link import Link
 from redlock._base.links import CLOSED, LinksBase
 from redlock._core.effects import Leave, Timeout
 from redlock._threads.bell import Bell
@@ -22,6 +21,7 @@ from redlock.errors import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from redlock._base.link import Link
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
     from redlock._core.effects import Aside, Event, Send
@@ -103,6 +103,7 @@ class Links(LinksBase[AnyInbox]):
         """
         events = waiter.events
         slept, patience = False, _PATIENCE
+        now = _clock.now()
         while not events:
             if self._leader is not waiter:
                 with self.mutex:
@@ -114,15 +115,17 @@ class Links(LinksBase[AnyInbox]):
                         self._followers[waiter] = None
                     else:
                         break
-            now = _clock.now()
             if now >= until:
                 return Timeout(now)
             if self._leader is waiter:
-                self._lead(until, waiter)
+                self._lead(until, waiter, now)
             else:
                 slept = waiter.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
-            self._refuse_if_closed()
+            if self.closed:
+                raise RedlockError(CLOSED)
+            if not events:
+                now = _clock.now()
         return events.popleft()
 
     def forget(self, waiter: Waiter) -> None:
@@ -167,10 +170,10 @@ class Links(LinksBase[AnyInbox]):
             with self.mutex:        # under it nobody closes the bell
                 self._wake_housekeeper()
 
-    def _lead(self, until: float, waiter: Waiter) -> None:
+    def _lead(self, until: float, waiter: Waiter, now: float) -> None:
         """Read for everybody until there is an event for ``waiter``, or ``until``."""
         while self._leader is waiter and not (waiter.events or self.closed):
-            left = until - _clock.now()
+            left = until - now
             if left <= 0:
                 return
             self._polling = True
@@ -228,10 +231,9 @@ class Links(LinksBase[AnyInbox]):
         if self.closed:
             raise RedlockError(CLOSED)
 
-    def _read(self, link: Stream, now: float) -> None:
-        super()._read(link, now)
-        if self.dozing and isinstance(link, Link) and link.pipeline.owes:
-            self._wake_housekeeper()    # the master could not do a release now: it is tried again
+    def _in_debt(self, link: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
+        if self.dozing:
+            self._wake_housekeeper()
 
     def _write(self, link: Stream, data: bytes, now: float) -> None:
         if self._corked:

@@ -37,11 +37,7 @@ class MultiLock(LockBase[Masters, Lease]):
     _holder = "thread"
 
     def _entries(self) -> list[Entry]:
-        own = self._masters._own  # noqa: SLF001 - the two are one module in two files
-        entries: list[Entry] | None = getattr(own, "entries", None)
-        if entries is None:
-            own.entries = entries = []
-        return entries
+        return self._masters._own.entries  # noqa: SLF001 - the two are one module in two files
 
     def _within(self) -> list[Lease]:
         """Where it is not bound: what each ``with`` of this thread has got, the innermost last."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from redlock._base import process
 from redlock._base.links import CLOSED
 from redlock._base.masters import MastersBase, known
 from redlock._threads.driver import Driver
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from redlock._base.lock import Entry
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.keep import Keeping
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from redlock._threads.lock import MultiLock
 
 T = TypeVar("T")
+
+
+class Own(threading.local):
+    """What each thread holds."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
 
 
 class Masters(MastersBase):
@@ -36,8 +44,8 @@ class Masters(MastersBase):
 
     def _set_up(self) -> None:
         self._driver: Driver | None = None
-        self._own = threading.local()   # what each thread holds
-        self._pid = 0
+        self._own = Own()
+        self._process: object = None    # that of the driver
 
     def lock(self, name: str | Sequence[str], **options: Any) -> MultiLock:
         """The same as ``MultiLock(name, masters, **options)``."""
@@ -78,7 +86,7 @@ class Masters(MastersBase):
         with self._making.lock:
             self._closed = True
             driver, self._driver = self._driver, None
-            mine = self._pid == os.getpid()
+            mine = self._process is process.mark
         if driver is not None and mine:
             driver.close()
 
@@ -94,7 +102,7 @@ class Masters(MastersBase):
 
     def _run(self, op: Op[T]) -> T:
         driver = self._driver
-        if driver is None or self._pid != os.getpid():
+        if driver is None or self._process is not process.mark:
             driver = self._make_driver()
         return driver.run(op)
 
@@ -107,7 +115,7 @@ class Masters(MastersBase):
         with self._making.lock:
             if self._closed:
                 raise RedlockError(CLOSED)
-            driver, mine = self._driver, self._pid == os.getpid()
+            driver, mine = self._driver, self._process is process.mark
             if driver is None or not mine:
                 driver = self._driver = Driver(
                     self._endpoints,
@@ -118,7 +126,7 @@ class Masters(MastersBase):
                     max_ttl=self.max_ttl,
                     tell=self._tell,
                 )
-                self._pid = os.getpid()
+                self._process = process.mark
                 # Dropped without close(): no thread may go on for masters that nobody can reach.
                 weakref.finalize(self, driver.stop).atexit = False
             return driver

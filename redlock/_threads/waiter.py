@@ -37,7 +37,14 @@ class Waiter:
         assert self._signal is not None  # noqa: S101 - prepare() came first
         return not self._signal.acquire(timeout=seconds)
 
+    def put(self, event: Event) -> None:
+        """It happened."""
+        self.events.append(event)
+        if self._signal is not None:
+            self.wake()
+
     def wake(self) -> None:
+        """Let it look at its events."""
         if self._signal is not None and self._signal.locked():
             with contextlib.suppress(RuntimeError):     # somebody else woke it just now
                 self._signal.release()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import wire
-from redlock._core.effects import Failure, Send
-from redlock._core.pipeline import Pipeline
+from redlock._core.effects import Failure, Reply, Send
+from redlock._core.pipeline import Entry, Pipeline
 from redlock._core.refusals import ErrorReply
 from tests.core.world import PROPERTY
 
@@ -27,21 +27,38 @@ def release(token: str = TOKEN, owed_until: float = 100.0) -> Send:
     return request
 
 
-def connected(patience: float = 0.25) -> Pipeline[str]:
-    pipeline = Pipeline[str](3, patience)
+class Box(list[Reply]):
+    put = list[Reply].append
+
+
+def connected(patience: float = 0.25) -> Pipeline[Box]:
+    pipeline = Pipeline[Box](3, patience)
     pipeline.connected()
     return pipeline
+
+
+def submit(pipeline: Pipeline[Box], request: Send, at: float, box: Box | None = None) -> Failure | None:
+    return pipeline.submit(Entry(request, Box() if box is None else box, at))
+
+
+def answer(pipeline: Pipeline[Box], value: object, at: float) -> tuple[Send, Reply | None]:
+    """Whose answer it was, and what they were told; None: nothing."""
+    entry = pipeline._under_way[0]
+    pipeline.answered(value, at)
+    return entry.request, entry.inbox.pop() if entry.inbox else None
 
 
 def test_answers_belong_to_requests_in_their_order() -> None:
     pipeline = connected()
     first, second, third = acquire("1"), acquire("2"), release("1")
+    boxes = [Box(), Box(), Box()]
     for number, request in enumerate([first, second, third]):
-        assert pipeline.submit(request, f"inbox-{number}", 0.0) is None
+        assert submit(pipeline, request, 0.0, boxes[number]) is None
     for number, request in enumerate([first, second, third]):
-        entry, reply = pipeline.answered([number], 0.1 + number)
-        assert reply is not None
-        assert (entry.inbox, reply.request, reply.value) == (f"inbox-{number}", request, [number])
+        request.open = True
+        assert pipeline.answered([number], 0.1 + number) is None
+        [reply] = boxes[number]
+        assert (reply.request, reply.value) == (request, [number])
         assert (reply.master, reply.at, reply.failure) == (3, 0.1 + number, None)
         assert pipeline.heard_at == 0.1 + number
     assert pipeline.idle
@@ -58,7 +75,7 @@ class Driver:
         self.at = 0.0
 
     def submit(self, request: Send) -> None:
-        failure = self.pipeline.submit(request, "", self.at)
+        failure = submit(self.pipeline, request, self.at)
         if failure is None:
             self.written.append(request)
         else:
@@ -75,13 +92,15 @@ class Driver:
     def _answer(self, value: object, *, final: bool) -> None:
         if not self.written:
             return
-        entry, reply = self.pipeline.answered(value, self.at)
-        assert entry.request is self.written.pop(0)
-        if reply is None:
-            assert entry.text
-            self.written.append(entry.request)
-        elif final or (entry.text and value is NOSCRIPT):
-            self.settled.add(entry.request)
+        request = self.written.pop(0)
+        text = self.pipeline._under_way[0].text
+        again = self.pipeline.answered(value, self.at)
+        if again is not None:
+            assert again.request is request
+            assert again.text
+            self.written.append(request)
+        elif final or (text and value is NOSCRIPT):
+            self.settled.add(request)
 
     def answer(self) -> None:
         self._answer([1, 0], final=True)
@@ -115,8 +134,8 @@ def test_no_answer_goes_astray_and_no_release_is_forgotten(steps: list[str]) -> 
 
 
 def test_while_it_connects_nothing_is_sent() -> None:
-    pipeline = Pipeline[str](0, 0.25)
-    failure = pipeline.submit(acquire(), "", 0.0)
+    pipeline = Pipeline[Box](0, 0.25)
+    failure = submit(pipeline, acquire(), 0.0)
     assert failure is not None
     assert (failure.outcome, failure.sent) == ("error", False)
     assert pipeline.idle
@@ -125,15 +144,15 @@ def test_while_it_connects_nothing_is_sent() -> None:
 def test_when_it_breaks_what_was_under_way_fails_and_may_have_arrived() -> None:
     pipeline = connected()
     first, second = acquire("1"), acquire("2")
-    pipeline.submit(first, "a", 0.0)
-    pipeline.submit(second, "b", 0.0)
+    submit(pipeline, first, 0.0)
+    submit(pipeline, second, 0.0)
     failed = pipeline.broken(Failure("timeout", "reset", configuration=True), 0.2)
-    assert [(entry.inbox, reply.request, reply.at) for entry, reply in failed] == [("a", first, 0.2), ("b", second, 0.2)]
+    assert [(reply.request, reply.at) for _, reply in failed] == [(first, 0.2), (second, 0.2)]
     for _, reply in failed:
         assert reply.failure is not None
         assert reply.failure.sent       # so it has to be rolled back
     # what comes now is not even sent, and says why
-    failure = pipeline.submit(acquire(), "", 0.3)
+    failure = submit(pipeline, acquire(), 0.3)
     assert failure == Failure("timeout", "reset", sent=False, configuration=True)
     assert pipeline.idle
 
@@ -144,8 +163,8 @@ def test_when_it_breaks_what_was_under_way_fails_and_may_have_arrived() -> None:
 def test_a_release_that_the_connection_swallowed_is_sent_again_first() -> None:
     pipeline = connected()
     taken, given_back = acquire(), release()
-    pipeline.submit(taken, "", 0.0)
-    pipeline.submit(given_back, "", 0.1)
+    submit(pipeline, taken, 0.0)
+    submit(pipeline, given_back, 0.1)
     pipeline.broken(BROKEN, 0.2)
     assert pipeline.owes
     assert not pipeline.idle
@@ -162,7 +181,7 @@ def test_a_release_that_the_connection_swallowed_is_sent_again_first() -> None:
 def test_it_is_owed_again_if_that_connection_breaks_as_well() -> None:
     pipeline = connected()
     request = release()
-    pipeline.submit(request, "", 0.0)
+    submit(pipeline, request, 0.0)
     for at in (1.0, 2.0, 3.0):
         pipeline.broken(BROKEN, at)
         pipeline.connected()
@@ -172,10 +191,10 @@ def test_it_is_owed_again_if_that_connection_breaks_as_well() -> None:
 def test_releases_while_it_is_down_are_owed_in_their_order() -> None:
     pipeline = connected()
     requests = [release(str(number)) for number in range(4)]
-    pipeline.submit(requests[0], "", 0.0)
+    submit(pipeline, requests[0], 0.0)
     pipeline.broken(BROKEN, 0.1)
     for request in requests[1:]:
-        assert pipeline.submit(request, "", 0.2) is not None
+        assert submit(pipeline, request, 0.2) is not None
     pipeline.connected()
     assert [entry.request for entry in pipeline.due(0.4)] == requests
 
@@ -183,7 +202,7 @@ def test_releases_while_it_is_down_are_owed_in_their_order() -> None:
 @pytest.mark.parametrize(("at", "sent"), [(9.9, True), (10.0, False), (11.0, False)])
 def test_it_is_owed_until_the_key_must_have_expired(at: float, sent: bool) -> None:
     pipeline = connected()
-    pipeline.submit(release(owed_until=10.0), "", 0.0)
+    submit(pipeline, release(owed_until=10.0), 0.0)
     pipeline.broken(BROKEN, 0.1)
     pipeline.connected()
     assert len(pipeline.due(at)) == sent
@@ -193,9 +212,9 @@ def test_it_is_owed_until_the_key_must_have_expired(at: float, sent: bool) -> No
 def test_a_master_that_stays_down_does_not_pile_up_debts() -> None:
     """An outage of hours with clients that keep trying (C1): what has expired is of no use to anybody,
     and at exit nobody should wait for it."""
-    pipeline = Pipeline[str](0, 0.25)
+    pipeline = Pipeline[Box](0, 0.25)
     for at in range(10_000):
-        pipeline.submit(release(str(at), owed_until=at + 20.0), "", float(at))
+        submit(pipeline, release(str(at), owed_until=at + 20.0), float(at))
     assert len(pipeline._owed) < 100
     assert pipeline.due(10_018.0) == []
     assert len(pipeline._owed) == 1
@@ -207,8 +226,8 @@ def test_a_master_that_stays_down_does_not_pile_up_debts() -> None:
 
 def test_what_has_expired_when_it_is_given_back_is_not_owed() -> None:
     """A lease that was lost long ago, on a master that is down."""
-    pipeline = Pipeline[str](0, 0.25)
-    assert pipeline.submit(release(owed_until=10.0), "", 10.0) is not None
+    pipeline = Pipeline[Box](0, 0.25)
+    assert submit(pipeline, release(owed_until=10.0), 10.0) is not None
     assert pipeline.idle
 
 
@@ -223,8 +242,9 @@ def test_what_has_expired_when_it_is_given_back_is_not_owed() -> None:
 def test_what_a_master_cannot_do_now_is_owed(text: str, again: bool) -> None:
     pipeline = connected()
     request = release()
-    pipeline.submit(request, "", 0.0)
-    _, reply = pipeline.answered(ErrorReply(text), 0.1)
+    request.open = True
+    submit(pipeline, request, 0.0)
+    _, reply = answer(pipeline, ErrorReply(text), 0.1)
     assert reply is not None        # whoever counts is told at once
     assert reply.failure is not None
     assert text in reply.failure.reason
@@ -234,10 +254,19 @@ def test_what_a_master_cannot_do_now_is_owed(text: str, again: bool) -> None:
 
 def test_an_acquire_that_a_master_could_not_do_is_not_tried_again() -> None:
     pipeline = connected()
-    pipeline.submit(acquire(), "", 0.0)
-    _, reply = pipeline.answered(ErrorReply("LOADING x"), 0.1)
+    submit(pipeline, acquire(), 0.0)
+    _, reply = answer(pipeline, ErrorReply("LOADING x"), 0.1)
     assert reply is not None
     assert pipeline.idle
+
+
+def test_nobody_is_told_of_an_answer_to_a_round_that_is_decided() -> None:
+    pipeline = connected()
+    request = acquire()
+    submit(pipeline, request, 0.0)
+    request.open = False
+    assert answer(pipeline, [1, b"1"], 0.1) == (request, None)
+    assert pipeline.heard_at == 0.1
 
 
 # -- forgotten scripts -------------------------------------------------------------------------------
@@ -256,19 +285,20 @@ def test_the_text_is_sent_once_and_only_while_it_is_wanted(open_: bool, owed: fl
     pipeline = connected()
     request = acquire() if owed is None else release(owed_until=owed)
     request.open = open_
-    pipeline.submit(request, "inbox", 0.0)
-    entry, reply = pipeline.answered(NOSCRIPT, 0.1)
-    assert (reply is None) == again
-    assert entry.text == again
+    box = Box()
+    submit(pipeline, request, 0.0, box)
+    entry = pipeline.answered(NOSCRIPT, 0.1)
+    assert not box
     if not again:
-        assert reply is not None
-        assert reply.failure is not None
+        assert entry is None
         assert pipeline.idle
         return
-    assert (entry.request, entry.inbox) == (request, "inbox")
+    assert entry is not None
+    assert (entry.request, entry.inbox, entry.text) == (request, box, True)
+    request.open = True
     # the answer to the text is the answer; a second NOSCRIPT is one too
-    _, reply = pipeline.answered(NOSCRIPT, 0.2)
-    assert reply is not None
+    assert pipeline.answered(NOSCRIPT, 0.2) is None
+    [reply] = box
     assert reply.failure is not None
     assert "NOSCRIPT" in reply.failure.reason
 
@@ -276,23 +306,23 @@ def test_the_text_is_sent_once_and_only_while_it_is_wanted(open_: bool, owed: fl
 def test_the_text_stands_behind_what_was_sent_in_between() -> None:
     pipeline = connected()
     first, second = acquire("1"), acquire("2")
-    pipeline.submit(first, "", 0.0)
-    pipeline.submit(second, "", 0.0)
+    submit(pipeline, first, 0.0)
+    submit(pipeline, second, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
-    assert pipeline.answered([1, b"2"], 0.2)[0].request is second
-    assert pipeline.answered([1, b"1"], 0.2)[0].request is first
+    assert answer(pipeline, [1, b"2"], 0.2)[0] is second
+    assert answer(pipeline, [1, b"1"], 0.2)[0] is first
 
 
 def test_an_owed_release_starts_from_the_beginning_on_a_new_connection() -> None:
     """The new process may know the script, or may not: the first word is its name again."""
     pipeline = connected()
-    pipeline.submit(release(), "", 0.0)
-    assert pipeline.answered(NOSCRIPT, 0.1)[1] is None
+    submit(pipeline, release(), 0.0)
+    assert pipeline.answered(NOSCRIPT, 0.1) is not None
     pipeline.broken(BROKEN, 0.2)
     pipeline.connected()
     [entry] = pipeline.due(0.3)
     assert not entry.text
-    assert pipeline.answered(NOSCRIPT, 0.4)[1] is None
+    assert pipeline.answered(NOSCRIPT, 0.4) is not None
 
 
 # -- a frozen master ---------------------------------------------------------------------------------
@@ -301,51 +331,51 @@ def test_an_owed_release_starts_from_the_beginning_on_a_new_connection() -> None
 def test_a_silent_master_is_sent_nothing_new_but_releases() -> None:
     pipeline = connected(patience=0.25)
     taken = acquire()
-    pipeline.submit(taken, "", 0.0)
-    assert pipeline.submit(acquire("2"), "", 0.25) is None          # not overdue yet
-    failure = pipeline.submit(acquire("3"), "", 0.26)
+    submit(pipeline, taken, 0.0)
+    assert submit(pipeline, acquire("2"), 0.25) is None          # not overdue yet
+    failure = submit(pipeline, acquire("3"), 0.26)
     assert failure is not None
     assert (failure.outcome, failure.sent) == ("timeout", False)    # nothing to roll back there
     assert "0.26 s" in failure.reason
     given_back = release()
-    assert pipeline.submit(given_back, "", 0.3) is None
+    assert submit(pipeline, given_back, 0.3) is None
     # it thaws: everything in order, and it is asked again
-    answered = [pipeline.answered([1, b"0"], 0.4)[0].request for _ in range(3)]
+    answered = [answer(pipeline, [1, b"0"], 0.4)[0] for _ in range(3)]
     assert answered[0] is taken
     assert answered[2] is given_back
-    assert pipeline.submit(acquire("4"), "", 0.4) is None
+    assert submit(pipeline, acquire("4"), 0.4) is None
 
 
 def test_silence_counts_from_the_oldest_request_that_has_no_answer() -> None:
     pipeline = connected(patience=0.25)
-    pipeline.submit(acquire("1"), "", 0.0)
-    pipeline.submit(acquire("2"), "", 0.2)
+    submit(pipeline, acquire("1"), 0.0)
+    submit(pipeline, acquire("2"), 0.2)
     pipeline.answered([1, b"0"], 0.21)
-    assert pipeline.submit(acquire("3"), "", 0.4) is None
-    assert pipeline.submit(acquire("4"), "", 0.46) is not None
+    assert submit(pipeline, acquire("3"), 0.4) is None
+    assert submit(pipeline, acquire("4"), 0.46) is not None
     # the text of a forgotten script is a new question
     again = connected(patience=0.25)
-    again.submit(acquire("1"), "", 0.0)
+    submit(again, acquire("1"), 0.0)
     again.answered(NOSCRIPT, 0.2)
-    assert again.submit(acquire("2"), "", 0.4) is None
+    assert submit(again, acquire("2"), 0.4) is None
     # nothing under way: no silence, however long ago the last answer was
     idle = connected(patience=0.25)
-    assert idle.submit(acquire("5"), "", 1e6) is None
+    assert submit(idle, acquire("5"), 1e6) is None
 
 
 def test_a_new_connection_is_not_blamed_for_the_old_one() -> None:
     pipeline = connected(patience=0.25)
-    pipeline.submit(release(), "", 0.0)
+    submit(pipeline, release(), 0.0)
     pipeline.broken(BROKEN, 50.0)
     pipeline.connected()
     assert len(pipeline.due(60.0)) == 1
-    assert pipeline.submit(acquire(), "", 60.1) is None
+    assert submit(pipeline, acquire(), 60.1) is None
 
 
 def test_an_answer_to_nothing_is_no_sign_of_life() -> None:
     """Whatever this connection carries cannot be trusted: the driver has to drop it."""
     pipeline = connected()
-    pipeline.submit(acquire(), "", 0.0)
+    submit(pipeline, acquire(), 0.0)
     pipeline.answered([1, b"0"], 0.1)
     with pytest.raises(IndexError):
         pipeline.answered([1, b"0"], 0.2)
@@ -353,16 +383,16 @@ def test_an_answer_to_nothing_is_no_sign_of_life() -> None:
 
 
 def test_one_long_debt_does_not_keep_all_the_others() -> None:
-    pipeline = Pipeline[str](0, 0.25)
-    pipeline.submit(release("long", owed_until=1e6), "", 0.0)
+    pipeline = Pipeline[Box](0, 0.25)
+    submit(pipeline, release("long", owed_until=1e6), 0.0)
     for at in range(10_000):
-        pipeline.submit(release(str(at), owed_until=at + 20.0), "", float(at))
+        submit(pipeline, release(str(at), owed_until=at + 20.0), float(at))
     assert len(pipeline._owed) < 100
 
 
 def test_nor_are_they_sent() -> None:
-    pipeline = Pipeline[str](0, 0.25)
-    pipeline.submit(release("long", owed_until=1e6), "", 0.0)
-    pipeline.submit(release("short", owed_until=20.0), "", 0.0)
+    pipeline = Pipeline[Box](0, 0.25)
+    submit(pipeline, release("long", owed_until=1e6), 0.0)
+    submit(pipeline, release("short", owed_until=20.0), 0.0)
     pipeline.connected()
     assert [e.request.call.args[0] for e in pipeline.due(50.0)] == ["long"]

@@ -27,6 +27,7 @@ from redlock._core.electorate import Electorate, Facts
 from redlock._core.extend import extend
 from redlock._core.inspect import inspect
 from redlock._core.lease import LeaseState
+from redlock._core.pipeline import Entry
 from redlock._core.refusals import ErrorReply
 from redlock._core.release import release
 from tests.core.world import START, Master, World
@@ -41,6 +42,9 @@ class Inbox:
     def __init__(self) -> None:
         self.events: deque[Any] = deque()
         self.ear = None
+
+    def put(self, event: Any) -> None:
+        self.events.append(event)
 
     def wake(self) -> None:
         pass
@@ -62,17 +66,21 @@ def connected(stream):
 def read_by_link(chunks, questions):
     """What a link delivers, and how it ended: None, or the error that closes the connection."""
     link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
-    inbox, delivered = Inbox(), []
+    inbox = Inbox()
     with connected(link) as master:
         for number in range(questions):
-            assert link.pipeline.submit(Send(wire.release(wire.keys_for("", [f"{number}"]), "t")), inbox, START) is None
+            assert link.pipeline.submit(Entry(Send(wire.release(wire.keys_for("", [f"{number}"]), "t")), inbox, START)) is None
         try:
             for chunk in chunks:
                 master.sendall(chunk)
-                link.read(START, lambda entry, reply: delivered.append((entry.request.call, reply.value, reply.failure)))
+                link.read(START, None)
         except OSError as error:
-            return delivered, str(error)
-    return delivered, None
+            return delivered(inbox), str(error)
+    return delivered(inbox), None
+
+
+def delivered(inbox):
+    return [(reply.request.call, reply.value, reply.failure) for reply in inbox.events]
 
 
 def packed(value) -> bytes:

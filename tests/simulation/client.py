@@ -291,6 +291,7 @@ class Client:
         self.judge.sent(request, task.attempt)
         self._attempts[request] = task.attempt
         now = request.sent_at = self.clock()
+        entry = Entry(request, task, now)
         targets = range(len(self.links)) if request.to is None else sorted(request.to)
         for master in targets:
             if task.interrupt_in == 0:
@@ -298,7 +299,7 @@ class Client:
                 self.world.log("interrupted in", request.call.script.name, task.attempt)
                 return Cancelled()
             task.interrupt_in = max(-1, task.interrupt_in - 1)
-            failure = self.pipelines[master].submit(request, task, now)
+            failure = self.pipelines[master].submit(entry)
             if failure is None:
                 self._write(master, request, text=False)
             elif request.open:
@@ -338,14 +339,13 @@ class Client:
         if pipeline.down is not None:
             self._shake_hands(link, connection, value, now)
             return
-        entry, reply = pipeline.answered(value, now)
-        if reply is None:
-            self._write(master, entry.request, text=True)
+        entry = pipeline._under_way[0]
+        if entry.request.open and not isinstance(value, ErrorReply):
+            entry.inbox.origins.setdefault(entry.request, {})[master] = origin
+        again = pipeline.answered(value, now)
+        if again is not None:
+            self._write(master, again.request, text=True)
             return
-        if entry.request.open:
-            if reply.failure is None:
-                entry.inbox.origins.setdefault(entry.request, {})[master] = origin
-            entry.inbox.put(reply)
         self._tick_later(master)
 
     def _shake_hands(self, link: Link, connection: Connection, value: Any, now: float) -> None:
