@@ -1,7 +1,8 @@
 """All links of one `AsyncMasters` on one event loop, shared by all its locks and tasks.
 
-What is sent in one tick of the loop is gathered and leaves in one packet for each master at its end;
-what a master answers is read when it comes, and steps the operations that wait for it.
+What an operation sends that is alone leaves at once.  As soon as there are others, what is sent in one tick of
+the loop is gathered, and leaves in one packet for each master at its end.  What a master answers is read when
+it comes, and steps the operations that wait for it.
 """
 
 from __future__ import annotations
@@ -69,11 +70,14 @@ class Links(LinksBase[AnyOperation]):
     # -- for operations ------------------------------------------------------------------------------
 
     def send(self, request: Send, operation: AnyOperation) -> None:
-        """Write ``request`` to its masters, at the end of this tick."""
+        """Write ``request`` to its masters, now or at the end of this tick."""
         if self.closed:
             raise RedlockError(CLOSED)
         now = _clock.now()
-        self._submit(request, operation, now)
+        if len(self.operations) == 1:       # a turn of the loop for `flush` is worth it only if it is shared
+            self._submit(request, operation, now, self._write)
+            return
+        self._submit(request, operation, now, self._gather)
         if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
             self.flush()        # a tick that takes this long, or sends this much, is no reason to wait
 
@@ -173,7 +177,7 @@ class Links(LinksBase[AnyOperation]):
         else:
             self.loop.remove_writer(link.fd)
 
-    def _write(self, link: Stream, data: bytes, now: float) -> None:
+    def _gather(self, link: Stream, data: bytes, now: float) -> None:
         if not link.backlog:        # else it is in the list already, or the kernel takes no more
             self._to_flush.append(link)
         link.backlog += data

@@ -37,6 +37,7 @@ TICK = 0.1              # how long a late answer or an owed release may lie abou
 CLOSED = "these Masters were closed"
 _SETTLED = 1.0          # a connection that lasted for so many seconds is made again without a pause
 
+Write: TypeAlias = "Callable[[Stream, bytes, float], None]"
 News: TypeAlias = list[tuple[int, str, "Event | None"]]     # what there is to log, with its level, and to tell
 _log = logging.getLogger("redlock")
 _log.addHandler(logging.NullHandler())      # whether and where it is shown is the application's choice
@@ -92,10 +93,6 @@ class LinksBase(ABC, Generic[AnyInbox]):
         """Whether to `_read` it when the kernel takes more of what it has to send, too."""
 
     @abstractmethod
-    def _write(self, link: Stream, data: bytes, now: float) -> None:
-        """Send it, at once or with others."""
-
-    @abstractmethod
     def _lost(self, link: Stream) -> None:
         """Its connection broke; a new one is due at ``retry_at``, of a `Feed` only if one is `wanted`."""
 
@@ -134,13 +131,13 @@ class LinksBase(ABC, Generic[AnyInbox]):
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def _submit(self, request: Send, inbox: AnyInbox, now: float) -> None:
-        """Write ``request`` to its masters; for those that are down the answer is there at once."""
+    def _submit(self, request: Send, inbox: AnyInbox, now: float, write: Write) -> None:
+        """``write`` ``request`` to its masters; for those that are down the answer is there at once."""
         if request.only_if is not None and not request.only_if():
             return
         data = _connect.pack(request.call)
         entry = Entry(request, inbox, now)
-        to, write = request.to, self._write
+        to = request.to
         everybody = to is None or len(to) == len(self.all)
         request.sent_at = now
         for link in self.all if everybody else [self.all[master] for master in to or ()]:
@@ -159,6 +156,15 @@ class LinksBase(ABC, Generic[AnyInbox]):
             elif request.open:
                 inbox.events.append(Reply(request, link.master, now, None, failure))
             link.torn = False
+
+    def _write(self, link: Stream, data: bytes, now: float) -> None:
+        """Hand it to the kernel."""
+        try:
+            link.write(data)
+        except OSError as error:
+            self.detach(link, error, now)
+        if link.stuck:
+            self._watch_room(link, wanted=True)
 
     def _push(self, link: Stream, now: float) -> None:
         """Hand its backlog to the kernel.  If that takes no more, whoever watches the link goes on with it."""

@@ -62,7 +62,6 @@ class Links(LinksBase[AnyInbox]):
         self._leader: Waiter | None = None
         self._followers: dict[Waiter, None] = {}    # in the order in which they came
         self._polling = False
-        self._corked = False
         self._to_flush: list[Stream] = []
 
     # -- for the driver ------------------------------------------------------------------------------
@@ -71,9 +70,7 @@ class Links(LinksBase[AnyInbox]):
         """Write ``request`` to its masters; if ``corked``, with `flush` or with what somebody else writes."""
         with self.mutex:
             self._refuse_if_closed()
-            self._corked = corked
-            self._submit(request, waiter, _clock.now())
-            self._corked = False        # what others write goes at once
+            self._submit(request, waiter, _clock.now(), self._cork if corked else self._write)
 
     def aside(self, effect: Aside, waiter: AnyInbox) -> None:
         """Do what concerns no master."""
@@ -235,18 +232,10 @@ class Links(LinksBase[AnyInbox]):
         if self.dozing:
             self._wake_housekeeper()
 
-    def _write(self, link: Stream, data: bytes, now: float) -> None:
-        if self._corked:
-            if not link.backlog:
-                self._to_flush.append(link)
-            link.backlog += data
-            return
-        try:
-            link.write(data)
-        except OSError as error:
-            self.detach(link, error, now)
-        if link.stuck:
-            self._watch_room(link, wanted=True)
+    def _cork(self, link: Stream, data: bytes, now: float) -> None:  # noqa: ARG002 - as the others of its kind
+        if not link.backlog:
+            self._to_flush.append(link)
+        link.backlog += data
 
     def _watch(self, link: Stream) -> None:
         self._by_fd[link.fd] = link

@@ -384,11 +384,29 @@ def test_a_coroutine_that_is_closed_before_its_request_has_left():
     """In the tick in which it was written: both leave, in one packet and in order."""
 
     async def scene(d):
+        other = d.masters.lock("other", ttl=10, bound=False)
+        first = asyncio.ensure_future(other.acquire())
+        await asyncio.sleep(0)          # an operation that is alone does not wait for the end of the tick
+        before = [len(fake.theirs.sent) for fake in d.fakes]
         coroutine = d.masters.lock("job", ttl=10).acquire()
         coroutine.send(None)
-        assert [fake.theirs.sent for fake in d.fakes] == [[]] * MASTERS
+        assert [len(fake.theirs.sent) for fake in d.fakes] == before
         coroutine.close()
+        assert [len(fake.theirs.sent) - was for fake, was in zip(d.fakes, before, strict=True)] == [1] * MASTERS
+        await first
+        await other.release()
+        await d.quiet()
+        return [list(fake.by_token().values()) for fake in d.fakes]
+
+    assert run(scene) == [[["acquire", "release"]] * 2] * MASTERS
+
+
+def test_an_operation_that_is_alone_has_left_when_its_coroutine_is_closed():
+    async def scene(d):
+        coroutine = d.masters.lock("job", ttl=10).acquire()
+        coroutine.send(None)
         assert [len(fake.theirs.sent) for fake in d.fakes] == [1] * MASTERS
+        coroutine.close()
         await d.quiet()
         return [list(fake.by_token().values()) for fake in d.fakes]
 
