@@ -59,10 +59,7 @@ class Keeper:
 
     def _put_back(self, keeping: Keeping) -> None:
         if keeping.over:
-            self._roster.remove(keeping)
-            if not len(self._roster) and self._alarm is not None:
-                self._alarm.cancel()        # nothing is held any more
-                self._alarm, self._alarm_at = None, math.inf
+            self._roster.remove(keeping)    # the alarm stays: most are released long before their time
             if keeping.lease.lost:
                 for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
                     self._links.pass_by(effect)

@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from redlock import _clock
-from redlock._asyncio.operation import AnyOperation
+from redlock._asyncio.operation import Alarm, AnyOperation
 from redlock._base.forklock import ForkLock
 from redlock._base.link import Link
 from redlock._base.links import CLOSED, TICK, LinksBase, News
@@ -55,6 +55,7 @@ class Links(LinksBase[AnyOperation]):
         self.on_broken: Callable[[Stream], None] = _ignore
         self.on_listening: Callable[[], None] = _nothing
         self.on_change: Callable[[], None] = _nothing
+        self.spare: Alarm | None = None     # of an operation that is over
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
         # In the order in which it was written: everybody asks the masters in the same one, or contenders
@@ -153,6 +154,8 @@ class Links(LinksBase[AnyOperation]):
         for operation in list(self.operations):
             operation.interrupt(RedlockError(CLOSED))
         self.flush()
+        if self.spare is not None:
+            self.spare.cancel()
         self.hang_up()
         _close_all(self._sockets)
         self.step()

@@ -18,6 +18,35 @@ T = TypeVar("T")
 LATE = 0.001
 
 
+class Alarm:
+    """Rings for an operation once its time has come.
+
+    Most operations end long before, and the next one begins: it takes over the alarm that is set (`Links.spare`),
+    for one that goes off too early does no harm, and to set one costs more than to look at a clock.
+    """
+
+    __slots__ = ("_handle", "_links", "operation")
+
+    def __init__(self, operation: Operation[Any], links: Links, at: float) -> None:
+        self.operation: Operation[Any] | None = operation
+        self._links = links
+        self._handle = links.loop.call_at(at, self._ring)
+
+    @property
+    def at(self) -> float:
+        """On the clock of the loop."""
+        return self._handle.when()
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _ring(self) -> None:
+        if self.operation is not None:
+            self.operation.rings()
+        elif self._links.spare is self:
+            self._links.spare = None
+
+
 class Operation(OperationBase[T, "Links"]):
     """Steps a generator whenever something happens that it waits for; `ended` has its result.
 
@@ -31,7 +60,7 @@ class Operation(OperationBase[T, "Links"]):
     def __init__(self, op: Op[T], links: Links) -> None:
         super().__init__(op, links)
         self._loop = links.loop
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm: Alarm | None = None
         self.ended: asyncio.Future[T] = links.loop.create_future()
 
     def _ended(self, result: T) -> None:
@@ -51,24 +80,28 @@ class Operation(OperationBase[T, "Links"]):
         super()._end()
         if self.ear is not None:
             self._host.unlisten(self)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        alarm, self._alarm = self._alarm, None
+        if alarm is not None:
+            alarm.operation = None
+            if self._host.spare is None:
+                self._host.spare = alarm
+            else:
+                alarm.cancel()
 
     def _wait(self, now: float) -> None:
-        """Set an alarm.
-
-        One that goes off earlier does no harm, it is set anew: most waits of an operation end long
-        before their time and at times that grow, so one alarm serves many.
-        """
+        """Set an alarm, or let one serve that goes off earlier, and is then set anew."""
+        if self._alarm is None:
+            self._alarm, self._host.spare = self._host.spare, None
         due = self._loop.time() + (self.until - now) + LATE
         if self._alarm is not None:
-            if self._alarm.when() <= due:
+            if self._alarm.at <= due:
+                self._alarm.operation = self
                 return
             self._alarm.cancel()
-        self._alarm = None if self.until == float("inf") else self._loop.call_at(due, self._rings)
+        self._alarm = None if self.until == float("inf") else Alarm(self, self._host, due)
 
-    def _rings(self) -> None:
+    def rings(self) -> None:
+        """The `Alarm`."""
         self._alarm = None
         self.ring()
 

@@ -307,6 +307,10 @@ def read_again(d: Deployment, number: int) -> None:
     d.loop.add_reader(fake.sock, fake.hear)
 
 
+# Alarms stay for the next operation, or the next lease, at most so long; nobody sets them again.
+STANDING = 2.0
+
+
 def run(scene: Callable[[Deployment], Coroutine[Any, Any, Any]], *, tidy: bool = True) -> Any:
     """Play ``scene`` to its end in virtual time; then, if it is to be ``tidy``, nothing may be left."""
     clock = Clock()
@@ -320,6 +324,7 @@ def run(scene: Callable[[Deployment], Coroutine[Any, Any, Any]], *, tidy: bool =
         if tidy:
             deployment.speak()
             await deployment.quiet()
+            await asyncio.sleep(STANDING)
             deployment.nothing_left()
             await deployment.masters.close()
             deployment.shut()
