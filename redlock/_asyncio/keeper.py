@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from redlock import _clock
 from redlock._asyncio.operation import LATE, Operation
 from redlock._base.links import report_failure
-from redlock._core.keep import Roster
+from redlock._core.keep import OVER, Roster
 from redlock._core.release import aside
 
 if TYPE_CHECKING:
@@ -58,15 +58,12 @@ class Keeper:
         self._put_back(keeping)
 
     def _put_back(self, keeping: Keeping) -> None:
-        if keeping.over:
-            self._roster.remove(keeping)    # the alarm stays: most are released long before their time
-            if keeping.lease.lost:
-                for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
-                    self._links.pass_by(effect)
-                self._loop.call_soon(self._tell, keeping)       # not in the middle of what found it out
-        else:
-            self._roster.put(keeping)
+        if self._roster.put(keeping) != OVER:
             self._set_alarm()
+        elif keeping.lease.lost:
+            for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
+                self._links.pass_by(effect)
+            self._loop.call_soon(self._tell, keeping)       # not in the middle of what found it out
 
     def _tell(self, keeping: Keeping) -> None:
         try:
@@ -75,6 +72,7 @@ class Keeper:
             report_failure(f"on_lost of {keeping.lease!r} failed")
 
     def _set_alarm(self) -> None:
+        """For the first one that is due.  It is not taken back: most leases are released long before their time."""
         due = self._roster.next()
         if due >= self._alarm_at or self._links.closed:
             return

@@ -137,7 +137,10 @@ class Links(LinksBase[AnyOperation]):
     def _readable(self, link: Stream) -> None:
         self._step_due = now = _clock.now()     # by us
         self._read(link, now)
-        self.step()
+        if self._to_step:
+            self.step()
+        else:
+            self._step_due = NEVER
 
     def look(self) -> None:
         """Read whatever there is: the loop has not come to it yet, or does not run."""

@@ -274,9 +274,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if self._shared is lease:
                 self._shared = None
             return True
-        entry = self._entry()
-        if entry is not None:
-            self._entries().remove(entry)
+        entries = self._entries()
+        for i in range(len(entries) - 1, -1, -1):
+            if entries[i].lock is self:
+                del entries[i]
+                break
         return not self._still_entered(lease)
 
     def _still_entered(self, lease: AnyLease) -> bool:

@@ -163,18 +163,16 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     def _perform(self, effect: Effect) -> Event | None:
         """Do what it wants; returns what it is resumed with, or `_NOTHING` if that has not happened yet."""
+        if isinstance(effect, Wait):
+            return self.events.popleft() if self.events else self._event(effect.until) or _NOTHING
         if isinstance(effect, Send):
             self._host.send(effect, self)
             return None
-        if isinstance(effect, Wait):
-            return self._event(effect.until) or _NOTHING
         self._host.aside(effect, self)
         return None
 
     def _event(self, until: float) -> Event | None:
-        """What has happened; None: nothing, and now it is waited for."""
-        if self.events:
-            return self.events.popleft()
+        """What has happened since; None: nothing, and now it is waited for."""
         now = _clock.now()
         if until != self._asked:
             self._asked = self.until = until

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.terms import Plan, Terms
 
+OVER = -math.inf    # due of a lease that has ended: nothing is left to be done
 RENEWALS = 3        # in the time of one TTL, so that two may be missed (R15)
 _SPREAD = 0.2       # up to so much of the pause earlier: leases that were granted at once part
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
@@ -68,9 +69,9 @@ class Keeping:
 
     @property
     def due(self) -> float:
-        """When to look at it next."""
-        if self.over:
-            return -math.inf
+        """When to look at it next; `OVER` if it is over."""
+        if self.lease._over:  # noqa: SLF001 - the operations are its other half
+            return OVER
         until = min(self.lease.valid_until, self._ends)
         if self._busy or not self._renew:
             return until
@@ -143,8 +144,11 @@ class Roster:
         return len(self._due)
 
     def put(self, keeping: Keeping) -> float:
-        """It is there from now on, or its time has changed.  Returns when it is due."""
+        """It is there from now on, or its time has changed, or it is over.  Returns when it is due."""
         due = keeping.due
+        if due == OVER:
+            self._due.pop(keeping, None)
+            return due
         if self._due.get(keeping) == due:
             return due
         self._number += 1
@@ -154,9 +158,6 @@ class Roster:
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
         return due
-
-    def remove(self, keeping: Keeping) -> None:
-        self._due.pop(keeping, None)
 
     def next(self) -> float:
         """When the first one is due; infinity if there is none."""

@@ -12,7 +12,7 @@ from redlock import _clock
 from redlock._base.forklock import ForkLock
 from redlock._base.links import report_failure
 from redlock._base.operation import OperationBase
-from redlock._core.keep import Roster
+from redlock._core.keep import OVER, Roster
 from redlock._core.release import aside
 from redlock._threads.waiter import Waiter
 
@@ -73,18 +73,15 @@ class Keeper:
 
     def put_back(self, keeping: Keeping) -> None:
         """Its lease has ended, or its time has moved."""
-        if keeping.over:
-            with self._mutex.lock:
-                self._roster.remove(keeping)
+        with self._mutex.lock:
+            due = self._roster.put(keeping)
+        if due == OVER:
             if keeping.lease.lost:
                 for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
                     self.links.aside(effect, self.waiter)
                 self._lost.append(keeping)
                 self._nudge()
-            return
-        with self._mutex.lock:
-            due = self._roster.put(keeping)
-        if due < self._wakes_at:
+        elif due < self._wakes_at:
             self._nudge()
 
     # -- in the thread that works --------------------------------------------------------------------

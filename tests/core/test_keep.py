@@ -11,7 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from redlock._core.effects import Reply, Send, Timeout
 from redlock._core.extend import extend
-from redlock._core.keep import RENEWALS, Keeping, Roster
+from redlock._core.keep import OVER, RENEWALS, Keeping, Roster
 from redlock._core.release import release
 from tests.core.world import NEVER, PROPERTY, START, Master, World, down
 
@@ -530,13 +530,16 @@ def test_put_back_to_where_it_was() -> None:
     assert roster.take(1.0) == [a]
 
 
-def test_removed() -> None:
+def test_who_is_over_is_kept_no_longer() -> None:
     roster, (a, b) = roster_of(1.0, 2.0)
-    roster.remove(a)
-    roster.remove(a)
+    a.due = OVER
+    assert roster.put(a) == OVER
+    assert roster.put(a) == OVER
     assert (len(roster), roster.next()) == (1, 2.0)
-    roster.put(a)
-    roster.remove(b)
+    a.due = 3.0
+    assert roster.put(a) == 3.0
+    b.due = OVER
+    roster.put(b)
     assert roster.take(100.0) == [a]
 
 
@@ -546,7 +549,8 @@ def test_most_leases_are_released_long_before_their_time() -> None:
     for number in range(100_000):
         each: Any = Kept(10.0 + number)
         roster.put(each)
-        roster.remove(each)
+        each.due = OVER
+        roster.put(each)
     assert len(roster) == 1
     assert len(roster._heap) < 200
     for number in range(100_000):
@@ -569,7 +573,8 @@ def test_a_roster_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]
             roster.put(each)
             plain[each] = each.due
         elif what == "remove":
-            roster.remove(each)
+            each.due = OVER
+            roster.put(each)
             plain.pop(each, None)
         else:
             expected = {one for one, due in plain.items() if due <= when}

@@ -8,6 +8,7 @@ import pytest
 
 from tests.servers import worlds
 from tests.servers.look import eventually
+from tests.servers.punctual import Watch
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,13 @@ def _no_thread_left():
     # A check's thread that nobody answered ends by itself, soon: it may be inside the resolver.
     eventually(lambda: not [thread for thread in left() if thread.name.startswith("redlock-check")])
     assert not left()
+
+
+@pytest.fixture
+def watch():
+    """How punctual this machine is meanwhile."""
+    with Watch() as watch:
+        yield watch
 
 
 @pytest.fixture(params=worlds.NAMES)

@@ -17,7 +17,6 @@ from redlock import ConfigurationError, LockLost, Masters, NotHeld, _clock
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
 
 TTL = 0.6
-PROMPT = 0.05   # P6: how late the holder may be told, in seconds
 
 
 class Told(list[Any]):
@@ -63,14 +62,14 @@ def test_a_lease_is_kept_for_as_long_as_it_is_held(quick, redlock_servers):
     assert not lease.lost
 
 
-def test_without_it_a_lease_lasts_for_its_ttl(quick):
+def test_without_it_a_lease_lasts_for_its_ttl(quick, watch):
     told = Told()
     lock = quick.lock("job", ttl=TTL, auto_extend=False, on_lost=told)
     lease = take(lock)
     assert lease.wait_lost(2 * TTL)
     eventually(lambda: told, 1.0)
     ((at, same),) = told
-    assert lease.valid_until <= at < lease.valid_until + PROMPT
+    assert lease.valid_until <= at < lease.valid_until + watch.prompt
     assert same.token == lease.token
     with pytest.raises(LockLost) as caught:
         lock.release()
@@ -78,7 +77,7 @@ def test_without_it_a_lease_lasts_for_its_ttl(quick):
     assert len(told) == 1
 
 
-def test_all_masters_frozen_right_after_acquire(quick, redlock_servers):
+def test_all_masters_frozen_right_after_acquire(quick, redlock_servers, watch):
     """P6: nothing on the network can delay it."""
     told = Told()
     lock = quick.lock("job", ttl=TTL, on_lost=told)
@@ -87,7 +86,7 @@ def test_all_masters_frozen_right_after_acquire(quick, redlock_servers):
     eventually(lambda: told, 3 * TTL)
     ((at, _),) = told
     thaw(redlock_servers)
-    assert lease.valid_until <= at < lease.valid_until + PROMPT
+    assert lease.valid_until <= at < lease.valid_until + watch.prompt
     assert lease.loss().reason == "unreachable"
     assert lease.wait_lost(0) is True
     with pytest.raises(LockLost, match="could not be renewed"):
@@ -96,18 +95,18 @@ def test_all_masters_frozen_right_after_acquire(quick, redlock_servers):
     assert len(told) == 1
 
 
-def test_who_waits_is_woken_in_time(quick, redlock_servers):
+def test_who_waits_is_woken_in_time(quick, redlock_servers, watch):
     lock = quick.lock("job", ttl=TTL)
     lease = take(lock)
     freeze(redlock_servers)
     assert lease.wait_lost(5) is True
-    assert _clock.now() < lease.valid_until + PROMPT
+    assert _clock.now() < lease.valid_until + watch.prompt
     thaw(redlock_servers)
     with pytest.raises(LockLost):
         lock.release()
 
 
-def test_a_majority_of_the_keys_deleted(quick, redlock_servers):
+def test_a_majority_of_the_keys_deleted(quick, redlock_servers, watch):
     """R13: told at the next renewal, long before the time is up."""
     told = Told()
     lock = quick.lock("job", ttl=3.0, on_lost=told)
@@ -117,7 +116,7 @@ def test_a_majority_of_the_keys_deleted(quick, redlock_servers):
     for i in range(3):
         redlock_servers.client(i).delete("redlock:job")
     eventually(lambda: told, 3.0)
-    assert time.monotonic() - began < 1.0 + PROMPT
+    assert time.monotonic() - began < 1.0 + watch.prompt
     assert lease.loss().reason == "expired"
     with pytest.raises(LockLost):
         lock.release()
@@ -187,14 +186,14 @@ def test_a_missed_renewal_is_tried_again(quick, redlock_servers):
     lock.release()
 
 
-def test_max_hold(quick, redlock_servers):
+def test_max_hold(quick, redlock_servers, watch):
     """C7."""
     told = Told()
     lock = quick.lock("job", ttl=TTL, max_hold=2 * TTL, on_lost=told)
     began = time.monotonic()
     lease = take(lock)
     assert lease.wait_lost(10)
-    assert 2 * TTL <= time.monotonic() - began < 2 * TTL + 2 * PROMPT
+    assert 2 * TTL <= time.monotonic() - began < 2 * TTL + 2 * watch.prompt
     assert lease.loss().reason == "max_hold"
     eventually(lambda: nothing_left(redlock_servers), TTL / 2)
     with pytest.raises(LockLost) as caught:
@@ -375,7 +374,7 @@ def test_where_it_is_not_bound_each_with_gives_back_its_own(quick, redlock_serve
     assert seen == [True]
 
 
-def test_who_waits_is_woken_in_time_though_the_ttl_was_made_shorter(quick, redlock_servers):
+def test_who_waits_is_woken_in_time_though_the_ttl_was_made_shorter(quick, redlock_servers, watch):
     """C6, P6."""
     lock = quick.lock("job", ttl=5.0, auto_extend=False)
     lease = take(lock)
@@ -387,7 +386,7 @@ def test_who_waits_is_woken_in_time_though_the_ttl_was_made_shorter(quick, redlo
     waits.join()
     ((lost, at),) = woken
     assert lost
-    assert at < lease.valid_until + PROMPT
+    assert at < lease.valid_until + watch.prompt
     with pytest.raises(LockLost):
         lock.release()
 

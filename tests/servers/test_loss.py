@@ -12,7 +12,6 @@ from redlock import AsyncLease, AsyncMasters, LockLost, _clock
 from tests.servers.look import eventually, nothing_left
 
 TTL = 0.4
-PROMPT = 0.05   # P6
 
 
 def run(body, servers):
@@ -41,7 +40,7 @@ def short(masters, **options):
     return masters.lock("job", ttl=TTL, auto_extend=False, **options)
 
 
-def test_the_body_is_cancelled_in_time(redlock_servers):
+def test_the_body_is_cancelled_in_time(redlock_servers, watch):
     async def body(masters):
         leases = []
         with pytest.raises(LockLost) as caught:
@@ -57,8 +56,8 @@ def test_the_body_is_cancelled_in_time(redlock_servers):
         for i in range(5):
             redlock_servers.resume(i)
         (lease,) = leases
-        assert lease.valid_until <= cancelled_at < lease.valid_until + PROMPT
-        assert told_at < lease.valid_until + PROMPT     # the release is not waited for: it is too late anyway
+        assert lease.valid_until <= cancelled_at < lease.valid_until + watch.prompt
+        assert told_at < lease.valid_until + watch.prompt     # the release is not waited for: it is too late anyway
         assert caught.value.reason == "unreachable"
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 

@@ -85,12 +85,9 @@ class Keeper:
 
     def _put_back(self, keeping: Keeping) -> None:
         """Its lease has ended, or its time has moved."""
-        if not keeping.over:
-            self._roster.put(keeping)
+        if self._roster.put(keeping) != keeping_.OVER:
             self._set_alarm()
-            return
-        self._roster.remove(keeping)
-        if keeping.lease.lost:
+        elif keeping.lease.lost:
             for leave in aside(keeping.lease):  # others need not wait for who has lost it (R23)
                 self._client.let_pass(leave)
             # Not in the middle of what found it out.
