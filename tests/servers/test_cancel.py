@@ -313,7 +313,8 @@ def test_a_thousand_tasks_cancelled_at_random(redlock_servers, seed):
                 tasks = [asyncio.create_task(work(masters.lock(f"job:{i % 60}", ttl=10))) for i in range(100)]
                 loop = asyncio.get_running_loop()
                 for task in tasks:
-                    loop.call_later(rng.random() * 0.06, task.cancel)
+                    if rng.random() < 0.8:      # the others get there, however slow this machine is
+                        loop.call_later(rng.random() * 0.06, task.cancel)
                 await asyncio.wait(tasks, timeout=20)
                 for task in tasks:
                     assert task.done()
