@@ -187,10 +187,9 @@ class LeaseState:
             self._changed()
 
     def _end(self) -> None:
-        """Released by its holder: from now on neither valid nor lost."""
+        """Released by its holder: from now on neither valid nor lost.  `_changed` is to be called as well."""
         if not self.lost:
             self._released, self._resumed = True, False
-        self._changed()
 
     def _found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""

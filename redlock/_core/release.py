@@ -10,6 +10,8 @@ from redlock._core.effects import NEVER, Crowd, Leave, Op, Send
 from redlock._core.rounds import GRANTED, Round
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from redlock._core.lease import LeaseState
     from redlock._core.terms import Plan, Terms
     from redlock.errors import Outcome, Reason
@@ -47,6 +49,16 @@ def aside(lease: LeaseState) -> list[Leave]:
     return [] if lease._ticket is None else [Leave(lease._ticket)]  # noqa: SLF001 - the operations are its other half
 
 
+def _after(lease: LeaseState) -> Iterator[Leave]:
+    """What is done while the masters are busy with the release.
+
+    The next one in line need not wait for the answers: on every connection its acquire stands behind our
+    release (R10).
+    """
+    lease._changed()  # noqa: SLF001 - the operations are its other half
+    yield from aside(lease)
+
+
 def farewell(plan: Plan, lease: LeaseState) -> Send:
     """The release, to every master that may have a key of this lease, and owed to it."""
     call = wire.release(plan.keys, lease.token)
@@ -71,12 +83,11 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         return False
     try:
         lease._end()  # noqa: SLF001 - the operations are its other half
-        # The next one in line need not wait for the answers: on every connection its acquire stands behind
-        # our release (R10).
-        at = yield from round_.ask(end="settled", then=aside(lease))
+        at = yield from round_.ask(end="settled", then=_after(lease))
     except GeneratorExit:
         raise
     except BaseException:
+        lease._changed()  # noqa: SLF001
         yield from insist(request, *aside(lease))
         raise
     ours = not round_.tally.denied

@@ -30,7 +30,7 @@ class Round:
         """``before``: the round that this one goes on from, for masters that are not asked again."""
         self.request = request
         self.tally = Tally(terms.masters)
-        if request.to is not None:
+        if request.to is not None and len(request.to) < self.tally.size:
             for master in range(self.tally.size):
                 if master not in request.to and not self.tally.inherit(before, master):
                     self.tally.count(master, "error", None, "not asked: it has no key of this lease")

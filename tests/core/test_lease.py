@@ -249,6 +249,7 @@ def test_a_shell_is_told_when_it_ends() -> None:
     assert lease.seen == [True]
     lease = watched()
     lease._end()
+    lease._changed()
     lease._found_gone("expired")
     assert lease.seen == [False, True]
 
