@@ -31,14 +31,16 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
         return Extension("lost", now)
     # C6: the keys may have the new, shorter TTL from the moment at which this is sent.
     number: int | None = None
+    before = lease.valid_until
     try:
         number = lease._extension_begins(quorum.valid_until(now, ttl, terms.drift_factor), ttl)  # noqa: SLF001
-        lease._changed()  # noqa: SLF001
+        if lease.valid_until < before:
+            lease._changed()  # noqa: SLF001
         return (yield from _ask(terms, plan, lease, ttl, number))
     finally:
         if number is not None:
             lease._extension_ends()  # noqa: SLF001
-        lease._changed()  # noqa: SLF001 - where too few have answered, its keeper has no time to lose
+        lease._changed()  # noqa: SLF001 - it lasts longer; or too few have answered, and its keeper has no time to lose
 
 
 def _ask(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, number: int) -> Op[Extension]:
@@ -53,7 +55,6 @@ def _ask(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, number: int) -
     if tally.won:
         valid_until = quorum.valid_until(sent_at, ttl, terms.drift_factor)
         lease._extended(valid_until, ttl, tally.votes, number)  # noqa: SLF001
-        lease._changed()  # noqa: SLF001
         yield from repair(terms, plan, lease, denials, ttl - (at - sent_at))
         return Extension("kept", at, tally)
     if tally.denied:

@@ -135,7 +135,8 @@ class Keeper:
 
     def step_soon(self, operation: Any) -> None:
         self._ready.append(operation)
-        self._nudge()
+        if len(self._ready) == 1:       # else that is known
+            self._nudge()
 
     def set_alarm(self, operation: Kept) -> None:
         self._number += 1
