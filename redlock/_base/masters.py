@@ -102,6 +102,7 @@ class MastersBase:
             fences=FenceClock(_clock.wall_us),
             token=_fresh_token,
             random=random.random,
+            phase=random.random(),  # noqa: S311 - not a secret
             attempted=Outages(self._tell),
         )
         # One name for all probes of this object: each name's fence stays for `fence_ttl` (R20).

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 OVER = -math.inf    # due of a lease that has ended: nothing is left to be done
 RENEWALS = 3        # in the time of one TTL, so that two may be missed (R15)
 _SPREAD = 0.2       # up to so much of the pause earlier: leases that were granted at once part
+# Renewals are due at times that are so far apart, as a part of the TTL: those of many leases then leave in one packet
+# for each master, and wake their keeper once.
+_STEP = 1 / 96
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
 
 Task: TypeAlias = "Op[Extension | None]"
@@ -72,13 +75,16 @@ class Keeping:
         """When to look at it next; `OVER` if it is over."""
         if self.lease._over:  # noqa: SLF001 - the operations are its other half
             return OVER
-        until = min(self.lease.valid_until, self._ends)
+        lease = self.lease
+        until = min(lease.valid_until, self._ends)
         if self._busy or not self._renew:
             return until
-        if self.lease._under_way or self.lease.valid_until == self._tried:  # noqa: SLF001
-            return min(until, self._renew_at)
-        # The holder itself may have made the TTL shorter since.
-        return min(until, self._renew_at, self.lease.valid_until - self.lease.ttl * (1 - 1 / RENEWALS))
+        at = self._renew_at
+        if not (lease._under_way or lease.valid_until == self._tried):  # noqa: SLF001
+            # The holder itself may have made the TTL shorter since.
+            at = min(at, lease.valid_until - lease.ttl * (1 - 1 / RENEWALS))
+        step = lease.ttl * _STEP
+        return min(until, at - (at - self._terms.phase * step) % step)
 
     @property
     def over(self) -> bool:

@@ -28,6 +28,7 @@ class Terms:
     fences: FenceClock
     token: Callable[[], str]        # a fresh random token at every call (R8)
     random: Callable[[], float]     # from 0 to 1
+    phase: float = 0.0              # from 0 to 1, of renewals: those of two clients are not due at the same moments
     attempted: Callable[[Tally], object] = id   # told the votes of every attempt; `id` does nothing with them
 
 
