@@ -9,9 +9,9 @@ In short::
         pay(invoice, fence=lease.fence)
 """
 
-from redlock._asyncio.lease import AsyncLease
-from redlock._asyncio.lock import AsyncMultiLock
-from redlock._asyncio.masters import AsyncMasters
+import importlib
+import typing
+
 from redlock._core.events import (
     Event,
     LeaseExtended,
@@ -25,7 +25,6 @@ from redlock._core.events import (
     QuorumLost,
 )
 from redlock._core.inspect import LockStatus
-from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
 from redlock._threads.lease import Lease
 from redlock._threads.lock import MultiLock
 from redlock._threads.masters import Masters
@@ -40,6 +39,12 @@ from redlock.errors import (
     Vote,
     WouldDeadlock,
 )
+
+if typing.TYPE_CHECKING:
+    from redlock._asyncio.lease import AsyncLease
+    from redlock._asyncio.lock import AsyncMultiLock
+    from redlock._asyncio.masters import AsyncMasters
+    from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
 
 __all__ = [
     "AsyncLease",
@@ -74,3 +79,22 @@ __all__ = [
     "Vote",
     "WouldDeadlock",
 ]
+
+# Imported when they are first asked for: most programs need one world, and few of them ask for a check.
+_LATER = {
+    "AsyncLease": "redlock._asyncio.lease",
+    "AsyncMasters": "redlock._asyncio.masters",
+    "AsyncMultiLock": "redlock._asyncio.lock",
+    **dict.fromkeys(("Finding", "Health", "MasterHealth", "Probe", "QuorumHealth"), "redlock._health.records"),
+}
+
+if not typing.TYPE_CHECKING:    # or type checkers would believe in every name
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -19,6 +19,9 @@ from redlock import errors
 @pytest.mark.parametrize("module", [redlock, redlock.testing])
 def test_all_is_sorted_complete_and_documented(module):
     assert module.__all__ == sorted(module.__all__)
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:     # some are imported only now
+        getattr(module, name)
     public = {
         name
         for name, value in vars(module).items()
@@ -26,6 +29,23 @@ def test_all_is_sorted_complete_and_documented(module):
     }
     assert public == set(module.__all__)
     documented(module)
+
+
+def test_what_few_programs_need_is_imported_when_it_is_asked_for():
+    code = """
+import sys, redlock
+later = [name for name in sys.modules if name.startswith(("redlock._asyncio", "redlock._health"))]
+assert not later, later
+from redlock import AsyncMultiLock, Health
+assert redlock.AsyncMultiLock is AsyncMultiLock
+try:
+    redlock.MultiLok
+except AttributeError as error:
+    assert str(error) == "module 'redlock' has no attribute 'MultiLok'", error
+else:
+    raise SystemExit("there is no such thing")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("module", [redlock.observe, redlock.observe.prometheus, redlock.observe.otel])
