@@ -7,7 +7,7 @@ import functools
 import inspect as introspection
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock
 from redlock._asyncio.lease import AsyncLease
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
+    from redlock._asyncio.masters import Bodies
     from redlock._core.effects import Op
+    from redlock._core.terms import Plan
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,9 +34,10 @@ R = TypeVar("R")
 class Body:
     """What runs under ``async with``: it is cancelled when the lease is lost, as by `asyncio.timeout`."""
 
-    __slots__ = ("_before", "_task", "cancelled", "lease")
+    __slots__ = ("_before", "_task", "cancelled", "lease", "plan")
 
-    def __init__(self, lease: AsyncLease, task: asyncio.Task[Any]) -> None:
+    def __init__(self, plan: Plan, lease: AsyncLease, task: asyncio.Task[Any]) -> None:
+        self.plan = plan        # of its lock, which has one of its own
         self.lease = lease
         self.cancelled = False
         self._task = task
@@ -60,9 +63,6 @@ class Body:
         if late is not None:
             raise late
         return True
-
-
-Bodies: TypeAlias = "weakref.WeakKeyDictionary[asyncio.Task[Any], list[Body]]"     # the innermost last
 
 
 class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
@@ -113,9 +113,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 
-    def _set_up(self) -> None:
-        self._bodies: Bodies = weakref.WeakKeyDictionary()
-
     def _entries(self) -> list[Entry]:
         try:
             task = asyncio.current_task()
@@ -142,7 +139,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         if self._on_lost is None and not self._cancel_on_loss:
             return None
         # Not a method of ours: the keeper would keep us, and our masters, from being dropped.
-        return functools.partial(_tell, self._on_lost, self._bodies, self._cancel_on_loss, lease, weakref.ref(_this_task()))
+        bodies = self._masters._bodies  # noqa: SLF001
+        return functools.partial(_tell, self._on_lost, bodies, self._cancel_on_loss, lease, weakref.ref(_this_task()))
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -254,15 +252,15 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         outcome = await self._try(blocking=True, timeout=None)
         if isinstance(outcome, AsyncLease):
             if self._cancel_on_loss or not self._bound:
-                self._bodies.setdefault(_this_task(), []).append(Body(outcome, _this_task()))
+                task = _this_task()
+                self._masters._bodies.setdefault(task, []).append(Body(self._plan, outcome, task))  # noqa: SLF001
             return outcome
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        bodies = self._bodies.get(_this_task())
-        body = bodies.pop() if bodies else None
+        body = self._left_body()
         if kind is GeneratorExit:       # the coroutine is thrown away, and must not wait
             lease = self._held()
             if self._left(lease):
@@ -283,6 +281,14 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             raise lost
         error.add_note(f"besides, {lost.message}")      # never hide the body's error
 
+    def _left_body(self) -> Body | None:
+        """The innermost one of this lock and this task, which has ended."""
+        bodies: list[Body] = self._masters._bodies.get(_this_task(), [])  # noqa: SLF001
+        for i in range(len(bodies) - 1, -1, -1):
+            if bodies[i].plan is self._plan:
+                return bodies.pop(i)
+        return None
+
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """As a decorator: every call of the coroutine function holds the lock."""
         if not introspection.iscoroutinefunction(function):
@@ -301,7 +307,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
 def _tell(
     on_lost: Callable[[AsyncLease], object] | None,
-    bodies: Bodies,
+    bodies: Bodies,     # of all locks of these masters
     cancel: bool,
     lease: AsyncLease,
     reference: weakref.ref[asyncio.Task[Any]],

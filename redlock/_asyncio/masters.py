@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redlock._asyncio.driver import Driver
 from redlock._base import process
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from redlock._asyncio.lock import AsyncMultiLock
+    from redlock._asyncio.lock import AsyncMultiLock, Body
     from redlock._base.lock import Entry
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from redlock._health.records import Health
 
 T = TypeVar("T")
+
+
+Bodies: TypeAlias = "weakref.WeakKeyDictionary[asyncio.Task[Any], list[Body]]"     # the innermost last
 
 
 class AsyncMasters(MastersBase):
@@ -41,6 +44,7 @@ class AsyncMasters(MastersBase):
         self._drivers: dict[asyncio.AbstractEventLoop, Driver] = {}
         # What each task holds.
         self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Entry]] = weakref.WeakKeyDictionary()
+        self._bodies: Bodies = weakref.WeakKeyDictionary()
         self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
         self._process = process.mark
         # Dropped without close(): nothing may go on for masters that nobody can reach.

@@ -39,15 +39,10 @@ class MultiLock(LockBase[Masters, Lease]):
     def _entries(self) -> list[Entry]:
         return self._masters._own.entries  # noqa: SLF001 - the two are one module in two files
 
-    def _within(self) -> list[Lease]:
-        """Where it is not bound: what each ``with`` of this thread has got, the innermost last."""
-        leases: list[Lease] | None = getattr(self._inside, "leases", None)
-        if leases is None:
-            self._inside.leases = leases = []
-        return leases
-
-    def _set_up(self) -> None:
-        self._inside = threading.local()
+    def _got(self) -> Lease:
+        """Where it is not bound: what the innermost ``with`` of this thread has got, which is left now."""
+        inside = self._masters._own.inside  # noqa: SLF001
+        return inside.pop(max(i for i, (plan, _) in enumerate(inside) if plan is self._plan))[1]
 
     def _alive(self) -> Callable[[], bool]:
         return threading.current_thread().is_alive
@@ -192,7 +187,7 @@ class MultiLock(LockBase[Masters, Lease]):
             outcome = self._try(blocking=True, timeout=None)
             if isinstance(outcome, Lease):
                 if not self._bound:
-                    self._within().append(outcome)
+                    self._masters._own.inside.append((self._plan, outcome))  # noqa: SLF001
                 return outcome
         except BaseException:
             self._drop_unless(before)
@@ -209,7 +204,7 @@ class MultiLock(LockBase[Masters, Lease]):
             raise
         try:
             if not self._bound:
-                self._gone(self._within().pop())
+                self._gone(self._got())
             self.release()
         except LockLost as lost:
             if error is None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.keep import Keeping
+    from redlock._core.terms import Plan
     from redlock._health.records import Health, Probe
+    from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock
 
 T = TypeVar("T")
@@ -32,6 +34,8 @@ class Own(threading.local):
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        # Of locks that are not bound, what each `with` has got: with the plan of its lock, the innermost last.
+        self.inside: list[tuple[Plan, Lease]] = []
 
 
 class Masters(MastersBase):

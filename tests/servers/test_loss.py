@@ -177,6 +177,27 @@ def test_a_body_that_raises_something_else(redlock_servers):
     run(body, redlock_servers)
 
 
+def test_bodies_that_end_in_another_order(redlock_servers):
+    """Whose lease is lost is whose body is cancelled, though others of the same task began later."""
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            kept = masters.lock("kept", ttl=10)
+            lost = masters.lock("lost", ttl=1.0)
+            await kept.__aenter__()
+            with pytest.raises(LockLost, match="'lost'"):
+                async with lost:
+                    await kept.__aexit__(None, None, None)
+                    async with masters.lock("inner", ttl=10):
+                        for i in range(5):
+                            redlock_servers.client(i).set("redlock:lost", "somebody-else")
+                        await asyncio.sleep(10)
+            assert not kept.owned()
+            assert masters._bodies.get(asyncio.current_task()) == []
+
+    asyncio.run(main())
+
+
 def test_the_body_ends_in_the_very_tick_in_which_it_is_cancelled(redlock_servers):
     """The cancellation is taken back: it must not strike whatever comes after the statement."""
 
@@ -189,7 +210,7 @@ def test_the_body_ends_in_the_very_tick_in_which_it_is_cancelled(redlock_servers
                         pass
                     task = asyncio.current_task()
                     assert task is not None
-                    lock._bodies[task][-1].lost()   # as the keeper does in the next tick
+                    lock._masters._bodies[task][-1].lost()   # as the keeper does in the next tick
             await asyncio.sleep(0.01)           # nobody cancels this
 
     run(body, redlock_servers)
