@@ -191,13 +191,19 @@ def test_an_exception_of_a_signal_handler_breaks_nothing_for_good(redlock_server
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         async with masters_of(redlock_servers, node_timeout=0.1) as masters:
             await connected(masters)
+
+            async def use(number):
+                with contextlib.suppress(RedlockError, Struck):
+                    async with asyncio.timeout(5), masters.lock(f"job-{number}", ttl=10, timeout=1):
+                        pass
+
             for _ in range(5):
                 left[0] = 1
-                with contextlib.suppress(RedlockError, Struck):
-                    async with asyncio.timeout(5), masters.lock("job", ttl=10, timeout=1):
+                await asyncio.gather(*map(use, range(3)))       # what one alone sends is not gathered for `flush`
+                assert not left[0]
+                for number in range(3):
+                    async with asyncio.timeout(5), masters.lock(f"job-{number}", ttl=10):
                         pass
-                async with asyncio.timeout(5), masters.lock("job", ttl=10):
-                    pass
 
     asyncio.run(main())
     eventually(lambda: nothing_left(redlock_servers))

@@ -219,7 +219,7 @@ def test_nothing_runs_while_nothing_is_to_be_done(redlock_servers):
     async def main():
         async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
             async with masters.lock("job", ttl=10):
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.5)    # until the alarm of an operation that is over has gone off in vain
                 loop = asyncio.get_running_loop()
                 rounds = 0
                 select = loop._selector.select  # type: ignore[attr-defined]
