@@ -46,7 +46,7 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 class OperationBase(ABC, Generic[T, AnyHost]):
     """Steps a generator; no thread and no task waits for it."""
 
-    __slots__ = ("_armed", "_asked", "_excused", "_host", "_op", "_queued", "_running", "ear", "events", "until")
+    __slots__ = ("_armed", "_asked", "_excused", "_few", "_host", "_op", "_queued", "_running", "ear", "events", "until")
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
@@ -54,6 +54,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self.until = float("inf")   # when it wants to be woken at the latest
         self._asked = self.until    # ... by what it said itself
         self._excused = False
+        self._few = 1               # events that are reason to step it
         self._armed: float | None = None    # the alarm that is set is for this time
         self._op = op
         self._host = host
@@ -66,8 +67,9 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     def put(self, event: Event) -> None:
         """It happened.  Its time comes when the one who reads is done: this takes no step."""
-        self.events.append(event)
-        if not (self._running or self._queued):
+        events = self.events
+        events.append(event)
+        if len(events) >= self._few and not (self._running or self._queued):
             self.wake()
 
     def wake(self) -> None:
@@ -87,7 +89,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self._armed = None
         if self._running or self.over:
             return
-        if self.events:         # and whoever was to step it was interrupted
+        if len(self.events) >= self._few:       # and whoever was to step it was interrupted
             self.step()
             return
         now = _clock.now()
@@ -158,21 +160,24 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                     step, argument = self._op.throw, error
         finally:
             self._running = False
-        if self.events:     # from another thread, just when nothing had happened yet
+        if len(self.events) >= self._few:   # from another thread, just when nothing had happened yet
             self.wake()
 
     def _perform(self, effect: Effect) -> Event | None:
         """Do what it wants; returns what it is resumed with, or `_NOTHING` if that has not happened yet."""
         if isinstance(effect, Wait):
-            return self.events.popleft() if self.events else self._event(effect.until) or _NOTHING
+            if len(self.events) >= effect.few:
+                return self.events.popleft()
+            return self._event(effect) or _NOTHING
         if isinstance(effect, Send):
             self._host.send(effect, self)
             return None
         self._host.aside(effect, self)
         return None
 
-    def _event(self, until: float) -> Event | None:
-        """What has happened since; None: nothing, and now it is waited for."""
+    def _event(self, effect: Wait) -> Event | None:
+        """What there is at its time; None: nothing, or too little, and now it is waited for."""
+        until, self._few = effect.until, effect.few
         now = _clock.now()
         if until != self._asked:
             self._asked = self.until = until

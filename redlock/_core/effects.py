@@ -55,10 +55,13 @@ class Wait:
     """Resume with the next event, or with `Timeout` once ``until`` has passed.
 
     ``quiet``: masters are not asked anything, so whoever waits need not listen to them.
+    ``few``: fewer events than these change nothing, so nobody has to be woken for less; at ``until`` it gets
+    what there is, one after the other.  A hint: a driver may resume it sooner.
     """
 
     until: float
     quiet: bool = False
+    few: int = 1
 
 
 @dataclass(slots=True, eq=False)

@@ -116,6 +116,12 @@ class Tally:
         return denials >= self.need or not possible
 
     @property
+    def undecided_below(self) -> int:
+        """So many votes more cannot be missing if it is to be decided, or settled; at least 1."""
+        counted = self.yes + self._no
+        return max(1, min(self.need, self.size - self.need + 1) - counted)
+
+    @property
     def complete(self) -> bool:
         return self.yes + self._no == self.size
 

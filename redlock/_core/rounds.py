@@ -57,9 +57,10 @@ class Round:
         try:
             yield request
             yield from then
-            wait = Wait(min(until, request.sent_at + self._terms.node_timeout))
+            wait = Wait(min(until, request.sent_at + self._terms.node_timeout), few=tally.undecided_below)
             while True:
                 event = yield wait
+                wait.few = 1
                 if type(event) is Reply:
                     if event.request is request:    # a straggler of an earlier round is not a vote
                         self._count(event)

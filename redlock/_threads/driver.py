@@ -70,7 +70,7 @@ class Driver:
                         effect = step(argument)
                         if type(effect) is Wait:
                             # Several may have answered: those that have are not waited for.
-                            argument = events.popleft() if events else self._wait(effect, waiter)
+                            argument = events.popleft() if len(events) >= effect.few else self._wait(effect, waiter)
                         else:
                             argument = None
                             if type(effect) is Send:
@@ -91,7 +91,7 @@ class Driver:
     def _wait(self, effect: Wait, waiter: Waiter) -> Happening:
         if effect.quiet:
             return self._links.wait_quietly(effect.until, waiter)
-        return self._links.wait(effect.until, waiter)
+        return self._links.wait(effect.until, waiter, effect.few)
 
     def _get_ready(self) -> None:
         self._housekeeper.start()

@@ -91,29 +91,30 @@ class Links(LinksBase[AnyInbox]):
                 self._push(link, now)
             self._to_flush.clear()
 
-    def wait(self, until: float, waiter: Waiter) -> Event:
-        """The next event for ``waiter``, or `Timeout`.
+    def wait(self, until: float, waiter: Waiter, few: int = 1) -> Event:
+        """The next event for ``waiter`` once there are a ``few``; at ``until`` what there is, or `Timeout`.
 
         Who leads goes on leading until its operation is over: it is back here in microseconds.  Unless
         it was interrupted in just the wrong moment, and never comes; so after a while of nobody reading
         whoever follows takes the lead.
         """
         events = waiter.events
+        waiter.few = few
         slept, patience = False, _PATIENCE
         now = _clock.now()
-        while not events:
+        while len(events) < few:
             if self._leader is not waiter:
                 with self.mutex:
                     if self._leader is None or (slept and not self._polling):
                         self._leader = waiter
                         self._followers.pop(waiter, None)
-                    elif not events:
+                    elif len(events) < few:
                         waiter.prepare()
                         self._followers[waiter] = None
                     else:
                         break
             if now >= until:
-                return Timeout(now)
+                return events.popleft() if events else Timeout(now)
             if self._leader is waiter:
                 self._lead(until, waiter, now)
             else:
@@ -121,7 +122,7 @@ class Links(LinksBase[AnyInbox]):
                 patience = min(2 * patience, _MOST_PATIENCE)
             if self.closed:
                 raise RedlockError(CLOSED)
-            if not events:
+            if len(events) < few:
                 now = _clock.now()
         return events.popleft()
 
@@ -168,8 +169,9 @@ class Links(LinksBase[AnyInbox]):
                 self._wake_housekeeper()
 
     def _lead(self, until: float, waiter: Waiter, now: float) -> None:
-        """Read for everybody until there is an event for ``waiter``, or ``until``."""
-        while self._leader is waiter and not (waiter.events or self.closed):
+        """Read for everybody until there are events enough for ``waiter``, or ``until``."""
+        events, few = waiter.events, waiter.few
+        while self._leader is waiter and len(events) < few and not self.closed:
             left = until - now
             if left <= 0:
                 return

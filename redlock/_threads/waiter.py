@@ -19,11 +19,12 @@ class Waiter:
     answer for it, or hands the lead over (it follows).
     """
 
-    __slots__ = ("_signal", "ear", "events")
+    __slots__ = ("_signal", "ear", "events", "few")
 
     def __init__(self) -> None:
         self.events: deque[Event] = deque()
         self.ear: Ear | None = None
+        self.few = 1        # fewer events are no reason to wake it
         self._signal: Lock | None = None    # most operations never follow
 
     def prepare(self) -> None:
@@ -39,8 +40,9 @@ class Waiter:
 
     def put(self, event: Event) -> None:
         """It happened."""
-        self.events.append(event)
-        if self._signal is not None:
+        events = self.events
+        events.append(event)
+        if self._signal is not None and len(events) >= self.few:
             self.wake()
 
     def wake(self) -> None:

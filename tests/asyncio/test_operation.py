@@ -7,13 +7,14 @@ import contextlib
 import gc
 import socket
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
 from redlock import RedlockError
 from redlock._asyncio.operation import Operation
 from redlock._core import wire
-from redlock._core.effects import Send, Timeout, Wait
+from redlock._core.effects import Reply, Send, Timeout, Wait
 from tests.asyncio.virtual import (
     MASTERS,
     NODE_TIMEOUT,
@@ -551,6 +552,41 @@ def test_an_alarm_rings_in_time():
     kind, late = run(scene)
     assert kind is Timeout
     assert 0 <= late < 0.002
+
+
+def test_who_waits_for_several_answers_is_stepped_once_they_are_there():
+    """... and at its time gets what there is, one after the other, before it is told that nothing else came."""
+
+    def op(now: float, expected: int) -> Op[list[Any]]:
+        request = Send(wire.status("redlock:job"))
+        yield request
+        wait = Wait(now + 0.2, few=expected)
+        seen = []
+        while True:
+            event = yield wait
+            seen.append(event)
+            wait.few = 1
+            if isinstance(event, Timeout):
+                return seen
+
+    async def scene(d):
+        d.mute(3, 4)
+        steps = []
+
+        def counted(operation):
+            steps.append(len(operation.events))
+            step(operation)
+
+        with mock.patch.object(Operation, "step", counted):
+            enough = await outcome(d, op(d.clock.now, 3))
+            too_few = await outcome(d, op(d.clock.now, 5))
+        return enough, too_few, steps
+
+    step = Operation.step
+    enough, too_few, steps = run(scene)
+    for seen in (enough, too_few):
+        assert [type(event) for event in seen] == [Reply] * 3 + [Timeout]
+    assert steps == [3, 3], "when the third was there, and when its time had come"
 
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])

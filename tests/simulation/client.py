@@ -126,10 +126,10 @@ class Task:
                 self.client.hearing.crowd(effect)
             else:
                 assert type(effect) is Wait
-                if self.inbox:
+                if self._enough(effect):
                     event = self.inbox.popleft()
                 elif self.client.clock() >= effect.until:
-                    event = Timeout(self.client.clock())
+                    event = self._late()
                 else:
                     self.waiting = effect
                     self._set_alarm(effect.until)
@@ -153,8 +153,15 @@ class Task:
     def put(self, event: Event) -> None:
         if not self.ended:
             self.inbox.append(event)
-            if self.waiting is not None:
+            if self.waiting is not None and self._enough(self.waiting):
                 self.drive(self.inbox.popleft())
+
+    def _enough(self, wait: Wait) -> bool:
+        """Every other client takes the hint of ``few``, as the shells do."""
+        return len(self.inbox) >= (wait.few if self.client.takes_hints else 1)
+
+    def _late(self) -> Event:
+        return self.inbox.popleft() if self.inbox else Timeout(self.client.clock())
 
     def interrupt(self) -> None:
         """Now if it waits."""
@@ -170,9 +177,8 @@ class Task:
     def _alarm(self, timer: int) -> None:
         if timer != self._timer or self.waiting is None or self.ended:
             return
-        now = self.client.clock()
-        if now >= self.waiting.until:
-            self.drive(Timeout(now))
+        if self.client.clock() >= self.waiting.until:
+            self.drive(self._late())
         else:
             self._set_alarm(self.waiting.until)
 
@@ -195,6 +201,7 @@ class Client:
         self.judge = judge
         self.parameters = parameters
         self.name = name
+        self.takes_hints = sum(name.encode()) % 2 == 1
         self.skew = skew  # of the wall clock, which only proposals of fences look at
         self.crashed = False
         self.crashed_at = math.inf
