@@ -55,7 +55,7 @@ class Links(LinksBase[AnyOperation]):
         self.on_broken: Callable[[Stream], None] = _ignore
         self.on_listening: Callable[[], None] = _nothing
         self.on_change: Callable[[], None] = _nothing
-        self.spare: Alarm | None = None     # of an operation that is over
+        self.spare: set[Alarm] = set()      # of operations that are over, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
         # In the order in which it was written: everybody asks the masters in the same one, or contenders
@@ -157,8 +157,8 @@ class Links(LinksBase[AnyOperation]):
         for operation in list(self.operations):
             operation.interrupt(RedlockError(CLOSED))
         self.flush()
-        if self.spare is not None:
-            self.spare.cancel()
+        while self.spare:
+            self.spare.pop().cancel()
         self.hang_up()
         _close_all(self._sockets)
         self.step()

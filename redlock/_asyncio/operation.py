@@ -16,12 +16,13 @@ T = TypeVar("T")
 
 # Some loops count whole milliseconds and round down: an alarm that is too early would ring on and on.
 LATE = 0.001
+_MOST_SPARE = 100       # alarms that wait for an operation
 
 
 class Alarm:
     """Rings for an operation once its time has come.
 
-    Most operations end long before, and the next one begins: it takes over the alarm that is set (`Links.spare`),
+    Most operations end long before, and the next one begins: it takes over an alarm that is set (`Links.spare`),
     for one that goes off too early does no harm, and to set one costs more than to look at a clock.
     """
 
@@ -43,8 +44,8 @@ class Alarm:
     def _ring(self) -> None:
         if self.operation is not None:
             self.operation.rings()
-        elif self._links.spare is self:
-            self._links.spare = None
+        else:
+            self._links.spare.discard(self)
 
 
 class Operation(OperationBase[T, "Links"]):
@@ -83,15 +84,15 @@ class Operation(OperationBase[T, "Links"]):
         alarm, self._alarm = self._alarm, None
         if alarm is not None:
             alarm.operation = None
-            if self._host.spare is None:
-                self._host.spare = alarm
+            if len(self._host.spare) < _MOST_SPARE:
+                self._host.spare.add(alarm)
             else:
                 alarm.cancel()
 
     def _wait(self, now: float) -> None:
         """Set an alarm, or let one serve that goes off earlier, and is then set anew."""
-        if self._alarm is None:
-            self._alarm, self._host.spare = self._host.spare, None
+        if self._alarm is None and self._host.spare:
+            self._alarm = self._host.spare.pop()
         due = self._loop.time() + (self.until - now) + LATE
         if self._alarm is not None:
             if self._alarm.at <= due:

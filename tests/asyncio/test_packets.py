@@ -261,6 +261,23 @@ def test_timers_do_not_pile_up():
     assert timers <= 2, "one alarm for all operations, and the keeper's"
 
 
+def test_many_that_wait_for_long_do_not_leave_their_alarms_behind():
+    async def scene(d):
+        holder = d.masters.lock("job", ttl=10)
+        await holder.acquire()
+        waiting = [asyncio.ensure_future(d.masters.lock("job", ttl=10).acquire(timeout=3600)) for _ in range(500)]
+        await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        await holder.release()
+        left = len(d.loop.pending)
+        await asyncio.sleep(3600)
+        return left
+
+    assert run(scene) <= 102
+
+
 def test_an_operation_that_ends_at_once_needs_no_alarm_for_each_answer():
     async def scene(d):
         before = d.loop.timers
