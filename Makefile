@@ -80,9 +80,10 @@ simulation-long: $(BIN)/.ready
 bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.bench
 
-## make compose           five masters in containers (compose/): started, killed, stopped, removed; needs Docker or root
+## make compose           five masters in containers (compose/): started, broken, removed, under chaos; needs Docker or root
 compose: $(BIN)/.ready
-	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q tests/compose
+	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(JOBS) --dist loadfile tests/compose
+	@$(BIN)/python -m chaos ci --backend compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
 
 clean:
 	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build

@@ -127,8 +127,7 @@ class Nemesis:
         self._rig.mend(strike.links or self._all_links(strike), states)
 
     def masters(self, strike: Strike, do: Callable[[Rig, int], object]) -> None:
-        for master in strike.masters:
-            do(self._rig, master)
+        self._rig.each(strike.masters, lambda master: do(self._rig, master))
 
     def clients(self, strike: Strike, do: Callable[[Cast, int], object]) -> None:
         for seat in strike.clients:

@@ -38,7 +38,7 @@ look() {
     if runs; then private=; return; fi
     private=1
     [ "$(id -u)" = 0 ] || missing "no Docker daemon answers, and only root can start one"
-    for program in dockerd iptables ip unshare; do
+    for program in dockerd iptables ip mount unshare; do
         command -v "$program" >/dev/null ||
             missing "no Docker daemon answers, and there is no $program to start one (Debian: apt-get install docker.io iptables iproute2)"
     done
@@ -106,8 +106,10 @@ case ${1:-} in
         folder=$2
         shift 2
         ip link set lo up
-        # Not the machine's own, should it run: what that starts would not end with us.
-        [ ! -d /run/containerd ] || mount -t tmpfs tmpfs /run/containerd
+        # Nothing of the machine's own: a containerd that runs, whose children would not end with us, or a configuration; and
+        # nothing of ours is left there.
+        mount -t tmpfs tmpfs /run
+        [ ! -d /etc/docker ] || mount -t tmpfs tmpfs /etc/docker
         dockerd --data-root "$folder/data" --exec-root "$folder/exec" --pidfile "$folder/pid" --host "$DOCKER_HOST" \
             --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent "/${folder##*/}" >"$folder/log" 2>&1 &
         daemon=$!
@@ -157,9 +159,9 @@ if [ -n "$private" ]; then
     place=(unshare --net --mount --pid --fork --kill-child --mount-proc "$here/daemon.sh" --inside "$folder")
 fi
 
-# A group of its own, to be ended as one.  With & the standard input would be closed; and Ctrl-C would be ignored in there,
-# so it comes by way of us.
-setpriv --pdeathsig KILL setsid "${place[@]}" "$@" <&0 &
+# A group of its own, to be ended as one: Ctrl-C in a terminal is for us.  With & bash would close the standard input and
+# have these signals ignored by whatever runs in there.
+setpriv --pdeathsig KILL setsid env --default-signal=INT,QUIT "${place[@]}" "$@" <&0 &
 command=$!
 setsid "$here/daemon.sh" --after $$ "$command" "$private" "$folder" </dev/null >/dev/null 2>&1 &
 after=$!
