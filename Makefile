@@ -41,7 +41,7 @@ types: $(BIN)/.ready
 ## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
 	$(BIN)/pytest -q tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
-		tests/compose/test_compose.py tests/test_floor_plan.py tests/test_public_api.py
+		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
