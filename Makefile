@@ -1,6 +1,6 @@
 # Two commands do all the set-up, on a machine with Python >= 3.11 (pip, venv) and make:
 #   make demo    see the lock at work on five local masters
-#   make test    everything that CI runs
+#   make test    all but chaos and containers, which CI runs as well
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
