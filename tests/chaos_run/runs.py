@@ -50,7 +50,8 @@ class Run:
         self.log = (tmp_path / "log").open("w+")
         name, value = self.mark.split("=")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "chaos", "run", "--backend", backend, "--seed", "5", "--duration", "60",
+            # A shell that has put these tests into the background has them ignore Ctrl-C.
+            ["env", "--default-signal=INT", sys.executable, "-m", "chaos", "run", "--backend", backend, "--seed", "5", "--duration", "60",
              "--faults", "stop,pause", "--lanes", "2", "--ttl", "1", "--clients", "4", "--out", str(tmp_path / "out")],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
             env={**os.environ, name: value, "TMPDIR": str(self.scratch)},
