@@ -5,7 +5,7 @@
 #   compose/daemon.sh --look        starts nothing: ends with 0 if it could, else says what is missing
 #
 # The daemon that runs is used.  Where none does and this is root, one is started in namespaces of its own: its networks,
-# mounts and containers end with it.  Linux.
+# mounts and containers end with it, and no registry can be reached from there.  Linux.
 #
 # COMMAND finds in its environment
 #   REDLOCK_PROJECT    a name for Compose (-p) that nobody else has: what has this label is removed at the end, and so are
