@@ -101,6 +101,8 @@ check() {
 
 workers() { docker ps --quiet --filter "label=com.docker.compose.project=$project" --filter label=com.docker.compose.service=worker; }
 
+writable="import sqlite3; sqlite3.connect('/ledger/ledger.db', timeout=10).execute('BEGIN IMMEDIATE')"
+
 # The workers have paid more than at the last look, and nothing was lost.
 paid=0
 payments() {
@@ -151,6 +153,13 @@ if [ -n "$app" ]; then
     payments
     asleep=$(workers | tail -n 1)
     docker kill -s STOP "$asleep" >/dev/null
+    # Not while it writes: the ledger is a file, with nobody who would end the transaction of a client that is silent.
+    until docker exec "$(workers | head -n 1)" python3 -c "$writable" >"$work/writable" 2>&1; do
+        [ "$SECONDS" -lt 300 ] || { cat "$work/writable"; fail "the ledger stays locked"; }
+        docker kill -s CONT "$asleep" >/dev/null
+        sleep 0.5
+        docker kill -s STOP "$asleep" >/dev/null
+    done
     sleep 6
     payments
     docker kill -s CONT "$asleep" >/dev/null
