@@ -1,6 +1,6 @@
 # Two commands do all the set-up, on a machine with Python >= 3.11 (pip, venv) and make:
 #   make demo    see the lock at work on five local masters
-#   make test    everything that CI runs
+#   make test    all but chaos and containers, which CI runs as well
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -41,7 +41,7 @@ types: $(BIN)/.ready
 ## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
 	$(BIN)/pytest -q tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
-		tests/compose/test_compose.py tests/test_floor_plan.py tests/test_public_api.py
+		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
@@ -80,9 +80,10 @@ simulation-long: $(BIN)/.ready
 bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks.bench
 
-## make compose           five masters in containers (compose/): started, killed, stopped, removed; needs Docker or root
+## make compose           five masters in containers (compose/): started, broken, removed, under chaos; needs Docker or root
 compose: $(BIN)/.ready
-	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q tests/compose
+	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(JOBS) --dist loadfile tests/compose
+	@$(BIN)/python -m chaos ci --backend compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
 
 clean:
 	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build

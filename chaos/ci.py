@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", default="chaos-out", help="a folder for each run (chaos-out)")
     parser.add_argument("--seed", type=int, help=f"of all runs, instead of {_SEED} and a random one for the last")
     parser.add_argument("--jobs", type=int, default=_AT_ONCE, metavar="N", help=f"runs at a time ({_AT_ONCE})")
+    parser.add_argument("--only", metavar="LIST", help="comma-separated names of scenarios, and of variants as variant-NAME")
     parser.add_argument("--complete", action="store_true", help="fail if something cannot be done here, instead of leaving it out")
     parser.add_argument("--longer", type=float, default=1.0, metavar="FACTOR", help="make the faults of every run go on for so many times as long")
 
@@ -78,7 +79,7 @@ def main(args: argparse.Namespace) -> int:
     out = Path(args.out)
     try:
         backend = choose(args.backend)
-        wanted = _jobs(args.seed, args.longer)
+        wanted = _chosen(_jobs(args.seed, args.longer), args.only)
         jobs, left_out = _possible(wanted, lacks(backend))
         for job in jobs:
             check(job.settings, backend)
@@ -130,6 +131,18 @@ def _jobs(seed: int | None, longer: float) -> list[Job]:
         jobs.append(Job(f"everything-seed-{drawn}", scenario, scenario.with_seed(drawn)))
     jobs = [replace(job, settings=replace(job.settings, duration=job.settings.duration * longer)) for job in jobs]
     return sorted(jobs, key=lambda job: -job.settings.duration)
+
+
+def _chosen(jobs: list[Job], only: str | None) -> list[Job]:
+    """Those that ``only`` names; all of them without it.  Raises `ValueError` for a name that is none."""
+    if only is None:
+        return jobs
+    named = {job.name: job for job in jobs}
+    names = dict.fromkeys(name.strip() for name in only.split(","))
+    for name in names:
+        if name not in named:
+            raise ValueError(f"--only: there is no run {name!r}; `python -m chaos list` shows scenarios and variants (variant-NAME)")
+    return [job for job in jobs if job.name in names]
 
 
 def _possible(jobs: Iterable[Job], missing: Collection[str]) -> tuple[list[Job], list[str]]:

@@ -29,18 +29,17 @@ class Nemesis:
         self._record = record
         self._tell = tell
         self._began = now()
+        # (when, number, what to do): the number keeps those of one moment in order.
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
 
     def carry_out(self, plan: Sequence[Strike]) -> None:
         """Returns when everything is healed; on the way out with an exception it heals what it can."""
         self._began = now()
-        # (when, number, what to do): the number keeps those of one moment in order.
-        agenda: list[tuple[float, int, Callable[[], None]]] = []
+        agenda = self._agenda = []
         struck: dict[int, Strike] = {}
         for number, strike in enumerate(plan):
             agenda.append((strike.at, 2 * number, self._later(self._strike, number, strike, struck)))
             agenda.append((strike.until, 2 * number + 1, self._later(self._heal, number, strike, struck)))
-            if strike.settled > strike.until:
-                agenda.append((strike.settled, 2 * number + 1, self._later(self._settled, number, strike, struck)))
         heapq.heapify(agenda)
         try:
             while agenda:
@@ -73,8 +72,11 @@ class Nemesis:
     def _heal(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:
         del struck[number]
         self.heal(strike)
-        if strike.settled > strike.until:
-            self._say(f"{'':8} {self._shown(strike)}: back, may vote in {strike.settled - strike.until:.1f} s")
+        away = strike.settled - strike.until
+        if away > 0:
+            self._say(f"{'':8} {self._shown(strike)}: back, may vote in {away:.1f} s")
+            # From now: to start a container takes a while.
+            heapq.heappush(self._agenda, (now() - self._began + away, 2 * number + 1, self._later(self._settled, number, strike, struck)))
         else:
             self._settled(number, strike, struck)
 
@@ -125,8 +127,7 @@ class Nemesis:
         self._rig.mend(strike.links or self._all_links(strike), states)
 
     def masters(self, strike: Strike, do: Callable[[Rig, int], object]) -> None:
-        for master in strike.masters:
-            do(self._rig, master)
+        self._rig.each(strike.masters, lambda master: do(self._rig, master))
 
     def clients(self, strike: Strike, do: Callable[[Cast, int], object]) -> None:
         for seat in strike.clients:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shlex
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -16,7 +17,7 @@ from chaos.launch import EXIT_CODES, UNKNOWN, SessionFailed, judged, session
 from chaos.scenarios import SCENARIOS, Scenario
 from chaos.settings import Persistence, Settings, Work
 from chaos.variants import VARIANTS
-from redlock.testing import ClockUnavailable, ServerNotFound, clock_available, find_server
+from redlock.testing import ClockUnavailable, ServerNotFound, clock_available
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +39,7 @@ _OPTIONS: Final = (
     ("skew", float, "clients' wall clocks are wrong by up to so many seconds"),
     ("server", str, "program to be started as a master, instead of what redlock.testing finds"),
 )
+_NO_CLOCKS: Final = "libfaketime is not installed, or does not work with this server"
 _SUGGESTED: Final = "kill,pause,partition"
 
 
@@ -99,25 +101,24 @@ def introduce(backend: Backend) -> str:
     if backend.REMARK:
         lines.append(f"  {backend.REMARK}")
     lines += [f"  cannot do {fault}: {why}" for fault, why in lacks(backend).items()]
-    for other in BACKENDS.values():
-        why = other.unavailable()
-        if other is not backend and why is not None:
-            lines.append(f"  not {other.NAME}: {why}")
+    # Those that come before it.  Not all: to look for Docker takes a while, and auto never gets there.
+    for better in takewhile(lambda other: other is not backend, BACKENDS.values()):
+        why = better.unavailable()
+        if why is not None:
+            lines.append(f"  not {better.NAME}: {why}")
     return "\n".join(lines)
 
 
 def lacks(backend: Backend, server: str | None = None) -> dict[str, str]:
     """The faults that cannot be made here, and why."""
-    found = dict(backend.LACKS)
-    if not clock_available(server):
-        found |= dict.fromkeys(("strobe", "clock"), "libfaketime is not installed, or does not work with this server")
-    return found
+    clocks = {} if clock_available(server) else dict.fromkeys(("strobe", "clock"), _NO_CLOCKS)
+    return clocks | dict(backend.LACKS)
 
 
 def check(settings: Settings, backend: Backend) -> None:
     """Raises for what cannot be run here."""
     settings.check()
-    find_server(settings.server)
+    backend.check(settings)
     missing = lacks(backend, settings.server)
     for fault in settings.faults:
         if fault in missing:

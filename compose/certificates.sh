@@ -1,11 +1,11 @@
 #!/bin/sh
-# All that tls.yml needs: an authority, a certificate for each of five masters, a user with a password.
+# All that tls.yml needs, and tls-app.yml: an authority, a certificate for each of five masters, a user with a password.
 #
 #   compose/certificates.sh [FOLDER [DAYS]]        FOLDER: compose/secrets    DAYS: 365
 #
 # FOLDER/redlock.toml is for clients: redlock-check --config.  REDLOCK_PORTS as in compose.yml.
-# The folder is for its owner alone.  What a master reads stands in a folder of its own, readable, for the server there
-# is another user; nobody else comes that far.
+# The folder is for its owner alone.  What a master or a worker reads stands in a folder of its own, readable, for in
+# the container there is another user; nobody else comes that far.
 set -eu
 
 folder=${1:-$(dirname "$0")/secrets}
@@ -73,6 +73,16 @@ masters = [
     "rediss://127.0.0.1:${ports}5",
 ]
 END
+# For tls-app.yml: they know their masters by other names.
+mkdir "$folder/worker"
+cp "$folder/ca.pem" "$folder/worker/ca.pem"
+masters=
+for number in 1 2 3 4 5; do
+    masters=$masters,rediss://locks:$(cat "$folder/password")@master-$number:6379?ssl_ca_certs=/secrets/ca.pem
+done
+echo "${masters#,}" >"$folder/worker/masters"
+chmod 755 "$folder/worker"
+chmod 444 "$folder/worker"/*
 rm -f "$folder/request.pem" "$folder/extensions" "$folder/openssl.log" "$folder/ca.srl"
 trap - EXIT
 echo "$folder"

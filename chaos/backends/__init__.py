@@ -1,13 +1,13 @@
 """Where masters and clients live, and how the links between them are cut.
 
-One module a backend: NAME, WHAT, LACKS, REMARK, `unavailable()`, `command()`, `rig()`.
+One module a backend: NAME, WHAT, LACKS, REMARK, `unavailable()`, `command()`, `check()`, `rig()`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from chaos.backends import namespace, proxy
+from chaos.backends import compose, namespace, proxy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,11 +33,13 @@ class Backend(Protocol):
 
     def command(self, session: Sequence[str]) -> list[str]: ...
 
+    def check(self, settings: Settings) -> None: ...
+
     def rig(self, settings: Settings) -> Rig: ...
 
 
 # In the order in which they are preferred.
-BACKENDS: Final[dict[str, Backend]] = {backend.NAME: backend for backend in (namespace, proxy)}
+BACKENDS: Final[dict[str, Backend]] = {backend.NAME: backend for backend in (namespace, proxy, compose)}
 
 
 class Unavailable(RuntimeError):  # noqa: N818 - named for what is the case

@@ -1,4 +1,4 @@
-"""Masters that are processes of this machine: what the backends have in common that start them."""
+"""What the backends have in common: masters that are started for the run, and reached on this machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from chaos.backends.containers import Containers
     from chaos.settings import Settings
 
 HOST: Final = "127.0.0.1"
@@ -19,15 +20,21 @@ _CLOCKS: Final = ("strobe", "clock")
 _RELAYED: Final = ("slow", "half")
 
 
+def local_masters(settings: Settings) -> LocalMasters:
+    """Processes of this machine."""
+    return LocalMasters(
+        settings.masters,
+        persistence=settings.persistence,
+        clock=any(name in _CLOCKS for name in settings.faults),
+        server=settings.server,
+    )
+
+
 class LocalRig(Rig):
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, masters: LocalMasters | Containers) -> None:
         super().__init__(settings)
-        self.masters = LocalMasters(
-            settings.masters,
-            persistence=settings.persistence,
-            clock=any(name in _CLOCKS for name in settings.faults),
-            server=settings.server,
-        )
+        self.masters = masters
+        self._memory: dict[int, str] = {}
 
     def __enter__(self) -> Self:
         self.masters.start()
@@ -69,10 +76,12 @@ class LocalRig(Rig):
         self.masters.client(master - 1).script_flush()
 
     def fill_memory(self, master: int) -> None:
-        self.masters.client(master - 1).config_set("maxmemory", "1")
+        client = self.masters.client(master - 1)
+        self._memory[master] = client.config_get("maxmemory")["maxmemory"]
+        client.config_set("maxmemory", "1")
 
     def free_memory(self, master: int) -> None:
-        self.masters.client(master - 1).config_set("maxmemory", "0")
+        self.masters.client(master - 1).config_set("maxmemory", self._memory[master])
 
 
 def relayed(settings: Settings) -> bool:

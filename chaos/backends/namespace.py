@@ -17,8 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from chaos.backends.local import LocalRig, relayed
+from chaos.backends.local import LocalRig, local_masters, relayed
 from chaos.backends.relay import Relay
+from redlock.testing import find_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from chaos.backends.rig import Rig, State
     from chaos.plan import Link
     from chaos.settings import Settings
+    from redlock.testing import LocalMasters
 
 NAME: Final = "namespace"
 WHAT: Final = "one private network namespace, links cut by nft; Linux"
@@ -111,12 +113,19 @@ def command(session: Sequence[str]) -> list[str]:
     return [*way, "env", *kept, f"TMPDIR={_SCRATCH}", *session]
 
 
+def check(settings: Settings) -> None:
+    """Raises for what these masters cannot be."""
+    find_server(settings.server)
+
+
 class NamespaceRig(LocalRig):
+    masters: LocalMasters
+
     def __init__(self, settings: Settings) -> None:
         for line in _PREPARE:
             _run(*line)
         _run("nft", "-f", "-", text=_TABLE)
-        super().__init__(settings)
+        super().__init__(settings, local_masters(settings))
         self._relay = Relay() if relayed(settings) else None
         self._disks: dict[int, Path] = {}
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from chaos.backends.local import HOST, LocalRig
+from chaos.backends.local import HOST, LocalRig, local_masters
 from chaos.backends.relay import Relay
+from redlock.testing import find_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from chaos.backends.containers import Containers
     from chaos.backends.rig import Rig, State
     from chaos.plan import Link
     from chaos.settings import Settings
+    from redlock.testing import LocalMasters
 
 NAME: Final = "proxy"
 WHAT: Final = "a TCP relay between each client and each master; anywhere"
@@ -31,9 +34,14 @@ def command(session: Sequence[str]) -> list[str]:
     return list(session)
 
 
+def check(settings: Settings) -> None:
+    """Raises for what these masters cannot be."""
+    find_server(settings.server)
+
+
 class ProxyRig(LocalRig):
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: Settings, masters: LocalMasters | Containers) -> None:
+        super().__init__(settings, masters)
         self._relay = Relay()
         self._ports: dict[Link, int] = {}
 
@@ -54,4 +62,4 @@ class ProxyRig(LocalRig):
 
 
 def rig(settings: Settings) -> Rig:
-    return ProxyRig(settings)
+    return ProxyRig(settings, local_masters(settings))

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -76,6 +76,11 @@ class Rig(ABC):
         })
 
     # -- masters ---------------------------------------------------------------------------------------
+
+    def each(self, masters: Iterable[int], do: Callable[[int], object]) -> None:
+        """What strikes or heals several strikes or heals them at the same moment, as near as can be."""
+        for master in masters:
+            do(master)
 
     @abstractmethod
     def kill(self, master: int) -> None: ...

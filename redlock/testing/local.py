@@ -189,7 +189,7 @@ class LocalMasters:
         type, like ``<hash>``.  Not promised: one moment in time for all.
         """
         return [
-            _contents(server.client, pattern) if server.alive and not server.paused else None
+            contents(server.client, pattern) if server.alive and not server.paused else None
             for server in map(self._mine, range(self._n))
         ]
 
@@ -232,7 +232,8 @@ def _end(nest: Nest, servers: Sequence[Server]) -> None:
             server.buried()
 
 
-def _contents(client: Any, pattern: str) -> dict[str, tuple[str, int]]:
+def contents(client: Any, pattern: str) -> dict[str, tuple[str, int]]:
+    """The keys of one master, as in `LocalMasters.keys`."""
     found = {}
     for key in client.scan_iter(match=pattern, count=1000):
         with client.pipeline(transaction=True) as asked:

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from chaos import ci
-from chaos.backends import BACKENDS
 from chaos.history import Header, Writer, merge
 from chaos.launch import EXIT_CODES, judged
 from chaos.scenarios import SCENARIOS
 from chaos.variants import VARIANTS
-from tests.servers.needs import missing
+from tests.chaos_run.runs import OF_PROCESSES, needs
 
 ROOT = Path(__file__).parent.parent.parent
 SHORT = ("--seed", "3", "--duration", "2", "--masters", "3", "--clients", "2", "--ttl", "1", "--locks", "2")
@@ -28,11 +27,9 @@ def chaos(*words, within=80):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", OF_PROCESSES)
 def test_a_run(backend, tmp_path):
-    why = BACKENDS[backend].unavailable()
-    if why is not None:
-        missing(f"the backend {backend}: {why}")
+    needs(backend)
     ran = chaos("run", *SHORT, "--faults", "flush,oneway", "--backend", backend, "--out", str(tmp_path))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert f"backend {backend}: " in ran.stdout
@@ -113,11 +110,16 @@ def test_the_list():
         assert word in ran.stdout
 
 
-@pytest.mark.parametrize("words", [["--jobs", "0"], ["--longer", "-1"], ["--longer", "nan"]])
+@pytest.mark.parametrize("words", [["--only", "calm,nonsense"], ["--jobs", "0"], ["--longer", "-1"], ["--longer", "nan"]])
 def test_ci_refuses_what_cannot_be(words):
     ran = chaos("ci", *words)
     assert ran.returncode == 2
     assert "Traceback" not in ran.stderr
+
+
+def test_ci_does_what_it_is_told_to_and_nothing_else():
+    chosen = ci._chosen(ci._jobs(None, 1.0), "variant-minority, calm")
+    assert sorted(job.name for job in chosen) == ["calm", "variant-minority"]
 
 
 def test_what_cannot_be_done_here_is_left_out_by_name():

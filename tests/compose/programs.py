@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-COMPOSE = Path(__file__).parents[2] / "compose"
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "compose"
 # The commands of this environment first: redlock-check is one of them.
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+RUNNING = (sys.executable, str(Path(__file__).with_name("running.py")))
 
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,7 @@ import re
 import shutil
 import sqlite3
 import stat
+import sys
 from contextlib import closing
 from typing import Any
 
@@ -182,7 +183,7 @@ def test_a_server_that_does_not_exist():
     assert "no-such-server" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["nonsense"], ["tls", "app"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["nonsense"]])
 def test_what_try_does_not_know(arguments):
     done = run(COMPOSE / "try.sh", *arguments)
     assert done.returncode == 64
@@ -195,6 +196,31 @@ def test_try_says_what_is_missing(tmp_path):
     done = run(str(shutil.which("bash")), COMPOSE / "try.sh", PATH=str(tmp_path))
     assert done.returncode == 69
     assert "docker.io" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "there", "said"),
+    [
+        (["--backend", "compose"], False, "backend compose: no docker (Debian: apt-get install docker.io docker-compose); --backend auto"),
+        (["--backend", "compose", "--masters", "7"], True, "--masters is 7, with --backend compose it must be at most 5"),
+        (["--backend", "compose", "--persistence", "everysec"], True, "it must be always or none"),
+        (["--backend", "compose", "--faults", "clock"], True, "fault clock with backend compose: containers have the machine's clock"),
+        (["--backend", "compose", "--server", "/no/server"], True, "'/no/server' is not a program"),
+        (["--backend", "compose", "--faults", "disk"], True, "fault disk with backend compose"),
+    ],
+)
+def test_the_harness_says_what_it_cannot_do(words, there, said, tmp_path):
+    """Where there is no Docker; and, with one that only says that it is there, what no Docker could do."""
+    for program in ("bash", "dirname", "setpriv", "setsid"):
+        (tmp_path / program).symlink_to(str(shutil.which(program)))
+    if there:
+        for program in ("docker", "docker-compose"):
+            (tmp_path / program).symlink_to(str(shutil.which("true")))
+    done = run(sys.executable, "-m", "chaos", "run", *words, "--out", tmp_path / "out", PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 # -- the worker, without masters ---------------------------------------------------------------------
