@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SCHEME = re.compile("[a-z+]{1,12}://")
+_ANOTHER = re.compile(", *(rediss?|unix)://")
 
 # What of a client's settings says where a server is and who we are.  Its timeouts, retries, decoding
 # and pooling are its own business (R4, C17).
@@ -97,7 +98,14 @@ def endpoint(master: object) -> Endpoint:
 
 def _from_url(url: str) -> Endpoint:
     scheme = _SCHEME.match(url)     # and no more: what follows, or stands there instead, may be a password
-    shown = f"{scheme[0]}…" if scheme else "it"
+    if scheme is None:
+        raise ConfigurationError(
+            "the URL of a master begins with redis://, rediss:// (TLS) or unix://, and this one does not: "
+            "write redis://HOST:PORT"
+        )
+    if _ANOTHER.search(url):
+        raise ConfigurationError(f"{scheme[0]}… has several URLs in it, separated by commas: give them one by one")
+    shown = f"{scheme[0]}…"
     try:
         parts = urlsplit(url)
         tcp, host, port = parts.scheme in ("redis", "rediss"), parts.hostname, parts.port
