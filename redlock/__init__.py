@@ -41,6 +41,8 @@ from redlock.errors import (
     WouldDeadlock,
 )
 
+__version__ = "0.1.0"     # the one place: the build, the pages and the changelog's test read it here
+
 __all__ = [
     "AsyncLease",
     "AsyncMasters",
