@@ -53,8 +53,8 @@ class LocalMasters:
         clock: bool = False,
         server: str | os.PathLike[str] | None = None,
     ) -> None:
-        if n < 1:
-            raise ValueError(f"n is {n}, it must be at least 1")
+        if not isinstance(n, int) or n < 1:
+            raise ValueError(f"n is {n!r}, it must be a number of servers, at least 1")
         if persistence not in get_args(Persistence):
             raise ValueError(f"persistence is {persistence!r}, it must be one of {get_args(Persistence)}")
         self._directives = {"appendonly": "no"}
@@ -216,6 +216,8 @@ class LocalMasters:
         servers = self._all()
         if self._nest is not None and not self._nest.mine:
             raise RuntimeError("these masters belong to the process that started them, not to its children")
+        if not -len(servers) <= i < len(servers):
+            raise IndexError(f"there is no master {i}: there are {len(servers)}, the first one is 0")
         return servers[i]
 
     def _living(self, i: int) -> Server:

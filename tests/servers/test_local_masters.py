@@ -491,6 +491,7 @@ def test_a_password_is_in_the_urls():
     ("options", "text"),
     [
         ({"n": 0}, "at least 1"),
+        ({"n": "3"}, "n is '3', it must be a number"),
         ({"persistence": "sometimes"}, "everysec"),
         ({"config": {"Port": "6379"}}, "Port"),
     ],
@@ -498,6 +499,11 @@ def test_a_password_is_in_the_urls():
 def test_wrong_options_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         LocalMasters(**options)
+
+
+def test_one_that_is_not_there_is_refused_with_those_that_are(redlock_servers):
+    with pytest.raises(IndexError, match="no master 5: there are 5, the first one is 0"):
+        redlock_servers.kill(5)
 
 
 def test_reset_keeps_the_untouched_and_replaces_the_others():
