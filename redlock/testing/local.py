@@ -53,8 +53,8 @@ class LocalMasters:
         clock: bool = False,
         server: str | os.PathLike[str] | None = None,
     ) -> None:
-        if not isinstance(n, int) or n < 1:
-            raise ValueError(f"n is {n!r}, it must be a number of servers, at least 1")
+        if n < 1:
+            raise ValueError(f"n is {n}, it must be at least 1")
         if persistence not in get_args(Persistence):
             raise ValueError(f"persistence is {persistence!r}, it must be one of {get_args(Persistence)}")
         self._directives = {"appendonly": "no"}
