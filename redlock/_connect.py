@@ -56,6 +56,8 @@ _SETTINGS = frozenset(
 # A connection whose packets nobody confirms for so long is given up, and a new one is tried: the host
 # is gone or cut off.  A server that merely hangs does not count, its kernel still confirms.
 _UNCONFIRMED = 3.0
+# Of what redis-py or a master says; it may quote a setting of any length.
+_LONGEST = 500
 # An uptime in seconds has no more; a number of any size would not fit into a time.
 _DIGITS = 15
 
@@ -196,7 +198,7 @@ def _build(target: Endpoint, timeout: float) -> Any:
 
 
 def masked(target: Endpoint, text: str) -> str:
-    """``text`` without the password, on one line."""
+    """``text`` without the password, on one line that can be read."""
     if "AUTH" in text and "args beginning with" in text:
         return "it does not know the command AUTH"      # and quotes what it was given, cut somewhere
     for setting in ("password", "ssl_password"):
@@ -206,7 +208,8 @@ def masked(target: Endpoint, text: str) -> str:
         if secret:
             with contextlib.suppress(Exception):    # what has no text is in no text
                 text = text.replace(str(secret), "***")
-    return " ".join(text.split())
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 class Dial:
