@@ -68,7 +68,7 @@ def test_held_by_somebody_else(world, redlock_servers, masters):
         status = others.status("job")
         assert status.token == lease.token
         assert status.fence == lease.fence
-        assert 9 < status.remaining <= 10
+        assert 5 < status.remaining <= 10       # the machine may have been busy
 
 
 def test_waiting_ends_with_the_release(world, redlock_servers, masters):
