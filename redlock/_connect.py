@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SCHEME = re.compile("[a-z+]{1,12}://")
+_ANOTHER = re.compile(", *(rediss?|unix)://")
 
 # What of a client's settings says where a server is and who we are.  Its timeouts, retries, decoding
 # and pooling are its own business (R4, C17).
@@ -55,6 +56,8 @@ _SETTINGS = frozenset(
 # A connection whose packets nobody confirms for so long is given up, and a new one is tried: the host
 # is gone or cut off.  A server that merely hangs does not count, its kernel still confirms.
 _UNCONFIRMED = 3.0
+# Of what redis-py or a master says; it may quote a setting of any length.
+_LONGEST = 500
 # An uptime in seconds has no more; a number of any size would not fit into a time.
 _DIGITS = 15
 
@@ -97,7 +100,14 @@ def endpoint(master: object) -> Endpoint:
 
 def _from_url(url: str) -> Endpoint:
     scheme = _SCHEME.match(url)     # and no more: what follows, or stands there instead, may be a password
-    shown = f"{scheme[0]}…" if scheme else "it"
+    if scheme is None:
+        raise ConfigurationError(
+            "the URL of a master begins with redis://, rediss:// (TLS) or unix://, and this one does not: "
+            "write redis://HOST:PORT"
+        )
+    if _ANOTHER.search(url):
+        raise ConfigurationError(f"{scheme[0]}… has several URLs in it, separated by commas: give them one by one")
+    shown = f"{scheme[0]}…"
     try:
         parts = urlsplit(url)
         tcp, host, port = parts.scheme in ("redis", "rediss"), parts.hostname, parts.port
@@ -188,7 +198,7 @@ def _build(target: Endpoint, timeout: float) -> Any:
 
 
 def masked(target: Endpoint, text: str) -> str:
-    """``text`` without the password, on one line."""
+    """``text`` without the password, on one line that can be read."""
     if "AUTH" in text and "args beginning with" in text:
         return "it does not know the command AUTH"      # and quotes what it was given, cut somewhere
     for setting in ("password", "ssl_password"):
@@ -198,7 +208,8 @@ def masked(target: Endpoint, text: str) -> str:
         if secret:
             with contextlib.suppress(Exception):    # what has no text is in no text
                 text = text.replace(str(secret), "***")
-    return " ".join(text.split())
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 class Dial:
@@ -243,7 +254,10 @@ class Dial:
 
     def failure(self, error: BaseException) -> Failure:
         """What a failed attempt means for the vote of this master."""
-        return classify(error, self.words(error))
+        found = classify(error, self.words(error))
+        if self._target.tls and found.outcome == "timeout":     # the server waits for a command in plain text
+            return replace(found, reason=f"{found.reason} (a port without TLS behaves like this as well)")
+        return found
 
     def words(self, error: BaseException) -> str:
         """What ``error`` says, on one line and without the password."""

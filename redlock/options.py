@@ -16,7 +16,7 @@ LONGEST = 1e9           # thirty years; beyond it the operating system's timers 
 
 def seconds(option: str, value: object, *, above: float = 0.0, at_most: float = LONGEST, why: str = "") -> float:
     """A finite number of seconds in ``(above, at_most]``."""
-    number = _number(option, value)
+    number = _number(option, value, "a number of seconds")
     if math.isfinite(number) and above < number <= at_most:
         return number
     allowed = f"more than {above:g} and at most {at_most:g} s"
@@ -25,14 +25,15 @@ def seconds(option: str, value: object, *, above: float = 0.0, at_most: float = 
 
 def timeout(option: str, value: object) -> float:
     """Seconds to wait: negative waits for ever (infinity comes back), 0 tries once."""
-    number = _number(option, value)
+    allowed = "a number of seconds; negative waits for ever"
+    number = _number(option, value, allowed)
     if math.isnan(number):
-        raise ConfigurationError(f"{option}={shown(value)}: allowed is a number of seconds; negative waits for ever")
+        raise ConfigurationError(f"{option}={shown(value)}: allowed is {allowed}")
     return math.inf if number < 0 else number
 
 
 def fraction(option: str, value: object, *, below: float) -> float:
-    number = _number(option, value)
+    number = _number(option, value, "a number")
     if 0 <= number < below:
         return number
     raise ConfigurationError(f"{option}={shown(value)}: allowed is 0 up to, not including, {below:g}")
@@ -107,9 +108,9 @@ def _encodes(value: str) -> bool:
     return True
 
 
-def _number(option: str, value: object) -> float:
+def _number(option: str, value: object, allowed: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigurationError(f"{option}={shown(value)}: allowed is a number, not {type(value).__name__}")
+        raise ConfigurationError(f"{option}={shown(value)}: allowed is {allowed}, not {type(value).__name__}")
     try:
         return float(value)
     except OverflowError:

@@ -26,7 +26,7 @@ _RULE = re.compile(r"\b([RPC][1-9]\d?)\b(?!`)")
 # Types of others, and of ours that have no page: they are shown, and lead nowhere.
 _NO_PAGE = frozenset(
     ("Any", "Callable", "Coroutine", "Iterable", "Mapping", "Sequence", "P", "R", "Persistence", "Self", "Reason",
-     "Outcome", "os.PathLike", "wait_base", "BaseException", "TracebackType", "Literal", "ParamSpec")
+     "Outcome", "MeterProvider", "os.PathLike", "wait_base", "BaseException", "TracebackType", "Literal", "ParamSpec")
 )
 
 

@@ -39,7 +39,7 @@ class Style:
 def lines(health: Health, style: Style, changed: frozenset[str] = frozenset()) -> list[str]:
     """The whole report.  ``changed``: masters to point at."""
     quorum = health.quorum
-    head = f"{quorum.voting} of {quorum.size} masters vote, {quorum.majority} are needed"
+    head = f"{quorum.voting} of {quorum.size} masters vote, {quorum.majority} {'are' if quorum.majority > 1 else 'is'} needed"
     report = [f"{style.paint(health.status, health.status)}: {head}", ""]
     report += _table(health.masters, style, changed)
     report += _findings(health, style)

@@ -50,6 +50,7 @@ def _ask(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, number: int) -
     # Not beyond its end: then it is lost, and whoever waits for this has to be told.
     at = yield from round_.ask(lease._ends_at, end="settled")  # noqa: SLF001
     tally, sent_at = round_.tally, round_.request.sent_at
+    lease._heard(tally.votes)  # noqa: SLF001
     if not lease._extendable:  # noqa: SLF001 - it ended while we asked: too late is too late, whatever they answered
         return Extension("lost", at, tally)
     if tally.won:

@@ -32,7 +32,7 @@ class LeaseState:
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
     __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_late", "_lost", "_mine", "_numbers", "_on_change",
-                 "_released", "_resumed", "_since", "_ticket", "_under_way", "_votes", "fence", "names", "token", "ttl", "valid_until")
+                 "_released", "_resumed", "_said", "_since", "_ticket", "_under_way", "_votes", "fence", "names", "token", "ttl", "valid_until")
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LeaseState:
         self.fence = grant.fence
         self.ttl = ttl
         self.valid_until = grant.valid_until
-        self._votes = grant.votes
+        self._votes = self._said = grant.votes
         self._since = grant.decided_at
         self._ticket = grant.ticket     # its place in line (R23)
         self._asked = grant.asked       # masters that may have a key of ours
@@ -123,7 +123,7 @@ class LeaseState:
         if self.lost:
             assert self._lost is not None  # noqa: S101 - for the type checker: `lost` just set it
             text = f"the lease on {self.name!r} was lost: {how[self._lost]}"
-            return LockLost(text, name=self.name, votes=self.votes, reason=self._lost)
+            return LockLost(text, name=self.name, votes=self._said(), reason=self._lost)
         if self._resumed and self._mine():
             why = "extend() has not confirmed yet that it is ours"
             return LockLost(f"the lease on {self.name!r} is not valid: {why}", name=self.name, reason="expired")
@@ -171,6 +171,10 @@ class LeaseState:
         self.valid_until, self.ttl = min([(valid_until, ttl), *others])
         self._votes = votes
         self._late, self._resumed = "expired", False
+
+    def _heard(self, votes: Callable[[], tuple[Vote, ...]]) -> None:
+        """What the masters said to an extension or release, won or not: the last one tells why it was lost."""
+        self._said = votes
 
     def _unanswered(self) -> None:
         """An extension was: if it runs out now, that is why."""

@@ -156,7 +156,9 @@ class Tally:
     def explain(self) -> str:
         """Why `unreachable`, for people."""
         absent = self._number(*_ABSENT)
-        return f"{absent} of {self.size} masters took no part, and {self.need} are needed for a majority"
+        masters = "masters" if self.size > 1 else "master"
+        are = "are" if self.need > 1 else "is"
+        return f"{absent} of {self.size} {masters} took no part, and {self.need} {are} needed for a majority"
 
     @property
     def misconfigured(self) -> bool:

@@ -92,6 +92,7 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         raise
     ours = not round_.tally.denied
     if not ours:
+        lease._heard(round_.tally.votes)  # noqa: SLF001
         lease._found_gone(denials.reason)  # noqa: SLF001
     ticket = lease._ticket  # noqa: SLF001
     if ticket is not None and (denials.heard or ticket.courtesy > NEVER):

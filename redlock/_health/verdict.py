@@ -422,7 +422,7 @@ def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
         yield Finding(
             "critical",
             "too-few",
-            f"{voting} of {size} masters vote, {need} are needed: no lock can be taken",
+            f"{voting} of {size} masters vote, {need} {_are(need)} needed: no lock can be taken",
             f"bring back {need - voting} of those that do not vote, see there",
         )
     elif quorum.can_lose == 0:
@@ -452,6 +452,10 @@ def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
         )
 
 
+def _are(number: int) -> str:
+    return "are" if number > 1 else "is"
+
+
 def _failures(number: int) -> str:
     return "1 failure" if number == 1 else f"{number} failures"
 
@@ -472,7 +476,7 @@ def summary(
     names = [name for name, finding in wrong if finding.code == worst.code and name]
     rest = len(wrong) - max(1, len(names))
     more = f"; {rest} more finding{'s' if rest > 1 else ''} above" if rest else ""
-    vote = f"{quorum.voting} of {quorum.size} masters vote and {quorum.majority} are needed"
+    vote = f"{quorum.voting} of {quorum.size} masters vote and {quorum.majority} {_are(quorum.majority)} needed"
     if status == "CRITICAL":
         lead = f"no lock can be taken, {vote}"
     else:

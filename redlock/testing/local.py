@@ -216,6 +216,8 @@ class LocalMasters:
         servers = self._all()
         if self._nest is not None and not self._nest.mine:
             raise RuntimeError("these masters belong to the process that started them, not to its children")
+        if not -len(servers) <= i < len(servers):
+            raise IndexError(f"there is no master {i}: there are {len(servers)}, the first one is 0")
         return servers[i]
 
     def _living(self, i: int) -> Server:

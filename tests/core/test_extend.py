@@ -90,6 +90,26 @@ def test_kept_lost_or_unanswered(masters: list[Master], kind: str, reason: Reaso
         assert lease.loss().reason == reason
 
 
+@pytest.mark.parametrize(
+    ("masters", "said"),
+    [
+        pytest.param([ours(), silent(), down()], ["granted", "timeout", "error"], id="unanswered"),
+        pytest.param([taken(), taken(), ours(0.1)], ["held", "held", "pending"], id="denied"),
+    ],
+)
+def test_the_loss_says_what_the_masters_said_to_the_extension_not_to_the_acquire(
+    masters: list[Master], said: list[str]
+) -> None:
+    world = World(*masters)
+    plan = world.plan()
+    lease = world.lease(plan)
+    granted = lease.votes
+    extended(world, plan, lease)
+    world.now = lease.valid_until
+    assert [vote.outcome for vote in lease.loss().votes] == said
+    assert lease.votes == granted       # of the last round that was won, as it says
+
+
 def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
     world = World(*[ours()] * 3)
     plan = world.plan()

@@ -57,7 +57,9 @@ def test_whether_it_was_ours(masters: list[Master], reason: Reason | None, at: f
     assert lease.lost == (reason is not None)
     assert not lease.valid
     if reason is not None:
-        assert lease.loss().reason == reason
+        loss = lease.loss()
+        assert loss.reason == reason
+        assert [vote.outcome for vote in loss.votes].count("held") > len(masters) // 2
 
 
 def test_it_ends_before_the_first_byte_is_sent() -> None:

@@ -41,8 +41,10 @@ ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 # Pages that others write, with examples of their own kind.
 _NOT_OURS = ("design.md", "redlock-", "chaos")
-PAGES = [page for page in sorted(DOCS.rglob("*.md"))
-         if "_build" not in page.parts and not page.relative_to(DOCS).as_posix().startswith(_NOT_OURS)]
+PAGES = [ROOT / "README.md", *(
+    page for page in sorted(DOCS.rglob("*.md"))
+    if "_build" not in page.parts and not page.relative_to(DOCS).as_posix().startswith(_NOT_OURS)
+)]
 
 
 class Page:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from redlock.testing import LocalMasters
-from tests.docs.pages import DIRECTIVES, DOCS, OTHER, PAGES, Page, blocks, matches
+from tests.docs.pages import DIRECTIVES, OTHER, PAGES, ROOT, Page, blocks, matches
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def servers():
         yield masters
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page(page, servers, tmp_path, monkeypatch):
     servers.reset()
     monkeypatch.chdir(tmp_path)
@@ -29,15 +29,15 @@ def test_page(page, servers, tmp_path, monkeypatch):
     assert not any(servers.keys("redlock:*")), "an example has left a lock behind"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_nothing_is_left_out(page):
     """A block in a language that nobody runs would never fail; one that is skipped says why."""
     text = page.read_text(encoding="utf-8")
     for language, block in blocks(page):
         assert language in ("python", "sh", *OTHER, *DIRECTIVES), block
-    for skip in re.finditer(r"^% skip:.*\n+```(?:\{code-block\} )?(\w+)", text, re.MULTILINE):
+    for skip in re.finditer(r"^(?:%|<!---) skip:.*\n+```(?:\{code-block\} )?(\w+)", text, re.MULTILINE):
         assert skip[1] == "sh", f"an example in Python is never skipped: {skip[0]}"
-        assert re.match(r'% skip: next.*"[^"]+"', skip[0]), f"say why: {skip[0]}"
+        assert re.match(r'(?:%|<!---) skip: next.*"[^"]+"', skip[0]), f"say why: {skip[0]}"
 
 
 def test_a_page_that_is_wrong_is_noticed(servers, tmp_path):

@@ -6,20 +6,24 @@ import inspect
 import re
 import typing
 
+import prometheus_client
 import pytest
 
 import redlock
-from redlock import errors, scripts, testing
-from tests.docs.pages import DOCS
+from redlock import errors, observe, scripts, testing
+from redlock._cli import prometheus as check_metrics
+from redlock.observe import _measures
+from redlock.observe.prometheus import PrometheusObserver
+from tests.docs.pages import DOCS, blocks
 
 REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
 
 
 def described() -> set[str]:
-    return set(re.findall(r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.)?(\w+)$", REFERENCE, re.MULTILINE))
+    return set(re.findall(r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.|observe\.(?:\w+\.)?)?(\w+)$", REFERENCE, re.MULTILINE))
 
 
-@pytest.mark.parametrize("module", [redlock, testing], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [redlock, testing, observe], ids=lambda module: module.__name__)
 def test_all_that_is_public_is_described(module):
     assert set(module.__all__) <= described()
 
@@ -41,6 +45,23 @@ def test_tables_are_complete(page, words):
     assert words
     for word in words:
         assert any(re.search(rf"`(?:error: )?{word}\b", row) for row in rows), word
+
+
+def test_every_metric_is_described_and_no_other_is_alerted_on():
+    rows = re.findall(r"^\| .*$", (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE)
+    described = set(re.findall(r"`([a-z_.]+)(?:\{[a-z,]+\})?`", "".join(rows)))
+    measures = (*_measures.HISTOGRAMS, *_measures.COUNTERS)
+    assert {one.name for one in measures} <= described
+    registry = prometheus_client.CollectorRegistry()
+    PrometheusObserver(registry)
+    known = {f"{family.name}{'_total' * (family.type == 'counter')}" for family in registry.collect()}
+    assert known == {name for name in described if name.startswith("redlock_")}
+
+    (rules,) = (text for language, text in blocks(DOCS / "howto" / "monitoring.md") if "groups:" in text)
+    alerted = {re.sub(r"_count$", "", name) for name in re.findall(r"\bredlock_[a-z_]+", rules)}
+    check = {f"redlock_{name}" for name in re.findall(r'yield "([a-z_]+)"', inspect.getsource(check_metrics))}
+    assert alerted & known
+    assert alerted <= known | check
 
 
 def test_every_option_is_in_the_table_of_times():

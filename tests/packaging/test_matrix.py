@@ -6,9 +6,13 @@ import ast
 import re
 import tomllib
 
+import redlock
 from tests.packaging.conftest import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def constant(name):
@@ -22,7 +26,21 @@ def constant(name):
 def in_workflow(key):
     """Every list of the matrix that has this name."""
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    return [re.findall(r"[\w.]+", found) for found in re.findall(rf"^ +{key}: \[(.*)\]$", text, re.MULTILINE)]
+    return [re.findall(r"[\w.-]+", found) for found in re.findall(rf"^ +{key}: \[(.*)\]$", text, re.MULTILINE)]
+
+
+def test_one_version():
+    """The newest one of the changelog is that of the package; the build and the pages read it there."""
+    released = re.findall(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)$", CHANGELOG, re.MULTILINE)
+    assert released[0][0] == redlock.__version__
+    assert [date for _, date in released] == sorted((date for _, date in released), reverse=True)
+    assert CHANGELOG.index("## Unreleased") < CHANGELOG.index(f"## {redlock.__version__}")
+    assert "version" in PROJECT["dynamic"]
+
+
+def test_every_heading_of_the_changelog_is_one_that_its_format_knows():
+    assert set(re.findall(r"^### (.*)$", CHANGELOG, re.MULTILINE)) <= {
+        "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
 def test_pythons():
@@ -35,7 +53,7 @@ def test_pythons():
 
 
 def test_servers():
-    assert in_workflow("server") == [constant("SERVERS")] * 2
+    assert in_workflow("server") == [constant("SERVERS"), constant("OLDEST_SERVERS")]
 
 
 def test_every_dependency_has_a_lower_bound_that_can_be_pinned():

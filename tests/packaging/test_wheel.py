@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import email
+import re
 import tarfile
 import zipfile
 
 import pytest
 
+import redlock
 from tests.packaging.conftest import ROOT
+
+RELATIVE = r"\]\((?!https?://)"
 
 
 def in_wheel(path):
@@ -48,6 +52,7 @@ def test_what_it_says_of_itself(wheel):
         (name,) = (name for name in archive.namelist() if name.endswith("/LICENSE"))
         assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
     assert meta["Name"] == "redlock-quorum"
+    assert meta["Version"] == redlock.__version__
     assert meta["License-Expression"] == "MIT"
     assert meta["Requires-Python"] == ">=3.11"
     requires = meta.get_all("Requires-Dist") or []
@@ -59,7 +64,16 @@ def test_what_it_says_of_itself(wheel):
     assert "[pytest11]\nredlock = redlock.testing.plugin" in entry_points
     body = meta.get_payload()
     assert isinstance(body, str)
-    assert body.strip() == (ROOT / "README.md").read_text(encoding="utf-8").strip()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    # An index of packages shows it where paths of the repository lead nowhere: only the words of such links are left.
+    assert re.search(RELATIVE, readme)
+    assert not re.search(RELATIVE, body)
+    assert "<!---" not in body
+    assert re.sub(r"\W+", "", body).startswith(re.sub(r"\W+", "", readme.partition("<!---")[0]))
+    assert [line for line in readme.splitlines() if line.startswith("#")] == [
+        line for line in body.splitlines() if line.startswith("#")]
+    assert "![" not in body
+    assert readme.count("```") == body.count("```")
 
 
 def test_the_source_distribution_is_enough_to_build_and_to_test(sdist, wheel, wheel_of_sdist):

@@ -117,6 +117,7 @@ def test_no_text_about_a_url_has_its_password(secret, mistake, scheme, is_quoted
 @example(redis.Redis, {"unix_socket_path": 0})
 @example(redis.Redis, {"unix_socket_path": b""})
 @example(redis.Redis, {"unix_socket_path": "a\0b"})
+@example(redis.Redis, {"ssl": True, "ssl_cert_reqs": "x" * 10_000})
 def test_clients(kind, settings):
     try:
         client = kind(**settings)

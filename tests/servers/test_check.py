@@ -88,8 +88,9 @@ def test_a_hung_one_holds_up_neither_the_others_nor_the_probe(world, servers):
 
 def test_without_a_probe_nothing_is_written(world, servers):
     def written():
-        # the append-only file has every change of every kind
-        return [servers.client(i).info("persistence")["aof_current_size"] for i in range(5)]
+        # Every change of every key counts.  The size of the append-only file would not do: to Redis 6.2 a script
+        # that is loaded belongs into it.
+        return [servers.client(i).info("persistence")["rdb_changes_since_last_save"] for i in range(5)]
 
     before = written()
     with world.Masters(servers.urls) as masters:
@@ -226,7 +227,7 @@ def test_a_master_that_sends_half_an_answer_and_stops(world, servers):
 
 def test_a_runaway_script_is_busy(world, servers):
     client = servers.client(4)
-    client.config_set("busy-reply-threshold", 10)
+    client.config_set("lua-time-limit", 10)    # as Redis 6.2 calls it; later ones know that name, too
 
     def run_away():
         try:

@@ -500,6 +500,21 @@ def test_wrong_options_are_refused(options, text):
         LocalMasters(**options)
 
 
+def test_a_reset_leaves_no_connection_of_its_own_behind():
+    with LocalMasters(1) as masters:
+        busy = [masters.client(0).client() for _ in range(3)]     # as when several threads ask it at once
+        for one in busy:
+            one.close()
+        assert len(masters.client(0).client_list()) == 3
+        masters.reset()
+        assert eventually(lambda: len(masters.client(0).client_list()) == 1)
+
+
+def test_one_that_is_not_there_is_refused_with_those_that_are(redlock_servers):
+    with pytest.raises(IndexError, match="no master 5: there are 5, the first one is 0"):
+        redlock_servers.kill(5)
+
+
 def test_reset_keeps_the_untouched_and_replaces_the_others():
     with LocalMasters(6) as masters:
         before = masters.pids
