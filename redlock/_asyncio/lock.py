@@ -158,7 +158,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             QuorumUnreachable: too few masters took part in the last attempt, or so many refuse for
                 a reason that waiting cannot cure (a wrong password) that there is no majority.
             WouldDeadlock: this task holds some of the names together with others, or without them.
-            ConfigurationError: ``blocking=False`` with a ``timeout``.
+            ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
         """
         outcome = await self._try(blocking=blocking, timeout=timeout)
         if isinstance(outcome, AsyncLease):

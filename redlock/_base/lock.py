@@ -52,6 +52,7 @@ class Entry(NamedTuple):
 
     lock: LockBase[Any, Any]
     lease: LeaseState
+    task: object = None     # of asyncio, in which a thread entered it
 
 
 class LockBase(ABC, Generic[AnyMasters, AnyLease]):
@@ -173,6 +174,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _entries(self) -> list[Entry]:
         """Those of the calling thread or task, through any lock of these masters, the latest last."""
 
+    def _task(self) -> object:
+        """What else tells holders apart, besides whose `_entries` they are."""
+        return None
+
     @abstractmethod
     def _alive(self) -> Callable[[], bool]:
         """Whether the thread or task that calls this now is still there later."""
@@ -233,6 +238,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             lease = entry.lease
             if not lease.valid or set(lease.names).isdisjoint(self._plan.names):
                 continue        # one that is lost is not entered again
+            if entry.task is not self._task():
+                raise WouldDeadlock(
+                    f"another task of this thread holds {lease.name!r}, and could not release it while this one waits: "
+                    "in coroutines use AsyncMasters",
+                    name=self._name,
+                )
             if set(lease.names) != set(self._plan.names):
                 raise WouldDeadlock(
                     f"this {self._holder} holds {lease.name!r} already, and would wait for itself to get {self._shown}",
@@ -243,7 +254,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                     f"this {self._holder} holds {self._shown} without a fencing token already, and asks for one: "
                     "give both locks the same fencing"
                 )
-            entries.append(Entry(self, lease))
+            entries.append(Entry(self, lease, self._task()))
             return cast("AnyLease", lease)
         return None
 
@@ -253,7 +264,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             entries = self._entries()
             if len(entries) >= _MANY:       # somebody acquires and never releases
                 entries[:] = [entry for entry in entries if not entry.lease.lost]
-            entries.append(Entry(self, lease))
+            entries.append(Entry(self, lease, self._task()))
         else:
             self._shared = lease
 
@@ -288,6 +299,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # -- operations, and what their ends mean --------------------------------------------------------
 
     def _acquisition(self, won: list[Grant], *, blocking: bool, timeout: float | None) -> Op[Grant | Refusal]:
+        if blocking not in (True, False):
+            raise ConfigurationError(
+                f"blocking={options.shown(blocking)}: allowed are True and False; to wait for so many seconds, timeout=..."
+            )
         if not blocking and timeout is not None:
             raise ConfigurationError(f"blocking=False with timeout={options.shown(timeout)}: it does not wait, drop one of the two")
         patience = self._timeout if timeout is None else options.timeout("timeout", timeout)

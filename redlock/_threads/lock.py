@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect as introspection
 import threading
@@ -39,6 +40,11 @@ class MultiLock(LockBase[Masters, Lease]):
     def _entries(self) -> list[Entry]:
         return self._masters._own.entries  # noqa: SLF001 - the two are one module in two files
 
+    def _task(self) -> object:
+        # All tasks of a loop are one thread; a second one must not enter what the first one holds.
+        loop = asyncio._get_running_loop()  # noqa: SLF001 - a look that does not raise; current_task() would, mostly
+        return None if loop is None else asyncio.current_task(loop)
+
     def _got(self) -> Lease:
         """Where it is not bound: what the innermost ``with`` of this thread has got, which is left now."""
         inside = self._masters._own.inside  # noqa: SLF001
@@ -66,7 +72,7 @@ class MultiLock(LockBase[Masters, Lease]):
             QuorumUnreachable: too few masters took part in the last attempt, or so many refuse for
                 a reason that waiting cannot cure (a wrong password) that there is no majority.
             WouldDeadlock: this thread holds some of the names together with others, or without them.
-            ConfigurationError: ``blocking=False`` with a ``timeout``.
+            ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
         """
         before = len(self._entries())
         try:

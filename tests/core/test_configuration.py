@@ -84,6 +84,8 @@ def test_calls():
         lock.acquire(timeout=math.nan)
     with pytest.raises(ConfigurationError, match="name=''"):
         Masters(URLS).status("")
+    with pytest.raises(ConfigurationError, match=r"blocking=5: allowed are True and False"):
+        lock.acquire(5)  # type: ignore[arg-type]  # seconds, it may have meant
 
 
 @pytest.mark.parametrize(
