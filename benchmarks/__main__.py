@@ -78,7 +78,7 @@ def _measure(modules: dict[str, Any], options: argparse.Namespace) -> Results:
     with LocalMasters(_MASTERS) as servers:
         lab = Lab(servers, effort, peers=not options.no_peers)
         for module in modules.values():
-            case = None
+            case, entered = None, time.monotonic()
             lab.say(f"\n{module.TITLE}")
             for record in module.run(lab):
                 if (record.case, record.measure) != case:
@@ -87,6 +87,7 @@ def _measure(modules: dict[str, Any], options: argparse.Namespace) -> Results:
                     lab.say(f"  {record.case + ': ' if record.case else ''}{record.measure}{against}")
                 lab.say(f"    {record.line()}")
                 results.records.append(record)
+            lab.say(f"  ({time.monotonic() - entered:.0f} s)")
         results.left_out = lab.left_out
     results.seconds = round(time.monotonic() - began, 1)
     return results

@@ -21,9 +21,10 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.peers import ROOT, LeftOut
+from benchmarks.subjects import PEERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,14 +52,15 @@ class Effort:
     long_renewal: float     # and those with a long TTL; 0: not at all
     many: int               # objects, where their memory is measured
     imports: int            # processes
+    masters: tuple[int, ...]    # how many, for what is measured with several numbers of them
 
 
 EFFORTS: Final = {
     effort.name: effort
     for effort in (
-        Effort("tiny", 1, 1, 2, 0.05, 2.0, 0.2, 0.0, 20, 1),
-        Effort("quick", 13, 3, 50, 0.3, 3.0, 3.0, 0.0, 2000, 5),
-        Effort("full", 61, 9, 60, 1.5, 12.0, 6.0, 20.0, 10_000, 15),
+        Effort("tiny", 1, 1, 2, 0.05, 2.0, 0.2, 0.0, 20, 1, (5, 1)),
+        Effort("quick", 11, 2, 40, 0.3, 2.0, 2.0, 0.0, 2000, 5, (5, 1, 3, 7, 9)),
+        Effort("full", 61, 9, 60, 1.5, 12.0, 6.0, 20.0, 10_000, 15, (5, 1, 3, 7, 9)),
     )
 }
 
@@ -140,8 +142,7 @@ class Lab:
     def __init__(self, servers: LocalMasters, effort: Effort, *, peers: bool) -> None:
         self.servers = servers
         self.effort = effort
-        self.left_out: dict[str, str] = {}
-        self._peers = peers
+        self.left_out = {} if peers else {subject.title: "it was not asked for" for subject in PEERS}
         self._numbers = itertools.count()
         self.random = random.Random(20)     # an order that can be repeated
 
@@ -154,26 +155,32 @@ class Lab:
     ) -> Iterator[list[Worker]]:
         """Those of the subjects that can be measured here, connected; ended afterwards, whatever happens."""
         with contextlib.ExitStack() as stack:
-            workers: list[Worker] = []
+            started: list[Worker] = []      # all at the same time, for interpreters take theirs to start
             for subject in subjects:
-                if subject.kind == "peer" and not self._peers:
-                    self._left_out(subject, "it was not asked for")
+                if subject.title in self.left_out:
                     continue
                 try:
                     name = f"lock-{next(self._numbers)}"
                     worker = Worker(subject, addresses or self.addresses(), ttl, name)
+                except LeftOut as why:
+                    self._leave_out(subject, str(why))
+                else:
                     stack.callback(worker.close)
+                    started.append(worker)
+            workers: list[Worker] = []
+            for worker in started:
+                try:
                     worker.ready()
                 except LeftOut as why:
-                    self._left_out(subject, str(why))
+                    self._leave_out(worker.subject, str(why))
                 else:
                     workers.append(worker)
             yield workers
 
-    def _left_out(self, subject: Subject, why: str) -> None:
-        if subject.title not in self.left_out:
-            self.left_out[subject.title] = why
-            self.say(f"{subject.title} is left out: {why}")
+    def _leave_out(self, subject: Subject, why: str) -> None:
+        """For the rest of the run."""
+        self.left_out[subject.title] = why
+        self.say(f"  {subject.title} is left out: {why}")
 
     def compared(
         self, workers: Sequence[Worker], limits: Callable[[Subject], Sequence[Worker]],

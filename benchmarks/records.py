@@ -46,7 +46,7 @@ class Record:
     @property
     def half(self) -> tuple[float, float] | None:
         """Between these two is the middle half of the samples."""
-        if len(self.samples) < 4:  # noqa: PLR2004
+        if len(self.samples) < 4:
             return None
         low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
         return low, high
@@ -96,9 +96,9 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     size = abs(value)
-    if size >= 1000:  # noqa: PLR2004
+    if size >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2}f}"  # noqa: PLR2004
+    return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
 
 
 @dataclass
@@ -152,8 +152,8 @@ def _rounded(value: Any) -> Any:
 def markdown(results: Results) -> str:
     """All the figures, a table for each scenario."""
     parts = [f"# Benchmarks, {results.effort}, {results.when}", _about(results)]
-    for scenario in dict.fromkeys(record.scenario for record in results.records):
-        parts.append(f"## {scenario}\n\n{table(results.of(scenario))}")
+    scenarios = dict.fromkeys(record.scenario for record in results.records)
+    parts += [f"## {scenario}\n\n{table(results.of(scenario))}" for scenario in scenarios]
     return "\n\n".join(parts) + "\n"
 
 
@@ -166,7 +166,7 @@ def _about(results: Results) -> str:
 def table(records: Sequence[Record]) -> str:
     rows = ["| | | figure | | half of the samples | bar |", "|---|---|---:|---:|---|---|"]
     for record in records:
-        half = f"{number(record.half[0])} – {number(record.half[1])}" if record.half else ""
+        half = f"{number(record.half[0])} to {number(record.half[1])}" if record.half else ""
         own = f"{number(record.typical)} {record.typical_unit}" if record.typical is not None else ""
         bar = f"{record.limit}{'' if record.ok else ' **missed**'}" if record.bar is not None else ""
         about = f"{record.case}: {record.measure}" if record.case else record.measure

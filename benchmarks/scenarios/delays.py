@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.lab import Lab
 
 TITLE = "Masters that are far away"
-AFTERWARDS = "acquire + release, to all near"
+AFTERWARDS = "acquire + release"
 EXTRA = "acquire, beyond one round trip"
 ONE, ALL = "one behind 50 ms", "all behind 5 ms"
 _FAR, _NEAR = 0.05, 0.005       # seconds

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from redlock.testing import LocalMasters
 
 TITLE = "Masters that are frozen or refuse"
-AFTERWARDS = "acquire + release, to all healthy"
+AFTERWARDS = "acquire + release"
 FIRST = "the first acquire + release"
 FAILS = "fails after"
 LEFT = "keys left behind"
@@ -129,7 +129,7 @@ def _everybody(
 ) -> Iterator[Record]:
     """All at the same time, for most of them take as long as they are given."""
     lab.reset()
-    majority = len(frozen) > 2  # noqa: PLR2004
+    majority = len(frozen) > 2
     with lab.open(subjects) as workers:
         names = {worker: f"everybody-{number}" for number, worker in enumerate(workers)}
         for worker in workers:

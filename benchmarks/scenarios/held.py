@@ -22,7 +22,7 @@ _MANY = 10_000
 
 
 def run(lab: Lab) -> Iterator[Record]:
-    few = 1000 if lab.effort.many >= 1000 else lab.effort.many      # noqa: PLR2004
+    few = min(1000, lab.effort.many)
     for subject in (*OURS, NODE, AIOREDLOCK):
         yield from _held(lab, subject, few, 3.0, lab.effort.renewal, max(1, lab.effort.few // 3))
     if lab.effort.long_renewal:

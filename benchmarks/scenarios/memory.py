@@ -29,7 +29,7 @@ def run(lab: Lab) -> Iterator[Record]:
                 samples = [worker.ask("footprint", what, number)["bytes"] / 1024 for worker in workers]
             waits = ", with its task" if subject.tasks else ", with its thread"
             case = {"idle": "a lock", "held": "a lease and its lock", "waiting": f"who waits{waits}"}[what]
-            small = lab.effort.many < 1000  # noqa: PLR2004 - what is allocated once weighs more than a few objects
+            small = lab.effort.many < 1000
             yield middle("memory", case, subject.title, f"of {number:,}, each", "KB", samples,
                          bar=None if small else _BARS.get(what))
     lab.progress("")

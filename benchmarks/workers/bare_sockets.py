@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import hiredis
 
 from benchmarks.workers import serve, threads
-from redlock import _connect
+from redlock import _connect, scripts
 from redlock._core import wire
 from redlock._core.quorum import majority
 
@@ -82,8 +82,8 @@ class Handle:
         self.release: Callable[[], object] = lambda: bare.round(commands.release())
 
     def attempt(self) -> bool:
-        answers = self.acquire()
-        return sum(isinstance(answer, list) and answer[0] != 0 for answer in answers) >= self._majority
+        granted = [answer for answer in self.acquire() if isinstance(answer, list) and answer[0] != 0]
+        return len(granted) >= self._majority
 
     def wait(self, until: float) -> bool:
         while time.monotonic() < until:
@@ -98,7 +98,7 @@ def connected() -> list[tuple[str, int]]:
     """The addresses of the masters, which have our scripts now."""
     for address in serve.addresses():
         with socket.create_connection(address) as sock:
-            for script in (wire.scripts.ACQUIRE, wire.scripts.RELEASE):
+            for script in (scripts.ACQUIRE, scripts.RELEASE):
                 sock.sendall(_connect.pack_words(("SCRIPT", "LOAD", script.text)))
                 sock.recv(100)
     return serve.addresses()

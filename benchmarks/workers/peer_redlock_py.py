@@ -6,9 +6,8 @@ import logging
 import time
 from typing import Any
 
-from redlock import Redlock  # type: ignore[attr-defined]  # not ours: see above
-
 from benchmarks.workers import serve, threads
+from redlock import Redlock  # type: ignore[attr-defined]  # not ours: see above
 
 
 class Handle:

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+THREADS = 2         # that a subject has of its own: the main one and the one that reads requests
+
 
 def addresses() -> list[tuple[str, int]]:
     """The masters, as the command line has them: host:port, separated by commas."""

@@ -18,8 +18,11 @@ AT_ONCE = 200
 class Handle(Protocol):
     """One contender's way to one name, as in `threads`."""
 
-    acquire: Callable[[], Awaitable[Any]]
-    release: Callable[[], Awaitable[Any]]
+    @property
+    def acquire(self) -> Callable[[], Awaitable[Any]]: ...
+
+    @property
+    def release(self) -> Callable[[], Awaitable[Any]]: ...
 
     async def attempt(self) -> bool: ...
 
@@ -99,12 +102,11 @@ class Load:
         return {"holds": holds}
 
     async def hold(self, number: int) -> dict[str, float]:
-        before = threading.active_count()
         self._held = [self._kept(f"{serve.name()}-{index}") for index in range(number)]
         began = time.monotonic()
         for index in range(0, number, AT_ONCE):
             await asyncio.gather(*(handle.acquire() for handle in self._held[index : index + AT_ONCE]))
-        return {"seconds": time.monotonic() - began, "threads": threading.active_count() - before}
+        return {"seconds": time.monotonic() - began, "threads": threading.active_count() - serve.THREADS}
 
     async def rest(self, lasts: float) -> dict[str, float]:
         cpu, began = time.process_time(), time.monotonic()

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 class Handle(Protocol):
     """One contender's way to one name."""
 
-    acquire: Callable[[], Any]      # take it; the method of the library itself, where it has one
-    release: Callable[[], Any]
+    @property
+    def acquire(self) -> Callable[[], Any]:
+        """Take it: the method of the library itself, where it has one."""
+
+    @property
+    def release(self) -> Callable[[], Any]:
+        """Give it back."""
 
     def attempt(self) -> bool:
         """Try once.  False: somebody else has it.  Raises what the library raises."""
@@ -115,12 +120,11 @@ class Load:
         return {"holds": holds}
 
     def hold(self, number: int) -> dict[str, float]:
-        before = threading.active_count()
         self._held = [self._kept(f"{serve.name()}-{index}") for index in range(number)]
         began = time.monotonic()
         for handle in self._held:
             handle.acquire()
-        return {"seconds": time.monotonic() - began, "threads": threading.active_count() - before}
+        return {"seconds": time.monotonic() - began, "threads": threading.active_count() - serve.THREADS}
 
     def rest(self, lasts: float) -> dict[str, float]:
         cpu, began = time.process_time(), time.monotonic()
