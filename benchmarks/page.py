@@ -13,11 +13,10 @@ from string import Template
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import plots
-from benchmarks.lab import EFFORTS
 from benchmarks.peers import ROOT
 from benchmarks.records import Record, Results, number
-from benchmarks.scenarios import contention, delays, faults, latency, throughput
-from benchmarks.subjects import OURS, SOCKETS
+from benchmarks.scenarios import contention, delays, faults, held, latency, throughput
+from benchmarks.subjects import OURS, PEERS, SOCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +60,6 @@ def page(results: Results, drawn: Sequence[str]) -> str:
         return f"![{_SHOWN[name]}]({(PICTURES / name).as_posix()}.svg)" if name in drawn else ""
 
     alone = results.of("latency", case=latency.FIVE)
-    patience = EFFORTS[results.effort].patience
     template = Template((ROOT / "benchmarks" / "page.md").read_text(encoding="utf-8"))
     return template.substitute(
         about=_about(results),
@@ -69,7 +67,6 @@ def page(results: Results, drawn: Sequence[str]) -> str:
         latency_picture=picture("latency"),
         latency_table=_alone(alone),
         sizes_picture=picture("sizes"),
-        patience=f"{patience:g} s",
         faults_table=_wide(results.of("faults"), (THREADS_TITLE, ASYNCIO_TITLE)),
         peers_faults_picture=picture("faults"),
         peers_faults_table=_outcomes(results.of("peers and faults")),
@@ -86,6 +83,7 @@ def page(results: Results, drawn: Sequence[str]) -> str:
         held_table=_by_subject(results.of("held")),
         weights_table=_plain([*results.of("memory"), *results.of("imports")]),
         missed=_missed(results),
+        beaten=_beaten(results),
         remarks=_REMARKS,
     )
 
@@ -115,7 +113,7 @@ def _bars(results: Results) -> str:
         about = f"{case}: {measure}" if case else measure
         baseline = {record.baseline for record in records if record.baseline}
         if baseline:
-            about += f", to {' or '.join(sorted(baseline))}"
+            about += f", to {baseline.pop() if len(baseline) == 1 else 'the limit of each'}"
         row = [about]
         for title in (THREADS_TITLE, ASYNCIO_TITLE):
             mine = [record for record in records if record.subject == title]
@@ -228,6 +226,38 @@ def _missed(results: Results) -> str:
         about = f"{record.case}: {record.measure}" if record.case else record.measure
         lines.append(f"- {record.subject}: {about}{against} is {record.shown}, promised {record.limit}")
     return "Promised and missed in this run:\n\n" + "\n".join(lines)
+
+
+# What others are measured in as well, and whether less is better.
+_COMPARED = (
+    ("latency", latency.TIME, True), ("latency", latency.CPU, True), ("delays", delays.EXTRA, True),
+    ("contention", contention.RATE, False), ("throughput", throughput.RATE, False), ("held", held.LOAD, True),
+)
+
+
+def _beaten(results: Results) -> str:
+    """Where another library is better than this one, in threads or on asyncio, whichever of the two is better."""
+    lines = []
+    for scenario, measure, less in _COMPARED:
+        found = [one for one in results.of(scenario, measure=measure) if one.baseline in ("", SOCKETS.title)]
+        for case in dict.fromkeys(one.case for one in found):
+            figures = {one.subject: one for one in found if one.case == case and one.value is not None}
+            mine = [figures[subject.title] for subject in OURS if subject.title in figures]
+            best = min(mine, key=lambda one: _better(one, less=less), default=None)
+            lines += [
+                f"- {peer.title}: {case}: {measure} is {figures[peer.title].shown}, here {best.shown}"
+                for peer in PEERS
+                if best and peer.title in figures
+                and _better(figures[peer.title], less=less) < _better(best, less=less)
+            ]
+    if not lines:
+        return "In nothing that was measured another quorum library was better than the better of threads and asyncio."
+    return "Where another quorum library was better than the better of threads and asyncio:\n\n" + "\n".join(lines)
+
+
+def _better(record: Record, *, less: bool) -> float:
+    value = record.value or 0.0
+    return value if less else -value
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

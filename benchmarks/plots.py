@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -63,12 +63,12 @@ def _latency(results: Results) -> Figure | None:
         axes.text((record.value or 0) * 1.04, place, f"{number(record.value or 0)} ×", va="center", fontsize=9)
     axes.set_yticks(range(len(found)), [record.subject for record in found])
     axes.set_xscale("log")
+    axes.set_xlim(0.25, max(record.value or 0 for record in found) * 1.5)
     _plain_numbers(axes.xaxis, (0.25, 0.5, 1, 2, 5, 10, 20))
     axes.axvline(1, color="#555555", linewidth=1)
-    axes.set_xlim(right=max(record.value or 0 for record in found) * 1.5)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("acquire + release on five masters, to bare sockets that wait for a majority")
-    _kinds(axes, {_KINDS[record.subject] for record in found}, "lower right")
+    _kinds(axes, {_KINDS[record.subject] for record in found})
     return figure
 
 
@@ -180,11 +180,11 @@ def _plain_numbers(axis: Any, ticks: tuple[float, ...]) -> None:
     axis.set_minor_locator(mpl.ticker.NullLocator())
 
 
-def _kinds(axes: Axes, kinds: set[str], where: Literal["lower right"]) -> None:
+def _kinds(axes: Axes, kinds: set[str]) -> None:
     for kind, colour in _COLOURS.items():
         if kind in kinds:
             axes.barh(0, 0, color=colour, label=_WORDS[kind])
-    axes.legend(frameon=True, framealpha=1, edgecolor="none", fontsize=9, loc=where)
+    axes.legend(frameon=False, fontsize=9, ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1.0))
 
 
 _PICTURES: dict[str, Callable[[Results], Figure | None]] = {

@@ -96,6 +96,8 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     size = abs(value)
+    if value == int(value) and size < 1000:
+        return str(int(value))
     if size >= 1000:
         return f"{value:,.0f}"
     return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2}f}"

@@ -29,6 +29,7 @@ SHARE = "hand-overs"
 SECTION = 0.001     # seconds: how long each one holds it
 _PAUSE = 0.004      # between two holds of one contender, where only two processes take turns
 _RETRIES = 0.6      # seconds: most of the others look again every 0.2 s
+_SLACK = 30.0       # seconds for an acquire that was under way at the end
 _BEGIN = 0.1        # seconds from the request to the start of the load
 
 # What it is called, how many processes, and how many contenders in each.
@@ -66,21 +67,18 @@ def run(lab: Lab) -> Iterator[Record]:
 
 
 def contend(workers: Sequence[Worker], name: str, contenders: int, lasts: float, pause: float = 0.0) -> list[Hold]:
-    """What they did, in its order; without the time in which the first and the last process were alone."""
+    """What they did together, in its order.  All begin at the same moment, and nobody begins a hold after the end."""
     begin = time.monotonic() + _BEGIN
+    end = begin + lasts
     for worker in workers:
-        worker.tell("contend", name, contenders, SECTION, pause, begin, begin + lasts)
-    by_process = []
-    for process, worker in enumerate(workers):
-        holds = worker.hear(lasts + 30)["holds"]
-        by_process.append([Hold(acquired, released, (process, number)) for acquired, released, number in holds])
-    # Of those who had it at all: where a process starves, the others were not alone.
-    had = [holds for holds in by_process if holds]
-    if not had:
-        return []
-    first = max(min(hold.acquired for hold in holds) for holds in had)
-    last = min(max(hold.acquired for hold in holds) for holds in had)
-    return sorted(hold for holds in had for hold in holds if first <= hold.acquired <= last)
+        worker.tell("contend", name, contenders, SECTION, pause, begin, end)
+    by_process = [worker.hear(lasts + _SLACK)["holds"] for worker in workers]
+    return sorted(
+        Hold(acquired, released, (process, number))
+        for process, holds in enumerate(by_process)
+        for acquired, released, number in holds
+        if acquired <= end
+    )
 
 
 def handovers(holds: Sequence[Hold]) -> list[float]:
@@ -90,12 +88,6 @@ def handovers(holds: Sequence[Hold]) -> list[float]:
         for before, after in itertools.pairwise(holds)
         if after.contender != before.contender
     ]
-
-
-def per_second(count: int, holds: Sequence[Hold]) -> float:
-    if len(holds) < 2:
-        return 0.0
-    return count / (holds[-1].acquired - holds[0].acquired)
 
 
 def _ours(lab: Lab, case: str, workers: Sequence[Worker], contenders: int, rounds: int) -> Iterator[Record]:
@@ -109,7 +101,7 @@ def _ours(lab: Lab, case: str, workers: Sequence[Worker], contenders: int, round
         if len(holds) < 2 or len(alone) < 2:
             continue
         calls.append((_script_calls(lab) - before) / len(holds))
-        pairs.append((per_second(len(handovers(holds)), holds), per_second(len(alone) - 1, alone)))
+        pairs.append((len(handovers(holds)) / lasts, len(alone) / lasts))
         gaps.append(1000 * max(later.acquired - former.released for former, later in itertools.pairwise(holds)))
         counts = [sum(hold.contender == (p, c) for hold in holds) for p in range(len(workers)) for c in range(contenders)]
         spreads.append(max(counts) / max(1, min(counts)))

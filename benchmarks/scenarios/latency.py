@@ -48,6 +48,8 @@ def _compared(lab: Lab, workers: Sequence[Worker], case: str, rounds: int) -> It
                 promised = subject in _BARS and base.subject is limit(subject)
                 pairs = [(one[0][what] / cycles, one[number][what] / cycles) for one in answers[subject.title]]
                 bar = None
-                if promised:
-                    bar = _CPU_BAR if name is CPU else _BARS[subject] * (1 if case == FIVE else _OTHER_SIZES)
+                if promised and name is TIME:
+                    bar = _BARS[subject] * (1 if case == FIVE else _OTHER_SIZES)
+                elif promised and case == FIVE:
+                    bar = _CPU_BAR
                 yield ratio("latency", case, subject.title, name, pairs, baseline=base.subject.title, bar=bar)
