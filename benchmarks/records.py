@@ -100,7 +100,8 @@ def number(value: float) -> str:
         return str(int(value))
     if size >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
+    digits = next((digits for digits, least in enumerate((100, 10, 0.1, 0.01)) if size >= least), 4)
+    return f"{value:.{digits}f}"
 
 
 @dataclass

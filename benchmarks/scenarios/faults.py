@@ -145,6 +145,7 @@ def _everybody(
                     answers[worker] = worker.hear(max(0.01, until - time.monotonic()))
                 except (Hung, LeftOut):
                     hung.add(worker)
+        time.sleep(_CLEAN)      # so long the others have to clean up, now that all masters are back
         for worker in workers:
             title = worker.subject.title
             if worker in hung:
@@ -153,9 +154,9 @@ def _everybody(
                 continue
             answer = answers[worker]
             note = _said(answer)
-            if majority:
-                left = _left_behind(lab, names[worker])
-                note += f"; {left or 'no'} keys left {_CLEAN:g} s after all were back" if left else "; nothing left behind"
+            left = _keys(lab, names[worker])
+            if left:
+                note += f"; keys left on {left} masters"
             yield Record(
                 "peers and faults", case, title, FAILS if majority else FIRST, "s", answer["both"], [answer["both"]],
                 note=note,

@@ -24,15 +24,16 @@ class Gather:
         self._token = secrets.token_hex(20)
         ms = int(serve.ttl() * 1000)
         answers = await asyncio.gather(
-            *(master.set(self._name, self._token, nx=True, px=ms) for master in self._masters)
+            *(master.set(self._name, self._token, nx=True, px=ms) for master in self._masters), return_exceptions=True
         )
-        if sum(map(bool, answers)) > len(self._masters) // 2:
+        if sum(answer is True for answer in answers) > len(self._masters) // 2:
             return True
         await self.release()
         return False
 
     async def release(self) -> None:
-        await asyncio.gather(*(script(keys=[self._name], args=[self._token]) for script in self._unlock))
+        calls = (script(keys=[self._name], args=[self._token]) for script in self._unlock)
+        await asyncio.gather(*calls, return_exceptions=True)
 
     async def wait(self, until: float) -> bool:
         while time.monotonic() < until:

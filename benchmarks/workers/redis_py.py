@@ -3,11 +3,12 @@
     … pool          one thread for each master
     … single        no quorum: redis-py's own `Lock` on the first master
 
-All masters are waited for, with the settings that redis-py has of its own.
+All masters are waited for, with the settings that redis-py has of its own; one that fails has not voted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -42,10 +43,16 @@ class Pool:
         return False
 
     def _set(self, master: redis.Redis) -> Any:
-        return master.set(self._name, self._token, nx=True, px=int(serve.ttl() * 1000))
+        with contextlib.suppress(redis.RedisError):
+            return master.set(self._name, self._token, nx=True, px=int(serve.ttl() * 1000))
+        return False
 
     def release(self) -> None:
-        list(self._pool.map(lambda script: script(keys=[self._name], args=[self._token]), self._unlock))
+        list(self._pool.map(self._delete, self._unlock))
+
+    def _delete(self, script: Any) -> None:
+        with contextlib.suppress(redis.RedisError):
+            script(keys=[self._name], args=[self._token])
 
     def wait(self, until: float) -> bool:
         while time.monotonic() < until:
