@@ -47,7 +47,6 @@ async def main() -> None:
     load = tasks.Load(
         lambda name: Handle(manager, once, name, serve.ttl()), lambda name: Handle(manager, once, name, None)
     )
-    await load.cycles(1)
     await serve.serve_tasks(load)
 
 

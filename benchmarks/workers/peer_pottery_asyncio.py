@@ -31,7 +31,6 @@ async def main() -> None:
     logging.disable()
     masters = {Redis.from_url(url) for url in serve.urls()}
     load = tasks.Load(lambda name: Handle(masters, name))
-    await load.cycles(1)
     await serve.serve_tasks(load)
 
 

@@ -30,7 +30,6 @@ def main() -> None:
     logging.disable()
     masters = {Redis.from_url(url) for url in serve.urls()}
     load = threads.Load(lambda name: Handle(masters, name))
-    load.cycles(1)
     serve.serve(load)
 
 

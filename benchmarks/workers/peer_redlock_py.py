@@ -39,7 +39,6 @@ def main() -> None:
     manager = Redlock(serve.urls())
     once = Redlock(serve.urls(), retry_count=1)
     load = threads.Load(lambda name: Handle(manager, once, name))
-    load.cycles(1)
     serve.serve(load)
 
 

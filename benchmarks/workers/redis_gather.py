@@ -46,7 +46,6 @@ class Gather:
 async def main() -> None:
     masters = [redis.asyncio.Redis.from_url(url) for url in serve.urls()]
     load = tasks.Load(lambda name: Gather(masters, name))
-    await load.cycles(1)
     await serve.serve_tasks(load)
 
 

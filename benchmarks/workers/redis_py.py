@@ -87,7 +87,6 @@ def main() -> None:
         def make(name: str) -> threads.Handle:
             return Pool(masters, pool, name)
     load = threads.Load(make)
-    load.cycles(1)
     serve.serve(load)
 
 

@@ -32,7 +32,6 @@ async def main() -> None:
             lambda name: Handle(masters.lock(name, ttl=serve.ttl())),
             lambda name: Handle(masters.lock(name, ttl=serve.ttl(), bound=False)),
         )
-        await load.cycles(1)    # connects
         await serve.serve_tasks(load)
 
 

@@ -32,7 +32,6 @@ def main() -> None:
         lambda name: Handle(masters.lock(name, ttl=serve.ttl())),
         lambda name: Handle(masters.lock(name, ttl=serve.ttl(), bound=False)),
     )
-    load.cycles(1)      # connects
     serve.serve(load)
 
 

@@ -58,9 +58,10 @@ def options() -> list[str]:
 
 
 def serve(load: Any) -> None:
-    """Answer until there are no more requests.  ``load`` has a method for each verb."""
+    """Connect, then answer until there are no more requests.  ``load`` has a method for each verb."""
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
-    _listen(asked.put)
+    _listen(asked.put)      # before anything that may hang
+    load.cycles(1)
     _say({"ready": True})
     while True:
         verb, *words = asked.get().split()
@@ -72,6 +73,7 @@ async def serve_tasks(load: Any) -> None:
     loop = asyncio.get_running_loop()
     asked: asyncio.Queue[str] = asyncio.Queue()
     _listen(lambda line: loop.call_soon_threadsafe(asked.put_nowait, line))
+    await load.cycles(1)
     _say({"ready": True})
     while True:
         verb, *words = (await asked.get()).split()

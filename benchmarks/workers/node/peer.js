@@ -140,10 +140,10 @@ const verbs = {
 const say = (answer) => process.stdout.write(JSON.stringify(answer) + "\n");
 
 (async () => {
+  const lines = readline.createInterface({ input: process.stdin });
+  lines.on("close", () => process.exit(0));     // whatever hangs
   await verbs.cycles(1);
   say({ ready: true });
-  const lines = readline.createInterface({ input: process.stdin });
-  lines.on("close", () => process.exit(0));
   lines.on("line", async (line) => {
     const [verb, ...words] = line.split(" ").map((word) => (word !== "" && !isNaN(word) ? Number(word) : word));
     try {
