@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
 import sys
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from benchmarks import peers
 from benchmarks.lab import EFFORTS, Hung, Lab, Worker
 from benchmarks.peers import LeftOut
-from benchmarks.subjects import EVERYBODY, LOOP, PEERS, SOCKETS, Subject
+from benchmarks.subjects import EVERYBODY, LOOP, OURS, PEERS, SOCKETS, Subject
 
 
 def subject(program):
@@ -87,3 +89,25 @@ def test_an_installation_that_fails(monkeypatch, tmp_path):
     monkeypatch.setattr(peers, "_PATIENCE", 0.2)
     with pytest.raises(LeftOut, match="did not end within"):
         peers._run([sys.executable, "-c", "import time; time.sleep(60)"])
+
+
+@pytest.mark.parametrize("subject", OURS, ids=lambda subject: subject.title)
+def test_one_that_hangs_while_it_connects_ends_with_whoever_asks(subject):
+    """Its masters may be dead by then, and a lock waits for them as long as it takes."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        process = subprocess.Popen(
+            subject.command([f"127.0.0.1:{silent.getsockname()[1]}", "30", "name"]), cwd=peers.ROOT, stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(peers.ROOT)},
+        )  # fmt: skip
+        try:
+            silent.settimeout(30)
+            silent.accept()[0].close()      # it has begun
+            assert process.poll() is None
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.wait()
