@@ -32,7 +32,7 @@ _WORDS = {"ours": "this library", "limit": "the limits", "home-made": "made at h
 _KINDS = {subject.title: subject.kind for subject in EVERYBODY}
 _MARKS = "osD^vP*X"
 _WIDTH = 7.6        # inches
-_AT_LEAST = 0.2     # hand-overs a second: what is shown of none on a logarithmic scale
+_NONE = 0.2         # hand-overs a second: where none is on a logarithmic scale
 
 
 def draw(results: Results, folder: Path, run: str) -> list[str]:
@@ -138,13 +138,13 @@ def _contention(results: Results) -> Figure | None:
     for title in titles:
         rates = {record.case: record.value for record in found if record.subject == title}
         axes.plot(
-            range(len(cases)), [max(_AT_LEAST, rates.get(case) or 0) for case in cases], next(marks),
+            range(len(cases)), [max(_NONE, rates.get(case) or 0) for case in cases], next(marks),
             linestyle="-" if _KINDS[title] == "ours" else ":", color=_COLOURS[_KINDS[title]], label=title, markersize=7,
         )
     axes.axvline(2.5, color="#888888", linewidth=0.8)
     axes.set_xticks(range(len(cases)), [case.replace(" in one", "\nin one").replace(" of", "\nof") for case in cases])
     axes.set_yscale("log")
-    _plain_numbers(axes.yaxis, (0.2, 1, 10, 100, 1000))
+    _plain_numbers(axes.yaxis, (_NONE, 1, 10, 100, 1000))
     axes.set_ylabel("hand-overs per second")
     axes.legend(frameon=False, fontsize=9, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
@@ -176,7 +176,7 @@ def _throughput(results: Results) -> Figure | None:
 def _plain_numbers(axis: Any, ticks: tuple[float, ...]) -> None:
     low, high = axis.get_view_interval()
     axis.set_major_locator(mpl.ticker.FixedLocator([tick for tick in ticks if low / 1.5 <= tick <= high * 1.5]))
-    axis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: "none" if value == _NONE else f"{value:g}"))
     axis.set_minor_locator(mpl.ticker.NullLocator())
 
 
