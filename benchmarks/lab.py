@@ -53,13 +53,14 @@ class Effort:
     many: int               # objects, where their memory is measured
     imports: int            # processes
     masters: tuple[int, ...]    # how many, for what is measured with several numbers of them
+    hurry: bool = False     # others are measured in the first and the last case alone
 
 
 EFFORTS: Final = {
     effort.name: effort
     for effort in (
         Effort("tiny", 1, 1, 2, 0.05, 1.0, 0.2, 0.0, 20, 1, (5, 1)),
-        Effort("quick", 11, 2, 40, 0.3, 2.0, 2.0, 0.0, 2000, 5, (5, 1, 3, 7, 9)),
+        Effort("quick", 11, 2, 40, 0.3, 2.0, 2.0, 0.0, 2000, 5, (5, 1, 3, 7, 9), hurry=True),
         Effort("full", 61, 9, 60, 1.0, 12.0, 6.0, 20.0, 10_000, 15, (5, 1, 3, 7, 9)),
     )
 }

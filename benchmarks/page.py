@@ -13,6 +13,7 @@ from string import Template
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import plots
+from benchmarks.lab import EFFORTS
 from benchmarks.peers import ROOT
 from benchmarks.records import Record, Results, number
 from benchmarks.scenarios import contention, delays, faults, held, latency, throughput
@@ -68,6 +69,7 @@ def page(results: Results, drawn: Sequence[str]) -> str:
         latency_table=_alone(alone),
         sizes_picture=picture("sizes"),
         faults_table=_wide(results.of("faults"), (THREADS_TITLE, ASYNCIO_TITLE)),
+        patience=f"{EFFORTS[results.effort].patience:g} s",
         peers_faults_picture=picture("faults"),
         peers_faults_table=_outcomes(results.of("peers and faults")),
         delays_table=_wide_cases(results.of("delays"), {
@@ -185,7 +187,11 @@ def _outcomes(records: Sequence[Record]) -> str:
 
 
 def _outcome(record: Record) -> str:
-    return record.note if record.value is None else f"{_seconds(record.value)}: {record.note}"
+    if record.value is None:
+        return "never"
+    took = _seconds(record.value)
+    keys = record.note.partition(faults.KEYS_ON)[2]
+    return (took if record.note.startswith(faults.ACQUIRED) else f"no, {took}") + (f", keys on {keys}" if keys else "")
 
 
 def _seconds(value: float) -> str:

@@ -59,7 +59,7 @@ def run(lab: Lab) -> Iterator[Record]:
     for subject in PEERS:
         lab.reset()
         with lab.open([subject] * 4) as workers:
-            for case, processes, contenders in CASES if lab.effort.lasts >= 1 else CASES[1::2]:
+            for case, processes, contenders in CASES[1::4] if lab.effort.hurry else CASES:
                 if len(workers) == 4:
                     lab.progress(f"{case}: {subject.title}")
                     yield _peer(lab, case, workers[:processes], contenders)

@@ -22,6 +22,7 @@ AFTERWARDS = "acquire + release"
 FIRST = "the first acquire + release"
 FAILS = "fails after"
 LEFT = "keys left behind"
+ACQUIRED, KEYS_ON = "acquired", "; keys left on masters: "     # in the notes on everybody
 # (case, which are frozen, which refuse, how much slower it may be)
 MINORITIES: tuple[tuple[str, tuple[int, ...], tuple[int, ...], float | None], ...] = (
     ("one frozen", (4,), (), 1.1),
@@ -39,7 +40,8 @@ def run(lab: Lab) -> Iterator[Record]:
         yield from _ours(lab, case, frozen, refusing, bar)
     yield from _ours_without_majority(lab)
     others = (*OURS, POOL, GATHER, *PEERS)
-    for case, frozen, refusing, _ in (*MINORITIES, (MAJORITY, (2, 3, 4), (), None)):
+    minorities = MINORITIES[:1] if lab.effort.hurry else MINORITIES
+    for case, frozen, refusing, _ in (*minorities, (MAJORITY, (2, 3, 4), (), None)):
         lab.progress(f"{case}: who returns within {lab.effort.patience:g} s")
         yield from _everybody(lab, others, case, frozen, refusing)
 
@@ -156,7 +158,7 @@ def _everybody(
             note = _said(answer)
             left = _keys(lab, names[worker])
             if left:
-                note += f"; keys left on {left} masters"
+                note += f"{KEYS_ON}{left}"
             yield Record(
                 "peers and faults", case, title, FAILS if majority else FIRST, "s", answer["both"], [answer["both"]],
                 note=note,
@@ -165,5 +167,5 @@ def _everybody(
 
 def _said(answer: dict[str, Any]) -> str:
     if answer["acquired"]:
-        return "acquired" + (f", then {answer['error']}" if answer["error"] else "")
+        return ACQUIRED + (f", then {answer['error']}" if answer["error"] else "")
     return f"not acquired: {answer['error']}" if answer["error"] else "not acquired"
