@@ -12,7 +12,7 @@ JOBS ?= auto
 CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers harness docs package oldest newest chaos simulation-long bench compose clean
+.PHONY: help demo test lint types core simulation servers harness docs package oldest newest chaos simulation-long bench bench-full bench-page compose clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -48,9 +48,9 @@ core: $(BIN)/.ready
 simulation: $(BIN)/.ready
 	$(BIN)/pytest -q -n $(JOBS) tests/simulation
 
-## make servers           real servers on loopback ports: killed, frozen, full, restarted
+## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready
-	$(BIN)/pytest -q tests/servers
+	$(BIN)/pytest -q tests/servers tests/benchmarks
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
 harness: $(BIN)/.ready
@@ -81,9 +81,19 @@ newest: $(BIN)/.ready
 simulation-long: $(BIN)/.ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
-## make bench             ratios to bare sockets, measured in the same run
+## make bench             ratios to bare sockets and other libraries, measured in the same run, in two minutes
 bench: $(BIN)/.ready
-	@$(BIN)/python -m benchmarks.bench
+	@$(BIN)/python -m benchmarks
+
+## make bench-full        the same at length: writes benchmarks/results.json and docs/performance.md
+bench-full: $(BIN)/.ready
+	@$(BIN)/python -m benchmarks --effort full
+	@cp .bench/results.json benchmarks/results.json
+	@$(BIN)/python -m benchmarks.page
+
+## make bench-page        docs/performance.md again, from benchmarks/results.json alone
+bench-page: $(BIN)/.ready
+	@$(BIN)/python -m benchmarks.page
 
 ## make compose           five masters in containers (compose/): started, broken, removed, under chaos; needs Docker or root
 compose: $(BIN)/.ready
@@ -91,4 +101,4 @@ compose: $(BIN)/.ready
 	@$(BIN)/python -m chaos ci --backend compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
 
 clean:
-	rm -rf $(VENV) chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build
+	rm -rf $(VENV) .bench chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build

@@ -27,8 +27,3 @@ def test_demo():
         "Lock keys left on the masters that are up: 0",
     ):
         assert part in output
-
-
-def test_benchmark():
-    """With tiny numbers, so that it cannot rot; its figures are nobody's business here."""
-    assert run("benchmarks.bench", "--rounds", "1", "--cycles", "3").count("median ratio") == 14

@@ -16,7 +16,7 @@ from tenacity import wait_fixed
 
 from redlock import Masters, RedlockError
 from redlock.testing import LocalMasters
-from tests.servers.look import all_up, eventually, nothing_left, take
+from tests.servers.look import all_up, eventually, logged, nothing_left, take
 from tests.servers.proxy import Proxy
 from tests.servers.waiter import NEVER, Waiting, feeds_up
 
@@ -185,12 +185,12 @@ def test_who_may_not_subscribe_tries_again_from_time_to_time(world, redlock_serv
         take(held)
         with world.Masters(urls, restart_guard=False) as masters:
             waiting = Waiting(masters.lock("job", ttl=30, retry=wait_fixed(0.2)))
-            eventually(lambda: len(caplog.records) >= 5)
+            eventually(lambda: len(logged(caplog)) >= 5)
             time.sleep(0.6)
             held.release()
             assert waiting.end() is not None
-        assert len(caplog.records) == 5
-        assert all("subscribe" in record.getMessage() for record in caplog.records)
+        assert len(logged(caplog)) == 5
+        assert all("subscribe" in record.getMessage() for record in logged(caplog))
         assert "s3cret" not in caplog.text
 
 
@@ -202,7 +202,7 @@ def test_a_right_that_is_granted_later_is_used(world, redlock_servers, others, c
         take(held)
         with world.Masters(urls, restart_guard=False) as masters:
             waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-            eventually(lambda: len(caplog.records) >= 5)
+            eventually(lambda: len(logged(caplog)) >= 5)
             for i in range(5):
                 redlock_servers.client(i).acl_setuser("deaf", enabled=True, commands=["+subscribe"])
             eventually(lambda: feeds_up(world, masters) == 5)
@@ -222,13 +222,13 @@ def test_a_server_with_room_for_one_connection_only(world, redlock_servers, othe
             redlock_servers.client(i).config_set("maxclients", used)
         try:
             waiting = Waiting(masters.lock("job", ttl=30, retry=wait_fixed(0.2)))
-            eventually(lambda: len(caplog.records) >= 5)
+            eventually(lambda: len(logged(caplog)) >= 5)
             held.release()
             assert waiting.end() is not None
         finally:
             for i in range(5):
                 redlock_servers.client(i).config_set("maxclients", 10_000)
-    assert all("max number of clients" in record.getMessage() for record in caplog.records)
+    assert all("max number of clients" in record.getMessage() for record in logged(caplog))
 
 
 def test_half_a_message_holds_nobody_up(world, redlock_servers, others):

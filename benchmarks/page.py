@@ -1,0 +1,294 @@
+"""The documentation's page "Performance", with its pictures, from results that were measured.
+
+    python -m benchmarks.page [--results FILE] [--docs FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Final
+
+from benchmarks import plots
+from benchmarks.lab import EFFORTS
+from benchmarks.peers import ROOT
+from benchmarks.records import Record, Results, number
+from benchmarks.scenarios import contention, delays, faults, held, latency, throughput
+from benchmarks.subjects import OURS, PEERS, SOCKETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+RESULTS: Final = ROOT / "benchmarks" / "results.json"
+PICTURES: Final = Path("_static") / "performance"
+
+# What each picture shows, for those who do not see it.
+_SHOWN = {
+    "latency": "Bars: what acquire and release take, to bare sockets, for everybody",
+    "sizes": "Lines: what acquire and release take, to the limit, from one to nine masters",
+    "faults": "Marks: seconds until everybody returns, with one, two or three masters frozen and one that refuses",
+    "contention": "Lines: hand-overs per second of everybody, from two contenders to fifty, in one process and in four",
+    "throughput": "Lines: operations per second, to bare sockets, with one, eight and sixty-four at once",
+}
+
+_REMARKS = """\
+- **Python costs more than the network here.** On loopback a round trip takes less than the interpreter needs for counting
+  votes, so the ratios above are the worst case; and they are ratios to a loop that does nothing at all with the answers.
+- **Threads share one interpreter.** With many threads the operations per second are those of one processor; processes
+  add up, up to what the masters can do.
+- **Nobody is served in order across processes.** `luckiest to unluckiest` says how unequal it gets; inside a process the
+  line is first come, first served.
+- **A release that nobody announces** (a raw `DEL`, a holder that died) is noticed after a pause of up to half a second, or
+  when its TTL is over.
+- **A lock weighs more than a bare key:** a held lease has its votes, its deadlines and its place in the keeper."""
+
+
+def digest(file: Path) -> str:
+    """Which run it was."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def write(results: Results, docs: Path, run: str = "") -> None:
+    drawn = plots.draw(results, docs / PICTURES, run)
+    (docs / "performance.md").write_text(page(results, drawn), encoding="utf-8")
+
+
+def page(results: Results, drawn: Sequence[str]) -> str:
+    def picture(name: str) -> str:
+        return f"![{_SHOWN[name]}]({(PICTURES / name).as_posix()}.svg)" if name in drawn else ""
+
+    alone = results.of("latency", case=latency.FIVE)
+    template = Template((ROOT / "benchmarks" / "page.md").read_text(encoding="utf-8"))
+    return template.substitute(
+        about=_about(results),
+        bars=_bars(results),
+        latency_picture=picture("latency"),
+        latency_table=_alone(alone),
+        sizes_picture=picture("sizes"),
+        faults_table=_wide(results.of("faults"), (THREADS_TITLE, ASYNCIO_TITLE)),
+        patience=f"{EFFORTS[results.effort].patience:g} s",
+        peers_faults_picture=picture("faults"),
+        peers_faults_table=_outcomes(results.of("peers and faults")),
+        delays_table=_wide_cases(results.of("delays"), {
+            (delays.ONE, delays.AFTERWARDS): "one behind 50 ms, to all near",
+            (delays.ALL, delays.EXTRA): "all behind 5 ms: an acquire, beyond one round trip",
+        }),
+        contention_picture=picture("contention"),
+        contention_table=_contention(results),
+        throughput_picture=picture("throughput"),
+        throughput_table=_wide_cases(results.of("throughput"), {
+            (f"{size} at once", throughput.RATE): f"{size} at once" for size in throughput.SIZES
+        }),
+        held_table=_by_subject(results.of("held")),
+        weights_table=_plain([*results.of("memory"), *results.of("imports")]),
+        missed=_missed(results),
+        beaten=_beaten(results),
+        remarks=_REMARKS,
+    )
+
+
+THREADS_TITLE, ASYNCIO_TITLE = (subject.title for subject in OURS)
+
+
+def _about(results: Results) -> str:
+    versions = ", ".join(f"{name} {version.removeprefix('v')}" for name, version in results.versions.items())
+    machine = "; ".join(f"{name}: {text}" for name, text in results.machine.items())
+    text = f"Measured on {results.when}, effort *{results.effort}*, in {results.seconds:.0f} s. {machine}. {versions}."
+    left_out = "".join(f"\n- {subject} is left out: {why}." for subject, why in results.left_out.items())
+    return text + ("\n" + left_out if left_out else "")
+
+
+def _bars(results: Results) -> str:
+    """One row for each promise; of several numbers of masters the worst."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in results.records:
+        if record.bar is not None:
+            case = record.case
+            if record.scenario == "latency":
+                case = case if case == latency.FIVE else "1, 3, 7 and 9 masters, the worst"
+            groups.setdefault((record.scenario, case, record.measure), []).append(record)
+    rows = []
+    for (_, case, measure), records in groups.items():
+        about = f"{case}: {measure}" if case else measure
+        baseline = {record.baseline for record in records if record.baseline}
+        if baseline:
+            about += f", to {baseline.pop() if len(baseline) == 1 else 'the limit of each'}"
+        row = [about]
+        for title in (THREADS_TITLE, ASYNCIO_TITLE):
+            mine = [record for record in records if record.subject == title]
+            if not mine and title == THREADS_TITLE:
+                mine = [record for record in records if record.subject not in (THREADS_TITLE, ASYNCIO_TITLE)]
+            row.append(_judged(max(mine, key=_worse)) if mine else "")
+        bars = list(dict.fromkeys(record.limit for record in records))
+        rows.append([*row, " or ".join(bars)])
+    return _table(["", "threads", "asyncio", "promised"], rows)
+
+
+def _worse(record: Record) -> float:
+    if record.value is None:
+        return float("inf")
+    return record.value if record.at_most else -record.value
+
+
+def _judged(record: Record) -> str:
+    return f"{record.shown}" if record.ok else f"**{record.shown}**, missed"
+
+
+def _alone(records: Sequence[Record]) -> str:
+    times = {record.subject: record for record in records if record.measure == latency.TIME and record.baseline == SOCKETS.title}
+    cpu = {record.subject: record for record in records if record.measure == latency.CPU and record.baseline == SOCKETS.title}
+    rows = []
+    for title in sorted(times, key=lambda title: times[title].value or 0):
+        record = times[title]
+        half = f"{number(record.half[0])} to {number(record.half[1])}" if record.half else ""
+        rows.append([title, record.shown, half, f"{number(record.typical or 0)} {record.typical_unit}", cpu[title].shown])
+    heads = ["", "time, to bare sockets", "half of the samples", "median", "processor time, to theirs"]
+    return _table(heads, rows)
+
+
+def _wide(records: Sequence[Record], titles: tuple[str, ...]) -> str:
+    """A row for each case and measure, a column for each subject."""
+    rows = []
+    for case, measure, baseline in dict.fromkeys((record.case, record.measure, record.baseline) for record in records):
+        row = [f"{case}: {measure}" + (f", to {baseline}" if baseline else "")]
+        for title in titles:
+            mine = [one for one in records if (one.case, one.measure, one.subject) == (case, measure, title)]
+            row.append(mine[0].shown if mine else "")
+        rows.append(row)
+    return _table(["", *(title.partition(", ")[2] for title in titles)], rows)
+
+
+def _wide_cases(records: Sequence[Record], columns: dict[tuple[str, str], str]) -> str:
+    """A row for each subject, a column for each case."""
+    rows = []
+    for title in dict.fromkeys(record.subject for record in records):
+        row = [title]
+        for case, measure in columns:
+            mine = [one for one in records if (one.subject, one.case, one.measure) == (title, case, measure)]
+            own = f" ({number(mine[0].typical)} {mine[0].typical_unit})" if mine and mine[0].typical is not None else ""
+            row.append(mine[0].shown + own if mine else "")
+        rows.append(row)
+    return _table(["", *columns.values()], rows)
+
+
+def _outcomes(records: Sequence[Record]) -> str:
+    cases = [case for case, *_ in faults.MINORITIES] + [faults.MAJORITY]
+    rows = []
+    for title in dict.fromkeys(record.subject for record in records):
+        row = [title]
+        for case in cases:
+            mine = [one for one in records if (one.subject, one.case) == (title, case)]
+            row.append(_outcome(mine[0]) if mine else "")
+        rows.append(row)
+    return _table(["", *cases], rows)
+
+
+def _outcome(record: Record) -> str:
+    if record.value is None:
+        return "never"
+    took = _seconds(record.value)
+    keys = record.note.partition(faults.KEYS_ON)[2]
+    return (took if record.note.startswith(faults.ACQUIRED) else f"no, {took}") + (f", keys on {keys}" if keys else "")
+
+
+def _seconds(value: float) -> str:
+    return f"{number(value)} s" if value >= 1 else f"{number(value * 1000)} ms"
+
+
+def _contention(results: Results) -> str:
+    found = results.of("contention")
+    cases = {(case, contention.RATE): case for case, _, _ in contention.CASES}
+    rates = _wide_cases([record for record in found if record.measure == contention.RATE], cases)
+    others = [record for record in found if record.measure != contention.RATE]
+    return f"Hand-overs per second:\n\n{rates}\n\nOf this library:\n\n{_wide(others, (THREADS_TITLE, ASYNCIO_TITLE))}"
+
+
+def _by_subject(records: Sequence[Record]) -> str:
+    titles = tuple(dict.fromkeys(record.subject for record in records))
+    rows = []
+    for case, measure in dict.fromkeys((record.case, record.measure) for record in records):
+        row = [f"{case}: {measure}"]
+        for title in titles:
+            mine = [one for one in records if (one.case, one.measure, one.subject) == (case, measure, title)]
+            row.append((mine[0].shown if mine[0].value is not None else mine[0].note) if mine else "")
+        rows.append(row)
+    return _table(["", *titles], rows)
+
+
+def _plain(records: Sequence[Record]) -> str:
+    rows = [[f"{one.case} ({one.measure})" if one.case else one.measure, one.subject, one.shown] for one in records]
+    return _table(["", "", ""], rows)
+
+
+def _missed(results: Results) -> str:
+    if not results.missed:
+        return "All that was promised above was kept in this run."
+    lines = []
+    for record in results.missed:
+        against = f", to {record.baseline}" if record.baseline else ""
+        about = f"{record.case}: {record.measure}" if record.case else record.measure
+        lines.append(f"- {record.subject}: {about}{against} is {record.shown}, promised {record.limit}")
+    return "Promised and missed in this run:\n\n" + "\n".join(lines)
+
+
+# What others are measured in as well, and whether less is better.
+_COMPARED = (
+    ("latency", latency.TIME, True), ("latency", latency.CPU, True), ("delays", delays.EXTRA, True),
+    ("contention", contention.RATE, False), ("throughput", throughput.RATE, False), ("held", held.LOAD, True),
+)
+
+
+def _beaten(results: Results) -> str:
+    """Where another library is better than this one, in threads or on asyncio, whichever of the two is better."""
+    lines = []
+    for scenario, measure, less in _COMPARED:
+        found = [one for one in results.of(scenario, measure=measure) if one.baseline in ("", SOCKETS.title)]
+        for case in dict.fromkeys(one.case for one in found):
+            figures = {one.subject: one for one in found if one.case == case and one.value is not None}
+            mine = [figures[subject.title] for subject in OURS if subject.title in figures]
+            best = min(mine, key=lambda one: _better(one, less=less), default=None)
+            lines += [
+                f"- {peer.title}: {case}: {measure} is {figures[peer.title].shown}, here {best.shown}"
+                for peer in PEERS
+                if best and peer.title in figures
+                and _better(figures[peer.title], less=less) < _better(best, less=less)
+            ]
+    if not lines:
+        return "In nothing that was measured another quorum library was better than the better of threads and asyncio."
+    return "Where another quorum library was better than the better of threads and asyncio:\n\n" + "\n".join(lines)
+
+
+def _better(record: Record, *, less: bool) -> float:
+    value = record.value or 0.0
+    return value if less else -value
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    found = [list(row) for row in rows]
+    if not found:
+        return "*Not measured in this run.*"
+    line: Callable[[Sequence[str]], str] = lambda cells: f"| {' | '.join(cells)} |"  # noqa: E731
+    return "\n".join([line(heads), line(["---"] * len(heads)), *map(line, found)])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.page", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="what was measured (default %(default)s)")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where to write it (default %(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        write(Results.read(options.results), options.docs, digest(options.results))
+    except FileNotFoundError:
+        print(f"{options.results} is not there: `make bench-full` writes it", file=sys.stderr)
+        return 1
+    print(f"{options.docs / 'performance.md'} is written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

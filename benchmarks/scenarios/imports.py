@@ -1,0 +1,40 @@
+"""What `import redlock` takes beyond `import redis`: processor time, for who else is running has no part in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from benchmarks.peers import ROOT
+from benchmarks.records import Record, middle
+from benchmarks.subjects import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.lab import Lab
+
+TITLE = "Import"
+_PROGRAM = """
+import json, time
+began = time.process_time()
+import redis
+between = time.process_time()
+import redlock
+print(json.dumps([between - began, time.process_time() - between]))
+"""
+
+
+def run(lab: Lab) -> Iterator[Record]:
+    taken = []
+    for number in range(lab.effort.imports + 1):
+        lab.progress(f"process {number + 1} of {lab.effort.imports + 1}")
+        done = subprocess.run([sys.executable, "-c", _PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
+        taken.append([1000 * seconds for seconds in json.loads(done.stdout)])
+    del taken[0]        # which has read the files from the disk
+    lab.progress("")
+    redis, redlock = zip(*taken, strict=True)
+    yield middle("imports", "", "redis-py", "import redis", "ms", redis)
+    yield middle("imports", "", OURS[0].title.partition(",")[0], "import redlock, after that", "ms", redlock, bar=30.0)

@@ -1,0 +1,80 @@
+"""What is made of samples, and what the files keep of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from benchmarks.records import Record, Results, markdown, middle, number, ratio
+
+
+def record(**given):
+    return dataclasses.replace(Record("s", "c", "who", "m", "ms", 1.0), **given)
+
+
+@pytest.mark.parametrize(
+    ("value", "bar", "at_most", "ok"),
+    [
+        (1.2, 1.2, True, True), (1.21, 1.2, True, False), (1.2, 1.2, False, True), (1.19, 1.2, False, False),
+        (None, 1.2, True, False), (None, 1.2, False, False), (99.0, None, True, None), (0.0, 0.0, True, True),
+    ],
+)  # fmt: skip
+def test_a_bar(value, bar, at_most, ok):
+    assert record(value=value, bar=bar, at_most=at_most).ok is ok
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_neighbours():
+    """Not the ratio of medians: what disturbs both of a pair is in neither."""
+    found = ratio("s", "c", "who", "m", [(2e-6, 1e-6), (30e-6, 10e-6), (2.1e-6, 1e-6)], baseline="limit", bar=2.0)
+    assert found.value == pytest.approx(2.1)
+    assert found.samples == pytest.approx([2, 3, 2.1])
+    assert found.typical == pytest.approx(2.1)
+    assert (found.typical_unit, found.baseline) == ("µs", "limit")
+    assert found.ok is False
+
+
+def test_half_of_the_samples():
+    assert middle("s", "c", "who", "m", "ms", [1, 2, 3]).half is None
+    assert middle("s", "c", "who", "m", "ms", [5, 1, 2, 4, 3]).half == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.0, "0"), (64.0, "64"), (1.234, "1.23"), (0.1234, "0.12"), (0.01234, "0.012"), (0.001234, "0.0012"), (12.34, "12.3"), (123.4, "123"), (12345.6, "12,346"), (-0.5, "-0.50")]
+)
+def test_numbers_for_people(value, shown):
+    assert number(value) == shown
+
+
+def results():
+    return Results(
+        "full", "2026-01-02", {"processors": "2"}, {"Python": "3.11"}, 12.5, {"aioredlock": "it does not start"},
+        [record(samples=[1.0, 2.0], bar=0.5), record(value=None, note="did not return within 3 s", case="")],
+    )  # fmt: skip
+
+
+def test_written_and_read_again(tmp_path):
+    results().write(tmp_path / "new" / "results.json")
+    assert Results.read(tmp_path / "new" / "results.json") == results()
+
+
+def test_samples_are_rounded(tmp_path):
+    one = Results("full", "", {}, {}, records=[record(value=1.23456789, samples=[0.000123456])])
+    one.write(tmp_path / "results.json")
+    (read,) = Results.read(tmp_path / "results.json").records
+    assert (read.value, read.samples) == (1.235, [0.0001235])
+
+
+def test_of_another_version(tmp_path):
+    (tmp_path / "results.json").write_text('{"schema": 0}')
+    with pytest.raises(SystemExit, match="measure again"):
+        Results.read(tmp_path / "results.json")
+
+
+def test_as_markdown():
+    text = markdown(results())
+    assert "- left out: aioredlock, because it does not start" in text
+    assert "1 bars missed" in text
+    assert "| c: m | who | 1 ms |" in text
+    assert "≤ 0.50 **missed** |" in text
+    assert "(did not return within 3 s)" in text

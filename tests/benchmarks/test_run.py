@@ -1,0 +1,158 @@
+"""Everything is measured, with tiny numbers: so it cannot rot.  Its figures are nobody's business here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from benchmarks import page, peers
+from benchmarks.__main__ import SCENARIOS
+from benchmarks.records import Results
+from benchmarks.subjects import EVERYBODY, LOOP, NODE, PEERS, POTTERY, REDLOCK_PY, only
+from tests.servers.needs import missing
+
+ROOT = Path(__file__).parent.parent.parent
+MINUTES = 60
+pytestmark = pytest.mark.timeout(15 * MINUTES)      # a hundred interpreters are started, on whatever machine
+
+
+def run(folder, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "benchmarks", "--effort", "tiny", "--out", str(folder), *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=14 * MINUTES, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, Results.read(folder / "results.json")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("tiny"), "--no-peers")
+
+
+def test_every_scenario_has_figures(tiny):
+    _, results = tiny
+    assert {record.scenario for record in results.records} >= set(SCENARIOS)
+    assert len(results.records) > 100
+
+
+def test_everybody_was_measured(tiny):
+    _, results = tiny
+    mine = only(EVERYBODY, "ours", "limit", "home-made")
+    expected = {subject.title for subject in mine if subject is not LOOP or shutil.which("cc")}
+    measured = {record.subject for record in results.of("latency") if record.value is not None}
+    assert measured == expected
+    assert set(results.left_out) - {LOOP.title} == {peer.title for peer in PEERS}
+
+
+def test_figures_are_figures(tiny):
+    """What has none says why; nothing is lost, and nothing is left behind, however slow the machine."""
+    _, results = tiny
+    for record in results.records:
+        assert record.value is not None or record.note
+        assert record.value is None or record.value >= 0 or record.unit in ("ms", "KB"), record
+    for record in [*results.of("held", measure="lost"), *results.of("faults", measure="keys left behind")]:
+        assert record.value == 0, record
+
+
+def test_what_it_prints(tiny):
+    printed, results = tiny
+    figures = [line.strip() for line in printed.splitlines() if line.startswith("    ")]
+    assert [line[:30] for line in figures] == [record.line()[:30] for record in results.records]
+    assert "written to" in printed
+
+
+def test_a_page_can_be_made_of_it(tiny, tmp_path):
+    _, results = tiny
+    page.write(results, tmp_path)
+    text = (tmp_path / "performance.md").read_text(encoding="utf-8")
+    assert "$" not in text
+    for name in ("latency", "sizes", "faults", "contention", "throughput"):
+        assert f"](_static/performance/{name}.svg)" in text
+        assert (tmp_path / "_static" / "performance" / f"{name}.svg").stat().st_size > 1000
+
+
+def test_of_one_scenario_a_page_can_be_made_too(tmp_path):
+    _, results = run(tmp_path, "--no-peers", "imports")
+    page.write(results, tmp_path)
+    assert "*Not measured in this run.*" in (tmp_path / "performance.md").read_text(encoding="utf-8")
+
+
+def test_the_other_libraries(tmp_path):
+    """Where they can be installed.  All of them know every request that they are sent."""
+    try:
+        peers.environment()
+    except peers.LeftOut as why:
+        missing(f"the other libraries: {why}")
+    _, results = run(tmp_path, "latency", "faults", "delays", "contention", "throughput", "held")
+    out = set(results.left_out) - {LOOP.title}
+    # Those that nobody maintains do not run on every Python.
+    assert {POTTERY.title, REDLOCK_PY.title}.isdisjoint(out), results.left_out
+    assert NODE.title not in out or not shutil.which("npm"), results.left_out
+    for peer in PEERS:
+        if peer.title not in out:
+            assert {record.scenario for record in results.records if record.subject == peer.title} >= {
+                "latency", "peers and faults", "delays", "contention", "throughput"
+            }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [(["--list"], 0, "throughput   "), (["--help"], 0, "median"), (["speed"], 64, "no such scenario: speed; there are latency")],
+)
+def test_arguments(arguments, code, said):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("ended", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_it_leaves_no_process(ended, tmp_path):
+    mark = f"REDLOCK_BENCHMARK_TEST={uuid.uuid4()}"
+    name, value = mark.split("=")
+
+    def alive():
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(OSError):
+                    if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                        found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
+    def eventually(what):
+        until = time.monotonic() + 2 * MINUTES
+        while not what():
+            assert time.monotonic() < until, alive()
+            time.sleep(0.05)
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks", "contention", "--effort", "full", "--no-peers", "--out", str(tmp_path / "out")],
+        cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, name: value},
+    )  # fmt: skip
+    try:
+        eventually(lambda: sum("benchmarks.workers" in words for words in alive().values()) == 4)
+        process.send_signal(ended)
+        _, said = process.communicate(timeout=2 * MINUTES)
+        eventually(lambda: not alive())
+    finally:
+        for pid in alive():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+    if ended == signal.SIGINT:
+        assert (process.returncode, said.strip()) == (130, "interrupted: nothing is written, nothing runs any more")
+    assert not (tmp_path / "out").exists()
