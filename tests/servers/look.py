@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
+from typing import TYPE_CHECKING
 
 from redlock import Lease, MultiLock, QuorumUnreachable
+
+if TYPE_CHECKING:
+    import logging
 
 
 def lock_keys(servers) -> list[set[str]]:
