@@ -67,10 +67,20 @@ class Links(LinksBase[AnyInbox]):
     # -- for the driver ------------------------------------------------------------------------------
 
     def send(self, request: Send, waiter: AnyInbox, *, corked: bool = False) -> None:
-        """Write ``request`` to its masters; if ``corked``, with `flush` or with what somebody else writes."""
+        """Write ``request`` to its masters; if ``corked``, with `flush` or with what somebody else writes.
+
+        It is as well while somebody else leads and does not sit in poll(): whoever leads flushes before
+        it does that, and before it stops leading, what all the others have corked meanwhile.
+        """
         with self.mutex:
             self._refuse_if_closed()
-            self._submit(request, waiter, _clock.now(), self._cork if corked else self._write)
+            leader = self._leader
+            if corked or not (leader is None or leader is waiter or self._polling):
+                self._submit(request, waiter, _clock.now(), self._cork)
+                if self._polling and not corked:    # it may have looked just before
+                    self._flush()
+            else:
+                self._submit(request, waiter, _clock.now(), self._write)
 
     def aside(self, effect: Aside, waiter: AnyInbox) -> None:
         """Do what concerns no master."""
@@ -83,13 +93,15 @@ class Links(LinksBase[AnyInbox]):
 
     def flush(self) -> None:
         """Hand to the kernel what was corked."""
-        if not self._to_flush:
-            return
-        with self.mutex:
-            now = _clock.now()
-            for link in self._to_flush:
-                self._push(link, now)
-            self._to_flush.clear()
+        if self._to_flush:
+            with self.mutex:
+                self._flush()
+
+    def _flush(self) -> None:
+        now = _clock.now()
+        for link in self._to_flush:
+            self._push(link, now)
+        self._to_flush.clear()
 
     def wait(self, until: float, waiter: Waiter, few: int = 1) -> Event:
         """The next event for ``waiter`` once there are a ``few``; at ``until`` what there is, or `Timeout`.
@@ -133,6 +145,7 @@ class Links(LinksBase[AnyInbox]):
         with self.mutex:
             self._followers.pop(waiter, None)
             if self._leader is waiter:
+                self._flush()
                 self._leader = next(iter(self._followers), None)
                 if self._leader is not None:
                     del self._followers[self._leader]
@@ -175,8 +188,9 @@ class Links(LinksBase[AnyInbox]):
             left = until - now
             if left <= 0:
                 return
-            self._polling = True
+            self._polling = True        # from now on nobody relies on us to
             try:
+                self.flush()
                 # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
                 ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
             except RuntimeError:    # somebody who led before is still at it, and reads for us, too

@@ -1,0 +1,97 @@
+"""Who leads writes for all threads: `redlock/_threads/links.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from redlock import _clock
+from redlock._core import wire
+from redlock._core.effects import Reply, Send
+from redlock._threads.waiter import Waiter
+from tests.servers.look import all_up, eventually, take
+
+
+@pytest.fixture
+def links(redlock_masters):
+    eventually(lambda: all_up(redlock_masters))
+    take(redlock_masters.lock("warm", ttl=10))
+    links = redlock_masters._driver._links
+    yield links
+    links.forget(links._leader or Waiter())
+    links._polling = False
+
+
+def question() -> Send:
+    return Send(wire.status("redlock:job"))
+
+
+def corked(links) -> int:
+    return sum(bool(link.backlog) for link in links.all)
+
+
+def answered(links, waiter: Waiter) -> bool:
+    seen = [links.wait(_clock.now() + 5, waiter) for _ in links.all]
+    links.forget(waiter)
+    return all(isinstance(event, Reply) for event in seen)
+
+
+def test_one_alone_writes_at_once(links):
+    waiter = Waiter()
+    links.send(question(), waiter)
+    assert not corked(links)
+    assert answered(links, waiter)
+
+
+def test_what_others_send_leaves_when_the_leader_goes_to_wait(links):
+    leader, others = Waiter(), [Waiter() for _ in range(3)]
+    links._leader = leader
+    for other in others:
+        links.send(question(), other)
+    assert corked(links) == 5
+    links.send(question(), leader)      # its own stands behind theirs, on the same connection
+    assert answered(links, leader)
+    for other in others:
+        assert answered(links, other)
+
+
+def test_what_others_send_leaves_when_the_leader_stops_leading(links):
+    """Also what nobody waits for, as a release of somebody who was interrupted."""
+    leader = Waiter()
+    links._leader = leader
+    request = question()
+    request.open = False
+    links.send(request, Waiter())
+    assert corked(links) == 5
+    links.forget(leader)
+    assert not corked(links)
+    eventually(lambda: all(link.pipeline.idle for link in links.all))
+
+
+def test_one_who_sits_in_poll_is_not_relied_on(links):
+    links._leader, links._polling = Waiter(), True
+    links.send(question(), Waiter())
+    assert not corked(links)
+
+
+def test_nor_one_who_has_just_begun_to(links, monkeypatch):
+    """It looked for what is corked before we corked ours."""
+    links._leader = Waiter()
+    submit = links._submit
+
+    def just_then(*args):
+        submit(*args)
+        assert corked(links) == 5
+        links._polling = True
+
+    monkeypatch.setattr(links, "_submit", just_then)
+    links.send(question(), Waiter())
+    assert not corked(links)
+
+
+def test_a_leader_that_never_comes_back_is_replaced(links):
+    """It was interrupted where no `finally` helps."""
+    links._leader = Waiter()
+    waiter = Waiter()
+    links.send(question(), waiter)
+    assert corked(links) == 5
+    assert answered(links, waiter)
