@@ -98,7 +98,7 @@ class Keeper:
             due = self._roster.take(now)
         for keeping in due:
             self._look(keeping, now)
-        self.links.flush()      # all in one packet for each master
+        self.links.flush()      # what they sent, in one packet for each master
         while self._lost:
             self._tell(self._lost.popleft())
         with self._mutex.lock:

@@ -98,6 +98,8 @@ class Links(LinksBase[AnyInbox]):
                 self._flush()
 
     def _flush(self) -> None:
+        if not self._to_flush:
+            return
         now = _clock.now()
         for link in self._to_flush:
             self._push(link, now)
@@ -190,7 +192,8 @@ class Links(LinksBase[AnyInbox]):
                 return
             self._polling = True        # from now on nobody relies on us to
             try:
-                self.flush()
+                if self._to_flush:      # not a call for nothing: this is the hottest place
+                    self.flush()
                 # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
                 ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
             except RuntimeError:    # somebody who led before is still at it, and reads for us, too
