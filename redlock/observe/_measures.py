@@ -13,7 +13,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from redlock import (
     ConfigurationError,
@@ -27,6 +27,7 @@ from redlock import (
     QuorumBack,
     QuorumLost,
 )
+from redlock.errors import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,23 +40,28 @@ _log = logging.getLogger("redlock")
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """It only grows.  ``unit`` is what is counted, ``labels`` what tells its series apart besides the lock."""
+    """It only grows.  ``unit`` is what is counted, ``labels`` what tells its series apart besides the lock.
+
+    ``values``: all that its label may be, if it has one and that is known.
+    """
 
     name: str
     unit: str
     text: str
     labels: tuple[str, ...] = ()
     by_lock: bool = True
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A distribution of seconds; ``bounds`` are the upper ones of its buckets."""
+    """A distribution of seconds; ``bounds`` are the upper ones of its buckets, ``values`` as of a `Counter`."""
 
     name: str
     text: str
     bounds: tuple[float, ...]
     labels: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
 
 
 # From a round trip on loopback to the longest `node_timeout` that makes sense.
@@ -68,6 +74,7 @@ ACQUIRE = Histogram(
     "Time from the call of acquire to its answer, waiting included; outcome: acquired, held, unreachable or slow",
     _WAIT,
     ("outcome",),
+    values=("acquired", "held", "unreachable", "slow"),
 )
 GRANT = Histogram(
     "redlock.grant.duration", "Time from sending a request for a lock until a majority had granted it", _ROUND
@@ -80,6 +87,7 @@ LOSSES = Counter(
     "loss",
     "Leases that ended before their holder was done; reason: expired, taken, unreachable or max_hold",
     ("reason",),
+    values=get_args(Reason),
 )
 VOTES = Counter(
     "redlock.votes",

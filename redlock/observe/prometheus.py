@@ -73,6 +73,15 @@ class PrometheusObserver(_measures.Observer):
             )
             for what in _measures.HISTOGRAMS
         }
+        # A series that begins with its first event has had no increase: alerts would miss it.  Which values the label of
+        # a lock will have nobody knows.
+        if label is None:
+            for counted, counter in self._counters.items():
+                for value in counted.values:
+                    counter.labels(value)
+            for measured, histogram in self._histograms.items():
+                for value in measured.values:
+                    histogram.labels(value)
         # In the multiprocess mode of the client library each process knows its own connections.
         self._up = prometheus_client.Gauge(
             "redlock_master_up",

@@ -49,9 +49,12 @@ def test_the_queries_of_the_dashboard(promtool, tmp_path):
 
 # An alert, series of two hours in steps of a minute in which it is to fire at the end, and one thing less for which it is not.
 FIRES = {
-    "LockQuorumLost": [('lock_quorum_up{instance="a"}', "0x120", "1x120")],
-    "LeasesLost": [('lock_lost_total{reason="expired"}', "0x110 1x10", "1x120")],
-    "LockMastersSlow": [('lock_refused_total{kind="slow"}', "0x110 1x10", "1x120")],
+    "LockQuorumLost": [
+        ('redlock_quorum_losses_total{instance="a"}', "0x110 1x10", "0x100 1x20"),
+        ('redlock_quorum_recoveries_total{instance="a"}', "0x120", "0x110 1x10"),
+    ],
+    "LeasesLost": [('redlock_losses_total{reason="expired"}', "0x110 1x10", "1x120")],
+    "LockMastersSlow": [('redlock_acquire_duration_seconds_count{outcome="slow"}', "0x110 1x10", "1x120")],
     "LockQuorumNoMargin": [("redlock_can_lose", "0x120", "1x120")],
     "LockMasterClock": [('redlock_master_clock_offset_seconds{master="m"}', "-1.5x120", "-0.5x120")],
 }

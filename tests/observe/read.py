@@ -102,7 +102,8 @@ class Observed:
         return self._total(name, "sum", labels)
 
     def labels(self, name: str, label: str, part: str = "") -> set[Any]:
-        return {found.get(label) for found, _ in self.system.series(name, part)}
+        """Those for which something was counted."""
+        return {found.get(label) for found, value in self.system.series(name, part) if value}
 
 
 SYSTEMS: dict[str, type[OfPrometheus | OfOpenTelemetry]] = {"prometheus": OfPrometheus, "otel": OfOpenTelemetry}

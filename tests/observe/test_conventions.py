@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import get_args
 
 import prometheus_client
 import pytest
@@ -11,7 +12,16 @@ from opentelemetry import metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 import redlock.observe
-from redlock import ConfigurationError, LockAcquired, LockReleased, MasterUp, QuorumBack, QuorumLost, Vote
+from redlock import (
+    ConfigurationError,
+    LockAcquired,
+    LockReleased,
+    MasterUp,
+    QuorumBack,
+    QuorumLost,
+    Vote,
+)
+from redlock.errors import Reason
 from redlock.observe import _measures, all_of
 from redlock.observe.otel import OpenTelemetryObserver
 from redlock.observe.prometheus import PrometheusObserver
@@ -46,6 +56,18 @@ def test_the_page_of_prometheus():
         assert family.documentation
         documented = f"{family.name}_total" if family.type == "counter" else family.name
         assert documented in str(PrometheusObserver.__doc__), documented
+
+
+def test_series_whose_labels_are_known_begin_at_zero():
+    """Or `increase` would not see the first loss, for a series that begins with it has not grown."""
+    system = OfPrometheus()
+    system.make()
+    assert {labels["reason"]: value for labels, value in system.series("redlock.losses")} == dict.fromkeys(get_args(Reason), 0)
+    outcomes = {labels["outcome"]: value for labels, value in system.series("redlock.acquire.duration", "count")}
+    assert outcomes == dict.fromkeys(("acquired", "held", "unreachable", "slow"), 0)
+    system = OfPrometheus()
+    system.make(label=str)      # nobody knows which locks there will be
+    assert not [*system.series("redlock.losses")]
 
 
 def test_the_instruments_of_opentelemetry():
