@@ -156,6 +156,7 @@ class Links(LinksBase[AnyInbox]):
     def wait_quietly(self, until: float, waiter: Waiter) -> Event:
         """The same for one who waits for other threads: it leaves the masters to those who ask them."""
         self.forget(waiter)
+        waiter.few = 1
         while True:
             waiter.prepare()
             if waiter.events:

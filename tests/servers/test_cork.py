@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from redlock import _clock
 from redlock._core import wire
-from redlock._core.effects import Reply, Send
+from redlock._core.effects import Reply, Send, Timeout, Turn
 from redlock._threads.waiter import Waiter
 from tests.servers.look import all_up, eventually, take
 
@@ -86,6 +88,15 @@ def test_nor_one_who_has_just_begun_to(links, monkeypatch):
     monkeypatch.setattr(links, "_submit", just_then)
     links.send(question(), Waiter())
     assert not corked(links)
+
+
+def test_who_waits_quietly_wakes_for_one_event_whatever_it_waited_for_before(links):
+    waiter = Waiter()
+    assert isinstance(links.wait(_clock.now(), waiter, few=3), Timeout)
+    threading.Timer(0.1, lambda: waiter.put(Turn(_clock.now()))).start()
+    began = _clock.now()
+    assert isinstance(links.wait_quietly(began + 5, waiter), Turn)
+    assert _clock.now() - began < 0.9       # not at the end of a nap
 
 
 def test_a_leader_that_never_comes_back_is_replaced(links):
