@@ -13,7 +13,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from redlock import (
     ConfigurationError,
@@ -27,7 +27,6 @@ from redlock import (
     QuorumBack,
     QuorumLost,
 )
-from redlock.errors import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +86,7 @@ LOSSES = Counter(
     "loss",
     "Leases that ended before their holder was done; reason: expired, taken, unreachable or max_hold",
     ("reason",),
-    values=get_args(Reason),
+    values=("expired", "taken", "unreachable", "max_hold"),
 )
 VOTES = Counter(
     "redlock.votes",
