@@ -106,7 +106,7 @@ class NotHeld(RedlockError, RuntimeError):  # noqa: N818
 
 
 class WouldDeadlock(RedlockError, RuntimeError):  # noqa: N818
-    """The caller holds what it asks for and would wait for itself."""
+    """The caller, or another task of its thread, holds what it asks for and would wait for itself."""
 
 
 class LockLost(RedlockError):  # noqa: N818

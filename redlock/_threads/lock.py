@@ -71,7 +71,8 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             QuorumUnreachable: too few masters took part in the last attempt, or so many refuse for
                 a reason that waiting cannot cure (a wrong password) that there is no majority.
-            WouldDeadlock: this thread holds some of the names together with others, or without them.
+            WouldDeadlock: this thread holds some of the names together with others, or without them; or it holds
+                them in another asyncio task than this one, or outside of its tasks.
             ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
         """
         before = len(self._entries())

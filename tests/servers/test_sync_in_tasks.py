@@ -37,6 +37,18 @@ def test_the_same_task_enters_again(redlock_servers):
     asyncio.run(main())
 
 
+def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_servers):
+    """Two of them would be in the section at once."""
+    with Masters(redlock_servers.urls, restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
+
+        async def main():
+            masters.lock("job", ttl=10).acquire()
+
+        with pytest.raises(WouldDeadlock, match="use AsyncMasters"):
+            asyncio.run(main())
+        assert lease.valid
+
+
 def test_what_a_task_holds_a_plain_function_of_its_loop_does_not_enter(redlock_servers):
     """A callback of the loop runs in no task."""
     said = []
