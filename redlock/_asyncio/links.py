@@ -76,7 +76,7 @@ class Links(LinksBase[AnyOperation]):
             raise RedlockError(CLOSED)
         now = _clock.now()
         if len(self.operations) == 1:       # a turn of the loop for `flush` is worth it only if it is shared
-            self._submit(request, operation, now, self._write)
+            self._submit(request, operation, now)
             return
         self._submit(request, operation, now, self._gather)
         if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
@@ -141,6 +141,10 @@ class Links(LinksBase[AnyOperation]):
             self.step()
         else:
             self._step_due = NEVER
+
+    def last_look(self, request: Send | None) -> None:  # noqa: ARG002 - nobody reads meanwhile
+        """Read what is there, before somebody is told that nothing is."""
+        self.look()
 
     def look(self) -> None:
         """Read whatever there is: the loop has not come to it yet, or does not run."""

@@ -12,23 +12,24 @@ from redlock._core.refusals import ErrorReply
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from redlock._connect import Endpoint
 
 _PAUSE = 1.0        # after a refusal, before it is asked again, in seconds
 
-# What came: a "message", or that a channel is on ("subscribe") or off ("unsubscribe"); channel; token.
-Hear: TypeAlias = "Callable[[Feed, bytes, str, bytes], None]"
+# A "message", or that a channel is on ("subscribe") or off ("unsubscribe"); channel; token.
+News: TypeAlias = tuple[bytes, str, bytes]
 
 
 class Feed(Stream):
     """What one master announces.  A connection of its own: one that listens can ask for nothing else."""
 
-    __slots__ = ("_refused_at", "_unanswered", "asked", "refused", "reported")
+    __slots__ = ("_news", "_refused_at", "_unanswered", "asked", "refused", "reported")
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:
         super().__init__(master, endpoint)
+        self._news: list[News] = []     # that nobody was told yet
         self.asked: set[str] = set()    # channels that it was asked for
         self.refused = ""               # why it does not announce anything, if it said so
         self.reported = False           # somebody was told that it does not work
@@ -60,16 +61,21 @@ class Feed(Stream):
         self._unanswered.extend(channels)
         return b"".join(_connect.pack_words((verb, channel)) for channel in channels)
 
-    def _take(self, value: Any, now: float, hear: Hear) -> None:
+    def news(self) -> list[News]:
+        """What was announced since the last call."""
+        self._news, news = [], self._news
+        return news
+
+    def _take(self, value: Any, now: float) -> bool:
         match value:
             case [b"message", bytes(channel), bytes(token)]:
-                hear(self, b"message", channel.decode("utf-8", "replace"), token)
-                return
+                self._news.append((b"message", channel.decode("utf-8", "replace"), token))
             case [bytes(kind), bytes(channel), int()] if self._unanswered:
                 self._unanswered.popleft()
-                hear(self, kind, channel.decode("utf-8", "replace"), b"")
+                self._news.append((kind, channel.decode("utf-8", "replace"), b""))
             case ErrorReply() if self._unanswered:      # it may be busy, or somebody may grant the right later
                 self.asked.discard(self._unanswered.popleft())
                 self.refused, self._refused_at = value.text, now
             case _:
                 raise ConnectionAbortedError("it sent an answer to no question")
+        return True

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from redlock import _connect
 from redlock._base.stream import Stream
 from redlock._core.pipeline import Pipeline
-from redlock._core.refusals import ErrorReply
 
 if TYPE_CHECKING:
     import socket
@@ -36,23 +35,18 @@ AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 class Link(Stream, Generic[AnyInbox]):
     """One master's connection and the queue of what is under way on it."""
 
-    __slots__ = ("pipeline",)
+    __slots__ = ("_take", "pipeline")
 
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
         super().__init__(master, endpoint)
         self.pipeline: Pipeline[AnyInbox] = Pipeline(master, patience)
+        self._take = self.pipeline.answered
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)
         self.pipeline.connected()
 
-    def _take(self, value: Any, now: float, hear: Any) -> None:  # noqa: ARG002 - an entry says where its answer goes
-        try:
-            again = self.pipeline.answered(value, now)
-        except IndexError:
-            raise ConnectionAbortedError("it sent an answer to no question") from None
-        if type(value) is not ErrorReply:
-            return
-        self.indebted = self.pipeline.in_debt
-        if again is not None:
-            self.write(_connect.pack_text(again.request.call))
+    def ask_again(self) -> None:
+        """Write the scripts that the master has forgotten, as text.  OSError: the connection broke."""
+        for entry in self.pipeline.again():
+            self.write(_connect.pack_text(entry.request.call))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from redlock import _clock, _connect
 from redlock._base.feed import Feed
 from redlock._base.link import AnyInbox, Link
-from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Reply, Turn
+from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Turn
 from redlock._core.events import MasterDown, MasterUp
 from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
@@ -131,8 +131,8 @@ class LinksBase(ABC, Generic[AnyInbox]):
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def _submit(self, request: Send, inbox: AnyInbox, now: float, write: Write) -> None:
-        """``write`` ``request`` to its masters; for those that are down the answer is there at once."""
+    def _submit(self, request: Send, inbox: AnyInbox, now: float, cork: Write | None = None) -> None:
+        """Write ``request`` to its masters, or ``cork`` it; of those that are down it is told at once."""
         if request.only_if is not None and not request.only_if():
             return
         data = _connect.pack(request.call)
@@ -145,17 +145,33 @@ class LinksBase(ABC, Generic[AnyInbox]):
                 self._read(link, now)
             link.torn = True
             failure = link.pipeline.submit(entry)
-            if failure is not None and link.pipeline.down is None:
-                # It is silent for long.  Or it was us who were stopped, and the answers are here.
-                link.torn = False
-                self._read(link, now)
-                link.torn = True
-                failure = link.pipeline.submit(entry)
-            if failure is None:
-                write(link, data, now)
-            elif request.open:
-                inbox.events.append(Reply(request, link.master, now, None, failure))
+            if failure is not None:
+                self._not_sent(link, entry, failure, data, cork)
+            elif cork is not None:
+                cork(link, data, now)
+            else:
+                try:
+                    link.write(data)
+                except OSError as error:
+                    self.detach(link, error, now)
+                if link.stuck:
+                    self._watch_room(link, wanted=True)
             link.torn = False
+
+    def _not_sent(
+        self, link: Link[AnyInbox], entry: Entry[AnyInbox], failure: Failure | None, data: bytes, cork: Write | None
+    ) -> None:
+        now = entry.at
+        if link.pipeline.down is None:
+            # It is silent for long.  Or it was us who were stopped, and the answers are here.
+            link.torn = False
+            self._read(link, now)
+            link.torn = True
+            failure = link.pipeline.submit(entry)
+        if failure is None:
+            (cork or self._write)(link, data, now)
+        elif entry.request.open:
+            entry.request.failed(link.master, failure, now)
 
     def _write(self, link: Stream, data: bytes, now: float) -> None:
         """Hand it to the kernel."""
@@ -213,15 +229,25 @@ class LinksBase(ABC, Generic[AnyInbox]):
                 link.flush()
                 if not link.stuck:
                     self._watch_room(link, wanted=False)
-            link.read(now, self._hear)
+            link.read(now)
+            if link.upset:
+                self._look_after(link)
         except OSError as error:
             self.detach(link, error, now)
-        if link.stuck:
-            self._watch_room(link, wanted=True)
-        if link.indebted:
-            link.indebted = False
-            self._in_debt(link)
         link.torn = False
+
+    def _look_after(self, link: Stream) -> None:
+        """What came asks for more.  OSError: the connection broke."""
+        link.upset = False
+        if isinstance(link, Feed):
+            for news in link.news():
+                self._hear(link, *news)
+        elif isinstance(link, Link):
+            if link.pipeline.in_debt:
+                self._in_debt(link)
+            link.ask_again()
+            if link.stuck:
+                self._watch_room(link, wanted=True)
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
@@ -375,9 +401,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         if isinstance(link, Link):
             # Until now its process may have been alive: a replica that was started before is one (R21).
             self.electorate.heard(link.master, now)
-            for entry, reply in link.pipeline.broken(Failure("error", f"connection lost: {text}"), now):
-                if entry.request.open:
-                    entry.inbox.put(reply)
+            link.pipeline.broken(Failure("error", f"connection lost: {text}"), now)
         else:
             self.listeners.lost(link.master)
         link.close(abort=not self.closed)

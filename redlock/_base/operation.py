@@ -33,8 +33,8 @@ class Host(Protocol):
 
     def aside(self, effect: Aside, operation: Any) -> None: ...
 
-    def look(self) -> None:
-        """Read what has arrived, if that is not done anyway: before somebody is told that nothing has."""
+    def last_look(self, request: Send | None) -> None:
+        """Read what has arrived, if that is not done anyway, and then tell ``request`` of nothing more."""
 
     def step_soon(self, operation: Any) -> None:
         """It has an event: call its `step` when nobody is in the middle of something."""
@@ -46,7 +46,7 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 class OperationBase(ABC, Generic[T, AnyHost]):
     """Steps a generator; no thread and no task waits for it."""
 
-    __slots__ = ("_armed", "_asked", "_excused", "_few", "_host", "_op", "_queued", "_running", "ear", "events", "until")
+    __slots__ = ("_armed", "_asked", "_closes", "_excused", "_host", "_op", "_queued", "_running", "ear", "events", "until")
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
@@ -54,7 +54,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self.until = float("inf")   # when it wants to be woken at the latest
         self._asked = self.until    # ... by what it said itself
         self._excused = False
-        self._few = 1               # events that are reason to step it
+        self._closes: Send | None = None    # what it waits for
         self._armed: float | None = None    # the alarm that is set is for this time
         self._op = op
         self._host = host
@@ -67,10 +67,8 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     def put(self, event: Event) -> None:
         """It happened.  Its time comes when the one who reads is done: this takes no step."""
-        events = self.events
-        events.append(event)
-        if len(events) >= self._few and not (self._running or self._queued):
-            self.wake()
+        self.events.append(event)
+        self.wake()
 
     def wake(self) -> None:
         """There is an event."""
@@ -89,14 +87,14 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self._armed = None
         if self._running or self.over:
             return
-        if len(self.events) >= self._few:       # and whoever was to step it was interrupted
+        if self.events:     # and whoever was to step it was interrupted
             self.step()
             return
         now = _clock.now()
         if now < self.until or self._excuse(now):
             self._arm(now)
             return
-        self._host.look()
+        self._host.last_look(self._closes)
         if self.events:
             self.step()
         else:
@@ -160,30 +158,28 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                     step, argument = self._op.throw, error
         finally:
             self._running = False
-        if len(self.events) >= self._few:   # from another thread, just when nothing had happened yet
+        if self.events:     # from another thread, just when nothing had happened yet
             self.wake()
 
     def _perform(self, effect: Effect) -> Event | None:
         """Do what it wants; returns what it is resumed with, or `_NOTHING` if that has not happened yet."""
         if isinstance(effect, Wait):
-            if len(self.events) >= effect.few:
-                return self.events.popleft()
-            return self._event(effect) or _NOTHING
+            return self.events.popleft() if self.events else self._event(effect) or _NOTHING
         if isinstance(effect, Send):
             self._host.send(effect, self)
-            return None
-        self._host.aside(effect, self)
+        else:
+            self._host.aside(effect, self)
         return None
 
     def _event(self, effect: Wait) -> Event | None:
         """What there is at its time; None: nothing, or too little, and now it is waited for."""
-        until, self._few = effect.until, effect.few
+        until, self._closes = effect.until, effect.closes
         now = _clock.now()
         if until != self._asked:
             self._asked = self.until = until
             self._excused = now >= until
         if now >= self.until and not self._excuse(now):
-            self._host.look()
+            self._host.last_look(effect.closes)
             return self.events.popleft() if self.events else Timeout(now)
         if self._armed != self.until:       # one alarm for all answers to one question
             self._arm(now)

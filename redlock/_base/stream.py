@@ -7,14 +7,16 @@ import math
 import socket
 import ssl
 import struct
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import InvalidResponse
 
 from redlock import _connect
+from redlock._connect import NOTHING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redlock._connect import Dial, Endpoint
 
 _CHUNK = 65536
@@ -26,7 +28,7 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
 
 
-class Stream(ABC):
+class Stream:
     """The socket, what it did not take yet, and the parser of what it brings.
 
     Knows no lock, no thread and no loop: `Links` sees to it that only one is at it at a time.  A
@@ -36,9 +38,12 @@ class Stream(ABC):
     """
 
     __slots__ = (
-        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "indebted", "master", "opened_at", "retry_at", "sock",
-        "stuck", "tls", "torn",
+        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "master", "opened_at", "retry_at", "sock", "stuck", "tls",
+        "torn", "upset",
     )
+
+    # One value came, at that time: give it to whom it is for.  True: `upset`.  OSError: it cannot be trusted any more.
+    _take: Callable[[Any, float], bool]
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:
         self.master = master
@@ -49,7 +54,7 @@ class Stream(ABC):
         self.torn = False
         self.backlog = bytearray()      # what the kernel did not get or take yet
         self.stuck = False              # it takes no more
-        self.indebted = False           # its master could not do a release now
+        self.upset = False              # what came asks for more than to be taken
         self.failures = 0               # attempts to connect that failed in a row
         self.retry_at = -math.inf       # when the next one is due
         self.opened_at = -math.inf
@@ -59,13 +64,13 @@ class Stream(ABC):
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
-        self.torn = self.stuck = self.indebted = False
+        self.torn = self.stuck = self.upset = False
         self.backlog.clear()
         self._parser = _connect.parser()
         self.failures = 0
 
     def write(self, data: bytes) -> None:
-        """Hand ``data`` to the kernel, and keep what it does not take.  OSError: the connection broke."""
+        """Hand ``data`` to the kernel, and keep what it does not take: see `stuck`.  OSError: the connection broke."""
         if self.backlog:        # which goes first
             self.backlog += data
             if not self.stuck:
@@ -87,13 +92,13 @@ class Stream(ABC):
             del self.backlog[: self.sock.send(self.backlog)]
         self.stuck = bool(self.backlog)
 
-    def read(self, now: float, hear: Any) -> None:
-        """Take every whole value that is there; half ones wait in the parser.  ``hear``: gets what is announced.
+    def read(self, now: float) -> None:
+        """`_take` every whole value that is there; half ones wait in the parser.
 
         Raises:
-            OSError: the connection broke.
+            OSError: the connection broke, or cannot be trusted any more.
         """
-        parser, take, nothing = self._parser, self._take, _connect.NOTHING
+        parser, take = self._parser, self._take
         while True:
             try:
                 data = self.sock.recv(_CHUNK)   # type: ignore[union-attr]  # see write
@@ -103,18 +108,15 @@ class Stream(ABC):
                 raise ConnectionResetError("the master closed the connection")
             parser.feed(data)
             try:
-                while (value := parser.gets()) is not nothing:
-                    take(value, now, hear)
+                while (value := parser.gets()) is not NOTHING:
+                    if take(value, now):
+                        self.upset = True
             except _UNREADABLE as error:
                 text = str(error) or type(error).__name__
                 raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
             # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
             if len(data) < _CHUNK and not self.tls:
                 return
-
-    @abstractmethod
-    def _take(self, value: Any, now: float, hear: Any) -> None:
-        """One value came; tell whom it is for.  OSError: it cannot be trusted any more."""
 
     def close(self, *, abort: bool) -> None:
         """``abort``: what the kernel has not delivered yet must not arrive behind the next connection (R10)."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
-from redlock._core.effects import NEVER, Enter, Leave, Listen, Op, Send, Timeout, wait
+from redlock._core.effects import NEVER, Enter, Heard, Leave, Listen, Op, Send, Timeout, wait
 from redlock._core.listen import Ear
 from redlock._core.lobby import Ticket
 from redlock._core.quorum import Tally
@@ -141,7 +141,8 @@ def _pause(terms: Terms, ear: Ear | None, at: float, until: float) -> Op[bool]:
         event = yield from wait(until)
         if isinstance(event, Timeout):
             return False
-        at = event.at       # or it is a late answer of the attempt that failed
+        if isinstance(event, Heard):    # else it is something late, of the attempt that failed
+            at = event.at
     if not ear.released:
         return False
     spread = ear.spread
@@ -158,65 +159,54 @@ def attempt(
     """One token, one round, and a rollback on every way out that is not a grant (R8, R9, R11)."""
     token = terms.token()
     proposal = terms.fences.propose() if plan.fencing else 0
-    ballot = Ballot(terms, proposal)
-    request = Send(wire.acquire(plan.keys, token, plan.ttl, proposal, terms.fence_ttl))
-    round_ = Round(terms, request, ballot.read)
+    ballot = Ballot(terms, wire.acquire(plan.keys, token, plan.ttl, proposal, terms.fence_ttl), proposal)
     try:
-        at = yield from round_.ask()
-        terms.attempted(round_.tally)
-        if not round_.tally.won:
-            refusal = ballot.refusal(round_.tally, at)
+        at = yield from ballot.ask()
+        tally = ballot.tally
+        terms.attempted(tally)
+        if not tally.won:
+            refusal = ballot.refusal(at)
         else:
             fence: int | None = None
-            tally = round_.tally
             if plan.fencing:
                 fence = proposal
-                if not ballot.stored(tally):
-                    fence, at, tally = yield from second_round(terms, plan, token, round_, ballot.highest + 1)
-            valid_until = quorum.valid_until(request.sent_at, plan.ttl, terms.drift_factor)
+                if not ballot.stored:
+                    fence, at, tally = yield from second_round(terms, plan, token, ballot)
+            valid_until = quorum.valid_until(ballot.sent_at, plan.ttl, terms.drift_factor)
             if not tally.won:
                 refusal = Refusal("unreachable" if tally.unreachable else "held", tally, at)
             elif valid_until - at < plan.min_validity:
-                refusal = Refusal("slow", round_.tally, at, validity=valid_until - at)
+                refusal = Refusal("slow", ballot.tally, at, validity=valid_until - at)
             else:
-                grant = Grant(token, fence, valid_until, at, round_.reached(), round_.tally.votes, number, ticket)
+                grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, ticket)
                 if won is not None:
                     won.append(grant)
                 return grant
     except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
         raise
     except BaseException:       # cancelled, Ctrl-C: the keys must not outlive us (R11)
-        yield from rollback(plan, token, round_)
+        yield from rollback(plan, token, ballot)
         raise
-    interruption = yield from rollback(plan, token, round_)
+    interruption = yield from rollback(plan, token, ballot)
     if interruption is not None:
         raise interruption
     return refusal
 
 
-def second_round(
-    terms: Terms, plan: Plan, token: str, first: Round, proposal: int
-) -> Op[tuple[int, float, Tally]]:
+def second_round(terms: Terms, plan: Plan, token: str, first: Ballot) -> Op[tuple[int, float, Tally]]:
     """A fence greater than all seen, to the masters that granted or may yet grant (R17).
 
     Within the time of the attempt: a master's share of it does not grow by asking twice.
     """
+    proposal = first.highest + 1
     terms.fences.learn(proposal)
     granted = frozenset(
         master for master in first.reached() if first.tally.outcome(master) in ("granted", None)
     )
-
-    def read(_: int, value: Any) -> tuple[Outcome, str]:
-        verdict, fence = wire.read_fence(value)
-        terms.fences.learn(fence)
-        if verdict == 1:
-            return "granted", ""
-        return "held", f"has the fence {fence}, {proposal} is not greater" if verdict == 0 else "not ours"
-
-    request = Send(wire.fence(plan.keys, token, proposal, terms.fence_ttl), to=granted)
-    round_ = Round(terms, request, read, before=first.tally)
-    at = yield from round_.ask(first.request.sent_at + terms.node_timeout)
-    return proposal, at, round_.tally
+    call = wire.fence(plan.keys, token, proposal, terms.fence_ttl)
+    second = SecondBallot(terms, call, to=granted, before=first.tally)
+    at = yield from second.ask(first.sent_at + terms.node_timeout)
+    return proposal, at, second.tally
 
 
 def rollback(plan: Plan, token: str, round_: Round) -> Op[BaseException | None]:
@@ -226,11 +216,10 @@ def rollback(plan: Plan, token: str, round_: Round) -> Op[BaseException | None]:
     and what a broken connection swallowed is owed for as long as the key can live.  Returns what
     interrupted it.
     """
-    sent_at = round_.request.sent_at
+    sent_at = round_.sent_at
     if sent_at == NEVER:    # interrupted before the round was sent
         return None
     release = Send(wire.release(plan.keys, token), to=round_.reached(), owed_until=sent_at + 2 * plan.ttl)
-    release.open = False    # nobody counts
     return (yield from insist(release))
 
 
@@ -253,13 +242,13 @@ def insist(*effects: Send | Leave) -> Op[BaseException | None]:
     return first
 
 
-class Ballot:
-    """Reads the votes of an attempt: grants with their fences, refusals with their holders."""
+class Ballot(Round):
+    """The votes of an attempt: grants with their fences, refusals with their holders."""
 
-    __slots__ = ("_holders", "_stored", "_terms", "highest")
+    __slots__ = ("_holders", "_stored", "highest")
 
-    def __init__(self, terms: Terms, proposal: int) -> None:
-        self._terms = terms
+    def __init__(self, terms: Terms, call: wire.Call, proposal: int) -> None:
+        super().__init__(terms, call)
         self.highest = proposal         # of the fences that were proposed and shown
         self._stored: list[int] = []    # masters whose fence is our proposal now
         self._holders: list[tuple[str, float]] = []
@@ -267,21 +256,25 @@ class Ballot:
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
         fence = answer.fence
-        if fence > self.highest:  # noqa: PLR1730 - on every vote
+        if fence > self.highest:    # else nobody learns from it: `propose` gave no less
             self.highest = fence
-        self._terms.fences.learn(fence)
-        if isinstance(answer, wire.Taken):
+            self._terms.fences.learn(fence)
+        if type(answer) is wire.Taken:
             if answer.stored:
                 self._stored.append(master)
             return GRANTED
+        assert isinstance(answer, wire.Held)  # noqa: S101 - there is no third kind
         self._holders.append((answer.holder, answer.remaining))
         return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
 
-    def stored(self, tally: Tally) -> bool:
+    @property
+    def stored(self) -> bool:
         """Whether a majority stored our proposal (R17); only votes that count do."""
-        return tally.granted_by(self._stored) >= tally.need
+        tally = self.tally
+        return (tally.granted_by(self._stored) if tally.no else len(self._stored)) >= tally.need
 
-    def refusal(self, tally: Tally, at: float) -> Refusal:
+    def refusal(self, at: float) -> Refusal:
+        tally = self.tally
         if tally.unreachable:
             return Refusal("unreachable", tally, at)
         tokens = [holder for holder, _ in self._holders]
@@ -296,3 +289,16 @@ class Ballot:
             split=tokens.count(holder) < tally.need,
             remaining=left[missing - 1] if missing <= len(left) else None,
         )
+
+
+class SecondBallot(Round):
+    """Who stored the greater fence (R17)."""
+
+    __slots__ = ()
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - they say who they are
+        verdict, fence = wire.read_fence(value)
+        self._terms.fences.learn(fence)
+        if verdict == 1:
+            return GRANTED
+        return "held", f"has the fence {fence}, ours is not greater" if verdict == 0 else "not ours"

@@ -2,17 +2,19 @@
 
 An operation is a generator.  It yields what it wants and is resumed with what happened:
 
-    Send    ask masters to run a script; resumes at once with None, answers come through `Wait`
-    Wait    resume with the next event: a `Reply`, a `Turn`, or `Timeout` when none came in time
+    Send    ask masters to run a script; resumes at once with None.  Answers are told to the `Send` itself
+            (`Send.answered`); once it says that they decide, it is the event that a `Wait` resumes with
+    Wait    resume with the next event: a `Send` that is decided, a `Turn`, or `Timeout` when none came in time
     Enter   stand in line in this process; resumes at once, a `Turn` comes if it is not one's turn yet
     Leave   ... no longer; resumes at once
     Listen  hear of releases from now on, until the operation is over; resumes at once, `Heard` comes
             whenever its `Ear` has reason to look
     Crowd   tell how many others heard of a release; resumes at once
 
-A driver must: set ``Send.sent_at`` before the first byte leaves; answer a `Send` towards a master
-that is down with a failed `Reply` at once; ask ``Send.only_if`` when it writes; throw into the generator whatever interrupts a wait, and
-then go on driving it, for that is how an operation cleans up (R11).
+A driver must: set ``Send.sent_at`` before the first byte leaves; tell a `Send` at once of masters that are down
+(`Send.failed`), and of nothing else then; ask ``Send.only_if`` when it writes; tell it of one answer at a time, and of none while its operation
+sees a `Timeout` (``Wait.closes``); throw into the generator whatever interrupts a wait, and then go on driving it, for that is how an
+operation cleans up (R11).
 """
 
 from __future__ import annotations
@@ -31,9 +33,8 @@ T = TypeVar("T")
 NEVER = float("-inf")   # when a request was sent that was not
 
 
-@dataclass(slots=True, eq=False)
 class Send:
-    """Run ``call`` on the masters in ``to`` (None: on all).  One `Send` is one round: identity counts.
+    """Run ``call`` on the masters in ``to`` (None: on all), and do not look at what they answer: see `Round`.
 
     With ``owed_until`` it is a release that must arrive: where the connection breaks before the
     answer, or the master cannot do it now, it is sent again until that time (R10).
@@ -42,12 +43,29 @@ class Send:
     written in between: what must not stand behind a release that somebody else sends asks so.
     """
 
-    call: Call
-    to: frozenset[int] | None = None
-    owed_until: float | None = None
-    only_if: Callable[[], bool] | None = None
-    sent_at: float = NEVER
-    open: bool = True       # somebody still counts the answers; cleared when the round is decided
+    __slots__ = ("call", "only_if", "open", "owed_until", "sent_at", "to")
+
+    def __init__(
+        self,
+        call: Call,
+        to: frozenset[int] | None = None,
+        owed_until: float | None = None,
+        only_if: Callable[[], bool] | None = None,
+    ) -> None:
+        self.call = call
+        self.to = to
+        self.owed_until = owed_until
+        self.only_if = only_if
+        self.sent_at = NEVER
+        self.open = False       # somebody still counts the answers: `answered` and `failed` are told
+
+    def answered(self, master: int, value: Any, at: float) -> bool:  # noqa: ARG002 - nobody counts
+        """A master answered ``value``; True: that decides."""
+        return False
+
+    def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - nobody counts
+        """A master will not answer; True: that decides."""
+        return False
 
 
 @dataclass(slots=True, eq=False)
@@ -55,13 +73,12 @@ class Wait:
     """Resume with the next event, or with `Timeout` once ``until`` has passed.
 
     ``quiet``: masters are not asked anything, so whoever waits need not listen to them.
-    ``few``: fewer events than these change nothing, so nobody has to be woken for less; at ``until`` it gets
-    what there is, one after the other.  A hint: a driver may resume it sooner.
+    ``closes``: with a `Timeout` it is told of no more answers.
     """
 
     until: float
     quiet: bool = False
-    few: int = 1
+    closes: Send | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -109,17 +126,6 @@ class Failure:
 
 
 @dataclass(slots=True, eq=False)
-class Reply:
-    """What one master answered to one `Send`, or why it did not."""
-
-    request: Send
-    master: int
-    at: float
-    value: Any
-    failure: Failure | None = None
-
-
-@dataclass(slots=True, eq=False)
 class Turn:
     """One is first in line now."""
 
@@ -142,7 +148,7 @@ class Timeout:
 
 Aside: TypeAlias = Enter | Leave | Listen | Crowd       # what concerns no master
 Effect: TypeAlias = Send | Wait | Aside
-Event: TypeAlias = Reply | Turn | Heard | Timeout
+Event: TypeAlias = Send | Turn | Heard | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]
 
 

@@ -52,7 +52,8 @@ class Electorate:
         self._known: list[Facts | None] = [None] * size     # the last that had a run_id
         self._started_by = [-math.inf] * size   # latest moment, on our clock, at which it may have started
         self._heard_at = [-math.inf] * size     # when its process was last known to be alive
-        self._votes_from = [math.inf] * size    # the answer that is asked for with every vote
+        # Who is heard later than this may vote; kept, as it is asked for with every vote.
+        self.votes_from = [math.inf] * size
 
     def admit(self, master: int, facts: Facts, at: float) -> str | None:
         """A connection to ``master`` was made, and ``facts`` arrived at ``at``.
@@ -99,7 +100,7 @@ class Electorate:
 
     def objection(self, master: int, at: float) -> Objection | None:
         """Why the vote of ``master`` does not count at ``at``, or None if it does."""
-        if at > self._votes_from[master]:
+        if at > self.votes_from[master]:
             return None
         facts = self._facts[master]
         first = self._first_with_same_run_id(master)
@@ -117,7 +118,7 @@ class Electorate:
                 "grant +info to this user, or set restart_guard=False if a restart cannot lose them",
                 configuration=True,
             )
-        left = self._votes_from[master] - at
+        left = self.votes_from[master] - at
         return Objection(
             "quarantined",
             f"restarted and may have forgotten locks: its vote counts in {left:.1f} s "
@@ -126,7 +127,7 @@ class Electorate:
 
     def quarantined_for(self, master: int, at: float) -> float:
         """Seconds until the vote of ``master`` counts again; 0 if it does."""
-        return max(0.0, self._votes_from[master] - at)
+        return max(0.0, self.votes_from[master] - at)
 
     def _run_id(self, master: int) -> str | None:
         facts = self._facts[master]
@@ -141,10 +142,10 @@ class Electorate:
     def _recompute(self) -> None:
         for master, facts in enumerate(self._facts):
             if facts is None or self._first_with_same_run_id(master) is not None:
-                self._votes_from[master] = math.inf
+                self.votes_from[master] = math.inf
             elif not self._guard:
-                self._votes_from[master] = -math.inf
+                self.votes_from[master] = -math.inf
             elif facts.uptime is None:
-                self._votes_from[master] = math.inf
+                self.votes_from[master] = math.inf
             else:
-                self._votes_from[master] = self._started_by[master] + self.max_ttl
+                self.votes_from[master] = self._started_by[master] + self.max_ttl

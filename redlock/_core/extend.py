@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from redlock._core import quorum, wire
 from redlock._core.effects import Op, Send
-from redlock._core.release import Denials
-from redlock._core.rounds import Round
+from redlock._core.release import Claim
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
@@ -44,36 +43,33 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
 
 
 def _ask(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, number: int) -> Op[Extension]:
-    denials = Denials()
-    call = wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)
-    round_ = Round(terms, Send(call), denials.read)
+    claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
     # Not beyond its end: then it is lost, and whoever waits for this has to be told.
-    at = yield from round_.ask(lease._ends_at, end="settled")  # noqa: SLF001
-    tally, sent_at = round_.tally, round_.request.sent_at
+    at = yield from claim.ask(lease._ends_at)  # noqa: SLF001
+    tally, sent_at = claim.tally, claim.sent_at
     lease._heard(tally.votes)  # noqa: SLF001
     if not lease._extendable:  # noqa: SLF001 - it ended while we asked: too late is too late, whatever they answered
         return Extension("lost", at, tally)
     if tally.won:
         valid_until = quorum.valid_until(sent_at, ttl, terms.drift_factor)
         lease._extended(valid_until, ttl, tally.votes, number)  # noqa: SLF001
-        yield from repair(terms, plan, lease, denials, ttl - (at - sent_at))
+        yield from repair(terms, plan, lease, claim.missing, ttl - (at - sent_at))
         return Extension("kept", at, tally)
     if tally.denied:
-        lease._lose(denials.reason)  # noqa: SLF001
+        lease._lose(claim.reason)  # noqa: SLF001
         return Extension("lost", at, tally)
     lease._unanswered()  # noqa: SLF001
     return Extension("unanswered", at, tally)
 
 
-def repair(terms: Terms, plan: Plan, lease: LeaseState, denials: Denials, ttl: float) -> Op[None]:
+def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: list[int], ttl: float) -> Op[None]:
     """Give the key back to masters that have none (R14).  Nobody counts the answers.
 
     The release of this lease will stand behind it on the same connection, so it cannot be outlived.
     """
-    if not denials.missing or ttl <= 0:
+    if not missing or ttl <= 0:
         return
     call = wire.repair(plan.keys, lease.token, ttl, lease.fence, terms.fence_ttl)
-    request = Send(call, to=frozenset(denials.missing), only_if=lambda: lease.valid)
-    request.open = False
-    lease._may_be_on(denials.missing)  # noqa: SLF001
+    request = Send(call, to=frozenset(missing), only_if=lambda: lease.valid)
+    lease._may_be_on(missing)  # noqa: SLF001
     yield request

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Op, Send
 from redlock._core.quorum import majority
 from redlock._core.rounds import Round
 
 if TYPE_CHECKING:
+    from redlock._core.effects import Op
     from redlock._core.quorum import Tally
     from redlock._core.terms import Terms
     from redlock.errors import Outcome, Vote
@@ -37,19 +37,29 @@ class LockStatus:
     votes: tuple[Vote, ...]
 
 
-def inspect(terms: Terms, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
-    """Ask everybody, and wait for everybody up to `node_timeout`: a view with holes helps nobody."""
-    seen: dict[int, wire.Seen] = {}
+class Look(Round):
+    """What every master has of a name."""
 
-    def read(master: int, value: Any) -> tuple[Outcome, str]:
-        seen[master] = answer = wire.read_status(value)
+    __slots__ = ("seen",)
+
+    _end = "complete"
+
+    def __init__(self, terms: Terms, call: wire.Call) -> None:
+        super().__init__(terms, call)
+        self.seen: dict[int, wire.Seen] = {}
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        self.seen[master] = answer = wire.read_status(value)
         if answer.holder:
             return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
         return "free", ""
 
-    round_ = Round(terms, Send(wire.status(key)), read)
-    yield from round_.ask(end="complete")
-    tally = round_.tally
+
+def inspect(terms: Terms, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
+    """Ask everybody, and wait for everybody up to `node_timeout`: a view with holes helps nobody."""
+    look = Look(terms, wire.status(key))
+    yield from look.ask()
+    seen, tally = look.seen, look.tally
     counted = [answer for master, answer in seen.items() if tally.outcome(master) in ("held", "free")]
     need = majority(tally.size)
     token, remaining = None, 0.0

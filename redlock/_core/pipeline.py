@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from redlock._core.effects import Failure, Reply
+from redlock._core.effects import Failure
 from redlock._core.refusals import ErrorReply
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Pipeline(Generic[AnyInbox]):
     few, as they concern only what was sent before it froze.
     """
 
-    __slots__ = ("_crowd", "_owed", "_under_way", "down", "heard_at", "master", "patience")
+    __slots__ = ("_again", "_crowd", "_owed", "_under_way", "down", "heard_at", "master", "patience")
 
     def __init__(self, master: int, patience: float) -> None:
         self.master = master
@@ -58,6 +58,7 @@ class Pipeline(Generic[AnyInbox]):
         self.heard_at = float("-inf")
         self._under_way: deque[Entry[AnyInbox]] = deque()
         self._owed: list[Entry[AnyInbox]] = []
+        self._again: list[Entry[AnyInbox]] = []
         self._crowd = _CROWD
 
     def submit(self, entry: Entry[AnyInbox]) -> Failure | None:
@@ -81,22 +82,28 @@ class Pipeline(Generic[AnyInbox]):
             if len(self._owed) > self._crowd:       # or a long outage would fill the memory with them
                 self._forgive(entry.at)
 
-    def answered(self, value: Any, at: float) -> Entry[AnyInbox] | None:
-        """The next answer came; whoever waits for it gets it, if its round is not decided yet.
+    def answered(self, value: Any, at: float) -> bool:
+        """The next answer came.  Its request counts it, unless that is decided; whoever waits is told when it is.
 
-        Returns an entry that is to be written again, as text.
-        IndexError: nothing was asked, so whatever this connection carries cannot be trusted.
+        True: it is an error, and `again` and `in_debt` may say what is to be done about it.
+
+        Raises:
+            ConnectionAbortedError: nothing was asked, so whatever this connection carries cannot be trusted.
         """
-        entry = self._under_way.popleft()
+        try:
+            entry = self._under_way.popleft()
+        except IndexError:
+            raise ConnectionAbortedError("it sent an answer to no question") from None
         self.heard_at = at
         if type(value) is ErrorReply:
-            return self._refused(entry, value, at)
+            self._refused(entry, value, at)
+            return True
         request = entry.request
-        if request.open:
-            entry.inbox.put(Reply(request, self.master, at, value))
-        return None
+        if request.open and request.answered(self.master, value, at):
+            entry.inbox.put(request)
+        return False
 
-    def _refused(self, entry: Entry[AnyInbox], error: ErrorReply, at: float) -> Entry[AnyInbox] | None:
+    def _refused(self, entry: Entry[AnyInbox], error: ErrorReply, at: float) -> None:
         """A master that forgot its scripts is given the text once.
 
         Only while somebody still counts, or if it is owed: an acquire whose attempt is over must not be
@@ -107,23 +114,29 @@ class Pipeline(Generic[AnyInbox]):
         if error.code == "NOSCRIPT" and wanted and not entry.text:
             again = Entry(request, entry.inbox, at, text=True)
             self._under_way.append(again)
-            return again
+            self._again.append(again)
+            return
         if error.passing and request.owed_until is not None:
             self._owed.append(entry)
-        if request.open:
-            entry.inbox.put(Reply(request, self.master, at, None, error.failure()))
-        return None
+        if request.open and request.failed(self.master, error.failure(), at):
+            entry.inbox.put(request)
 
-    def broken(self, failure: Failure, at: float) -> list[tuple[Entry[AnyInbox], Reply]]:
-        """The connection is gone: what fails now.  Releases among it are owed from now on."""
+    def again(self) -> list[Entry[AnyInbox]]:
+        """What is to be written again, as text.  It stands in the queue, at its end, already."""
+        again, self._again = self._again, []
+        return again
+
+    def broken(self, failure: Failure, at: float) -> None:
+        """The connection is gone: what was under way fails.  Releases among it are owed from now on."""
         self.down = Failure(failure.outcome, failure.reason, sent=False, configuration=failure.configuration)
-        failed = []
-        for entry in self._under_way:
-            if entry.request.owed_until is not None:
-                self._owed.append(entry)
-            failed.append((entry, Reply(entry.request, self.master, at, None, failure)))
+        failed = list(self._under_way)
         self._under_way.clear()
-        return failed
+        self.again()
+        self._owed += [entry for entry in failed if entry.request.owed_until is not None]
+        for entry in failed:
+            request = entry.request
+            if request.open and request.failed(self.master, failure, at):
+                entry.inbox.put(request)
 
     def connected(self) -> None:
         """A new connection is made and its handshake done; `due` says what to write first."""

@@ -45,14 +45,14 @@ class Tally:
     it any more, in either direction; a tie ends the moment it is certain.
     """
 
-    __slots__ = ("_entries", "_no", "masters", "need", "size", "yes")
+    __slots__ = ("_entries", "masters", "need", "no", "size", "yes")
 
     def __init__(self, masters: Sequence[str]) -> None:
         self.masters = masters
         self.size = len(masters)
         self.need = majority(self.size)
         self.yes = 0
-        self._no = 0
+        self.no = 0
         self._entries: list[tuple[Outcome, float | None, str, bool] | None] = [None] * self.size
 
     def count(
@@ -71,7 +71,7 @@ class Tally:
         if outcome == "granted":
             self.yes += 1
         else:
-            self._no += 1
+            self.no += 1
 
     def inherit(self, before: Tally | None, master: int) -> bool:
         """Take over what this master said in the round before; False if it said nothing."""
@@ -87,16 +87,16 @@ class Tally:
 
     @property
     def lost(self) -> bool:
-        return self.size - self._no < self.need
+        return self.size - self.no < self.need
 
     @property
     def decided(self) -> bool:
-        return self.yes >= self.need or self.size - self._no < self.need
+        return self.yes >= self.need or self.size - self.no < self.need
 
     @property
     def denied(self) -> bool:
         """A majority says that it is not ours (R13): proof, where a mere lack of votes is none."""
-        return self._no >= self.need and self._number("held") >= self.need
+        return self.no >= self.need and self._number("held") >= self.need
 
     @property
     def perhaps_denied(self) -> bool:
@@ -108,22 +108,16 @@ class Tally:
         """Neither a majority for nor a majority that denies can still come about, or one has."""
         if self.yes >= self.need:
             return True
-        if self._no < self.need <= self.size - self._no:
+        if self.no < self.need <= self.size - self.no:
             return False        # as mostly: too few answers yet for either
-        open_ = self.size - self.yes - self._no
+        open_ = self.size - self.yes - self.no
         denials = self._number("held")
         possible = self.yes + open_ >= self.need or denials + open_ >= self.need
         return denials >= self.need or not possible
 
     @property
-    def undecided_below(self) -> int:
-        """So many votes more cannot be missing if it is to be decided, or settled; at least 1."""
-        counted = self.yes + self._no
-        return max(1, min(self.need, self.size - self.need + 1) - counted)
-
-    @property
     def complete(self) -> bool:
-        return self.yes + self._no == self.size
+        return self.yes + self.no == self.size
 
     def outcome(self, master: int) -> Outcome | None:
         """What this master said; None: nothing yet."""

@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from redlock.errors import Outcome, Reason
 
 
-class Denials:
-    """Reads the answers to an owner-checked request, and remembers what the denials prove (R13)."""
+class Claim(Round):
+    """An owner-checked request, the answers to it, and what the denials prove (R13)."""
 
     __slots__ = ("heard", "missing", "taken")
 
-    def __init__(self) -> None:
+    _end = "settled"
+
+    def __init__(
+        self, terms: Terms, call: wire.Call, to: frozenset[int] | None = None, owed_until: float | None = None
+    ) -> None:
+        super().__init__(terms, call, to, owed_until)
         self.taken = False
         self.missing: list[int] = []    # masters on which nobody holds it
         self.heard: dict[int, int] = {}     # how many connections they told that it was released
@@ -60,7 +65,7 @@ def _after(lease: LeaseState) -> Iterator[Leave]:
 
 
 def farewell(plan: Plan, lease: LeaseState) -> Send:
-    """The release, to every master that may have a key of this lease, and owed to it."""
+    """The release of what is lost already: nobody has to wait for it, whatever they would answer."""
     call = wire.release(plan.keys, lease.token)
     return Send(call, to=lease._asked, owed_until=lease._keys_until)  # noqa: SLF001 - see `release`
 
@@ -72,30 +77,28 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
     are owed the release (R10).  Where too few answer to know better, the lease counts as having been
     ours: it was valid, and nobody has denied it.
     """
-    denials = Denials()
-    request = farewell(plan, lease)
-    round_ = Round(terms, request, denials.read)
-    if lease.lost:      # too late, whatever they would answer: nobody has to wait for it
-        request.open = False
-        interruption = yield from insist(request, *aside(lease))
+    if lease.lost:
+        interruption = yield from insist(farewell(plan, lease), *aside(lease))
         if interruption is not None:
             raise interruption
         return False
+    # To every master that may have a key of this lease, and owed to it.
+    claim = Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until)  # noqa: SLF001
     try:
         lease._end()  # noqa: SLF001 - the operations are its other half
-        at = yield from round_.ask(end="settled", then=_after(lease))
+        at = yield from claim.ask(then=_after(lease))
     except GeneratorExit:
         raise
     except BaseException:
         lease._changed()  # noqa: SLF001
-        yield from insist(request, *aside(lease))
+        yield from insist(claim, *aside(lease))
         raise
-    ours = not round_.tally.denied
+    ours = not claim.tally.denied
     if not ours:
-        lease._heard(round_.tally.votes)  # noqa: SLF001
-        lease._found_gone(denials.reason)  # noqa: SLF001
+        lease._heard(claim.tally.votes)  # noqa: SLF001
+        lease._found_gone(claim.reason)  # noqa: SLF001
     ticket = lease._ticket  # noqa: SLF001
-    if ticket is not None and (denials.heard or ticket.courtesy > NEVER):
-        took = min(at - request.sent_at, terms.node_timeout)    # longer than that we were stopped ourselves
-        yield Crowd(ticket.keys, denials.heard, took)
+    if ticket is not None and (claim.heard or ticket.courtesy > NEVER):
+        took = min(at - claim.sent_at, terms.node_timeout)      # longer than that we were stopped ourselves
+        yield Crowd(ticket.keys, claim.heard, took)
     return ours

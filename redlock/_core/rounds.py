@@ -3,101 +3,122 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from redlock._core.effects import Op, Reply, Send, Timeout, Wait
+from redlock._core.effects import Op, Send, Timeout, Wait
 from redlock._core.quorum import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from redlock._core.effects import Effect, Failure
     from redlock._core.terms import Terms
+    from redlock._core.wire import Call
     from redlock.errors import Outcome
 
-# From a master and its answer to an outcome and the reason for it; raises ValueError for nonsense.
-Read: TypeAlias = "Callable[[int, Any], tuple[Outcome, str]]"
 GRANTED: tuple[Outcome, str] = ("granted", "")
 
 
-class Round:
-    """One `Send` and the votes on it.  A vote for is one whose outcome is ``granted``."""
+class Round(Send):
+    """A `Send` whose answers are votes.  It counts them itself, as they come; a vote for is one that is ``granted``.
 
-    __slots__ = ("_objection", "_read", "_terms", "_unsent", "request", "tally")
+    Each kind says what an answer means, and what ends it.  ``decided``: a majority granted or cannot any more.
+    ``settled``: nor can one deny.  ``complete``: everybody has answered, which is for looking, not for locking.
+    """
 
-    def __init__(self, terms: Terms, request: Send, read: Read, before: Tally | None = None) -> None:
-        """``before``: the round that this one goes on from, for masters that are not asked again."""
-        self.request = request
-        self.tally = Tally(terms.masters)
-        if request.to is not None and len(request.to) < self.tally.size:
-            for master in range(self.tally.size):
-                if master not in request.to and not self.tally.inherit(before, master):
-                    self.tally.count(master, "error", None, "not asked: it has no key of this lease")
-        self._terms = terms
-        self._objection = terms.electorate.objection
-        self._read = read
-        self._unsent: list[int] = []
+    __slots__ = ("_terms", "_unsent", "_votes_from", "ended_at", "tally")
 
-    def ask(
+    _end: ClassVar[Literal["decided", "settled", "complete"]] = "decided"
+
+    def __init__(
         self,
-        until: float = math.inf,
-        *,
-        end: Literal["decided", "settled", "complete"] = "decided",
-        then: Iterable[Effect] = (),
-    ) -> Op[float]:
-        """Send, then count until the ``end`` or until ``until`` or `node_timeout` has passed.
+        terms: Terms,
+        call: Call,
+        to: frozenset[int] | None = None,
+        owed_until: float | None = None,
+        before: Tally | None = None,
+    ) -> None:
+        """``before``: the round that this one goes on from, for masters that are not asked again."""
+        super().__init__(call, to, owed_until)
+        self.open = True
+        self.tally = tally = Tally(terms.masters)
+        self.ended_at: float | None = None      # the moment of the answer that decided it
+        self._terms = terms
+        self._votes_from = terms.electorate.votes_from
+        self._unsent: list[int] = []
+        if to is not None and len(to) < tally.size:
+            for master in range(tally.size):
+                if master not in to and not tally.inherit(before, master):
+                    tally.count(master, "error", None, "not asked: it has no key of this lease")
 
-        ``decided``: a majority granted or cannot any more.  ``settled``: nor can one deny.
-        ``complete``: everybody has answered, which is for looking, not for locking.  ``then``: what is to be
-        done as soon as the request is on its way.
+    @abstractmethod
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        """What ``value`` says, and the reason for it.  ValueError: nonsense."""
+
+    def ask(self, until: float = math.inf, then: Iterable[Effect] = ()) -> Op[float]:
+        """Send, then count until it is decided or until ``until`` or `node_timeout` has passed.
+
+        ``then``: what is to be done as soon as the request is on its way.
         Returns the time of the event that ended it.
         """
-        request, tally = self.request, self.tally
         try:
-            yield request
+            yield self
             yield from then
-            wait = Wait(min(until, request.sent_at + self._terms.node_timeout), few=tally.undecided_below)
-            while True:
-                event = yield wait
-                wait.few = 1
-                if type(event) is Reply:
-                    if event.request is request:    # a straggler of an earlier round is not a vote
-                        self._count(event)
-                        if getattr(tally, end):
-                            return event.at
-                elif type(event) is Timeout:    # else a `Turn`, or what an `Ear` remembers
-                    tally.time_out(event.at - request.sent_at)
+            wait = Wait(min(until, self.sent_at + self._terms.node_timeout), False, self)
+            while self.ended_at is None:
+                event = yield wait      # a `Turn`, what an `Ear` remembers, a round before: all of them say nothing here
+                if type(event) is Timeout and self.ended_at is None:
+                    self.tally.time_out(event.at - self.sent_at)
                     return event.at
+            return self.ended_at
         finally:
-            request.open = False
+            self.open = False
 
-    def _count(self, reply: Reply) -> None:
-        master, at = reply.master, reply.at
-        if reply.failure is not None:
-            self._count_failure(master, reply.failure)
-            return
-        latency = at - self.request.sent_at
+    # -- told by the connections ---------------------------------------------------------------------
+
+    def answered(self, master: int, value: Any, at: float) -> bool:
+        tally = self.tally
         try:
-            outcome, reason = self._read(master, reply.value)
+            outcome, reason = self.read(master, value)
         except ValueError as error:
-            self.tally.count(master, "error", latency, str(error))
-            return
-        objection = self._objection(master, at)
-        if objection is None:
-            self.tally.count(master, outcome, latency, reason)
-        else:   # R21, C16: it was asked, its vote is not counted
-            configuration = objection.configuration
-            self.tally.count(master, objection.outcome, latency, objection.reason, configuration=configuration)
+            tally.count(master, "error", at - self.sent_at, str(error))
+            return self._counted(at)
+        if at > self._votes_from[master]:
+            tally.count(master, outcome, at - self.sent_at, reason)
+        else:
+            self._overrule(master, outcome, reason, at)
+        if tally.yes < tally.need and not tally.no:
+            return False        # as mostly
+        return self._counted(at)
 
-    def _count_failure(self, master: int, failure: Failure) -> None:
+    def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
+        """R21, C16: it was asked, its vote is not counted."""
+        objection = self._terms.electorate.objection(master, at)
+        configuration = False
+        if objection is not None:
+            outcome, reason, configuration = objection.outcome, objection.reason, objection.configuration
+        self.tally.count(master, outcome, at - self.sent_at, reason, configuration=configuration)
+
+    def failed(self, master: int, failure: Failure, at: float) -> bool:
         if not failure.sent:
             self._unsent.append(master)
         self.tally.count(master, failure.outcome, None, failure.reason, configuration=failure.configuration)
+        return self._counted(at)
+
+    def _counted(self, at: float) -> bool:
+        if not getattr(self.tally, self._end):
+            return False
+        self.ended_at = at
+        self.open = False
+        return True
+
+    # ------------------------------------------------------------------------------------------------
 
     def reached(self) -> frozenset[int]:
         """Masters that have the request, or may have it."""
-        asked = everybody(self.tally.size) if self.request.to is None else self.request.to
+        asked = everybody(self.tally.size) if self.to is None else self.to
         return asked.difference(self._unsent) if self._unsent else asked
 
 

@@ -138,11 +138,14 @@ class Held:
     remaining: float
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Owned:
-    """Answer of extend and release: the caller held every name."""
+    """Answer of extend and release: the caller held every name, and so many heard of the release."""
 
     listeners: int = 0
+
+
+_UNHEARD = Owned()      # one for all: mostly nobody listens
 
 
 @dataclass(slots=True)
@@ -185,7 +188,7 @@ def read_owned(value: Any) -> Owned | NotOwned:
     if type(value) is list and len(value) == 2:  # noqa: PLR2004 - see the script
         ours, listeners = value
         if ours == 1 and type(listeners) is int:
-            return Owned(listeners)
+            return Owned(listeners) if listeners else _UNHEARD
     match value:
         case [1]:
             return Owned()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import Event as Happening, Op
+    from redlock._core.effects import Op
     from redlock._core.electorate import Electorate
     from redlock._core.events import Event
 
@@ -69,11 +69,10 @@ class Driver:
                     while True:     # in here, so that its jump back is covered too
                         effect = step(argument)
                         if type(effect) is Wait:
-                            # Several may have answered: those that have are not waited for.
-                            argument = events.popleft() if len(events) >= effect.few else self._wait(effect, waiter)
+                            argument = events.popleft() if events else links.wait(effect, waiter)
                         else:
                             argument = None
-                            if type(effect) is Send:
+                            if isinstance(effect, Send):
                                 links.send(effect, waiter)
                             else:
                                 links.aside(effect, waiter)
@@ -87,11 +86,6 @@ class Driver:
                     step, argument = op.throw, error
         finally:
             links.finish(waiter)
-
-    def _wait(self, effect: Wait, waiter: Waiter) -> Happening:
-        if effect.quiet:
-            return self._links.wait_quietly(effect.until, waiter)
-        return self._links.wait(effect.until, waiter, effect.few)
 
     def _get_ready(self) -> None:
         self._housekeeper.start()

@@ -15,7 +15,7 @@ from redlock import _clock
 from redlock._base.feed import Feed
 from redlock._base.links import TICK, report, report_failure
 from redlock._connect import Dial
-from redlock._core.effects import Failure
+from redlock._core.effects import Failure, Wait
 from redlock._core.listen import LINGER
 from redlock._threads.keeper import Keeper
 from redlock._threads.waiter import Waiter
@@ -87,7 +87,7 @@ class Housekeeper:
         waiter = Waiter()
         try:
             while _clock.now() < until and self._owes():
-                self._links.wait(min(until, _clock.now() + TICK / 10), waiter)
+                self._links.wait(Wait(min(until, _clock.now() + TICK / 10)), waiter)
         finally:
             self._links.forget(waiter)
 
@@ -171,7 +171,7 @@ class Housekeeper:
         """Of the masters, to what the keeper asked."""
         if not self._awaits:
             return      # it has begun just now: once more around, see there
-        self._links.wait(until, self.keeper.waiter)
+        self._links.wait(Wait(until), self.keeper.waiter)
         self.keeper.waiter.events.clear()
 
     def _doze(self, timeout: float | None) -> None:

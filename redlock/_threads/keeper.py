@@ -130,8 +130,10 @@ class Keeper:
     def aside(self, effect: Aside, operation: Any) -> None:
         self.links.aside(effect, operation)
 
-    def look(self) -> None:
-        """Whoever leads has."""
+    def last_look(self, request: Send | None) -> None:
+        """Whoever leads has read; from now on it counts nothing more for ``request``."""
+        if request is not None:
+            self.links.close_round(request)
 
     def step_soon(self, operation: Any) -> None:
         self._ready.append(operation)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from redlock._base.link import Link
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import Aside, Event, Send
+    from redlock._core.effects import Aside, Event, Send, Wait
     from redlock._core.electorate import Electorate
     from redlock._threads.keeper import Kept
     from redlock._threads.waiter import Waiter
@@ -80,7 +80,7 @@ class Links(LinksBase[AnyInbox]):
                 if self._polling and not corked:    # it may have looked just before
                     self._flush()
             else:
-                self._submit(request, waiter, _clock.now(), self._write)
+                self._submit(request, waiter, _clock.now())
 
     def aside(self, effect: Aside, waiter: AnyInbox) -> None:
         """Do what concerns no master."""
@@ -105,40 +105,50 @@ class Links(LinksBase[AnyInbox]):
             self._push(link, now)
         self._to_flush.clear()
 
-    def wait(self, until: float, waiter: Waiter, few: int = 1) -> Event:
-        """The next event for ``waiter`` once there are a ``few``; at ``until`` what there is, or `Timeout`.
+    def wait(self, effect: Wait, waiter: Waiter) -> Event:
+        """The next event for ``waiter``, or `Timeout`.
 
         Who leads goes on leading until its operation is over: it is back here in microseconds.  Unless
         it was interrupted in just the wrong moment, and never comes; so after a while of nobody reading
         whoever follows takes the lead.
         """
-        events = waiter.events
-        waiter.few = few
+        if effect.quiet:
+            return self._wait_quietly(effect.until, waiter)
+        events, until = waiter.events, effect.until
         slept, patience = False, _PATIENCE
         now = _clock.now()
-        while len(events) < few:
+        while not events:
             if self._leader is not waiter:
-                with self.mutex:
-                    if self._leader is None or (slept and not self._polling):
-                        self._leader = waiter
-                        self._followers.pop(waiter, None)
-                    elif len(events) < few:
-                        waiter.prepare()
-                        self._followers[waiter] = None
-                    else:
-                        break
+                self._join(waiter, impatient=slept)
             if now >= until:
+                if effect.closes is not None:
+                    self.close_round(effect.closes)
                 return events.popleft() if events else Timeout(now)
             if self._leader is waiter:
                 self._lead(until, waiter, now)
-            else:
+            elif not events:        # else it came before we could be woken
                 slept = waiter.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
             if self.closed:
                 raise RedlockError(CLOSED)
-            if len(events) < few:
+            if not events:
                 now = _clock.now()
         return events.popleft()
+
+    def _join(self, waiter: Waiter, *, impatient: bool) -> None:
+        """Lead, if nobody does or nobody reads; else follow."""
+        with self.mutex:
+            if self._leader is None or (impatient and not self._polling):
+                self._leader = waiter
+                self._followers.pop(waiter, None)
+            elif not waiter.events:
+                waiter.prepare()
+                self._followers[waiter] = None
+
+    def close_round(self, request: Send) -> None:
+        """From now on no thread tells it of answers."""
+        with self.mutex:
+            request.open = False
 
     def forget(self, waiter: Waiter) -> None:
         """``waiter`` neither leads nor follows any more; somebody else leads if somebody waits."""
@@ -153,10 +163,9 @@ class Links(LinksBase[AnyInbox]):
                     del self._followers[self._leader]
                     self._leader.wake()
 
-    def wait_quietly(self, until: float, waiter: Waiter) -> Event:
+    def _wait_quietly(self, until: float, waiter: Waiter) -> Event:
         """The same for one who waits for other threads: it leaves the masters to those who ask them."""
         self.forget(waiter)
-        waiter.few = 1
         while True:
             waiter.prepare()
             if waiter.events:
@@ -185,9 +194,9 @@ class Links(LinksBase[AnyInbox]):
                 self._wake_housekeeper()
 
     def _lead(self, until: float, waiter: Waiter, now: float) -> None:
-        """Read for everybody until there are events enough for ``waiter``, or ``until``."""
-        events, few = waiter.events, waiter.few
-        while self._leader is waiter and len(events) < few and not self.closed:
+        """Read for everybody until there is an event for ``waiter``, or ``until``."""
+        events = waiter.events
+        while self._leader is waiter and not events and not self.closed:
             left = until - now
             if left <= 0:
                 return

@@ -19,12 +19,11 @@ class Waiter:
     answer for it, or hands the lead over (it follows).
     """
 
-    __slots__ = ("_signal", "ear", "events", "few")
+    __slots__ = ("_signal", "ear", "events")
 
     def __init__(self) -> None:
         self.events: deque[Event] = deque()
         self.ear: Ear | None = None
-        self.few = 1        # fewer events are no reason to wake it
         self._signal: Lock | None = None    # most operations never follow
 
     def prepare(self) -> None:
@@ -40,10 +39,8 @@ class Waiter:
 
     def put(self, event: Event) -> None:
         """It happened."""
-        events = self.events
-        events.append(event)
-        if self._signal is not None and len(events) >= self.few:
-            self.wake()
+        self.events.append(event)
+        self.wake()
 
     def wake(self) -> None:
         """Let it look at its events."""
