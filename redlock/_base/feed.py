@@ -40,6 +40,7 @@ class Feed(Stream):
         super().open(sock, now)
         self.asked.clear()
         self._unanswered.clear()
+        self._news.clear()
         self.refused, self._refused_at = "", -math.inf
 
     def more(self, channels: Iterable[str], now: float) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
 from redlock._core.quorum import majority
@@ -12,6 +12,7 @@ from redlock._core.rounds import Round
 if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.quorum import Tally
+    from redlock._core.rounds import End
     from redlock._core.terms import Terms
     from redlock.errors import Outcome, Vote
 
@@ -42,7 +43,7 @@ class Look(Round):
 
     __slots__ = ("seen",)
 
-    _end = "complete"
+    _end: ClassVar[End] = "complete"
 
     def __init__(self, terms: Terms, call: wire.Call) -> None:
         super().__init__(terms, call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
 from redlock._core.acquire import insist
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from redlock._core.lease import LeaseState
+    from redlock._core.rounds import End
     from redlock._core.terms import Plan, Terms
     from redlock.errors import Outcome, Reason
 
@@ -22,7 +23,7 @@ class Claim(Round):
 
     __slots__ = ("heard", "missing", "taken")
 
-    _end = "settled"
+    _end: ClassVar[End] = "settled"
 
     def __init__(
         self, terms: Terms, call: wire.Call, to: frozenset[int] | None = None, owed_until: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock._core.effects import Op, Send, Timeout, Wait
 from redlock._core.quorum import Tally
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from redlock._core.terms import Terms
     from redlock._core.wire import Call
     from redlock.errors import Outcome
+
+End: TypeAlias = Literal["decided", "settled", "complete"]
 
 GRANTED: tuple[Outcome, str] = ("granted", "")
 
@@ -30,7 +32,7 @@ class Round(Send):
 
     __slots__ = ("_terms", "_unsent", "_votes_from", "ended_at", "tally")
 
-    _end: ClassVar[Literal["decided", "settled", "complete"]] = "decided"
+    _end: ClassVar[End] = "decided"
 
     def __init__(
         self,

@@ -238,7 +238,7 @@ def test_an_earlier_extension_does_not_undo_a_later_shortening() -> None:
     assert lease.valid_until <= START + 1.0
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(3))
 def test_interrupted_it_takes_nothing_away(number: int) -> None:
     """A failed renewal is not rolled back: the lease may still have its majority (R13)."""
     world = World(*[ours()] * 3)
@@ -246,7 +246,7 @@ def test_interrupted_it_takes_nothing_away(number: int) -> None:
     lease = world.lease(plan)
     had = lease.valid_until
     operation = extend(world.terms, plan, lease, 10.0, world.now)
-    if number < 3:
+    if number < 2:
         with pytest.raises(KeyboardInterrupt):
             world.run(operation, Interrupt(frozenset([number]), KeyboardInterrupt()))
     else:

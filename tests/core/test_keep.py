@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from redlock._core.effects import Reply, Send, Timeout
+from redlock._core.effects import Send, Timeout
 from redlock._core.extend import extend
 from redlock._core.keep import _STEP, OVER, RENEWALS, Keeping, Roster
 from redlock._core.release import release
@@ -438,7 +438,8 @@ class Under:
         for master in list(self.answers)[:masters]:
             if not self.over and self.request is None:
                 value = self.answers.pop(master)
-                self.go_on(Reply(self.asked, master, self.scene.world.now, value))
+                if self.asked.open and self.asked.answered(master, value, self.scene.world.now):
+                    self.go_on(self.asked)
 
     def time_out(self) -> None:
         if not self.over and self.request is None:

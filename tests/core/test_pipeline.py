@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import wire
-from redlock._core.effects import Failure, Reply, Send
+from redlock._core.effects import Failure, Send
 from redlock._core.pipeline import Entry, Pipeline
 from redlock._core.refusals import ErrorReply
 from tests.core.world import PROPERTY
@@ -17,18 +19,36 @@ BROKEN = Failure("error", "connection lost")
 NOSCRIPT = ErrorReply("NOSCRIPT No matching script.")
 
 
-def acquire(token: str = TOKEN) -> Send:
-    return Send(wire.acquire(KEYS, token, 10.0, 1, 3600.0))
+class Asked(Send):
+    """It remembers what it was told, and says what it was told to: that it ``decides``, or not."""
+
+    __slots__ = ("decides", "told")
+
+    def __init__(self, call: wire.Call, owed_until: float | None = None) -> None:
+        super().__init__(call, owed_until=owed_until)
+        self.told: list[tuple[int, Any, float]] = []
+        self.decides = True
+
+    def answered(self, master: int, value: Any, at: float) -> bool:
+        self.told.append((master, value, at))
+        return self.decides
+
+    def failed(self, master: int, failure: Failure, at: float) -> bool:
+        return self.answered(master, failure, at)
 
 
-def release(token: str = TOKEN, owed_until: float = 100.0) -> Send:
-    request = Send(wire.release(KEYS, token), owed_until=owed_until)
-    request.open = False
+def acquire(token: str = TOKEN) -> Asked:
+    request = Asked(wire.acquire(KEYS, token, 10.0, 1, 3600.0))
+    request.open = True
     return request
 
 
-class Box(list[Reply]):
-    put = list[Reply].append
+def release(token: str = TOKEN, owed_until: float = 100.0) -> Asked:
+    return Asked(wire.release(KEYS, token), owed_until)
+
+
+class Box(list[Send]):
+    put = list[Send].append
 
 
 def connected(patience: float = 0.25) -> Pipeline[Box]:
@@ -41,11 +61,11 @@ def submit(pipeline: Pipeline[Box], request: Send, at: float, box: Box | None = 
     return pipeline.submit(Entry(request, Box() if box is None else box, at))
 
 
-def answer(pipeline: Pipeline[Box], value: object, at: float) -> tuple[Send, Reply | None]:
-    """Whose answer it was, and what they were told; None: nothing."""
+def answer(pipeline: Pipeline[Box], value: object, at: float) -> Send:
+    """Whose answer it was."""
     entry = pipeline._under_way[0]
     pipeline.answered(value, at)
-    return entry.request, entry.inbox.pop() if entry.inbox else None
+    return entry.request
 
 
 def test_answers_belong_to_requests_in_their_order() -> None:
@@ -56,12 +76,25 @@ def test_answers_belong_to_requests_in_their_order() -> None:
         assert submit(pipeline, request, 0.0, boxes[number]) is None
     for number, request in enumerate([first, second, third]):
         request.open = True
-        assert pipeline.answered([number], 0.1 + number) is None
-        [reply] = boxes[number]
-        assert (reply.request, reply.value) == (request, [number])
-        assert (reply.master, reply.at, reply.failure) == (3, 0.1 + number, None)
+        assert not pipeline.answered([number], 0.1 + number)
+        assert request.told == [(3, [number], 0.1 + number)]
+        assert boxes[number] == [request]
         assert pipeline.heard_at == 0.1 + number
     assert pipeline.idle
+
+
+def test_nobody_is_told_before_it_is_decided() -> None:
+    pipeline = connected()
+    request, box = acquire(), Box()
+    submit(pipeline, request, 0.0, box)
+    submit(pipeline, request, 0.0, box)
+    request.decides = False
+    pipeline.answered([1], 0.1)
+    assert not box
+    request.decides = True
+    pipeline.answered([2], 0.2)
+    assert box == [request]
+    assert [value for _, value, _ in request.told] == [[1], [2]]
 
 
 class Driver:
@@ -69,12 +102,12 @@ class Driver:
 
     def __init__(self) -> None:
         self.pipeline = connected()
-        self.written: list[Send] = []       # and not answered
+        self.written: list[Asked] = []       # and not answered
         self.settled: set[Send] = set()
         self.releases: set[Send] = set()
         self.at = 0.0
 
-    def submit(self, request: Send) -> None:
+    def submit(self, request: Asked) -> None:
         failure = submit(self.pipeline, request, self.at)
         if failure is None:
             self.written.append(request)
@@ -94,10 +127,10 @@ class Driver:
             return
         request = self.written.pop(0)
         text = self.pipeline._under_way[0].text
-        again = self.pipeline.answered(value, self.at)
-        if again is not None:
-            assert again.request is request
-            assert again.text
+        assert self.pipeline.answered(value, self.at) == isinstance(value, ErrorReply)
+        again = self.pipeline.again()
+        if again:
+            assert [(entry.request, entry.text) for entry in again] == [(request, True)]
             self.written.append(request)
         elif final or (text and value is NOSCRIPT):
             self.settled.add(request)
@@ -112,13 +145,18 @@ class Driver:
         self._answer(ErrorReply("LOADING x"), final=False)
 
     def lose(self) -> None:
-        assert [entry.request for entry, _ in self.pipeline.broken(BROKEN, self.at)] == self.written
+        assert [entry.request for entry in self.pipeline._under_way] == self.written
+        self.pipeline.broken(BROKEN, self.at)
+        for request in self.written:
+            if request.open:
+                assert request.told[-1] == (3, BROKEN, self.at)
         self.written.clear()
 
     def connect(self) -> None:
         if self.pipeline.down is not None:
             self.pipeline.connected()
-        self.written.extend(entry.request for entry in self.pipeline.due(self.at))
+        due = (entry.request for entry in self.pipeline.due(self.at))
+        self.written.extend(request for request in due if isinstance(request, Asked))
 
 
 @PROPERTY
@@ -146,11 +184,9 @@ def test_when_it_breaks_what_was_under_way_fails_and_may_have_arrived() -> None:
     first, second = acquire("1"), acquire("2")
     submit(pipeline, first, 0.0)
     submit(pipeline, second, 0.0)
-    failed = pipeline.broken(Failure("timeout", "reset", configuration=True), 0.2)
-    assert [(reply.request, reply.at) for _, reply in failed] == [(first, 0.2), (second, 0.2)]
-    for _, reply in failed:
-        assert reply.failure is not None
-        assert reply.failure.sent       # so it has to be rolled back
+    why = Failure("timeout", "reset", configuration=True)   # `sent`, so it has to be rolled back
+    pipeline.broken(why, 0.2)
+    assert first.told == second.told == [(3, why, 0.2)]
     # what comes now is not even sent, and says why
     failure = submit(pipeline, acquire(), 0.3)
     assert failure == Failure("timeout", "reset", sent=False, configuration=True)
@@ -244,19 +280,19 @@ def test_what_a_master_cannot_do_now_is_owed(text: str, again: bool) -> None:
     request = release()
     request.open = True
     submit(pipeline, request, 0.0)
-    _, reply = answer(pipeline, ErrorReply(text), 0.1)
-    assert reply is not None        # whoever counts is told at once
-    assert reply.failure is not None
-    assert text in reply.failure.reason
+    answer(pipeline, ErrorReply(text), 0.1)
+    [(_, failure, _)] = request.told        # whoever counts is told at once
+    assert text in failure.reason
     assert pipeline.owes == again
     assert [entry.request for entry in pipeline.due(0.2)] == [request] * again
 
 
 def test_an_acquire_that_a_master_could_not_do_is_not_tried_again() -> None:
     pipeline = connected()
-    submit(pipeline, acquire(), 0.0)
-    _, reply = answer(pipeline, ErrorReply("LOADING x"), 0.1)
-    assert reply is not None
+    request = acquire()
+    submit(pipeline, request, 0.0)
+    answer(pipeline, ErrorReply("LOADING x"), 0.1)
+    assert request.told
     assert pipeline.idle
 
 
@@ -265,8 +301,19 @@ def test_nobody_is_told_of_an_answer_to_a_round_that_is_decided() -> None:
     request = acquire()
     submit(pipeline, request, 0.0)
     request.open = False
-    assert answer(pipeline, [1, b"1"], 0.1) == (request, None)
+    assert answer(pipeline, [1, b"1"], 0.1) is request
+    assert not request.told
     assert pipeline.heard_at == 0.1
+
+
+def test_nor_is_anybody_of_a_connection_that_breaks() -> None:
+    pipeline = connected()
+    request, box = acquire(), Box()
+    submit(pipeline, request, 0.0, box)
+    request.open = False
+    pipeline.broken(BROKEN, 0.1)
+    assert not request.told
+    assert not box
 
 
 # -- forgotten scripts -------------------------------------------------------------------------------
@@ -287,20 +334,21 @@ def test_the_text_is_sent_once_and_only_while_it_is_wanted(open_: bool, owed: fl
     request.open = open_
     box = Box()
     submit(pipeline, request, 0.0, box)
-    entry = pipeline.answered(NOSCRIPT, 0.1)
+    assert pipeline.answered(NOSCRIPT, 0.1)
     assert not box
+    entries = pipeline.again()
     if not again:
-        assert entry is None
+        assert not entries
         assert pipeline.idle
         return
-    assert entry is not None
+    [entry] = entries
     assert (entry.request, entry.inbox, entry.text) == (request, box, True)
     request.open = True
     # the answer to the text is the answer; a second NOSCRIPT is one too
-    assert pipeline.answered(NOSCRIPT, 0.2) is None
-    [reply] = box
-    assert reply.failure is not None
-    assert "NOSCRIPT" in reply.failure.reason
+    assert pipeline.answered(NOSCRIPT, 0.2)
+    assert not pipeline.again()
+    [(_, failure, _)] = request.told
+    assert "NOSCRIPT" in failure.reason
 
 
 def test_the_text_stands_behind_what_was_sent_in_between() -> None:
@@ -309,20 +357,22 @@ def test_the_text_stands_behind_what_was_sent_in_between() -> None:
     submit(pipeline, first, 0.0)
     submit(pipeline, second, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
-    assert answer(pipeline, [1, b"2"], 0.2)[0] is second
-    assert answer(pipeline, [1, b"1"], 0.2)[0] is first
+    assert answer(pipeline, [1, b"2"], 0.2) is second
+    assert answer(pipeline, [1, b"1"], 0.2) is first
 
 
 def test_an_owed_release_starts_from_the_beginning_on_a_new_connection() -> None:
     """The new process may know the script, or may not: the first word is its name again."""
     pipeline = connected()
     submit(pipeline, release(), 0.0)
-    assert pipeline.answered(NOSCRIPT, 0.1) is not None
+    pipeline.answered(NOSCRIPT, 0.1)
     pipeline.broken(BROKEN, 0.2)
+    assert not pipeline.again()     # that was for the old one
     pipeline.connected()
     [entry] = pipeline.due(0.3)
     assert not entry.text
-    assert pipeline.answered(NOSCRIPT, 0.4) is not None
+    pipeline.answered(NOSCRIPT, 0.4)
+    assert pipeline.again()
 
 
 # -- a frozen master ---------------------------------------------------------------------------------
@@ -340,7 +390,7 @@ def test_a_silent_master_is_sent_nothing_new_but_releases() -> None:
     given_back = release()
     assert submit(pipeline, given_back, 0.3) is None
     # it thaws: everything in order, and it is asked again
-    answered = [answer(pipeline, [1, b"0"], 0.4)[0] for _ in range(3)]
+    answered = [answer(pipeline, [1, b"0"], 0.4) for _ in range(3)]
     assert answered[0] is taken
     assert answered[2] is given_back
     assert submit(pipeline, acquire("4"), 0.4) is None
@@ -377,7 +427,7 @@ def test_an_answer_to_nothing_is_no_sign_of_life() -> None:
     pipeline = connected()
     submit(pipeline, acquire(), 0.0)
     pipeline.answered([1, b"0"], 0.1)
-    with pytest.raises(IndexError):
+    with pytest.raises(ConnectionAbortedError):
         pipeline.answered([1, b"0"], 0.2)
     assert pipeline.heard_at == 0.1
 

@@ -106,18 +106,6 @@ def test_a_master_votes_once(case: tuple[list[Outcome], list[int]], again: Outco
     assert not tally.misconfigured
 
 
-@pytest.mark.parametrize("size", range(1, 8))
-def test_fewer_votes_than_are_missing_decide_nothing(size: int) -> None:
-    """So nobody has to be woken for less; and with one more of the right ones it is decided."""
-    few = Tally(["m"] * size).undecided_below
-    for votes in product(get_args(Outcome), repeat=few - 1):
-        tally = tally_of(votes, size)
-        assert tally.undecided_below == 1
-        assert not tally.decided
-        assert not tally.settled
-    assert any(tally_of((vote,) * few, size).decided for vote in ("granted", "held"))
-
-
 def test_a_tie_ends_at_once() -> None:
     assert tally_of(["held"], 2).lost
     assert tally_of(["granted"], 2).decided is False

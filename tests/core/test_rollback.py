@@ -112,7 +112,7 @@ EVERY_EVENT = [
 
 def may_have(world: World, sent: Sent) -> set[int]:
     """Masters that may have this request: all but those that are known not to."""
-    unsent = {reply.master for reply in world.arrived if reply.failure is not None and not reply.failure.sent}
+    unsent = {answer.master for answer in world.arrived if isinstance(answer.value, Failure) and not answer.value.sent}
     return set(sent.to) - unsent
 
 
@@ -281,25 +281,25 @@ def test_refused_leaves_nothing_and_granted_has_a_majority(
         assert_rolled_back(world)
         return
     granting = {
-        reply.master
-        for reply in world.arrived
-        if reply.request.call.script.name == "acquire"
-        and reply.request.call.args[1] == outcome.token
-        and reply.value is not None
-        and reply.value[0] in (1, 2)
-        and len(reply.value) == 2
+        answer.master
+        for answer in world.arrived
+        if answer.request.call.script.name == "acquire"
+        and answer.request.call.args[1] == outcome.token
+        and not isinstance(answer.value, Failure)
+        and answer.value[0] in (1, 2)
+        and len(answer.value) == 2
     }
     assert len(granting) >= need
     assert granting <= outcome.asked
     stored = {
-        reply.master
-        for reply in world.arrived
-        if reply.request.call.script.name in ("acquire", "fence")
-        and reply.request.call.args[1] == outcome.token
-        and str(outcome.fence) in reply.request.call.args
-        and reply.value is not None
-        and reply.value[0] == 1
-        and len(reply.value) == 2
+        answer.master
+        for answer in world.arrived
+        if answer.request.call.script.name in ("acquire", "fence")
+        and answer.request.call.args[1] == outcome.token
+        and str(outcome.fence) in answer.request.call.args
+        and not isinstance(answer.value, Failure)
+        and answer.value[0] == 1
+        and len(answer.value) == 2
     }
     assert len(stored) >= need or not fencing       # R17
     assert outcome.valid_until - world.now >= plan.min_validity

@@ -11,9 +11,8 @@ import pytest
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.acquire import Ballot, Grant, attempt
-from redlock._core.quorum import Tally
 from tests.core.scripted_master import ErrorReplied, ScriptedMaster
-from tests.core.world import WALL, Master, World
+from tests.core.world import START, WALL, Master, World
 
 ONE = wire.keys_for("redlock:", ["a"])
 TWO = wire.keys_for("redlock:", ["a", "b"])
@@ -149,12 +148,11 @@ def test_an_equal_proposal_is_not_taken_for_a_stored_one(keys: wire.Keys) -> Non
     world = World(Master())
     master.run(wire.acquire(keys, "first", 10.0, 500, 60.0))
     master.run(wire.release(keys, "first"))
-    ballot = Ballot(world.terms, WALL)
-    tally = Tally(["redis-a:6379"])
-    outcome, _ = ballot.read(0, master.run(wire.acquire(keys, "second", 10.0, 500, 60.0)))
-    tally.count(0, outcome)
-    assert tally.won
-    assert not ballot.stored(tally)
+    second = wire.acquire(keys, "second", 10.0, 500, 60.0)
+    ballot = Ballot(world.terms, second, 500)
+    assert ballot.answered(0, master.run(second), START)
+    assert ballot.tally.won
+    assert not ballot.stored
 
 
 def test_two_grants_never_have_the_same_fence() -> None:

@@ -15,14 +15,14 @@ import heapq
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from hypothesis import settings
 from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Op, Reply, Send, Timeout, Wait
+from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Op, Send, Timeout, Wait
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
@@ -148,6 +148,15 @@ class Interrupt:
     written: int | None = None      # None: not even begun, `Send.sent_at` is not set
 
 
+class Arrival(NamedTuple):
+    """An answer, or a `Failure` in its place, and when it comes."""
+
+    request: Send
+    master: int
+    at: float
+    value: Any
+
+
 class World:
     """The masters, the clock, and the record."""
 
@@ -165,8 +174,8 @@ class World:
         self.sent: list[Sent] = []
         self.lobby = Lobby()            # the line in front of the masters (R23)
         self.effects: list[tuple[str, float]] = []      # every effect: what, and when it was asked for
-        self.arrived: list[Reply] = []                  # in the order in which they reached the operation
-        self._pending: list[tuple[float, int, Reply | Callable[[], Ear | None]]] = []
+        self.arrived: list[Arrival] = []                # in the order in which they reached the client
+        self._pending: list[tuple[float, int, Arrival | Callable[[], Ear | None]]] = []
         self.listeners = Listeners(len(masters))        # what is announced (R24)
         self._order = itertools.count()
         self._tokens = (f"token-{number}" for number in itertools.count(1))
@@ -233,7 +242,8 @@ class World:
                 event, error = None, None
                 number = len(self.effects)
                 assert number < 100_000, "it goes on for ever"
-                self.effects.append((type(effect).__name__, self.now))
+                name = "Send" if isinstance(effect, Send) else type(effect).__name__
+                self.effects.append((name, self.now))
                 if interrupt is not None and number in interrupt.at:
                     if isinstance(effect, Send) and interrupt.written is not None:
                         self._write(effect, interrupt.written)
@@ -280,24 +290,35 @@ class World:
         self.sent.append(Sent(self.now, to, request))
         for master in sorted(to):
             after, value = self.masters[master].answer(request.call)
-            failure = value if isinstance(value, Failure) else None
-            reply = Reply(request, master, self.now + after, None if failure else value, failure)
-            if after < NEVER:
-                heapq.heappush(self._pending, (reply.at, next(self._order), reply))
+            arrival = Arrival(request, master, self.now + after, value)
+            if after <= 0 and isinstance(value, Failure):       # it is down: known at once
+                self._tell(arrival)
+            elif after < NEVER:
+                heapq.heappush(self._pending, (arrival.at, next(self._order), arrival))
 
-    def _next(self, wait: Wait) -> Reply | Heard | Timeout:
+    def _tell(self, arrival: Arrival) -> bool:
+        """What a driver does with an answer; True: somebody waits for that."""
+        self.arrived.append(arrival)
+        request, master, at, value = arrival
+        if not request.open:
+            return False
+        if isinstance(value, Failure):
+            return request.failed(master, value, at)
+        return request.answered(master, value, at)
+
+    def _next(self, wait: Wait) -> Send | Heard | Timeout:
         while self._pending and self._pending[0][0] <= wait.until:
             at, _, what = heapq.heappop(self._pending)
             self.now = max(self.now, at)
-            if not isinstance(what, Reply):
+            if not isinstance(what, Arrival):
                 if what() is not None:
                     return Heard(self.now)
-                continue
-            what.at = self.now
-            self.arrived.append(what)
-            return what
+            elif self._tell(what._replace(at=self.now)):
+                return what.request
         assert wait.until < NEVER, "nothing will ever happen"
         self.now = max(self.now, wait.until)
+        if wait.closes is not None:
+            wait.closes.open = False
         return Timeout(self.now)
 
     # -- looking -------------------------------------------------------------------------------------
