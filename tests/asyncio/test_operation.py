@@ -626,6 +626,24 @@ def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted():
     assert run(scene) == (True, [0, 1, 2])
 
 
+def test_answers_are_counted_though_the_time_was_over_before_anybody_waited():
+    """Whoever asked took so long until then; the masters did not."""
+
+    def op(d: Deployment, question: Question) -> Op[Any]:
+        asking = asks(question, START + 0.2)
+        yield next(asking)
+        d.clock.advance(0.3)
+        for fake in d.fakes:
+            fake.hear()
+        return (yield from asking)
+
+    async def scene(d):
+        question = Question(3)
+        return await outcome(d, op(d, question)) is question, question.answers
+
+    assert run(scene) == (True, [0, 1, 2])
+
+
 def test_masters_that_are_down_are_no_events():
     """It is told of them while it sends, and looks itself at whether that decides (R2)."""
 
