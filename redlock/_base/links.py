@@ -402,7 +402,9 @@ class LinksBase(ABC, Generic[AnyInbox]):
             # Until now its process may have been alive: a replica that was started before is one (R21).
             self.electorate.heard(link.master, now)
             link.pipeline.broken(Failure("error", f"connection lost: {text}"), now)
-        else:
+        elif isinstance(link, Feed):
+            for news in link.news():    # of this connection, not of the next one
+                self._hear(link, *news)
             self.listeners.lost(link.master)
         link.close(abort=not self.closed)
         # At once, unless it was let in only to be thrown out: that could go on for ever.
