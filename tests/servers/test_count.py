@@ -15,6 +15,7 @@ import pytest
 
 from redlock import Lease, Masters, QuorumUnreachable, _clock
 from redlock._core import wire
+from redlock._core.acquire import Ballot
 from redlock._core.effects import Timeout, Wait
 from redlock._core.electorate import Facts
 from redlock._core.keep import OVER
@@ -423,6 +424,30 @@ def test_nor_is_a_renewal(pairs, keeper, monkeypatch, until):
         fake.keys.clear()
 
 
+def test_a_fence_that_was_read_and_not_counted_makes_no_majority(monkeypatch):
+    """R17, R21: that master restarted, and may have forgotten the greater fence that another one shows."""
+    with Masters([f"redis://fake-{number}:6379" for number in ALL]) as masters:
+        terms = masters._terms
+        for number in ALL:
+            terms.electorate.admit(number, Facts(f"run-{number}", 0 if number == 0 else 10**6), _clock.now())
+        proposal = terms.fences.propose()
+        keys = wire.keys_for("redlock:", ["job"])
+        ballot = Ballot(terms, wire.acquire(keys, "token", 10.0, proposal, 3600.0), proposal)
+        stored, greater = [1, b"%d" % proposal], [2, b"%d" % (proposal + 1)]
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Ballot, "_overrule", interrupt)
+            ballot.answered(0, stored, _clock.now())
+        for number, answer in ((1, stored), (2, stored), (3, greater)):
+            ballot.answered(number, answer, _clock.now())
+        assert ballot.tally.won
+        assert not ballot.stored
+        assert ballot.highest == proposal + 1
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.timeout(300)
 def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
     """R11: wherever it strikes who leads, it is not whoever follows that pays with a vote too few or too many."""
@@ -437,14 +462,14 @@ def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
         own = Question(MASTERS)     # whose answers stand behind those to the follower
         pairs.links.send(own, pairs.leader)
         pairs.answer()
-        interrupt = Interrupt(at)
+        ctrl_c = Interrupt(at)
         wait = Wait(_clock.now() + LONG, closes=own)
         try:
-            with interrupt.tracing():
+            with ctrl_c.tracing():
                 assert pairs.links.wait(wait, pairs.leader) is own
         except KeyboardInterrupt:
             struck += 1
-        print(at, interrupt.where)
+        print(at, ctrl_c.where)
         pairs.resign()
         lease = follower.end()
         assert isinstance(lease, Lease)
@@ -458,6 +483,6 @@ def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
         pairs.answer_until_over(releaser)
         assert pairs.nothing_left()
         pairs.close()
-        if interrupt.left > 0:
+        if ctrl_c.left > 0:
             break       # it was over before line number `at`
     assert struck > 100
