@@ -132,14 +132,16 @@ class Stream:
     def _parse(self, data: bytes, now: float) -> bool:
         parser, more = self._parser, False
         parser.feed(data)
-        try:
-            while (value := parser.gets()) is not NOTHING:
-                if self._take(value, now):
-                    more = True
-        except _UNREADABLE as error:
-            text = str(error) or type(error).__name__
-            raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
-        return more
+        while True:
+            try:
+                value = parser.gets()
+            except _UNREADABLE as error:
+                text = str(error) or type(error).__name__
+                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
+            if value is NOTHING:
+                return more
+            if self._take(value, now):
+                more = True
 
     def close(self, *, abort: bool) -> None:
         """``abort``: what the kernel has not delivered yet must not arrive behind the next connection (R10)."""

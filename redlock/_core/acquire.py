@@ -272,7 +272,7 @@ class Ballot(Round):
     def stored(self) -> bool:
         """Whether a majority stored our proposal (R17); only votes that count do."""
         tally = self.tally
-        return (tally.granted_by(self._stored) if tally.no else len(self._stored)) >= tally.need
+        return tally.granted_by(self._stored) >= tally.need     # not all that was read, if Ctrl-C struck before it counted
 
     def refusal(self, at: float) -> Refusal:
         tally = self.tally
