@@ -462,10 +462,10 @@ class Judge:
         least = self.parameters.max_ttl * (1 - self.parameters.drift_factor)
         for master, outcome in enumerate(outcomes):
             if outcome == "granted":
-                incarnation, born_at, forgot = origins[master]
-                if forgot and self.world.now - born_at < least:
+                incarnation, age, forgot = origins[master]
+                if forgot and age < least:
                     self.fail(
                         P5,
                         f"{attempt} counts a vote of m{master}, restarted without memory "
-                        f"{self.world.now - born_at:.3f} s ago (start {incarnation})",
+                        f"{age:.3f} s before (start {incarnation})",
                     )

@@ -22,7 +22,7 @@ from redlock._core.lease import LeaseState
 from redlock._core.listen import Ear, Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Pipeline
-from redlock._core.release import Denials, farewell
+from redlock._core.release import Claim, farewell
 from redlock._core.rounds import Round
 from redlock._core.terms import Plan, Terms
 from tests.simulation import keeper as simulated_keeper, master
@@ -155,8 +155,7 @@ def _() -> list[Any]:
     def rollback(plan: Plan, token: str, round_: Round) -> Op[None]:
         granted = frozenset(m for m in round_.reached() if round_.tally.outcome(m) == "granted")
         release = Send(wire.release(plan.keys, token), to=granted)
-        release.owed_until = round_.request.sent_at + 2 * plan.ttl
-        release.open = False
+        release.owed_until = round_.sent_at + 2 * plan.ttl
         yield release
 
     return [mock.patch.object(acquiring, "rollback", rollback)]
@@ -194,16 +193,16 @@ def _() -> list[Any]:
     """An extension sets keys that are gone, and a lease that has ended is valid again (R12)."""
 
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
-        round_ = Round(terms, Send(wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)), Denials().read)
+        claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
         number = lease._extension_begins(math.inf, ttl)
-        at = yield from round_.ask(end="settled")
-        if not round_.tally.won:
-            return Extension("unanswered", at, round_.tally)
+        at = yield from claim.ask()
+        if not claim.tally.won:
+            return Extension("unanswered", at, claim.tally)
         lease._lost = None
-        valid_until = quorum.valid_until(round_.request.sent_at, ttl, terms.drift_factor)
-        lease._extended(valid_until, ttl, round_.tally.votes, number)
+        valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
+        lease._extended(valid_until, ttl, claim.tally.votes, number)
         lease._extension_ends()
-        return Extension("kept", at, round_.tally)
+        return Extension("kept", at, claim.tally)
 
     return [
         mock.patch.object(extending, "extend", extend),
@@ -491,8 +490,8 @@ def _() -> list[Any]:
     """Who got too few votes waits for a release, and those who fail wake each other by what they take back (R24)."""
     correct = acquiring.Ballot.refusal
 
-    def refusal(ballot: acquiring.Ballot, tally: Tally, at: float) -> acquiring.Refusal:
-        return replace(correct(ballot, tally, at), kind="held")
+    def refusal(ballot: acquiring.Ballot, at: float) -> acquiring.Refusal:
+        return replace(correct(ballot, at), kind="held")
 
     return [mock.patch.object(acquiring.Ballot, "refusal", refusal)]
 
@@ -532,11 +531,12 @@ def _() -> list[Any]:
     """A fence greater than all that were seen, which no majority has stored (R17)."""
 
     def second_round(
-        terms: Terms, plan: Plan, token: str, first: Round, proposal: int
+        terms: Terms, plan: Plan, token: str, first: acquiring.Ballot
     ) -> Op[tuple[int, float, Tally]]:
         yield from ()
+        proposal = first.highest + 1
         terms.fences.learn(proposal)
-        return proposal, first.request.sent_at, first.tally
+        return proposal, first.sent_at, first.tally
 
     return [mock.patch.object(acquiring, "second_round", second_round)]
 
