@@ -247,11 +247,14 @@ def _() -> list[Any]:
             lease._lost = lease._late
         return lease._lost is not None
 
+    def due(keeping: Keeping) -> float:
+        return keep.OVER if keeping.lease.lost else keeping.lease.valid_until
+
     return [
         mock.patch.object(LeaseState, "lost", property(lost)),
         mock.patch.object(LeaseState, "_over", property(lambda lease: lease.lost)),
         mock.patch.object(Keeping, "look", return_value=None),
-        mock.patch.object(Keeping, "due", property(lambda keeping: keeping.lease.valid_until)),
+        mock.patch.object(Keeping, "due", property(due)),
     ]
 
 
