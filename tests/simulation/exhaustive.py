@@ -105,8 +105,13 @@ class Scene:
         client = Client(self.world, self.judge, parameters, self.masters, name, rate=1.0, skew=skew)
         client.links = [Pipe(client, master) for master in self.masters]  # type: ignore[misc]
         client.late = 0.0
-        ready = self.ready[client] = deque()
-        client.later = lambda *action: ready.append(partial(*action))  # type: ignore[method-assign]
+        ready: deque[Callable[[], None]] = deque()
+        self.ready[client] = ready
+
+        def later(action: Callable[..., None], *args: Any) -> None:
+            ready.append(partial(action, *args))
+
+        client.later = later  # type: ignore[method-assign]
         for index, master in enumerate(self.masters):
             facts = master.info()
             assert isinstance(facts, Facts)

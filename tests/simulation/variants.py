@@ -23,7 +23,6 @@ from redlock._core.listen import Ear, Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Pipeline
 from redlock._core.release import Claim, farewell
-from redlock._core.rounds import Round
 from redlock._core.terms import Plan, Terms
 from tests.simulation import keeper as simulated_keeper, master
 from tests.simulation.client import Client
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Op
     from redlock._core.quorum import Tally
+    from redlock._core.rounds import Round
     from tests.simulation.client import Task
 
 
@@ -212,6 +212,16 @@ def _() -> list[Any]:
             ("redis.call('PEXPIRE', KEYS[i], ARGV[3])", "redis.call('SET', KEYS[i], token, 'PX', ARGV[3])"),
         ),
     ]
+
+
+@variant("late-is-in-time", R12, P1, clients=5, ttl=1.0, max_ttl=1.0, node_timeout=0.33, delay=0.06, eager=0.03, keep=0.0, faults=())
+def _() -> list[Any]:
+    """An extension that was answered in time counts, however late its operation comes to it (R12)."""
+
+    def extendable(lease: LeaseState) -> bool:
+        return lease.valid or (lease._under_way > 0 and lease._lost is None and not lease._released)
+
+    return [mock.patch.object(LeaseState, "_extendable", property(extendable))]
 
 
 # -- keeping -----------------------------------------------------------------------------------------
