@@ -174,6 +174,7 @@ class Task:
 
     def _time_out(self, wait: Wait) -> Timeout:
         if wait.closes is not None:
+            self.client.judge.timed_out(wait.closes)
             wait.closes.open = False
         return Timeout(self.client.clock())
 

@@ -23,20 +23,20 @@ from redlock._core.listen import Ear, Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Pipeline
 from redlock._core.release import Claim, farewell
+from redlock._core.rounds import Round
 from redlock._core.terms import Plan, Terms
 from tests.simulation import keeper as simulated_keeper, master
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
-from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15
+from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15
 from tests.simulation.parameters import Parameters, crowd, draw
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redlock._core.effects import Op
+    from redlock._core.effects import Failure, Op
     from redlock._core.quorum import Tally
-    from redlock._core.rounds import Round
     from tests.simulation.client import Task
 
 
@@ -97,6 +97,18 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """Clocks are taken to run at one rate (R6)."""
     return [mock.patch.object(quorum, "drift", return_value=0.0)]
+
+
+@variant("failures-wake-nobody", R2)
+def _() -> list[Any]:
+    """A round that is decided by a master that does not answer is waited for to the end of its time (R2)."""
+    correct = Round.failed
+
+    def failed(round_: Round, master: int, failure: Failure, at: float) -> bool:
+        correct(round_, master, failure, at)
+        return False
+
+    return [mock.patch.object(Round, "failed", failed)]
 
 
 @variant("validity-not-checked", R7, min_validity=0.8, faults=(("pause", 0.5),))
