@@ -431,7 +431,7 @@ class Judge:
         """Whoever waits for it is told that its time is up: what it was told had not decided it (R2)."""
         assert isinstance(request, Round)
         outcomes = [vote.outcome for vote in request.tally.votes()]
-        open_, need = outcomes.count("pending"), len(outcomes) // 2 + 1
+        open_, need = outcomes.count("pending"), request.tally.need  # whether that is right others judge
         won, denied = outcomes.count("granted"), outcomes.count("held")
         possible = won + open_ >= need
         if request.call.script in (scripts.EXTEND, scripts.RELEASE):  # where denials prove something (R13)
