@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from redlock import _clock
 from redlock._asyncio.operation import LATE, Operation
 from redlock._base.links import report_failure
-from redlock._core.keep import OVER, Roster
+from redlock._core.keep import Roster, failed_to_keep, tasks
 from redlock._core.release import aside
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ class Keeper:
 
     def add(self, keeping: Keeping) -> None:
         keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
-        self._roster.put(keeping)
-        self._set_alarm()
+        self._put_back(keeping)
 
     def stop(self) -> None:
         """Its links are closed: nothing is renewed any more, and nobody is told."""
@@ -57,13 +56,14 @@ class Keeper:
                 self._links.pass_by(effect)
         self._put_back(keeping)
 
-    def _put_back(self, keeping: Keeping) -> None:
-        if self._roster.put(keeping) != OVER:
-            self._set_alarm()
-        elif keeping.lease.lost:
-            for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
-                self._links.pass_by(effect)
-            self._loop.call_soon(self._tell, keeping)       # not in the middle of what found it out
+    def _put_back(self, *keepings: Keeping) -> None:
+        _, over = self._roster.put(keepings)
+        for keeping in over:
+            if keeping.lease.lost:
+                for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
+                    self._links.pass_by(effect)
+                self._loop.call_soon(self._tell, keeping)       # not in the middle of what found it out
+        self._set_alarm()
 
     def _tell(self, keeping: Keeping) -> None:
         try:
@@ -85,19 +85,16 @@ class Keeper:
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, math.inf
         now = _clock.now()
+        due = self._roster.take(now)
         # All in one tick, so that what they send leaves in one packet for each master.
-        for keeping in self._roster.take(now):
-            task = keeping.look(now)
-            if task is not None:
-                operation = Operation(task, self._links)
-                operation.start()
-                operation.ended.add_done_callback(partial(self._done, keeping))
-            self._put_back(keeping)
-        if len(self._roster):
-            self._set_alarm()
+        for task, keepings in tasks(due, now):
+            operation = Operation(task, self._links)
+            operation.start()
+            operation.ended.add_done_callback(partial(self._done, keepings))
+        self._put_back(*(keeping for keeping in due if not keeping.in_hand(now)))
 
-    def _done(self, keeping: Keeping, ended: asyncio.Future[Any]) -> None:
+    def _done(self, keepings: list[Keeping], ended: asyncio.Future[Any]) -> None:
         if not ended.cancelled() and ended.exception() is not None and not self._links.closed:
-            report_failure(f"keeping {keeping.lease!r} failed", ended.exception())
+            report_failure(failed_to_keep(keepings), ended.exception())
         if not self._links.closed:
-            self._put_back(keeping)
+            self._put_back(*keepings)
