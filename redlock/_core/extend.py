@@ -232,25 +232,32 @@ class Renewal(Round):
         overruled: bool = False,
     ) -> bool:
         """``vote`` is for every lease, except for those in ``others``; or for these as well, where it is overruled."""
+        news = False    # not by what is in `settled`: whoever looks at that may do so in another thread, just now
         alike, parts = self.tally, self.parts
-        before = len(self.settled)
         if not alike.settled:
             for place in others:
                 if place not in parts:
                     parts[place] = Part(alike.copy())
-            alike.count(master, vote[0], took, vote[1], configuration=vote[2])
-            if alike.settled:
-                self.settled.append((_ALIKE, at))
+            news = self._settled(_ALIKE, alike, master, took, vote, at)
         for place, part in parts.items():
             if not part.tally.settled:
-                own = vote if place not in others else part.read(master, others[place], vote if overruled else None)
-                part.tally.count(master, own[0], took, own[1], configuration=own[2])
-                if part.tally.settled:
-                    self.settled.append((place, at))
-        if len(self.settled) == before:
-            return False
-        if alike.settled or len(parts) == self._leases:
+                answer = others.get(place)
+                if answer is not None:
+                    said, own = part.read(master, took, answer, vote if overruled else None)
+                else:
+                    said, own = took, vote
+                news = self._settled(place, part.tally, master, said, own, at) or news
+        if news and (alike.settled or len(parts) == self._leases):
             self.open = any(not part.tally.settled for part in parts.values())
+        return news
+
+    def _settled(self, place: int, tally: Tally, master: int, took: float | None, vote: _Vote, at: float) -> bool:
+        """Count a vote; True: that settles it."""
+        outcome, reason, configuration = vote
+        tally.count(master, outcome, took, reason, configuration=configuration)
+        if not tally.settled:
+            return False
+        self.settled.append((place, at))
         return True
 
     def time_out(self, at: float) -> None:
@@ -271,13 +278,15 @@ class Part:
         self.taken = False
         self.missing: list[int] = []
 
-    def read(self, master: int, answer: wire.NotOwned | ErrorReply, instead: _Vote | None) -> _Vote:
+    def read(
+        self, master: int, took: float | None, answer: wire.NotOwned | ErrorReply, instead: _Vote | None
+    ) -> tuple[float | None, _Vote]:
         """``instead``: what counts, whatever a master that can answer says."""
         if isinstance(answer, wire.NotOwned):
             outcome, reason = denied(self, master, answer.other)
-            return instead or (outcome, reason, False)
+            return took, instead or (outcome, reason, False)
         failure = answer.failure()
-        return failure.outcome, failure.reason, failure.configuration
+        return None, (failure.outcome, failure.reason, failure.configuration)
 
     @property
     def reason(self) -> Reason:

@@ -187,9 +187,15 @@ def _renew(keepings: list[Keeping], now: float) -> Task:
     finally:
         for keeping, extension in zip_longest(keepings, extensions):
             keeping._renewed(extension, now)  # noqa: SLF001
+    errors: list[Exception] = []
     for keeping, extension in zip(keepings, extensions, strict=True):
         if extension.kind == "kept" and keeping._kept is not None:  # noqa: SLF001
-            keeping._kept()  # noqa: SLF001
+            try:
+                keeping._kept()  # noqa: SLF001
+            except Exception as error:  # noqa: BLE001 - a user's; others have to be told as well
+                errors.append(error)
+    if errors:
+        raise errors[0]
     return extensions
 
 

@@ -269,8 +269,8 @@ def test_renew_does_for_each_what_extend_does_for_one() -> None:
 def test_renew_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, answer: bytes, place: int) -> None:
     """R12, P8: no key is made, none of somebody else's gets longer; and to the others of the round that is nothing."""
     master = ScriptedMaster()
-    for keys, token in ((OTHERS, "tic"), (THIRD, "tac")):
-        master.run(wire.acquire(keys, token, 10.0, 500, 60.0))
+    for keys, owner in ((OTHERS, "tic"), (THIRD, "tac")):
+        master.run(wire.acquire(keys, owner, 10.0, 500, 60.0))
     for lock, token in ((A, a), (B, b)):
         if token is not None:
             master.set(lock, token, 1000)
