@@ -78,7 +78,10 @@ class Links(LinksBase[AnyOperation]):
         if len(self.operations) == 1:       # a turn of the loop for `flush` is worth it only if it is shared
             self._submit(request, operation, now)
             return
-        self._submit(request, operation, now, self._gather)
+        if self._flush_due == NEVER or now - self._flush_due > TICK:    # not yet, or it was interrupted
+            self._soon(self.flush)
+            self._flush_due = now
+        self._submit(request, operation, now, self._to_flush)
         if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
             self.flush()        # a tick that takes this long, or sends this much, is no reason to wait
 
@@ -186,14 +189,6 @@ class Links(LinksBase[AnyOperation]):
             self.loop.add_writer(link.fd, self._readable, link)
         else:
             self.loop.remove_writer(link.fd)
-
-    def _gather(self, link: Stream, data: bytes, now: float) -> None:
-        if not link.backlog:        # else it is in the list already, or the kernel takes no more
-            self._to_flush.append(link)
-        link.backlog += data
-        if self._flush_due == NEVER or now - self._flush_due > TICK:    # not yet, or it was interrupted
-            self._soon(self.flush)
-            self._flush_due = now
 
     def _lost(self, link: Stream) -> None:
         self.on_broken(link)

@@ -23,6 +23,7 @@ from redlock.errors import printable
 
 if TYPE_CHECKING:
     import socket
+    from collections import deque
     from collections.abc import Callable, Sequence
 
     from redlock._base.stream import Stream
@@ -37,7 +38,7 @@ TICK = 0.1              # how long a late answer or an owed release may lie abou
 CLOSED = "these Masters were closed"
 _SETTLED = 1.0          # a connection that lasted for so many seconds is made again without a pause
 
-Write: TypeAlias = "Callable[[Stream, bytes, float], None]"
+Cork: TypeAlias = "list[Stream] | deque[Stream]"        # what is to be flushed, in this order
 News: TypeAlias = list[tuple[int, str, "Event | None"]]     # what there is to log, with its level, and to tell
 _log = logging.getLogger("redlock")
 _log.addHandler(logging.NullHandler())      # whether and where it is shown is the application's choice
@@ -55,9 +56,6 @@ def report_failure(text: str, error: BaseException | None = None) -> None:
     """Log an exception that nobody is there to catch: the present one, or ``error``."""
     with contextlib.suppress(Exception):    # of a handler: it must not break what goes on
         _log.error("%s", text, exc_info=error or True)
-
-
-_INTERRUPTED = ConnectionAbortedError("interrupted in the middle of a message")
 
 
 class LinksBase(ABC, Generic[AnyInbox]):
@@ -131,8 +129,8 @@ class LinksBase(ABC, Generic[AnyInbox]):
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def _submit(self, request: Send, inbox: AnyInbox, now: float, cork: Write | None = None) -> None:
-        """Write ``request`` to its masters, or ``cork`` it; of those that are down it is told at once."""
+    def _submit(self, request: Send, inbox: AnyInbox, now: float, cork: Cork | None = None) -> None:
+        """Write ``request`` to its masters, or leave that to who flushes ``cork``; of those that are down it is told at once."""
         if request.only_if is not None and not request.only_if():
             return
         data = _connect.pack(request.call)
@@ -145,22 +143,18 @@ class LinksBase(ABC, Generic[AnyInbox]):
                 self._read(link, now)
             link.torn = True
             failure = link.pipeline.submit(entry)
-            if failure is not None:
-                self._not_sent(link, entry, failure, data, cork)
-            elif cork is not None:
-                cork(link, data, now)
+            if failure is not None and not self._may_be_asked(link, entry, failure):
+                pass
+            elif cork is None:
+                self._write(link, data, now)
             else:
-                try:
-                    link.write(data)
-                except OSError as error:
-                    self.detach(link, error, now)
-                if link.stuck:
-                    self._watch_room(link, wanted=True)
+                if not link.backlog:    # else it is in there already, or the kernel takes no more
+                    cork.append(link)
+                link.backlog += data
             link.torn = False
 
-    def _not_sent(
-        self, link: Link[AnyInbox], entry: Entry[AnyInbox], failure: Failure | None, data: bytes, cork: Write | None
-    ) -> None:
+    def _may_be_asked(self, link: Link[AnyInbox], entry: Entry[AnyInbox], failure: Failure | None) -> bool:
+        """It must not be written, unless a closer look says otherwise."""
         now = entry.at
         if link.pipeline.down is None:
             # It is silent for long.  Or it was us who were stopped, and the answers are here.
@@ -168,10 +162,9 @@ class LinksBase(ABC, Generic[AnyInbox]):
             self._read(link, now)
             link.torn = True
             failure = link.pipeline.submit(entry)
-        if failure is None:
-            (cork or self._write)(link, data, now)
-        elif entry.request.open:
+        if failure is not None and entry.request.open:
             entry.request.failed(link.master, failure, now)
+        return failure is None
 
     def _write(self, link: Stream, data: bytes, now: float) -> None:
         """Hand it to the kernel."""
@@ -218,27 +211,14 @@ class LinksBase(ABC, Generic[AnyInbox]):
     # -- answers -------------------------------------------------------------------------------------
 
     def _read(self, link: Stream, now: float) -> None:
-        if link.sock is None:
-            return
-        if link.torn:   # found like this: somebody was interrupted, see `Link`
-            self.detach(link, _INTERRUPTED, now)
-            return
-        link.torn = True
         try:
-            if link.stuck:
-                link.flush()
-                if not link.stuck:
-                    self._watch_room(link, wanted=False)
-            link.read(now)
-            if link.upset:
+            if link.read(now):
                 self._look_after(link)
         except OSError as error:
             self.detach(link, error, now)
-        link.torn = False
 
     def _look_after(self, link: Stream) -> None:
-        """What came asks for more.  OSError: the connection broke."""
-        link.upset = False
+        """There is more to do than to read.  OSError: the connection broke."""
         if isinstance(link, Feed):
             for news in link.news():
                 self._hear(link, *news)
@@ -246,8 +226,8 @@ class LinksBase(ABC, Generic[AnyInbox]):
             if link.pipeline.in_debt:
                 self._in_debt(link)
             link.ask_again()
-            if link.stuck:
-                self._watch_room(link, wanted=True)
+        self._watch_room(link, wanted=link.stuck)
+        link.torn = False
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 

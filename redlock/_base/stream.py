@@ -28,6 +28,9 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
 
 
+INTERRUPTED = ConnectionAbortedError("interrupted in the middle of a message")
+
+
 class Stream:
     """The socket, what it did not take yet, and the parser of what it brings.
 
@@ -38,11 +41,11 @@ class Stream:
     """
 
     __slots__ = (
-        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "master", "opened_at", "retry_at", "sock", "stuck", "tls",
-        "torn", "upset",
+        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "master", "opened_at", "retry_at", "sock", "stuck", "tls", "torn",
     )
 
-    # One value came, at that time: give it to whom it is for.  True: `upset`.  OSError: it cannot be trusted any more.
+    # One value came, at that time: give it to whom it is for.  True: it asks for more than that.  OSError: it cannot be
+    # trusted any more.
     _take: Callable[[Any, float], bool]
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:
@@ -54,7 +57,6 @@ class Stream:
         self.torn = False
         self.backlog = bytearray()      # what the kernel did not get or take yet
         self.stuck = False              # it takes no more
-        self.upset = False              # what came asks for more than to be taken
         self.failures = 0               # attempts to connect that failed in a row
         self.retry_at = -math.inf       # when the next one is due
         self.opened_at = -math.inf
@@ -64,7 +66,7 @@ class Stream:
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
-        self.torn = self.stuck = self.upset = False
+        self.torn = self.stuck = False
         self.backlog.clear()
         self._parser = _connect.parser()
         self.failures = 0
@@ -92,31 +94,54 @@ class Stream:
             del self.backlog[: self.sock.send(self.backlog)]
         self.stuck = bool(self.backlog)
 
-    def read(self, now: float) -> None:
+    def read(self, now: float) -> bool:
         """`_take` every whole value that is there; half ones wait in the parser.
+
+        True: that is not all that there is to do, and whoever does it mends the stream afterwards.
 
         Raises:
             OSError: the connection broke, or cannot be trusted any more.
         """
-        parser, take = self._parser, self._take
+        if self.torn:   # found like this: somebody was interrupted
+            raise INTERRUPTED
+        sock = self.sock
+        if sock is None:
+            return False
+        self.torn = True
+        more = self.stuck and self._unstuck()
         while True:
             try:
-                data = self.sock.recv(_CHUNK)   # type: ignore[union-attr]  # see write
+                data = sock.recv(_CHUNK)
             except _NOT_NOW:
-                return
+                break
             if not data:
                 raise ConnectionResetError("the master closed the connection")
-            parser.feed(data)
+            if self._parse(data, now):
+                more = True
+            # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
+            if len(data) < _CHUNK and not self.tls:
+                break
+        self.torn = more
+        return more
+
+    def _unstuck(self) -> bool:
+        """It may take more now; True: it took all."""
+        self.flush()
+        return not self.stuck
+
+    def _parse(self, data: bytes, now: float) -> bool:
+        parser, more = self._parser, False
+        parser.feed(data)
+        while True:
             try:
-                while (value := parser.gets()) is not NOTHING:
-                    if take(value, now):
-                        self.upset = True
+                value = parser.gets()
             except _UNREADABLE as error:
                 text = str(error) or type(error).__name__
                 raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
-            # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
-            if len(data) < _CHUNK and not self.tls:
-                return
+            if value is NOTHING:
+                return more
+            if self._take(value, now):
+                more = True
 
     def close(self, *, abort: bool) -> None:
         """``abort``: what the kernel has not delivered yet must not arrive behind the next connection (R10)."""

@@ -245,25 +245,26 @@ def insist(*effects: Send | Leave) -> Op[BaseException | None]:
 class Ballot(Round):
     """The votes of an attempt: grants with their fences, refusals with their holders."""
 
-    __slots__ = ("_holders", "_stored", "highest")
+    __slots__ = ("_holders", "_stored", "_usual", "highest")
 
     def __init__(self, terms: Terms, call: wire.Call, proposal: int) -> None:
         super().__init__(terms, call)
+        self._usual = wire.stored(proposal)
         self.highest = proposal         # of the fences that were proposed and shown
         self._stored: list[int] = []    # masters whose fence is our proposal now
         self._holders: list[tuple[str, float]] = []
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        if value == self._usual:
+            self._stored.append(master)
+            return GRANTED
         answer = wire.read_acquire(value)
-        fence = answer.fence
-        if fence > self.highest:    # else nobody learns from it: `propose` gave no less
-            self.highest = fence
-            self._terms.fences.learn(fence)
-        if type(answer) is wire.Taken:
+        self.highest = max(self.highest, answer.fence)
+        self._terms.fences.learn(answer.fence)
+        if isinstance(answer, wire.Taken):
             if answer.stored:
                 self._stored.append(master)
             return GRANTED
-        assert isinstance(answer, wire.Held)  # noqa: S101 - there is no third kind
         self._holders.append((answer.holder, answer.remaining))
         return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
 
@@ -271,7 +272,7 @@ class Ballot(Round):
     def stored(self) -> bool:
         """Whether a majority stored our proposal (R17); only votes that count do."""
         tally = self.tally
-        return (tally.granted_by(self._stored) if tally.no else len(self._stored)) >= tally.need
+        return tally.granted_by(self._stored) >= tally.need     # not all that was read, if Ctrl-C struck before it counted
 
     def refusal(self, at: float) -> Refusal:
         tally = self.tally

@@ -41,9 +41,12 @@ class Lobby:
 
     def enter(self, ticket: Ticket) -> None:
         """At the end of every line at once: so two that want several names cannot wait for each other."""
+        first = True
         for key in ticket.keys:
-            self._lines.setdefault(key, {})[ticket] = None
-        ticket.turn = self._is_first(ticket)
+            line = self._lines.setdefault(key, {})
+            line[ticket] = None
+            first = first and next(iter(line)) is ticket
+        ticket.turn = first
 
     def leave(self, ticket: Ticket) -> list[Ticket]:
         """Out of all lines, wherever it stood.  Returns those whose turn it is now.  Twice does no harm."""

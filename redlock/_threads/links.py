@@ -76,7 +76,7 @@ class Links(LinksBase[AnyInbox]):
             self._refuse_if_closed()
             leader = self._leader
             if corked or not (leader is None or leader is waiter or self._polling):
-                self._submit(request, waiter, _clock.now(), self._cork)
+                self._submit(request, waiter, _clock.now(), self._to_flush)
                 if self._polling and not corked:    # it may have looked just before
                     self._flush()
             else:
@@ -260,11 +260,6 @@ class Links(LinksBase[AnyInbox]):
     def _in_debt(self, link: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         if self.dozing:
             self._wake_housekeeper()
-
-    def _cork(self, link: Stream, data: bytes, now: float) -> None:  # noqa: ARG002 - as the others of its kind
-        if not link.backlog:
-            self._to_flush.append(link)
-        link.backlog += data
 
     def _watch(self, link: Stream) -> None:
         self._by_fd[link.fd] = link

@@ -14,14 +14,17 @@ import pytest
 from redlock import RedlockError
 from redlock._asyncio.operation import Operation
 from redlock._core import wire
-from redlock._core.effects import Reply, Send, Timeout, Wait
+from redlock._core.effects import Send, Timeout, Wait
 from tests.asyncio.virtual import (
     MASTERS,
     NODE_TIMEOUT,
     OTHER,
+    START,
     Deployment,
     Fake,
+    Question,
     Stuck,
+    asks,
     run,
     stop_reading,
 )
@@ -76,6 +79,12 @@ def minority_down(d: Deployment) -> None:
 def scripts_forgotten(d: Deployment) -> None:
     for fake in d.fakes:
         fake.forgot = True
+
+
+def back(d: Deployment, number: int) -> None:
+    """One that had hung up."""
+    d.fakes[number].connect()
+    d.attach(number)
 
 
 def key_missing(d: Deployment) -> None:
@@ -198,8 +207,7 @@ def effects(what: str, scene: Callable[[Deployment], None]) -> int:
                 await asyncio.sleep(0.3)  # until it is given back
             for number in (0, 1):
                 if d.links.all[number].sock is None:  # what it is owed is sent when it is back
-                    d.fakes[number].connect()
-                    d.attach(number)
+                    back(d, number)
             await d.quiet()
             d.speak()
             await d.quiet()
@@ -554,39 +562,140 @@ def test_an_alarm_rings_in_time():
     assert 0 <= late < 0.002
 
 
-def test_who_waits_for_several_answers_is_stepped_once_they_are_there():
-    """... and at its time gets what there is, one after the other, before it is told that nothing else came."""
+@pytest.fixture
+def steps():
+    """How many events there were, whenever an operation was stepped."""
+    steps: list[int] = []
+    step = Operation.step
 
-    def op(now: float, expected: int) -> Op[list[Any]]:
-        request = Send(wire.status("redlock:job"))
-        yield request
-        wait = Wait(now + 0.2, few=expected)
-        seen = []
-        while True:
-            event = yield wait
-            seen.append(event)
-            wait.few = 1
-            if isinstance(event, Timeout):
-                return seen
+    def counted(operation: Operation[Any]) -> None:
+        steps.append(len(operation.events))
+        step(operation)
+
+    with mock.patch.object(Operation, "step", counted):
+        yield steps
+
+
+def test_who_asks_is_stepped_once_it_is_decided(steps):
+    """Not for every answer: they are counted where they arrive.  What comes then is counted no more."""
 
     async def scene(d):
         d.mute(3, 4)
-        steps = []
+        question = Question(3)
+        event = await outcome(d, asks(question, d.clock.now + 0.2))
+        d.speak()
+        await d.quiet()
+        return event is question, sorted(question.answers), d.clock.now
 
-        def counted(operation):
-            steps.append(len(operation.events))
-            step(operation)
+    assert run(scene) == (True, [0, 1, 2], START)
+    assert steps == [1]
 
-        with mock.patch.object(Operation, "step", counted):
-            enough = await outcome(d, op(d.clock.now, 3))
-            too_few = await outcome(d, op(d.clock.now, 5))
-        return enough, too_few, steps
 
-    step = Operation.step
-    enough, too_few, steps = run(scene)
-    for seen in (enough, too_few):
-        assert [type(event) for event in seen] == [Reply] * 3 + [Timeout]
-    assert steps == [3, 3], "when the third was there, and when its time had come"
+def test_who_asks_is_stepped_at_its_time_if_it_is_not_decided(steps):
+    """What has come until then is counted."""
+
+    async def scene(d):
+        d.mute(3, 4)
+        question = Question(5)
+        event = await outcome(d, asks(question, d.clock.now + 0.2))
+        question.open = False       # a round does that itself, whatever ended it
+        return event, sorted(question.answers)
+
+    event, answers = run(scene)
+    assert isinstance(event, Timeout)
+    assert event.at - START == pytest.approx(0.2, abs=0.002)
+    assert answers == [0, 1, 2]
+    assert steps == []
+
+
+def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted():
+    """The loop has not come to them yet: there is no `Timeout` for who has been answered."""
+
+    async def scene(d):
+        d.mute(*ALL)
+        question = Question(3)
+        operation = Operation(asks(question, d.clock.now + 0.2), d.links)
+        operation.start()
+        await d.quiet()
+        d.clock.advance(0.2)
+        d.speak()
+        assert not question.answers
+        operation.ring()
+        return operation.ended.result() is question, question.answers
+
+    assert run(scene) == (True, [0, 1, 2])
+
+
+def test_answers_are_counted_though_the_time_was_over_before_anybody_waited():
+    """Whoever asked took so long until then; the masters did not."""
+
+    def op(d: Deployment, question: Question) -> Op[Any]:
+        asking = asks(question, START + 0.2)
+        yield next(asking)
+        d.clock.advance(0.3)
+        for fake in d.fakes:
+            fake.hear()
+        return (yield from asking)
+
+    async def scene(d):
+        question = Question(3)
+        return await outcome(d, op(d, question)) is question, question.answers
+
+    assert run(scene) == (True, [0, 1, 2])
+
+
+def test_masters_that_are_down_are_no_events():
+    """It is told of them while it sends, and looks itself at whether that decides (R2)."""
+
+    async def scene(d):
+        for number in (0, 1, 2):
+            d.hang_up(number)
+        await d.quiet()
+        d.mute(3, 4)
+        question = Question(4)
+        event = await outcome(d, asks(question, d.clock.now + 0.2))
+        result = type(event), question.failures, question.open
+        for number in (0, 1, 2):
+            back(d, number)
+        return result
+
+    kind, failures, still_open = run(scene)
+    assert kind is Timeout
+    assert len(failures) == 3
+    assert still_open
+
+
+def test_a_connection_that_breaks_decides_as_an_answer_does(steps):
+    async def scene(d):
+        d.mute(*ALL)
+        question = Question(2)
+        work = asyncio.ensure_future(outcome(d, asks(question, d.clock.now + 0.2)))
+        await d.quiet()
+        for number in (0, 1, 2):
+            d.hang_up(number)
+        result = await work is question, question.failures, d.clock.now
+        for number in (0, 1, 2):
+            back(d, number)
+        return result
+
+    assert run(scene) == (True, ["connection lost: the master closed the connection"] * 2, START)
+    assert steps == [1]
+
+
+def test_an_operation_that_forgot_its_question_is_told_no_more():
+    """Of a `Send` that is not `open`, nobody counts anything."""
+
+    def op() -> Op[Any]:
+        question = Question(3)
+        question.open = False
+        yield question
+        return (yield Wait(START + 0.2)), question
+
+    async def scene(d):
+        event, question = await outcome(d, op())
+        return type(event), question.answers, all(link.pipeline.idle for link in d.links.all)
+
+    assert run(scene) == (Timeout, [], True)
 
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])
@@ -616,13 +725,9 @@ def test_a_time_that_has_passed_is_not_waited_for():
 
 def test_waits_that_grow_share_one_alarm():
     def op(now: float) -> Op[int]:
-        call = wire.status("redlock:job")
         for count in range(50):
-            request = Send(call)
-            yield request
-            for _ in range(MASTERS):
-                yield Wait(now + 1.0 + count)
-            request.open = False
+            question = Question(MASTERS)
+            assert (yield from asks(question, now + 1.0 + count)) is question
         return 50
 
     async def scene(d):
@@ -696,8 +801,7 @@ def test_ctrl_c_inside_of_a_step_is_for_whoever_runs_the_loop():
 
     def op() -> Op[None]:
         yield Wait(0.0)
-        yield Send(wire.status("redlock:job"))
-        yield Wait(float("inf"))
+        yield from asks(Question(1), float("inf"))
         raise KeyboardInterrupt
 
     async def scene(d):

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from redlock._base.lock import Entry
+from redlock._core.listen import Ear
 from redlock._core.refusals import ErrorReply
-from tests.asyncio.virtual import MASTERS, NODE_TIMEOUT, OTHER, Deployment, read_again, run, stop_reading
+from tests.asyncio.virtual import (
+    MASTERS,
+    NODE_TIMEOUT,
+    OTHER,
+    Deployment,
+    encoded,
+    read_again,
+    run,
+    stop_reading,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
@@ -187,6 +198,81 @@ def test_a_script_that_was_forgotten_is_sent_as_text():
         return [(call.script, call.text) for call in d.fakes[0].heard]
 
     assert run(scene) == [("acquire", False), ("acquire", True), ("release", False)]
+
+
+# -- announcements -------------------------------------------------------------------------------------
+
+
+class Announcers:
+    """The other connections of three masters, a majority, and an ear on a channel."""
+
+    def __init__(self, d: Deployment) -> None:
+        self.ear = Ear(["redlock:job"], MASTERS)
+        (self.channel,) = (channel.encode() for channel in self.ear.channels)
+        self._d = d
+        self._theirs: list[socket.socket] = []
+        d.links.listeners.add(self.ear)
+
+    def connect(self) -> None:
+        self.hang_up()
+        for feed in self._d.links.feeds[:3]:
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            self._theirs.append(theirs)
+            self._d.links.keep(ours)
+            self._d.links.attach(feed, ours, None, self._d.clock.now)
+
+    async def say(self, *values: Any, then: bytes = b"") -> None:
+        """In one packet each."""
+        for theirs in self._theirs:
+            theirs.sendall(b"".join(map(encoded, values)) + then)
+        await self._d.quiet()
+
+    def hang_up(self) -> None:
+        while self._theirs:
+            self._theirs.pop().close()
+
+    async def end(self) -> None:
+        self.hang_up()
+        await self._d.quiet()
+        self._d.links.listeners.remove(self.ear, self._d.clock.now)
+
+
+def test_what_was_announced_just_before_the_connection_broke_is_heard():
+    """R24.  In the same packet, and so in the same look at it."""
+
+    async def scene(d):
+        masters = Announcers(d)
+        masters.connect()
+        await masters.say([b"subscribe", masters.channel, 1])
+        looked, masters.ear.look = masters.ear.look, False
+        await masters.say([b"message", masters.channel, b"token"], then=b"nonsense\r\n")
+        released = masters.ear.released
+        assert not any(feed.sock for feed in d.links.feeds)
+        await masters.end()
+        return looked, released
+
+    assert run(scene) == (True, 1)
+
+
+def test_what_a_broken_connection_confirmed_is_not_taken_for_a_confirmation_of_the_next_one():
+    """R24: subscribe first, then look; who looks before it is told of releases may miss one."""
+
+    async def scene(d):
+        masters = Announcers(d)
+        masters.connect()
+        await masters.say([b"subscribe", masters.channel, 1], then=b"nonsense\r\n")
+        assert not any(feed.sock for feed in d.links.feeds)
+        masters.ear.look = False
+        masters.connect()
+        await masters.say([b"message", b"another channel", b"token"])
+        early, masters.ear.look = masters.ear.look, False
+        await masters.say([b"subscribe", masters.channel, 1])
+        in_time = masters.ear.look
+        await masters.end()
+        return early, in_time
+
+    assert run(scene) == (False, True)
 
 
 # -- a master that does not read -----------------------------------------------------------------------

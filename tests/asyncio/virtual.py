@@ -18,6 +18,8 @@ from unittest import mock
 import hiredis
 
 from redlock import AsyncMasters, _clock, scripts
+from redlock._core import wire
+from redlock._core.effects import Send, Wait
 from redlock._core.electorate import Facts
 from redlock._core.refusals import ErrorReply
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from redlock._asyncio.driver import Driver
     from redlock._asyncio.links import Links
+    from redlock._core.effects import Failure, Op
 
 MASTERS = 5
 NODE_TIMEOUT = 0.25
@@ -223,6 +226,36 @@ def encoded(value: Any) -> bytes:
         case ErrorReply():
             return b"-%s\r\n" % value.text.encode()
     return b"*%d\r\n" % len(value) + b"".join(map(encoded, value))
+
+
+class Question(Send):
+    """Decided by ``need`` answers."""
+
+    def __init__(self, need: int) -> None:
+        super().__init__(wire.status("redlock:job"))
+        self.open = True
+        self.answers: list[int] = []
+        self.failures: list[str] = []
+        self._need = need
+
+    def answered(self, master: int, value: Any, at: float) -> bool:
+        self.answers.append(master)
+        return self._counted()
+
+    def failed(self, master: int, failure: Failure, at: float) -> bool:
+        self.failures.append(failure.reason)
+        return self._counted()
+
+    def _counted(self) -> bool:
+        decided = len(self.answers) + len(self.failures) == self._need
+        self.open = not decided
+        return decided
+
+
+def asks(question: Question, until: float) -> Op[Any]:
+    """The event that it is resumed with."""
+    yield question
+    return (yield Wait(until, closes=question))
 
 
 class Deployment:

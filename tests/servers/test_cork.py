@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from redlock import _clock
-from redlock._core import wire
-from redlock._core.effects import Reply, Send, Timeout, Turn
+from redlock._core.effects import Timeout, Turn, Wait
 from redlock._threads.waiter import Waiter
+from tests.asyncio.virtual import MASTERS, Question
 from tests.servers.look import all_up, eventually, take
 
 
@@ -23,44 +23,46 @@ def links(redlock_masters):
     links._polling = False
 
 
-def question() -> Send:
-    return Send(wire.status("redlock:job"))
-
-
 def corked(links) -> int:
     return sum(bool(link.backlog) for link in links.all)
 
 
-def answered(links, waiter: Waiter) -> bool:
-    seen = [links.wait(_clock.now() + 5, waiter) for _ in links.all]
+def send(links, waiter: Waiter) -> Question:
+    question = Question(MASTERS)
+    links.send(question, waiter)
+    return question
+
+
+def answered(links, waiter: Waiter, question: Question) -> bool:
+    """By all masters."""
+    event = links.wait(Wait(_clock.now() + 5, closes=question), waiter)
     links.forget(waiter)
-    return all(isinstance(event, Reply) for event in seen)
+    return event is question and not waiter.events and sorted(question.answers) == list(range(MASTERS))
 
 
 def test_one_alone_writes_at_once(links):
     waiter = Waiter()
-    links.send(question(), waiter)
+    question = send(links, waiter)
     assert not corked(links)
-    assert answered(links, waiter)
+    assert answered(links, waiter, question)
 
 
 def test_what_others_send_leaves_when_the_leader_goes_to_wait(links):
     leader, others = Waiter(), [Waiter() for _ in range(3)]
     links._leader = leader
-    for other in others:
-        links.send(question(), other)
+    theirs = [send(links, other) for other in others]
     assert corked(links) == 5
-    links.send(question(), leader)      # its own stands behind theirs, on the same connection
-    assert answered(links, leader)
-    for other in others:
-        assert answered(links, other)
+    own = send(links, leader)       # it stands behind theirs, on the same connection
+    assert answered(links, leader, own)
+    for other, question in zip(others, theirs, strict=True):
+        assert answered(links, other, question)
 
 
 def test_what_others_send_leaves_when_the_leader_stops_leading(links):
     """Also what nobody waits for, as a release of somebody who was interrupted."""
     leader = Waiter()
     links._leader = leader
-    request = question()
+    request = Question(MASTERS)
     request.open = False
     links.send(request, Waiter())
     assert corked(links) == 5
@@ -71,7 +73,7 @@ def test_what_others_send_leaves_when_the_leader_stops_leading(links):
 
 def test_one_who_sits_in_poll_is_not_relied_on(links):
     links._leader, links._polling = Waiter(), True
-    links.send(question(), Waiter())
+    send(links, Waiter())
     assert not corked(links)
 
 
@@ -86,16 +88,16 @@ def test_nor_one_who_has_just_begun_to(links, monkeypatch):
         links._polling = True
 
     monkeypatch.setattr(links, "_submit", just_then)
-    links.send(question(), Waiter())
+    send(links, Waiter())
     assert not corked(links)
 
 
-def test_who_waits_quietly_wakes_for_one_event_whatever_it_waited_for_before(links):
+def test_who_waits_quietly_wakes_for_an_event_whatever_it_waited_for_before(links):
     waiter = Waiter()
-    assert isinstance(links.wait(_clock.now(), waiter, few=3), Timeout)
+    assert isinstance(links.wait(Wait(_clock.now(), closes=Question(3)), waiter), Timeout)
     threading.Timer(0.1, lambda: waiter.put(Turn(_clock.now()))).start()
     began = _clock.now()
-    assert isinstance(links.wait_quietly(began + 5, waiter), Turn)
+    assert isinstance(links.wait(Wait(began + 5, quiet=True), waiter), Turn)
     assert _clock.now() - began < 0.9       # not at the end of a nap
 
 
@@ -103,6 +105,6 @@ def test_a_leader_that_never_comes_back_is_replaced(links):
     """It was interrupted where no `finally` helps."""
     links._leader = Waiter()
     waiter = Waiter()
-    links.send(question(), waiter)
+    question = send(links, waiter)
     assert corked(links) == 5
-    assert answered(links, waiter)
+    assert answered(links, waiter, question)

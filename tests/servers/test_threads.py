@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
-import gc
-import linecache
 import os
 import signal
 import subprocess
@@ -16,8 +13,8 @@ import time
 
 import pytest
 
-import redlock
 from redlock import Masters, NotHeld
+from tests.servers.interrupt import Interrupt
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
 
 
@@ -115,44 +112,6 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
             thread.join()
 
 
-class _Interrupt:
-    """Raises KeyboardInterrupt at the n-th line that this library executes in this thread.
-
-    Ctrl-C comes between two bytecodes, wherever; a trace function can put it at every line in turn.
-    """
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-        self.where = ""
-        self._package = os.path.dirname(redlock.__file__) + os.sep
-
-    @contextlib.contextmanager
-    def tracing(self):
-        """Without garbage collections: what tests before this one left is not what Ctrl-C is to strike."""
-        previous = sys.gettrace()
-        gc.disable()
-        sys.settrace(self)
-        try:
-            yield
-        finally:
-            sys.settrace(previous)
-            gc.enable()
-
-    def __call__(self, frame, event, arg):
-        if not frame.f_code.co_filename.startswith(self._package):
-            return None
-        # Leaving a `with` and entering a `try` are lines of their own for a trace function, but not places
-        # where the interpreter looks for signals (that is after calls and on jumps back): nothing can
-        # strike between the body of a `with` and its end.
-        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not text.lstrip().startswith(("with ", "try:")):
-            self.left -= 1
-            if self.left == 0:
-                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                raise KeyboardInterrupt
-        return self
-
-
 def test_the_end_of_a_thread_that_holds_it_lets_the_next_one_pass(redlock_masters):
     """P3, R23: no renewals for who is gone, so no later than its TTL."""
     thread = threading.Thread(target=redlock_masters.lock("job", ttl=0.9).acquire)
@@ -207,7 +166,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
                 behind = Behind(lock)
                 eventually(lambda: len(lobby._lines["redlock:job"]) == 2)
             lease = None
-            interrupt = _Interrupt(at)
+            interrupt = Interrupt(at)
             try:
                 with interrupt.tracing():
                     if what == "acquire":
@@ -241,7 +200,7 @@ def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
         at, struck = 0, 0
         while True:
             at += 1
-            interrupt = _Interrupt(at)
+            interrupt = Interrupt(at)
             with lock as lease:
                 try:
                     with interrupt.tracing(), again:

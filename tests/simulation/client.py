@@ -7,12 +7,13 @@ is said in ``redlock/_core/effects.py``.
 from __future__ import annotations
 
 import math
+import random
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Crowd, Enter, Failure, Leave, Listen, Reply, Send, Timeout, Turn, Wait
+from redlock._core.effects import Crowd, Enter, Failure, Leave, Listen, Send, Timeout, Turn, Wait
 from redlock._core.electorate import Electorate
 from redlock._core.fencing import FenceClock
 from redlock._core.lobby import Lobby
@@ -62,6 +63,7 @@ class Task:
         "on_send",
         "origins",
         "refused",
+        "resuming",
         "waiting",
     )
 
@@ -80,10 +82,11 @@ class Task:
         self.background = False  # of the keeper: nobody waits for it, so nothing interrupts it
         self.inbox: deque[Event] = deque()
         self.waiting: Wait | None = None
+        self.resuming = False  # it is known what it goes on with, and its thread has not come to it
         self.ended = False
         self.interrupt_in = -1  # interrupt a `Send` after so many more requests
         self.on_send: Callable[[Send], None] | None = None
-        # Which process answered which request, for the judge (P5).
+        # Which process answered which request, and how old it was then, for the judge (P5).
         self.origins: dict[Send, dict[int, tuple[int, float, bool]]] = {}
         self._op = op
         self._done = done
@@ -94,7 +97,7 @@ class Task:
 
     def drive(self, event: Event | None = None, error: BaseException | None = None) -> None:
         """Resume the operation, and go on until it waits or ends."""
-        op, self.waiting = self._op, None
+        op, self.waiting, self.resuming = self._op, None, False
         self._timer += 1  # whatever alarm was set is void
         while True:
             self.client.driven = self
@@ -109,11 +112,14 @@ class Task:
                 self._done(self, None, cancelled)
                 return
             event = error = None
-            if type(effect) is Send:
+            if isinstance(effect, Send):
                 if effect.only_if is not None and self.client.other_threads:
                     self._write_later(effect)
                     return
                 error = self.client.perform(effect, self)
+                if error is None and effect.open and self.client.late:
+                    self._resume(None)  # whoever reads may have all answers before it looks for the first
+                    return
             elif isinstance(effect, Enter):
                 effect.ticket.inbox = self
                 self.client.lobby.enter(effect.ticket)
@@ -126,10 +132,10 @@ class Task:
                 self.client.hearing.crowd(effect)
             else:
                 assert type(effect) is Wait
-                if self._enough(effect):
+                if self.inbox:
                     event = self.inbox.popleft()
                 elif self.client.clock() >= effect.until:
-                    event = self._late()
+                    event = self._time_out(effect)
                 else:
                     self.waiting = effect
                     self._set_alarm(effect.until)
@@ -153,19 +159,28 @@ class Task:
     def put(self, event: Event) -> None:
         if not self.ended:
             self.inbox.append(event)
-            if self.waiting is not None and self._enough(self.waiting):
-                self.drive(self.inbox.popleft())
+            if self.waiting is not None and not self.resuming:
+                self._resume(self.inbox.popleft())
 
-    def _enough(self, wait: Wait) -> bool:
-        """Every other client takes the hint of ``few``, as the shells do."""
-        return len(self.inbox) >= (wait.few if self.client.takes_hints else 1)
+    def _resume(self, event: Event | None) -> None:
+        """Go on with ``event``: not in the middle of what is read, and when its thread comes to it."""
+        self._timer += 1  # its time is up no more: something has happened
+        self.resuming = True
+        self.client.later(self._go_on, event, self._timer)
 
-    def _late(self) -> Event:
-        return self.inbox.popleft() if self.inbox else Timeout(self.client.clock())
+    def _go_on(self, event: Event | None, timer: int) -> None:
+        if timer == self._timer and not self.ended:  # else it was interrupted meanwhile
+            self.drive(event)
+
+    def _time_out(self, wait: Wait) -> Timeout:
+        if wait.closes is not None:
+            self.client.judge.timed_out(wait.closes)
+            wait.closes.open = False
+        return Timeout(self.client.clock())
 
     def interrupt(self) -> None:
-        """Now if it waits."""
-        if self.waiting is not None:
+        """Now if it waits, or if what it has waited for has come and it does not know yet."""
+        if self.waiting is not None or self.resuming:
             self.drive(error=Cancelled())
 
     def _set_alarm(self, until: float) -> None:
@@ -178,7 +193,7 @@ class Task:
         if timer != self._timer or self.waiting is None or self.ended:
             return
         if self.client.clock() >= self.waiting.until:
-            self.drive(self._late())
+            self._resume(self._time_out(self.waiting))
         else:
             self._set_alarm(self.waiting.until)
 
@@ -201,7 +216,9 @@ class Client:
         self.judge = judge
         self.parameters = parameters
         self.name = name
-        self.takes_hints = sum(name.encode()) % 2 == 1
+        # Every other client has threads of which one reads for all: answers are counted and time passes
+        # while an operation has not come to it.  At most so many seconds at a time.
+        self.late = parameters.delay if sum(name.encode()) % 2 else 0.0
         self.skew = skew  # of the wall clock, which only proposals of fences look at
         self.crashed = False
         self.crashed_at = math.inf
@@ -211,6 +228,7 @@ class Client:
         self.other_threads = parameters.keep > 0
         self.tasks: list[Task] = []
         self.driven: Task | None = None  # the one that took the latest step
+        self._threads = random.Random(f"threads of {name} under {parameters.seed}")
         self._rate = rate
         self._offset = 1000.0 * (1 + world.random.random())
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -256,6 +274,13 @@ class Client:
 
     def token(self) -> str:
         return f"{self.world.random.getrandbits(64):016x}"
+
+    def later(self, action: Callable[..., None], *args: Any) -> None:
+        """When the thread or the task of an operation comes to it."""
+        late = 0.0
+        if self.late and self._threads.random() < 0.5:
+            late = self._threads.uniform(0.0, self.late)
+        self.world.after(late, self.gate, action, *args)
 
     def _attempted(self, tally: Tally) -> None:
         assert self.driven is not None
@@ -310,7 +335,7 @@ class Client:
             if failure is None:
                 self._write(master, request, text=False)
             elif request.open:
-                task.inbox.append(Reply(request, master, now, None, failure))
+                request.failed(master, failure, now)  # without an event: the operation runs, and looks
         return None
 
     def _write(self, master: int, request: Send, *, text: bool) -> None:
@@ -348,12 +373,13 @@ class Client:
             return
         entry = pipeline._under_way[0]
         if entry.request.open and not isinstance(value, ErrorReply):
-            entry.inbox.origins.setdefault(entry.request, {})[master] = origin
-        again = pipeline.answered(value, now)
-        if again is not None:
-            self._write(master, again.request, text=True)
-            return
-        self._tick_later(master)
+            incarnation, born_at, forgot = origin
+            age = self.world.now - born_at
+            entry.inbox.origins.setdefault(entry.request, {})[master] = (incarnation, age, forgot)
+        if pipeline.answered(value, now):
+            for again in pipeline.again():
+                self._write(master, again.request, text=True)
+            self._tick_later(master)
 
     def _shake_hands(self, link: Link, connection: Connection, value: Any, now: float) -> None:
         if connection.facts is None:
@@ -382,9 +408,7 @@ class Client:
         self._failed[master] += 1
         pause = delay(BETWEEN_CONNECTIONS, self._failed[master])
         self.world.after(pause, self.gate, self.connect, link)
-        for entry, reply in self.pipelines[master].broken(Failure("error", why), self.clock()):
-            if entry.request.open:
-                entry.inbox.put(reply)
+        self.pipelines[master].broken(Failure("error", why), self.clock())
 
     def _write_due(self, master: int) -> None:
         due: list[Entry[Task]] = self.pipelines[master].due(self.clock())

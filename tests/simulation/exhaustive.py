@@ -3,7 +3,8 @@
 A holds the lock; master 2 has not received A's acquire yet.  At any moment A begins to release and B
 begins to acquire; messages arrive at any moment that the order of their connection allows; B's round
 may time out at any moment; B's connection to one master may break at any moment, after any number of
-the requests under way on it.  A path through these steps is replayed from the start, for a generator
+the requests under way on it.  If B is ``late``, another thread reads for it, and it may come at any moment
+to what was read, or to the end of its time.  A path through these steps is replayed from the start, for a generator
 cannot be copied.
 
 What need not be told apart is not:
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redlock._core.electorate import Facts
@@ -34,8 +36,9 @@ from tests.simulation.parameters import Parameters
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from tests.simulation.client import Task
     from tests.simulation.network import Message
 
 MASTERS = 3
@@ -72,6 +75,7 @@ class Scene:
     ahead: float
     breaks: tuple[int, ...] = ()  # masters to which the connection may break
     released: bool = False  # A has begun to release before anything else happens
+    late: bool = False  # B's operation goes on some time after what it waits for
     told: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,8 +87,10 @@ class Scene:
             for index in range(MASTERS)
         ]
         self.judge.masters = self.masters
+        self.ready: dict[Client, deque[Callable[[], None]]] = {}
         self.a = self._client(parameters, "A", 1000.0)
         self.b = self._client(parameters, "B", 1000.0 + self.ahead)
+        self.b.late = float(self.late)
         self.begun: set[str] = set()
         self.broken = False
         self.first, self.second = Actor(self.a), Actor(self.b)
@@ -98,6 +104,14 @@ class Scene:
     def _client(self, parameters: Parameters, name: str, skew: float) -> Client:
         client = Client(self.world, self.judge, parameters, self.masters, name, rate=1.0, skew=skew)
         client.links = [Pipe(client, master) for master in self.masters]  # type: ignore[misc]
+        client.late = 0.0
+        ready: deque[Callable[[], None]] = deque()
+        self.ready[client] = ready
+
+        def later(action: Callable[..., None], *args: Any) -> None:
+            ready.append(partial(action, *args))
+
+        client.later = later  # type: ignore[method-assign]
         for index, master in enumerate(self.masters):
             facts = master.info()
             assert isinstance(facts, Facts)
@@ -112,9 +126,12 @@ class Scene:
         for who in ("A releases", "B acquires"):
             if who not in self.begun:
                 yield who, 0, 0
-        waits = any(task.waiting is not None for task in self.b.tasks)
-        if waits:
-            yield "time passes for B", 0, 0
+        under_way = self._under_way()
+        if under_way is not None:
+            if self.ready[self.b]:
+                yield "B goes on", 0, 0
+            else:
+                yield "time passes for B", 0, 0
         for index in range(MASTERS):
             requests = len(self.pipe(self.b, index).requests)
             if index in self.breaks and not self.broken and "B acquires" in self.begun:
@@ -123,7 +140,7 @@ class Scene:
             if requests:
                 for before in range(len(self.pipe(self.a, index).requests) + 1):
                     yield "B is answered", index, before
-                if not waits and (self.broken or not self.breaks):
+                if under_way is None and (self.broken or not self.breaks):
                     break
 
     def take(self, step: Step) -> None:
@@ -142,12 +159,25 @@ class Scene:
                 self._exchange(self.b, index)
             case "B loses":
                 self._break(index, number)
+            case "B goes on":
+                self.ready[self.b].popleft()()
             case _:
-                task = next(task for task in self.b.tasks if task.waiting is not None)
+                task = self._under_way()
+                assert task is not None
                 assert task.waiting is not None
                 self.world.now = max(self.world.now, self.b.true_time(task.waiting.until)) + 1e-6
                 self.told.append((what, self.world.now))
                 task._alarm(task._timer)
+        if not self.late:
+            self._go_on(self.b)
+
+    def _under_way(self) -> Task | None:
+        """B's acquire."""
+        return next((task for task in self.b.tasks if not task.ended), None)
+
+    def _go_on(self, client: Client) -> None:
+        while self.ready[client]:
+            self.ready[client].popleft()()
 
     def finish(self) -> None:
         """What is left can arrive in one order only."""
@@ -170,6 +200,7 @@ class Scene:
             if request.open:
                 self.told.append((index, request.call.script.name, request.call.args, repr(value)))
         client.on_answer(pipe, pipe.connection, value, ORIGIN)
+        self._go_on(self.a)
 
     def _break(self, index: int, arrive: int) -> None:
         """Some of what is under way still arrives, no answer does; a new connection is made at once."""
@@ -202,7 +233,9 @@ class Scene:
             )
         parts[:2] = sorted(parts[:2])
         times = tuple(told for told in self.told if isinstance(told[0], str))
-        return tuple(sorted(self.begun)), tuple(parts), times, bool(self.b.tasks)
+        task = self._under_way()
+        goes_on = None if task is None else (bool(self.ready[self.b]), len(task.inbox))
+        return tuple(sorted(self.begun)), tuple(parts), times, goes_on
 
 
 def _shown(message: Message) -> str:

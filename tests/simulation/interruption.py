@@ -97,7 +97,7 @@ class Strike:
                     raise Cancelled from None
                 return stop.value
             step = op.send
-            if type(effect) is not Send:
+            if not isinstance(effect, Send):
                 self.waited = self.waited or (self.struck and type(effect) is Wait)
                 if self._here() is not None:
                     self.struck = True
@@ -108,7 +108,7 @@ class Strike:
             except Cancelled as cancelled:
                 step, argument = op.throw, cancelled
                 continue
-            if self._after or (type(effect) is not Send and self._here() is not None):
+            if self._after or (not isinstance(effect, Send) and self._here() is not None):
                 self.struck, self._after = True, False
                 step, argument = op.throw, Cancelled()
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
+from redlock._core.rounds import Round
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
 if TYPE_CHECKING:
@@ -41,13 +42,14 @@ P5 = "P5 quarantined"
 P6 = "P6 told in time"
 P7 = "P7 clean"
 P8 = "P8 foreign"
+R2 = "R2 no longer than needed"
 R7 = "R7 worth having"
 R12 = "R12 stays lost"
 R13 = "R13 not given up"
 R15 = "R15 let go"
 C7 = "C7 not held for longer"
 LIVE = "live"
-ALL = (P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15, C7, WOKEN, ANYWAY, QUIET, APART, LIVE)
+ALL = (P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15, C7, WOKEN, ANYWAY, QUIET, APART, LIVE)
 
 
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
@@ -319,7 +321,8 @@ class Judge:
         """Its end has moved: look whether its holder is told then, and not only later."""
         if hold.watched:
             end = hold.client.true_time(min(hold.until, hold.ends))
-            self.world.at(end + PROMPT, self._must_be_told, hold)
+            # Its thread may have come to it only when it was over.
+            self.world.at(max(end, self.world.now) + PROMPT, self._must_be_told, hold)
 
     def _must_be_told(self, hold: Hold) -> None:
         """Its holder learns of the loss by itself, whatever the masters do (P6, C7, C9)."""
@@ -424,6 +427,18 @@ class Judge:
         if hold.deserted_at is not None and script is scripts.EXTEND:
             self.fail(R15, f"{script.name} of {attempt} is sent, and its owner has ended")
 
+    def timed_out(self, request: Send) -> None:
+        """Whoever waits for it is told that its time is up: what it was told had not decided it (R2)."""
+        assert isinstance(request, Round)
+        outcomes = [vote.outcome for vote in request.tally.votes()]
+        open_, need = outcomes.count("pending"), len(outcomes) // 2 + 1
+        won, denied = outcomes.count("granted"), outcomes.count("held")
+        possible = won + open_ >= need
+        if request.call.script in (scripts.EXTEND, scripts.RELEASE):  # where denials prove something (R13)
+            possible = denied < need and (possible or denied + open_ >= need)
+        if won >= need or not possible:
+            self.fail(R2, f"{request.call.script.name} is waited for to the end of its time, and has {outcomes}")
+
     # -- the rest of the judgement -------------------------------------------------------------------
 
     def _alone(self, hold: Hold) -> None:
@@ -462,10 +477,10 @@ class Judge:
         least = self.parameters.max_ttl * (1 - self.parameters.drift_factor)
         for master, outcome in enumerate(outcomes):
             if outcome == "granted":
-                incarnation, born_at, forgot = origins[master]
-                if forgot and self.world.now - born_at < least:
+                incarnation, age, forgot = origins[master]
+                if forgot and age < least:
                     self.fail(
                         P5,
                         f"{attempt} counts a vote of m{master}, restarted without memory "
-                        f"{self.world.now - born_at:.3f} s ago (start {incarnation})",
+                        f"{age:.3f} s before (start {incarnation})",
                     )

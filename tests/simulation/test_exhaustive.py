@@ -30,6 +30,17 @@ def test_every_order_of_messages(ahead, expected):
     assert explored.paths > 0.5 * expected.paths
 
 
+@pytest.mark.parametrize(
+    ("ahead", "states"), [(BEHIND, 2575), (LEVEL, 2555), (-BEHIND, 795)], ids=["second-round", "equal-proposals", "one-round"]
+)
+def test_every_order_in_which_it_may_come_to_its_answers(ahead, states):
+    """Another thread reads for B.  It makes no difference to what may come of it."""
+    prompt, late = explore(ahead=ahead), explore(ahead=ahead, late=True)
+    assert (late.granted, late.second_rounds) == (prompt.granted, prompt.second_rounds)
+    assert late.states > 0.5 * states
+    assert late.paths > 5 * prompt.paths
+
+
 @pytest.mark.parametrize("master", [0, 2])
 def test_every_moment_at_which_a_connection_may_break(master):
     """A's release is under way; about 7,000 states on 400,000 paths."""
@@ -50,8 +61,9 @@ def test_every_moment_at_which_a_connection_may_break(master):
         ("equal-fence", LEVEL, ()),
     ],
 )
-def test_is_caught(name, ahead, breaks):
+@pytest.mark.parametrize("late", [False, True], ids=["prompt", "late"])
+def test_is_caught(name, ahead, breaks, late):
     variant = VARIANTS[name]
     with variant.applied(), pytest.raises(Violation) as caught:
-        explore(ahead=ahead, breaks=breaks)
+        explore(ahead=ahead, breaks=breaks, late=late)
     assert caught.value.invariant in variant.expected

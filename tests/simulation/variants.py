@@ -22,20 +22,20 @@ from redlock._core.lease import LeaseState
 from redlock._core.listen import Ear, Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Pipeline
-from redlock._core.release import Denials, farewell
+from redlock._core.release import Claim, farewell
 from redlock._core.rounds import Round
 from redlock._core.terms import Plan, Terms
 from tests.simulation import keeper as simulated_keeper, master
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
-from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R7, R12, R13, R15
+from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15
 from tests.simulation.parameters import Parameters, crowd, draw
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redlock._core.effects import Op
+    from redlock._core.effects import Failure, Op
     from redlock._core.quorum import Tally
     from tests.simulation.client import Task
 
@@ -99,6 +99,18 @@ def _() -> list[Any]:
     return [mock.patch.object(quorum, "drift", return_value=0.0)]
 
 
+@variant("failures-wake-nobody", R2)
+def _() -> list[Any]:
+    """A round that is decided by a master that does not answer is waited for to the end of its time (R2)."""
+    correct = Round.failed
+
+    def failed(round_: Round, master: int, failure: Failure, at: float) -> bool:
+        correct(round_, master, failure, at)
+        return False
+
+    return [mock.patch.object(Round, "failed", failed)]
+
+
 @variant("validity-not-checked", R7, min_validity=0.8, faults=(("pause", 0.5),))
 def _() -> list[Any]:
     """A majority is enough, however late it came (R7)."""
@@ -155,8 +167,7 @@ def _() -> list[Any]:
     def rollback(plan: Plan, token: str, round_: Round) -> Op[None]:
         granted = frozenset(m for m in round_.reached() if round_.tally.outcome(m) == "granted")
         release = Send(wire.release(plan.keys, token), to=granted)
-        release.owed_until = round_.request.sent_at + 2 * plan.ttl
-        release.open = False
+        release.owed_until = round_.sent_at + 2 * plan.ttl
         yield release
 
     return [mock.patch.object(acquiring, "rollback", rollback)]
@@ -194,16 +205,16 @@ def _() -> list[Any]:
     """An extension sets keys that are gone, and a lease that has ended is valid again (R12)."""
 
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
-        round_ = Round(terms, Send(wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)), Denials().read)
+        claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
         number = lease._extension_begins(math.inf, ttl)
-        at = yield from round_.ask(end="settled")
-        if not round_.tally.won:
-            return Extension("unanswered", at, round_.tally)
+        at = yield from claim.ask()
+        if not claim.tally.won:
+            return Extension("unanswered", at, claim.tally)
         lease._lost = None
-        valid_until = quorum.valid_until(round_.request.sent_at, ttl, terms.drift_factor)
-        lease._extended(valid_until, ttl, round_.tally.votes, number)
+        valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
+        lease._extended(valid_until, ttl, claim.tally.votes, number)
         lease._extension_ends()
-        return Extension("kept", at, round_.tally)
+        return Extension("kept", at, claim.tally)
 
     return [
         mock.patch.object(extending, "extend", extend),
@@ -213,6 +224,16 @@ def _() -> list[Any]:
             ("redis.call('PEXPIRE', KEYS[i], ARGV[3])", "redis.call('SET', KEYS[i], token, 'PX', ARGV[3])"),
         ),
     ]
+
+
+@variant("late-is-in-time", R12, P1, clients=5, ttl=1.0, max_ttl=1.0, node_timeout=0.33, delay=0.06, eager=0.03, keep=0.0, faults=())
+def _() -> list[Any]:
+    """An extension that was answered in time counts, however late its operation comes to it (R12)."""
+
+    def extendable(lease: LeaseState) -> bool:
+        return lease.valid or (lease._under_way > 0 and lease._lost is None and not lease._released)
+
+    return [mock.patch.object(LeaseState, "_extendable", property(extendable))]
 
 
 # -- keeping -----------------------------------------------------------------------------------------
@@ -248,11 +269,14 @@ def _() -> list[Any]:
             lease._lost = lease._late
         return lease._lost is not None
 
+    def due(keeping: Keeping) -> float:
+        return keep.OVER if keeping.lease.lost else keeping.lease.valid_until
+
     return [
         mock.patch.object(LeaseState, "lost", property(lost)),
         mock.patch.object(LeaseState, "_over", property(lambda lease: lease.lost)),
         mock.patch.object(Keeping, "look", return_value=None),
-        mock.patch.object(Keeping, "due", property(lambda keeping: keeping.lease.valid_until)),
+        mock.patch.object(Keeping, "due", property(due)),
     ]
 
 
@@ -491,8 +515,8 @@ def _() -> list[Any]:
     """Who got too few votes waits for a release, and those who fail wake each other by what they take back (R24)."""
     correct = acquiring.Ballot.refusal
 
-    def refusal(ballot: acquiring.Ballot, tally: Tally, at: float) -> acquiring.Refusal:
-        return replace(correct(ballot, tally, at), kind="held")
+    def refusal(ballot: acquiring.Ballot, at: float) -> acquiring.Refusal:
+        return replace(correct(ballot, at), kind="held")
 
     return [mock.patch.object(acquiring.Ballot, "refusal", refusal)]
 
@@ -532,11 +556,12 @@ def _() -> list[Any]:
     """A fence greater than all that were seen, which no majority has stored (R17)."""
 
     def second_round(
-        terms: Terms, plan: Plan, token: str, first: Round, proposal: int
+        terms: Terms, plan: Plan, token: str, first: acquiring.Ballot
     ) -> Op[tuple[int, float, Tally]]:
         yield from ()
+        proposal = first.highest + 1
         terms.fences.learn(proposal)
-        return proposal, first.request.sent_at, first.tally
+        return proposal, first.sent_at, first.tally
 
     return [mock.patch.object(acquiring, "second_round", second_round)]
 

@@ -21,6 +21,7 @@ PROMPT = 1e-4  # seconds that an alarm may be late where nothing takes time
 GRACE = 0.003  # how long a process lets others go first, apart from three times what its release took
 NARROW, WIDEST = 0.0005, 0.128  # the pause that keeps contenders apart: to begin with, and at most
 MANY = 60  # attempts of one operation while nothing is granted: on average half its longest pause apart
+STEPS = 4  # that may each be taken late: two rounds end, it has paused, it has kept apart from others
 SLOWEST = 1.8  # of a message where nothing is unusually late, in typical delays
 
 WOKEN = "R24 woken"
@@ -167,8 +168,8 @@ class Waits:
 
     def _within(self, seconds: float, task: Task, invariant: str, why: str) -> None:
         """So many seconds of its own clock from now it has made another attempt, or is over."""
-        at = self.world.now
-        end = task.client.true_time(task.client.clock() + seconds) + PROMPT
+        at, client = self.world.now, task.client
+        end = client.true_time(client.clock() + seconds) + STEPS * client.late + PROMPT
         self.world.at(end, self._must_have_tried, task, at, invariant, why)
 
     def _must_have_tried(self, task: Task, since: float, invariant: str, why: str) -> None:

@@ -1,0 +1,488 @@
+"""Who leads counts for all threads: `redlock/_threads/links.py`.
+
+The masters are a few lines each, on pairs of sockets, and there is no housekeeper: nobody reads but whom the test has read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redlock import Lease, Masters, QuorumUnreachable, _clock
+from redlock._core import wire
+from redlock._core.acquire import Ballot
+from redlock._core.effects import Timeout, Wait
+from redlock._core.electorate import Facts
+from redlock._core.keep import OVER
+from redlock._core.release import Claim
+from redlock._threads import links as links_of_threads
+from redlock._threads.keeper import Keeper, Kept
+from redlock._threads.waiter import Waiter
+from tests.asyncio.virtual import MASTERS, Fake, Question, asks
+from tests.servers.interrupt import Interrupt
+from tests.servers.look import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.effects import Op
+
+NODE_TIMEOUT = 1.5      # some wait for its end; the others must not come near it on a slow machine
+LONG = 30.0     # nobody waits for so long: it is there so that no test relies on a short time
+ALL = range(MASTERS)
+
+
+class Pairs:
+    """`Masters` whose links lead to fakes, and a `leader` that is the test itself."""
+
+    def __init__(self, node_timeout: float) -> None:
+        urls = [f"redis://fake-{number}:6379" for number in ALL]
+        self.fakes = [Fake() for _ in ALL]
+        self.masters = Masters(urls, restart_guard=False, node_timeout=node_timeout)
+        self.driver = self.masters._make_driver()
+        self.driver._ready = True       # no thread of its own
+        self.links = self.driver._links
+        for number in ALL:
+            self.attach(number)
+        self.leader = Waiter()
+        self.links._leader = self.leader
+
+    def attach(self, number: int) -> None:
+        with self.links.mutex:
+            fake = self.fakes[number]
+            self.links.attach(self.links.all[number], fake.theirs, Facts(f"run-{number}", 10**6), _clock.now())
+
+    def answer(self, *numbers: int) -> None:
+        """Those, or all of them, hear what was sent to them, and answer."""
+        self.links.flush()
+        for number in numbers or ALL:
+            with contextlib.suppress(OSError):      # it was hung up on
+                self.fakes[number].hear()
+
+    def read(self, *numbers: int) -> None:
+        """As who leads does it."""
+        for number in numbers or ALL:
+            with self.links.mutex:
+                self.links._read(self.links.all[number], _clock.now())
+
+    def resign(self) -> None:
+        self.links.forget(self.leader)
+
+    def answer_until_over(self, thread: threading.Thread) -> None:
+        """... which leads itself now."""
+        while thread.is_alive():
+            self.answer()
+            time.sleep(0.001)
+        thread.join()
+
+    def nothing_left(self) -> bool:
+        """Once those that were hung up on are connected again."""
+        for number in ALL:
+            if self.links.all[number].sock is None:
+                self.fakes[number].sock.close()
+                self.fakes[number].connect()
+                self.attach(number)
+        self.answer()
+        self.read()
+        return not any(fake.keys for fake in self.fakes) and not self.links.owe()
+
+    def close(self) -> None:
+        self.links.forget(self.leader)
+        self.answer()
+        self.masters.close()
+        for fake in self.fakes:
+            fake.sock.close()
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    # How long who follows relies on who leads.
+    monkeypatch.setattr(links_of_threads, "_PATIENCE", LONG)
+    monkeypatch.setattr(links_of_threads, "_MOST_PATIENCE", LONG)
+    pairs = Pairs(NODE_TIMEOUT)
+    yield pairs
+    pairs.close()
+
+
+class Follower(threading.Thread):
+    """Does ``work`` while the test leads; it begins when that waits for masters."""
+
+    def __init__(self, pairs: Pairs, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self.result: Any = None
+        self._work = work
+        self.start()
+        eventually(lambda: pairs.links._followers or not self.is_alive())
+
+    def run(self) -> None:
+        try:
+            self.result = self._work()
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            self.result = error
+
+    def end(self) -> Any:
+        self.join(10)
+        assert not self.is_alive()
+        return self.result
+
+
+class Watched(Question):
+    """Knows in which thread it was told what."""
+
+    def __init__(self, need: int) -> None:
+        super().__init__(need)
+        self.threads: set[int] = set()
+
+    def _counted(self) -> bool:
+        self.threads.add(threading.get_ident())
+        return super()._counted()
+
+
+class Slow(Question):
+    """Whoever counts the deciding answer takes until `go`."""
+
+    def __init__(self, need: int) -> None:
+        super().__init__(need)
+        self.counting, self.go = threading.Event(), threading.Event()
+
+    def _counted(self) -> bool:
+        if len(self.answers) == self._need:
+            self.counting.set()
+            assert self.go.wait(10)
+        return super()._counted()
+
+
+class Renewal(Kept):
+    """An operation of a keeper, and what it returned."""
+
+    __slots__ = ("result",)
+
+    def __init__(self, op: Op[Any], keeper: Keeper) -> None:
+        nobody: Any = SimpleNamespace(due=OVER, lease=SimpleNamespace(lost=False))
+        super().__init__(op, keeper, nobody)
+        self.result: Any = None
+
+    def _ended(self, result: Any) -> None:
+        self.result = result
+        super()._ended(result)
+
+
+@pytest.fixture
+def keeper(pairs):
+    return Keeper(pairs.links, lambda: None)
+
+
+def kept(keeper: Keeper, op: Op[Any]) -> Renewal:
+    """It has sent, and waits."""
+    operation = Renewal(op, keeper)
+    operation.start()
+    keeper.links.flush()
+    return operation
+
+
+# -- who is told, and when -------------------------------------------------------------------------------
+
+
+def test_who_leads_counts_for_who_follows(pairs):
+    question = Watched(3)
+    follower = Follower(pairs, lambda: pairs.driver.run(asks(question, _clock.now() + LONG)))
+    pairs.answer()
+    pairs.read()
+    assert follower.end() is question
+    assert question.answers == [0, 1, 2]
+    assert question.threads == {threading.get_ident()}
+
+
+def test_nobody_is_woken_before_it_is_decided(pairs, monkeypatch):
+    woken: list[Any] = []
+    wake = Waiter.wake
+
+    def noted(waiter: Waiter) -> None:
+        woken.append(waiter)
+        wake(waiter)
+
+    monkeypatch.setattr(Waiter, "wake", noted)
+    question = Question(3)
+    follower = Follower(pairs, lambda: pairs.driver.run(asks(question, _clock.now() + LONG)))
+    pairs.answer()
+    pairs.read(0, 1)
+    assert question.answers == [0, 1]
+    assert not woken
+    pairs.read(2)
+    pairs.read(3, 4)
+    assert follower.end() is question
+    assert len(woken) == 1
+
+
+def test_the_keeper_is_not_rung_for_before_it_is_decided(pairs):
+    rung: list[int] = []
+    keeper = Keeper(pairs.links, lambda: rung.append(len(question.answers)))
+    question = Question(3)
+    operation = kept(keeper, asks(question, _clock.now() + LONG))
+    pairs.answer()
+    pairs.read()
+    assert rung == [3]
+    keeper.work()
+    assert operation.result is question
+    assert question.answers == [0, 1, 2]
+
+
+def test_a_grant_that_somebody_else_counted(pairs):
+    """Its votes are those that decided it; and what it takes to release it is there."""
+    lock = pairs.masters.lock("job", ttl=10, bound=False)
+    follower = Follower(pairs, lock.acquire)
+    pairs.answer()
+    pairs.read(3, 1, 0, 2)
+    lease = follower.end()
+    assert isinstance(lease, Lease)
+    assert [vote.outcome for vote in lease.votes] == ["granted", "granted", "pending", "granted", "pending"]
+    assert all(fake.keys == {"redlock:job": lease.token} for fake in pairs.fakes)
+    releaser = Follower(pairs, lock.release)
+    pairs.answer()
+    pairs.read()
+    assert releaser.end() is None
+    assert pairs.nothing_left()
+
+
+# -- the last moment -------------------------------------------------------------------------------------
+
+
+class LastMoment:
+    """Another thread that counts the deciding answer, and has not told anybody yet, when ``method`` of ``host``
+    is called, or has just returned if ``after``: the mutex is its own until it has.
+    """
+
+    def __init__(self, monkeypatch, pairs: Pairs, question: Slow, host: Any, method: str, *, after: bool) -> None:
+        self._reader = threading.Thread(target=pairs.read)
+        self._timer = threading.Timer(0.1, question.go.set)
+        self._question = question
+        original = getattr(host, method)
+
+        def patched(*args: Any, **options: Any) -> Any:
+            if not after:
+                self._begin()
+            result = original(*args, **options)
+            if after:
+                self._begin()
+            return result
+
+        monkeypatch.setattr(host, method, patched)
+
+    def _begin(self) -> None:
+        if self._reader.ident is None:
+            self._reader.start()
+            assert self._question.counting.wait(10)
+            self._timer.start()
+
+    def join(self) -> None:
+        self._timer.join()
+        self._reader.join()
+
+
+def test_who_is_decided_in_the_last_moment_gets_no_timeout(pairs, monkeypatch):
+    """Its time is over, and the deciding answer is being counted."""
+    question, waiter = Slow(3), Waiter()
+    pairs.links.send(question, waiter)
+    pairs.answer()
+    moment = LastMoment(monkeypatch, pairs, question, pairs.links, "_join", after=True)
+    assert pairs.links.wait(Wait(_clock.now(), closes=question), waiter) is question
+    moment.join()
+    assert not waiter.events
+
+
+@pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
+def test_nor_does_what_the_keeper_does(pairs, keeper, monkeypatch, until):
+    question = Slow(3)
+    moment = LastMoment(monkeypatch, pairs, question, keeper, "last_look", after=False)
+    op = asks(question, _clock.now() + until)
+    next(op)                    # which is done here, so that it is answered before it waits
+    operation = Renewal(op, keeper)
+    keeper.send(question, operation)
+    pairs.answer()
+    operation.start()
+    eventually(lambda: keeper.work() and operation.over)
+    moment.join()
+    assert operation.result is question
+
+
+def test_after_a_timeout_nobody_counts(pairs):
+    question, waiter = Question(3), Waiter()
+    pairs.links.send(question, waiter)
+    pairs.answer()
+    pairs.read(0, 1)
+    event = pairs.links.wait(Wait(_clock.now(), closes=question), waiter)
+    assert isinstance(event, Timeout)
+    pairs.read()
+    assert question.answers == [0, 1]
+    assert not waiter.events
+    assert all(link.pipeline.idle for link in pairs.links.all)
+
+
+@pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
+def test_nor_for_what_the_keeper_does(pairs, keeper, until):
+    question = Question(3)
+    operation = kept(keeper, asks(question, _clock.now() + until))
+    pairs.answer()
+    eventually(lambda: keeper.work() and operation.over)
+    assert isinstance(operation.result, Timeout)
+    pairs.read()
+    assert not question.answers
+    assert not operation.events
+
+
+def test_a_wait_that_closes_nothing_leaves_its_question_open(pairs):
+    """As one between two attempts: it is no business of the last one."""
+    question, waiter = Question(3), Waiter()
+    pairs.links.send(question, waiter)
+    assert isinstance(pairs.links.wait(Wait(_clock.now()), waiter), Timeout)
+    pairs.answer()
+    pairs.read()
+    assert pairs.links.wait(Wait(_clock.now()), waiter) is question
+
+
+def test_votes_that_come_after_the_time_change_nothing(pairs):
+    """R3, R9: what its refusal says stays, however late they are counted, and they are taken back."""
+    lock = pairs.masters.lock("job", ttl=10)
+    follower = Follower(pairs, lambda: lock.acquire(timeout=0))
+    pairs.answer(0, 1)
+    pairs.read()
+    error = follower.end()
+    assert isinstance(error, QuorumUnreachable)
+    votes = [vote.outcome for vote in error.votes]
+    assert votes == ["granted", "granted", "timeout", "timeout", "timeout"]
+    pairs.answer()
+    pairs.read()
+    assert [vote.outcome for vote in error.votes] == votes
+    assert [list(fake.by_token().values()) for fake in pairs.fakes] == [[["acquire", "release"]]] * MASTERS
+    assert pairs.nothing_left()
+
+
+# -- Ctrl-C in the thread that counts --------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def interrupted(monkeypatch, inbox: type[Any]):
+    """Between counting and waking, once."""
+    struck: list[Any] = []
+    put = inbox.put
+
+    def strike(self: Any, event: Any) -> None:
+        if not struck:
+            struck.append(event)
+            raise KeyboardInterrupt
+        put(self, event)
+
+    monkeypatch.setattr(inbox, "put", strike)
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    assert struck
+
+
+def test_a_round_whose_end_nobody_was_told_of_is_not_lost(pairs, monkeypatch):
+    """R11: it costs whoever follows time, at most `node_timeout`, and no vote."""
+    lock = pairs.masters.lock("job", ttl=10, bound=False)
+    follower = Follower(pairs, lock.acquire)
+    pairs.answer()
+    with interrupted(monkeypatch, Waiter):
+        pairs.read()
+    pairs.resign()
+    lease = follower.end()
+    assert isinstance(lease, Lease)
+    assert [vote.outcome for vote in lease.votes] == ["granted"] * 3 + ["pending"] * 2
+    assert all(fake.keys == {"redlock:job": lease.token} for fake in pairs.fakes)
+    assert len(pairs.fakes[0].heard) == 1, "the first attempt"
+    releaser = threading.Thread(target=lock.release)
+    releaser.start()
+    pairs.answer_until_over(releaser)
+    assert pairs.nothing_left()
+
+
+@pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
+def test_nor_is_a_renewal(pairs, keeper, monkeypatch, until):
+    for fake in pairs.fakes:
+        fake.keys["redlock:job"] = "token"
+    claim = Claim(pairs.masters._terms, wire.extend(wire.keys_for("redlock:", ["job"]), "token", 10.0, 60.0))
+    op = claim.ask(_clock.now() + until)
+    next(op)                    # as above
+    operation = Renewal(op, keeper)
+    keeper.send(claim, operation)
+    pairs.answer()
+    with interrupted(monkeypatch, Kept):
+        pairs.read()
+    ended_at = claim.ended_at
+    assert ended_at is not None
+    operation.start()
+    eventually(lambda: keeper.work() and operation.over)
+    assert operation.result == ended_at
+    assert claim.tally.won
+    for fake in pairs.fakes:
+        fake.keys.clear()
+
+
+def test_a_fence_that_was_read_and_not_counted_makes_no_majority(monkeypatch):
+    """R17, R21: that master restarted, and may have forgotten the greater fence that another one shows."""
+    with Masters([f"redis://fake-{number}:6379" for number in ALL]) as masters:
+        terms = masters._terms
+        for number in ALL:
+            terms.electorate.admit(number, Facts(f"run-{number}", 0 if number == 0 else 10**6), _clock.now())
+        proposal = terms.fences.propose()
+        keys = wire.keys_for("redlock:", ["job"])
+        ballot = Ballot(terms, wire.acquire(keys, "token", 10.0, proposal, 3600.0), proposal)
+        stored, greater = [1, b"%d" % proposal], [2, b"%d" % (proposal + 1)]
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Ballot, "_overrule", interrupt)
+            ballot.answered(0, stored, _clock.now())
+        for number, answer in ((1, stored), (2, stored), (3, greater)):
+            ballot.answered(number, answer, _clock.now())
+        assert ballot.tally.won
+        assert not ballot.stored
+        assert ballot.highest == proposal + 1
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
+    """R11: wherever it strikes who leads, it is not whoever follows that pays with a vote too few or too many."""
+    monkeypatch.setattr(links_of_threads, "_PATIENCE", LONG)
+    monkeypatch.setattr(links_of_threads, "_MOST_PATIENCE", LONG)
+    at, struck = 0, 0
+    while True:
+        at += 1
+        pairs = Pairs(NODE_TIMEOUT)
+        lock = pairs.masters.lock("job", ttl=10, bound=False)
+        follower = Follower(pairs, lock.acquire)
+        own = Question(MASTERS)     # whose answers stand behind those to the follower
+        pairs.links.send(own, pairs.leader)
+        pairs.answer()
+        ctrl_c = Interrupt(at)
+        wait = Wait(_clock.now() + LONG, closes=own)
+        try:
+            with ctrl_c.tracing():
+                assert pairs.links.wait(wait, pairs.leader) is own
+        except KeyboardInterrupt:
+            struck += 1
+        print(at, ctrl_c.where)
+        pairs.resign()
+        lease = follower.end()
+        assert isinstance(lease, Lease)
+        granted = [number for number, vote in enumerate(lease.votes) if vote.outcome == "granted"]
+        assert len(granted) >= 3
+        assert all(fake.keys == {"redlock:job": lease.token} for fake in pairs.fakes)
+        acquired = [[heard.token for heard in fake.heard if heard.script == "acquire"] for fake in pairs.fakes]
+        assert acquired == [[lease.token]] * MASTERS, "the first attempt"
+        releaser = threading.Thread(target=lock.release)
+        releaser.start()
+        pairs.answer_until_over(releaser)
+        assert pairs.nothing_left()
+        pairs.close()
+        if ctrl_c.left > 0:
+            break       # it was over before line number `at`
+    assert struck > 100
