@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -28,6 +29,8 @@ _SPREAD = 0.2       # up to so much of the pause earlier: leases that were grant
 # for each master, and wake their keeper once.
 _STEP = 1 / 96
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
+_MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
+_CROWD = 256        # so many newcomers are not looked through for those that are over
 _LATE = 0.5         # seconds, far more than the time after `node_timeout` in which an operation finds that it is over
 
 # What there is to do for one or several leases; returns how each was extended, in their order.
@@ -43,8 +46,8 @@ class Keeping:
     renewal that was won.
     """
 
-    __slots__ = ("_alive", "_alone", "_busy", "_ends", "_kept", "_plan", "_random", "_renew", "_renew_at", "_tell", "_terms",
-                 "_tried", "lease")
+    __slots__ = ("_alive", "_alone", "_busy", "_ends", "_kept", "_plan", "_random", "_renew", "_renew_at", "_since", "_tell",
+                 "_terms", "_tried", "lease", "new", "soonest")
 
     def __init__(
         self,
@@ -66,13 +69,20 @@ class Keeping:
         self._terms = terms
         self._plan = plan
         self._renew = renew
-        self._ends = math.inf if max_hold is None else now + max_hold
         self._alive = alive
         self._random = random
         self._busy = False      # an operation of ours is under way
         self._alone = False     # a master does not renew it together with others
         self._tried = -math.inf     # the end of its time, when it was last tried in vain to move that
-        self._renew_at = self._next(now)
+        self._since = now
+        self._renew_at: float | None = None     # not known before somebody wants to know: most leases are over by then
+        self.new = True     # nobody has
+        self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT       # it is not `due` earlier
+        if max_hold is None:
+            self._ends = math.inf
+        else:
+            self._ends = now + max_hold
+            self.soonest = min(self.soonest, self._ends)
 
     @property
     def due(self) -> float:
@@ -84,6 +94,8 @@ class Keeping:
         if self._busy or not self._renew:
             return until
         at = self._renew_at
+        if at is None:
+            at = self._renew_at = self._next(self._since)
         if not (lease._under_way or lease.valid_until == self._tried):  # noqa: SLF001
             # The holder itself may have made the TTL shorter since.
             at = min(at, lease.valid_until - lease.ttl * (1 - 1 / RENEWALS))
@@ -94,6 +106,14 @@ class Keeping:
     def over(self) -> bool:
         """Nothing is left to be done but to `tell`."""
         return self.lease._over  # noqa: SLF001 - the operations are its other half
+
+    def changed(self) -> bool:
+        """Whether anybody has to look at it: not if it was released before anybody did."""
+        if self.new:
+            if self.lease._released:  # noqa: SLF001
+                return False
+            self.new = False
+        return True
 
     def tell(self) -> None:
         """It is lost: let who wants to know, know, once (C9)."""
@@ -202,15 +222,39 @@ def _renew(keepings: list[Keeping], now: float) -> Task:
 class Roster:
     """Who is kept, in the order in which they are due."""
 
-    __slots__ = ("_due", "_heap", "_number")
+    __slots__ = ("_due", "_heap", "_newcomers", "_number")
 
     def __init__(self) -> None:
+        self._newcomers: deque[Keeping] = deque()
         self._due: dict[Keeping, float] = {}
         self._heap: list[tuple[float, int, Keeping]] = []   # entries whose time is not that of `_due` are void
         self._number = 0
 
     def __len__(self) -> int:
         return len(self._due)
+
+    def add(self, keeping: Keeping) -> bool:
+        """It is new, and due at its `soonest` or later.  True: `take_in` is to be called, or too many would wait for that.
+
+        Most leases are released long before they are due.  So nothing is done for one that could be in vain, and whoever
+        looks for those that are due takes in first those that are not over by then.  May be called by anybody at any time,
+        while somebody else does whatever with this roster.
+        """
+        self._newcomers.append(keeping)
+        return len(self._newcomers) > _CROWD
+
+    def take_in(self) -> tuple[float, list[Keeping]]:
+        """From now on they are there like all others, those that were not released yet; returns what `put` does."""
+        coming = []
+        while self._newcomers:
+            keeping = self._newcomers.popleft()
+            if keeping.changed():
+                coming.append(keeping)
+        return self.put(coming)
+
+    @property
+    def newcomers(self) -> bool:
+        return bool(self._newcomers)
 
     def put(self, keepings: Iterable[Keeping]) -> tuple[float, list[Keeping]]:
         """They are there from now on, or their time has changed, or they are over.

@@ -68,22 +68,45 @@ class Keeper:
     # -- from any thread -----------------------------------------------------------------------------
 
     def add(self, keeping: Keeping) -> None:
-        keeping.lease._on_change = partial(self.put_back, keeping)  # noqa: SLF001 - for its keeper
-        self.put_back(keeping)
+        keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
+        crowded = self._roster.add(keeping)
+        if crowded or keeping.soonest < self._wakes_at:
+            self._welcome(keeping, crowded=crowded)
+
+    def _welcome(self, keeping: Keeping, *, crowded: bool) -> None:
+        over: list[Keeping] = []
+        with self._mutex.lock:
+            first = keeping.soonest
+            if crowded:     # here and not by the one who works, which may be busy with somebody's callback
+                first, over = self._roster.take_in()
+            sooner = first < self._wakes_at
+            self._wakes_at = min(first, self._wakes_at)
+        self._see_off(over)
+        if sooner:
+            self._nudge()
+
+    def _changed(self, keeping: Keeping) -> None:
+        """Its lease has ended, or its time has moved."""
+        if keeping.changed():
+            self.put_back(keeping)
 
     def put_back(self, *keepings: Keeping) -> None:
-        """Their leases have ended, or their time has moved."""
+        """The same, of several that are no newcomers."""
         with self._mutex.lock:
             first, over = self._roster.put(keepings)
             sooner = first < self._wakes_at
+        self._see_off(over)
+        if sooner:
+            self._nudge()
+
+    def _see_off(self, over: list[Keeping]) -> None:
+        """Those whose leases have ended."""
         for keeping in over:
             if keeping.lease.lost:
                 for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
                     self.links.aside(effect, self.waiter)
                 self._lost.append(keeping)
-                sooner = True
-        if sooner:
-            self._nudge()
+                self._nudge()
 
     # -- in the thread that works --------------------------------------------------------------------
 
@@ -96,7 +119,9 @@ class Keeper:
             _, _, operation = heapq.heappop(self._alarms)
             operation.ring()
         with self._mutex.lock:
+            _, over = self._roster.take_in()
             due = self._roster.take(now)
+        self._see_off(over)
         if due:
             for task, keepings in tasks(due, now):
                 Kept(task, self, keepings).start()
@@ -104,14 +129,18 @@ class Keeper:
         self.links.flush()      # what they sent, in one packet for each master
         while self._lost:
             self._tell(self._lost.popleft())
+        if not self._rest(now) or self._ready or self._lost:
+            return now
+        return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
+
+    def _rest(self, now: float) -> bool:
+        """Until the first one is due; False: there are newcomers, who may have thought that it is sooner."""
         with self._mutex.lock:
             # A time that is set already stays, though who was due then may have been released: most leases
             # are, long before, and a thread that is woken for each of them costs more than the lock does.
             stays = self._wakes_at if self._wakes_at > now else math.inf
             self._wakes_at = min(self._roster.next(), stays)
-        if self._ready or self._lost:
-            return now
-        return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
+            return not self._roster.newcomers       # who comes from now on has seen it
 
     def _tell(self, keeping: Keeping) -> None:
         try:
