@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from redlock import _clock
 from redlock._asyncio.operation import LATE, Operation
 from redlock._base.links import report_failure
-from redlock._core.keep import OVER, Roster
+from redlock._core.keep import Roster, failed_to_keep, tasks
 from redlock._core.release import aside
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ class Keeper:
 
     def add(self, keeping: Keeping) -> None:
         keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
-        self._roster.put(keeping)
-        self._set_alarm()
+        crowded = self._roster.add(keeping)
+        if crowded:
+            self._see_off(self._roster.take_in()[1])
+        if crowded or keeping.soonest < self._alarm_at:
+            self._set_alarm(keeping.soonest)
 
     def stop(self) -> None:
         """Its links are closed: nothing is renewed any more, and nobody is told."""
@@ -46,7 +49,8 @@ class Keeper:
     def _changed(self, keeping: Keeping) -> None:
         """Its lease has ended, or its time has moved."""
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - the documented one raises where none runs
-            self._put_back(keeping)
+            if keeping.changed():
+                self._put_back(keeping)
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._changed_elsewhere, keeping)
 
@@ -55,15 +59,20 @@ class Keeper:
         if keeping.over and not keeping.lease.lost:
             for effect in aside(keeping.lease):
                 self._links.pass_by(effect)
-        self._put_back(keeping)
+        if keeping.changed():
+            self._put_back(keeping)
 
-    def _put_back(self, keeping: Keeping) -> None:
-        if self._roster.put(keeping) != OVER:
-            self._set_alarm()
-        elif keeping.lease.lost:
-            for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
-                self._links.pass_by(effect)
-            self._loop.call_soon(self._tell, keeping)       # not in the middle of what found it out
+    def _put_back(self, *keepings: Keeping) -> None:
+        self._see_off(self._roster.put(keepings)[1])
+        self._set_alarm(self._roster.next())
+
+    def _see_off(self, over: list[Keeping]) -> None:
+        """Those whose leases have ended."""
+        for keeping in over:
+            if keeping.lease.lost:
+                for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
+                    self._links.pass_by(effect)
+                self._loop.call_soon(self._tell, keeping)       # not in the middle of what found it out
 
     def _tell(self, keeping: Keeping) -> None:
         try:
@@ -71,9 +80,8 @@ class Keeper:
         except Exception:  # noqa: BLE001 - a user's; it must not keep others from being told
             report_failure(f"on_lost of {keeping.lease!r} failed")
 
-    def _set_alarm(self) -> None:
+    def _set_alarm(self, due: float) -> None:
         """For the first one that is due.  It is not taken back: most leases are released long before their time."""
-        due = self._roster.next()
         if due >= self._alarm_at or self._links.closed:
             return
         if self._alarm is not None:
@@ -85,19 +93,17 @@ class Keeper:
     def _ring(self) -> None:
         self._alarm, self._alarm_at = None, math.inf
         now = _clock.now()
+        self._see_off(self._roster.take_in()[1])
+        due = self._roster.take(now)
         # All in one tick, so that what they send leaves in one packet for each master.
-        for keeping in self._roster.take(now):
-            task = keeping.look(now)
-            if task is not None:
-                operation = Operation(task, self._links)
-                operation.start()
-                operation.ended.add_done_callback(partial(self._done, keeping))
-            self._put_back(keeping)
-        if len(self._roster):
-            self._set_alarm()
+        for task, keepings in tasks(due, now):
+            operation = Operation(task, self._links)
+            operation.start()
+            operation.ended.add_done_callback(partial(self._done, keepings))
+        self._put_back(*(keeping for keeping in due if not keeping.in_hand(now)))
 
-    def _done(self, keeping: Keeping, ended: asyncio.Future[Any]) -> None:
+    def _done(self, keepings: list[Keeping], ended: asyncio.Future[Any]) -> None:
         if not ended.cancelled() and ended.exception() is not None and not self._links.closed:
-            report_failure(f"keeping {keeping.lease!r} failed", ended.exception())
+            report_failure(failed_to_keep(keepings), ended.exception())
         if not self._links.closed:
-            self._put_back(keeping)
+            self._put_back(*keepings)

@@ -117,12 +117,14 @@ class Failure:
 
     ``sent`` False: not one byte of the request left, so there is nothing to roll back there.
     ``configuration`` True: waiting will not help, somebody has to change a setting.
+    ``refused`` True: the master is well and objects to this request; to a part of it perhaps not.
     """
 
     outcome: Literal["error", "timeout"]
     reason: str
     sent: bool = True
     configuration: bool = False
+    refused: bool = False
 
 
 @dataclass(slots=True, eq=False)

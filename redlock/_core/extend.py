@@ -2,67 +2,92 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock._core import quorum, wire
-from redlock._core.effects import Op, Send
-from redlock._core.release import Claim
+from redlock._core.effects import Op, Send, Timeout, Wait
+from redlock._core.release import Claim, denied
+from redlock._core.rounds import Round
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from redlock._core.effects import Failure
     from redlock._core.lease import LeaseState
     from redlock._core.quorum import Tally
+    from redlock._core.refusals import ErrorReply
     from redlock._core.terms import Plan, Terms
+    from redlock.errors import Outcome, Reason
+
+# So many names at most are renewed in one request.  A master is busy with it for about a tenth of a millisecond, which is
+# what everybody else who asks it may have to wait; with more there is little left to be saved.
+MOST = 64
+
+End: TypeAlias = Literal["kept", "lost", "unanswered"]
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """How it ended: ``kept`` with a new validity, ``lost``, or ``unanswered`` with the one it had (R13)."""
+    """How it ended: ``kept`` with a new validity, ``lost``, or ``unanswered`` with the one it had (R13).
 
-    kind: Literal["kept", "lost", "unanswered"]
+    ``refused``: a master would not do it together with others; alone perhaps.
+    """
+
+    kind: End
     at: float
     tally: Tally | None = None
+    refused: bool = False
 
 
 def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
     """Set the TTL to ``ttl`` on a majority that still holds the token (R12)."""
     if not lease._extendable:  # noqa: SLF001 - the operations are its other half
         return Extension("lost", now)
-    # C6: the keys may have the new, shorter TTL from the moment at which this is sent.
     number: int | None = None
-    before = lease.valid_until
     try:
-        number = lease._extension_begins(quorum.valid_until(now, ttl, terms.drift_factor), ttl)  # noqa: SLF001
-        if lease.valid_until < before:
-            lease._changed()  # noqa: SLF001
-        return (yield from _ask(terms, plan, lease, ttl, number))
+        number = _begin(lease, quorum.valid_until(now, ttl, terms.drift_factor), ttl)
+        claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
+        # Not beyond its end: then it is lost, and whoever waits for this has to be told.
+        at = yield from claim.ask(lease._ends_at)  # noqa: SLF001
+        end = _end(lease, quorum.valid_until(claim.sent_at, ttl, terms.drift_factor), ttl, number, claim)
+        if end == "kept":
+            yield from repair(terms, plan, lease, claim.missing, ttl - (at - claim.sent_at))
+        return Extension(end, at, claim.tally)
     finally:
         if number is not None:
             lease._extension_ends()  # noqa: SLF001
         lease._changed()  # noqa: SLF001 - it lasts longer; or too few have answered, and its keeper has no time to lose
 
 
-def _ask(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, number: int) -> Op[Extension]:
-    claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
-    # Not beyond its end: then it is lost, and whoever waits for this has to be told.
-    at = yield from claim.ask(lease._ends_at)  # noqa: SLF001
-    tally, sent_at = claim.tally, claim.sent_at
+def _begin(lease: LeaseState, valid_until: float, ttl: float) -> int:
+    """C6: the keys may have the new, shorter TTL from the moment at which this is sent."""
+    before = lease.valid_until
+    number = lease._extension_begins(valid_until, ttl)  # noqa: SLF001
+    if lease.valid_until < before:
+        lease._changed()  # noqa: SLF001
+    return number
+
+
+def _end(lease: LeaseState, valid_until: float, ttl: float, number: int, claim: Claim | Renewal | Part) -> End:
+    """What the answers make of it; ``valid_until``: if it is won."""
+    tally = claim.tally
     lease._heard(tally.votes)  # noqa: SLF001
     if not lease._extendable:  # noqa: SLF001 - it ended while we asked: too late is too late, whatever they answered
-        return Extension("lost", at, tally)
+        return "lost"
     if tally.won:
-        valid_until = quorum.valid_until(sent_at, ttl, terms.drift_factor)
         lease._extended(valid_until, ttl, tally.votes, number)  # noqa: SLF001
-        yield from repair(terms, plan, lease, claim.missing, ttl - (at - sent_at))
-        return Extension("kept", at, tally)
+        return "kept"
     if tally.denied:
         lease._lose(claim.reason)  # noqa: SLF001
-        return Extension("lost", at, tally)
+        return "lost"
     lease._unanswered()  # noqa: SLF001
-    return Extension("unanswered", at, tally)
+    return "unanswered"
 
 
-def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: list[int], ttl: float) -> Op[None]:
+def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], ttl: float) -> Op[None]:
     """Give the key back to masters that have none (R14).  Nobody counts the answers.
 
     The release of this lease will stand behind it on the same connection, so it cannot be outlived.
@@ -73,3 +98,196 @@ def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: list[int], ttl:
     request = Send(call, to=frozenset(missing), only_if=lambda: lease.valid)
     lease._may_be_on(missing)  # noqa: SLF001
     yield request
+
+
+# -- many at once ------------------------------------------------------------------------------------
+
+
+def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> Op[list[Extension]]:
+    """`extend` each of these to its own TTL, all by one request.  Returns how it ended for each, in this order.
+
+    Each ends as soon as its own votes decide, and as it would alone: one that is denied, or has to wait for slow
+    masters, is nothing to the others.  No lease is told that it has changed unless it is lost or lasts shorter: who
+    asks this knows, and looks at all of them when it is over.
+    """
+    extensions = [Extension("lost", now)] * len(leases)
+    under_way: dict[int, tuple[int, Plan, LeaseState, float, int]] = {}     # by the places in the request
+    valid_until = _ValidUntil(now, terms.drift_factor)
+    renewal: Renewal | None = None
+    try:
+        for number, (plan, lease) in enumerate(leases):
+            if lease._extendable:  # noqa: SLF001 - the operations are its other half
+                ttl = lease.ttl
+                under_way[len(under_way)] = number, plan, lease, ttl, _begin(lease, valid_until[ttl], ttl)
+        if under_way:
+            renewal = Renewal(terms, [(plan.keys, lease.token, ttl) for _, plan, lease, ttl, _ in under_way.values()])
+            yield from _ask(terms, renewal, under_way, extensions)
+        return extensions
+    finally:
+        for _, _, lease, _, _ in under_way.values():
+            lease._extension_ends()  # noqa: SLF001
+        if renewal is not None:
+            renewal.open = False
+
+
+class _ValidUntil(dict[float, float]):
+    """The end of a lease by its TTL: those of many leases are few."""
+
+    def __init__(self, sent_at: float, factor: float) -> None:
+        super().__init__()
+        self._sent_at = sent_at
+        self._factor = factor
+
+    def __missing__(self, ttl: float) -> float:
+        self[ttl] = valid_until = quorum.valid_until(self._sent_at, ttl, self._factor)
+        return valid_until
+
+
+def _ask(
+    terms: Terms, renewal: Renewal, under_way: dict[int, tuple[int, Plan, LeaseState, float, int]], extensions: list[Extension]
+) -> Op[None]:
+    """Fill in ``extensions`` as they are settled, until nothing is ``under_way``."""
+    yield renewal
+    sent_at = renewal.sent_at
+    valid_until = _ValidUntil(sent_at, terms.drift_factor)
+    wait = Wait(sent_at + terms.node_timeout, False, renewal)
+    while under_way:
+        if not renewal.settled:
+            event = yield wait
+            if type(event) is Timeout:
+                renewal.time_out(event.at)
+            continue
+        place, at = renewal.settled.popleft()
+        claim = renewal.parts.get(place, renewal)
+        ended: dict[End, Extension] = {}
+        for one in renewal.alike(under_way) if claim is renewal else [place]:
+            number, plan, lease, ttl, extension = under_way[one]
+            end = _end(lease, valid_until[ttl], ttl, extension, claim)
+            del under_way[one]
+            lease._extension_ends()  # noqa: SLF001
+            if end not in ended:
+                ended[end] = Extension(end, at, claim.tally, renewal.refused)
+            extensions[number] = ended[end]
+            if claim.missing and end == "kept":
+                yield from repair(terms, plan, lease, claim.missing, ttl - (at - sent_at))
+
+
+_ALIKE = -1     # the place of all leases that have no `Part`
+
+_Vote: TypeAlias = tuple["Outcome", str, bool]      # the last: somebody has to change a setting
+_GRANTED: _Vote = "granted", "", False
+_NO_OTHERS: Mapping[int, wire.NotOwned | ErrorReply] = MappingProxyType({})
+
+
+class Renewal(Round):
+    """An owner-checked request for many leases, and the votes for each of them.
+
+    Nearly always a master says of all of them that they are extended.  What it says of all is counted once, in `tally`;
+    a lease of which a master says anything else has a `Part` of its own from then on.
+    """
+
+    __slots__ = ("_leases", "parts", "refused", "settled")
+
+    missing: ClassVar[tuple[int, ...]] = ()     # of those without a `Part` no master has denied any,
+    reason: ClassVar[Reason] = "expired"        # so this is never asked for
+
+    def __init__(self, terms: Terms, leases: Sequence[tuple[wire.Keys, str, float]]) -> None:
+        super().__init__(terms, wire.renew(leases, terms.fence_ttl))
+        self.parts: dict[int, Part] = {}        # by the place in the request
+        self.settled: deque[tuple[int, float]] = deque()        # what was settled by whom, and nobody has looked at it
+        self.refused = False
+        self._leases = len(leases)
+
+    def alike(self, places: Iterable[int]) -> list[int]:
+        """Which of ``places`` have no part of their own."""
+        return [place for place in places if place not in self.parts] if self.parts else list(places)
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        raise NotImplementedError       # every lease has a vote of its own
+
+    def answered(self, master: int, value: Any, at: float) -> bool:
+        took = at - self.sent_at
+        try:
+            others = wire.read_renew(value, self._leases)
+        except ValueError as error:
+            self.refused = True
+            return self._count(master, took, ("error", str(error), False), at)
+        if at > self._votes_from[master] or (objection := self._terms.electorate.objection(master, at)) is None:
+            return self._count(master, took, _GRANTED, at, others)
+        vote = objection.outcome, objection.reason, objection.configuration
+        return self._count(master, took, vote, at, others, overruled=True)
+
+    def failed(self, master: int, failure: Failure, at: float) -> bool:
+        self.refused = self.refused or failure.refused
+        return self._count(master, None, (failure.outcome, failure.reason, failure.configuration), at)
+
+    def _count(
+        self,
+        master: int,
+        took: float | None,
+        vote: _Vote,
+        at: float,
+        others: Mapping[int, wire.NotOwned | ErrorReply] = _NO_OTHERS,
+        *,
+        overruled: bool = False,
+    ) -> bool:
+        """``vote`` is for every lease, except for those in ``others``; or for these as well, where it is overruled."""
+        news = False    # not by what is in `settled`: whoever looks at that may do so in another thread, just now
+        alike, parts = self.tally, self.parts
+        if not alike.settled:
+            for place in others:
+                if place not in parts:
+                    parts[place] = Part(alike.copy())
+            news = self._settled(_ALIKE, alike, master, took, vote, at)
+        for place, part in parts.items():
+            if not part.tally.settled:
+                answer = others.get(place)
+                if answer is not None:
+                    said, own = part.read(master, took, answer, vote if overruled else None)
+                else:
+                    said, own = took, vote
+                news = self._settled(place, part.tally, master, said, own, at) or news
+        if news and (alike.settled or len(parts) == self._leases):
+            self.open = any(not part.tally.settled for part in parts.values())
+        return news
+
+    def _settled(self, place: int, tally: Tally, master: int, took: float | None, vote: _Vote, at: float) -> bool:
+        """Count a vote; True: that settles it."""
+        outcome, reason, configuration = vote
+        tally.count(master, outcome, took, reason, configuration=configuration)
+        if not tally.settled:
+            return False
+        self.settled.append((place, at))
+        return True
+
+    def time_out(self, at: float) -> None:
+        """Who has not answered by now did not vote."""
+        for place, tally in ((_ALIKE, self.tally), *((place, part.tally) for place, part in self.parts.items())):
+            if not tally.settled:
+                tally.time_out(at - self.sent_at)
+                self.settled.append((place, at))
+
+
+class Part:
+    """What masters say of one lease, from the moment on when one says something else of it than of the others."""
+
+    __slots__ = ("missing", "taken", "tally")
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self.taken = False
+        self.missing: list[int] = []
+
+    def read(
+        self, master: int, took: float | None, answer: wire.NotOwned | ErrorReply, instead: _Vote | None
+    ) -> tuple[float | None, _Vote]:
+        """``instead``: what counts, whatever a master that can answer says."""
+        if isinstance(answer, wire.NotOwned):
+            outcome, reason = denied(self, master, answer.other)
+            return took, instead or (outcome, reason, False)
+        failure = answer.failure()
+        return None, (failure.outcome, failure.reason, failure.configuration)
+
+    @property
+    def reason(self) -> Reason:
+        return "taken" if self.taken else "expired"

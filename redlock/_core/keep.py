@@ -1,20 +1,22 @@
 """Keeping leases while their holders work: when to renew, when to give up, whom to tell (R13, R15).
 
-Nothing here waits.  A keeper asks the roster who is due, and each of those what is to be done; that is
-an operation like any other.  So one thread, or one timer of a loop, keeps any number of leases.
+Nothing here waits.  A keeper asks the roster who is due, and `tasks` what is to be done for those: operations like any
+other, one for many leases at once.  So one thread, or one timer of a loop, keeps any number of leases.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from collections import deque
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from redlock._core.extend import Extension, extend
+from redlock._core.extend import MOST, Extension, extend, renew
 from redlock._core.release import farewell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
@@ -27,8 +29,12 @@ _SPREAD = 0.2       # up to so much of the pause earlier: leases that were grant
 # for each master, and wake their keeper once.
 _STEP = 1 / 96
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
+_MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
+_CROWD = 256        # so many newcomers are not looked through for those that are over
+_LATE = 0.5         # seconds, far more than the time after `node_timeout` in which an operation finds that it is over
 
-Task: TypeAlias = "Op[Extension | None]"
+# What there is to do for one or several leases; returns how each was extended, in their order.
+Task: TypeAlias = "Op[list[Extension]]"
 
 
 class Keeping:
@@ -40,8 +46,8 @@ class Keeping:
     renewal that was won.
     """
 
-    __slots__ = ("_alive", "_busy", "_ends", "_kept", "_plan", "_random", "_renew", "_renew_at", "_tell", "_terms",
-                 "_tried", "lease")
+    __slots__ = ("_alive", "_alone", "_busy", "_ends", "_kept", "_plan", "_random", "_renew", "_renew_at", "_since", "_tell",
+                 "_terms", "_tried", "lease", "new", "soonest")
 
     def __init__(
         self,
@@ -63,23 +69,33 @@ class Keeping:
         self._terms = terms
         self._plan = plan
         self._renew = renew
-        self._ends = math.inf if max_hold is None else now + max_hold
         self._alive = alive
         self._random = random
         self._busy = False      # an operation of ours is under way
+        self._alone = False     # a master does not renew it together with others
         self._tried = -math.inf     # the end of its time, when it was last tried in vain to move that
-        self._renew_at = self._next(now)
+        self._since = now
+        self._renew_at: float | None = None     # not known before somebody wants to know: most leases are over by then
+        self.new = True     # nobody has
+        self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT       # it is not `due` earlier
+        if max_hold is None:
+            self._ends = math.inf
+        else:
+            self._ends = now + max_hold
+            self.soonest = min(self.soonest, self._ends)
 
     @property
     def due(self) -> float:
         """When to look at it next; `OVER` if it is over."""
-        if self.lease._over:  # noqa: SLF001 - the operations are its other half
-            return OVER
         lease = self.lease
+        if lease._over:  # noqa: SLF001 - the operations are its other half
+            return OVER
         until = min(lease.valid_until, self._ends)
         if self._busy or not self._renew:
             return until
         at = self._renew_at
+        if at is None:
+            at = self._renew_at = self._next(self._since)
         if not (lease._under_way or lease.valid_until == self._tried):  # noqa: SLF001
             # The holder itself may have made the TTL shorter since.
             at = min(at, lease.valid_until - lease.ttl * (1 - 1 / RENEWALS))
@@ -91,57 +107,125 @@ class Keeping:
         """Nothing is left to be done but to `tell`."""
         return self.lease._over  # noqa: SLF001 - the operations are its other half
 
+    def changed(self) -> bool:
+        """Whether anybody has to look at it: not if it was released before anybody did."""
+        if self.new:
+            if self.lease._released:  # noqa: SLF001
+                return False
+            self.new = False
+        return True
+
     def tell(self) -> None:
         """It is lost: let who wants to know, know, once (C9)."""
         tell, self._tell = self._tell, None
         if tell is not None:
             tell()
 
-    def look(self, now: float) -> Task | None:
-        """What to do at ``now``.  None: nothing, see `over` and `due`."""
-        lease = self.lease
-        if self.over or now < self.due:
-            return None
+    def look(self, now: float) -> Literal["nothing", "renew", "give up"]:
+        """What is to be done at ``now``; see `tasks`."""
+        due = self.due
+        if due == OVER or now < due:
+            return "nothing"
         if now >= self._ends:
-            lease._lose("max_hold")  # noqa: SLF001
-            return self._give_up()
+            self.lease._lose("max_hold")  # noqa: SLF001
+            return "give up"
         if self._busy or not self._renew:
-            return None
+            return "nothing"
         if not self._alive():       # its owner has gone and left it: it runs out by itself
             self._renew = False
-            return None
+            return "nothing"
         self._busy = True
-        return self._extend(now)
+        return "renew"
 
-    def _extend(self, now: float) -> Task:
-        at = now
-        extension: Extension | None = None
-        try:
-            extension = yield from extend(self._terms, self._plan, self.lease, self.lease.ttl, now)
-            at = extension.at
-        finally:
-            self._busy = False
-            kept = extension is not None and extension.kind == "kept"
-            self._tried = -math.inf if kept else self.lease.valid_until
-            self._renew_at = self._next(at) if kept else at + self.lease.ttl * _RETRY
-        if kept and self._kept is not None:
-            self._kept()
-        return extension
+    def in_hand(self, now: float) -> bool:
+        """An operation is under way that is over, for sure, long before this has to be looked at."""
+        return self._busy and min(self.lease.valid_until, self._ends) - now > self._terms.node_timeout + _LATE
+
+    def _renewed(self, extension: Extension | None, now: float) -> None:
+        """None: interrupted."""
+        self._busy = False
+        if extension is not None and extension.kind == "kept":
+            self._tried = -math.inf
+            self._renew_at = self._next(extension.at)
+        else:
+            at = now if extension is None else extension.at
+            self._tried = self.lease.valid_until
+            self._renew_at = at + self.lease.ttl * _RETRY
+        if extension is not None and extension.refused:
+            self._alone = True
 
     def _give_up(self) -> Task:
         yield farewell(self._plan, self.lease)
-        return None
+        return []
 
     def _next(self, now: float) -> float:
         return now + self.lease.ttl / RENEWALS * (1 - _SPREAD * self._random())
 
 
+def tasks(due: Iterable[Keeping], now: float) -> list[tuple[Task, list[Keeping]]]:
+    """What is to be done for those that are ``due``, all of one `Masters`: operations to be started at once, and whom each is for.
+
+    Those that are to be renewed are so together.  One that a master renews only by itself has an operation of its own.
+    """
+    started: list[tuple[Task, list[Keeping]]] = []
+    together: list[Keeping] = []
+    names = 0
+    for keeping in due:
+        todo = keeping.look(now)
+        if todo == "give up":
+            started.append((keeping._give_up(), [keeping]))  # noqa: SLF001 - the two are one thing
+        elif todo == "renew":
+            if keeping._alone:  # noqa: SLF001
+                started.append((_renew([keeping], now), [keeping]))
+                continue
+            more = len(keeping._plan.names)  # noqa: SLF001
+            if together and names + more > MOST:
+                started.append((_renew(together, now), together))
+                together, names = [], 0
+            together.append(keeping)
+            names += more
+    if together:
+        started.append((_renew(together, now), together))
+    return started
+
+
+def failed_to_keep(keepings: list[Keeping]) -> str:
+    """For people."""
+    others = f" and {len(keepings) - 1} more" if len(keepings) > 1 else ""
+    return f"keeping {keepings[0].lease!r}{others} failed"
+
+
+def _renew(keepings: list[Keeping], now: float) -> Task:
+    extensions: list[Extension] = []
+    try:
+        first = keepings[0]
+        if len(keepings) == 1:
+            extensions = [(yield from extend(first._terms, first._plan, first.lease, first.lease.ttl, now))]  # noqa: SLF001
+        else:
+            leases = [(keeping._plan, keeping.lease) for keeping in keepings]  # noqa: SLF001
+            extensions = yield from renew(first._terms, leases, now)  # noqa: SLF001
+    finally:
+        for keeping, extension in zip_longest(keepings, extensions):
+            keeping._renewed(extension, now)  # noqa: SLF001
+    errors: list[Exception] = []
+    for keeping, extension in zip(keepings, extensions, strict=True):
+        if extension.kind == "kept" and keeping._kept is not None:  # noqa: SLF001
+            try:
+                keeping._kept()  # noqa: SLF001
+            except Exception as error:  # noqa: BLE001 - a user's; others have to be told as well
+                errors.append(error)
+    if errors:
+        raise errors[0]
+    return extensions
+
+
 class Roster:
     """Who is kept, in the order in which they are due."""
 
-    __slots__ = ("_due", "_heap", "_number")
+    __slots__ = ("_due", "_heap", "_newcomers", "_number")
 
     def __init__(self) -> None:
+        self._newcomers: deque[Keeping] = deque()
         self._due: dict[Keeping, float] = {}
         self._heap: list[tuple[float, int, Keeping]] = []   # entries whose time is not that of `_due` are void
         self._number = 0
@@ -149,21 +233,50 @@ class Roster:
     def __len__(self) -> int:
         return len(self._due)
 
-    def put(self, keeping: Keeping) -> float:
-        """It is there from now on, or its time has changed, or it is over.  Returns when it is due."""
-        due = keeping.due
-        if due == OVER:
-            self._due.pop(keeping, None)
-            return due
-        if self._due.get(keeping) == due:
-            return due
-        self._number += 1
-        heapq.heappush(self._heap, (due, self._number, keeping))
-        self._due[keeping] = due
+    def add(self, keeping: Keeping) -> bool:
+        """It is new, and due at its `soonest` or later.  True: `take_in` is to be called, or too many would wait for that.
+
+        Most leases are released long before they are due.  So nothing is done for one that could be in vain, and whoever
+        looks for those that are due takes in first those that are not over by then.  May be called by anybody at any time,
+        while somebody else does whatever with this roster.
+        """
+        self._newcomers.append(keeping)
+        return len(self._newcomers) > _CROWD
+
+    def take_in(self) -> tuple[float, list[Keeping]]:
+        """From now on they are there like all others, those that were not released yet; returns what `put` does."""
+        coming = []
+        while self._newcomers:
+            keeping = self._newcomers.popleft()
+            if keeping.changed():
+                coming.append(keeping)
+        return self.put(coming)
+
+    @property
+    def newcomers(self) -> bool:
+        return bool(self._newcomers)
+
+    def put(self, keepings: Iterable[Keeping]) -> tuple[float, list[Keeping]]:
+        """They are there from now on, or their time has changed, or they are over.
+
+        Returns when the first of them is due, and those that are over.
+        """
+        first, over = math.inf, []
+        for keeping in keepings:
+            due = keeping.due
+            if due == OVER:
+                self._due.pop(keeping, None)
+                over.append(keeping)
+                continue
+            first = min(first, due)
+            if self._due.get(keeping) != due:
+                self._number += 1
+                heapq.heappush(self._heap, (due, self._number, keeping))
+                self._due[keeping] = due
         if len(self._heap) > 2 * len(self._due) + 64:       # most were released long before their time
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
-        return due
+        return first, over
 
     def next(self) -> float:
         """When the first one is due; infinity if there is none."""
@@ -175,8 +288,10 @@ class Roster:
     def take(self, now: float) -> list[Keeping]:
         """Those that are due at ``now``.  They are out until they are `put` back."""
         taken = []
-        while self.next() <= now:
-            keeping = heapq.heappop(self._heap)[2]
-            del self._due[keeping]
-            taken.append(keeping)
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            due, _, keeping = heapq.heappop(heap)
+            if self._due.get(keeping) == due:
+                del self._due[keeping]
+                taken.append(keeping)
         return taken

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from redlock._core.acquire import Grant
 
@@ -139,7 +139,9 @@ class LeaseState:
     @property
     def _extendable(self) -> bool:
         """Valid, or perhaps so: one that was handed over is known to be only when it has been extended."""
-        return self.valid or (self._resumed and not self._over and self._mine())
+        if self._released or self._lost is not None or not self._mine():
+            return False
+        return self._resumed or self._clock() < self.valid_until
 
     @property
     def _held_for(self) -> float:
@@ -167,8 +169,10 @@ class LeaseState:
 
         Others that overlapped it, whichever was sent first, may have left the keys with less.
         """
-        others = (ceiling for other, ceiling in tuple(self._ceilings.items()) if other != number)
-        self.valid_until, self.ttl = min([(valid_until, ttl), *others])
+        if len(self._ceilings) > 1:
+            others = (ceiling for other, ceiling in tuple(self._ceilings.items()) if other != number)
+            valid_until, ttl = min([(valid_until, ttl), *others])
+        self.valid_until, self.ttl = valid_until, ttl
         self._votes = votes
         self._late, self._resumed = "expired", False
 
@@ -205,7 +209,7 @@ class LeaseState:
         if self._on_change is not None:
             self._on_change()
 
-    def _may_be_on(self, masters: list[int]) -> None:
+    def _may_be_on(self, masters: Iterable[int]) -> None:
         self._asked = self._asked.union(masters)
 
     def __repr__(self) -> str:

@@ -81,6 +81,12 @@ class Tally:
             self.count(master, outcome, latency, reason, configuration=configuration)
         return entry is not None
 
+    def copy(self) -> Tally:
+        """One that goes on by itself from here."""
+        copy = Tally(self.masters)
+        copy.yes, copy.no, copy._entries = self.yes, self.no, self._entries.copy()
+        return copy
+
     @property
     def won(self) -> bool:
         return self.yes >= self.need

@@ -41,7 +41,7 @@ class ErrorReply:
         advice = _ADVICE.get(code, "")
         text = self.text if len(self.text) <= _LONGEST else self.text[:_LONGEST] + "…"
         reason = f"{text} ({advice})" if advice else text
-        return Failure("error", reason, configuration=code in _CONFIGURATION)
+        return Failure("error", reason, configuration=code in _CONFIGURATION, refused=code not in _WHATEVER)
 
 
 # ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM command not allowed …
@@ -51,6 +51,7 @@ _PASSING = frozenset(
     ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
 )
 _CONFIGURATION = frozenset(("NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "MOVED"))
+_WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}      # whatever it is asked
 _ADVICE = {
     "BUSY": "a script has been running for too long there",
     "LOADING": "it is reading its data after a start",

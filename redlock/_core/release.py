@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from redlock._core import wire
 from redlock._core.acquire import insist
@@ -41,15 +41,27 @@ class Claim(Round):
             if answer.listeners:
                 self.heard[master] = answer.listeners
             return GRANTED
-        if answer.other:
-            self.taken = True
-            return "held", f"by {answer.other}"
-        self.missing.append(master)
-        return "held", "not ours any more: the key is gone"
+        return denied(self, master, answer.other)
 
     @property
     def reason(self) -> Reason:
         return "taken" if self.taken else "expired"
+
+
+class Denied(Protocol):
+    """What the denials of one lease are noted on: a `Claim`, or its part of a round for many."""
+
+    taken: bool
+    missing: list[int]
+
+
+def denied(claim: Denied, master: int, other: str) -> tuple[Outcome, str]:
+    """A master says that ``other`` holds it, "" if nobody does."""
+    if other:
+        claim.taken = True
+        return "held", f"by {other}"
+    claim.missing.append(master)
+    return "held", "not ours any more: the key is gone"
 
 
 def aside(lease: LeaseState) -> list[Leave]:

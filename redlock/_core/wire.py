@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock import scripts
+from redlock._core.refusals import ErrorReply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from redlock.scripts import Script
 
@@ -87,6 +88,17 @@ def fence(keys: Keys, token: str, proposal: int, fence_ttl: float) -> Call:
 def extend(keys: Keys, token: str, ttl: float, fence_ttl: float) -> Call:
     args = (str(len(keys.locks)), token, milliseconds(ttl), milliseconds(fence_ttl))
     return Call(scripts.EXTEND, keys.locks + keys.fences, args)
+
+
+def renew(leases: Iterable[tuple[Keys, str, float]], fence_ttl: float) -> Call:
+    """``leases``: of each its keys, its token and its TTL."""
+    keys: list[str] = []
+    args = [milliseconds(fence_ttl)]
+    for where, token, ttl in leases:
+        keys += where.locks
+        keys += where.fences
+        args += (str(len(where.locks)), str(len(where.fences)), token, milliseconds(ttl))
+    return Call(scripts.RENEW, tuple(keys), tuple(args))
 
 
 def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
@@ -198,6 +210,29 @@ def read_owned(value: Any) -> Owned | NotOwned:
         case [0, bytes(other)]:
             return NotOwned(_text(other))
     raise BadReply(_odd(value))
+
+
+def read_renew(value: Any, leases: int) -> dict[int, NotOwned | ErrorReply]:
+    """Of which leases a master says anything else than that they are extended, by their places."""
+    if type(value) is not list or len(value) != leases:
+        raise BadReply(_odd(value))
+    if value.count(1) == leases:
+        return _EXTENDED        # as mostly
+    others: dict[int, NotOwned | ErrorReply] = {}
+    for place, answer in enumerate(value):
+        match answer:
+            case 1:
+                pass
+            case bytes():
+                others[place] = NotOwned(_text(answer))
+            case ErrorReply():
+                others[place] = answer
+            case _:
+                raise BadReply(_odd(answer))
+    return others
+
+
+_EXTENDED: dict[int, NotOwned | ErrorReply] = {}
 
 
 def read_status(value: Any) -> Seen:

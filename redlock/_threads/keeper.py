@@ -12,38 +12,38 @@ from redlock import _clock
 from redlock._base.forklock import ForkLock
 from redlock._base.links import report_failure
 from redlock._base.operation import OperationBase
-from redlock._core.keep import OVER, Roster
+from redlock._core.keep import Roster, failed_to_keep, tasks
 from redlock._core.release import aside
 from redlock._threads.waiter import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.effects import Aside, Op, Send
+    from redlock._core.effects import Aside, Send
     from redlock._core.extend import Extension
-    from redlock._core.keep import Keeping
+    from redlock._core.keep import Keeping, Task
     from redlock._threads.links import Links
 
 
-class Kept(OperationBase["Extension | None", "Keeper"]):
-    """A renewal under way."""
+class Kept(OperationBase["list[Extension]", "Keeper"]):
+    """A renewal under way, of one lease or of many."""
 
-    __slots__ = ("_keeping",)
+    __slots__ = ("_keepings",)
 
-    def __init__(self, op: Op[Extension | None], keeper: Keeper, keeping: Keeping) -> None:
+    def __init__(self, op: Task, keeper: Keeper, keepings: list[Keeping]) -> None:
         super().__init__(op, keeper)
-        self._keeping = keeping
+        self._keepings = keepings
 
     def _wait(self, now: float) -> None:  # noqa: ARG002
         self._host.set_alarm(self)
 
-    def _ended(self, result: Extension | None) -> None:  # noqa: ARG002 - the lease knows
-        self._host.put_back(self._keeping)
+    def _ended(self, result: list[Extension]) -> None:  # noqa: ARG002 - the leases know
+        self._host.put_back(*self._keepings)
 
     def _failed(self, error: BaseException) -> None:
         if not self._host.links.closed:
-            self._host.put_back(self._keeping)
-            report_failure(f"keeping {self._keeping.lease!r} failed", error)
+            self._host.put_back(*self._keepings)
+            report_failure(failed_to_keep(self._keepings), error)
 
 
 class Keeper:
@@ -68,21 +68,45 @@ class Keeper:
     # -- from any thread -----------------------------------------------------------------------------
 
     def add(self, keeping: Keeping) -> None:
-        keeping.lease._on_change = partial(self.put_back, keeping)  # noqa: SLF001 - for its keeper
-        self.put_back(keeping)
+        keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
+        crowded = self._roster.add(keeping)
+        if crowded or keeping.soonest < self._wakes_at:
+            self._welcome(keeping, crowded=crowded)
 
-    def put_back(self, keeping: Keeping) -> None:
-        """Its lease has ended, or its time has moved."""
+    def _welcome(self, keeping: Keeping, *, crowded: bool) -> None:
+        over: list[Keeping] = []
         with self._mutex.lock:
-            due = self._roster.put(keeping)
-        if due == OVER:
+            first = keeping.soonest
+            if crowded:     # here and not by the one who works, which may be busy with somebody's callback
+                first, over = self._roster.take_in()
+            sooner = first < self._wakes_at
+            self._wakes_at = min(first, self._wakes_at)
+        self._see_off(over)
+        if sooner:
+            self._nudge()
+
+    def _changed(self, keeping: Keeping) -> None:
+        """Its lease has ended, or its time has moved."""
+        if keeping.changed():
+            self.put_back(keeping)
+
+    def put_back(self, *keepings: Keeping) -> None:
+        """The same, of several that are no newcomers."""
+        with self._mutex.lock:
+            first, over = self._roster.put(keepings)
+            sooner = first < self._wakes_at
+        self._see_off(over)
+        if sooner:
+            self._nudge()
+
+    def _see_off(self, over: list[Keeping]) -> None:
+        """Those whose leases have ended."""
+        for keeping in over:
             if keeping.lease.lost:
                 for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
                     self.links.aside(effect, self.waiter)
                 self._lost.append(keeping)
                 self._nudge()
-        elif due < self._wakes_at:
-            self._nudge()
 
     # -- in the thread that works --------------------------------------------------------------------
 
@@ -95,26 +119,28 @@ class Keeper:
             _, _, operation = heapq.heappop(self._alarms)
             operation.ring()
         with self._mutex.lock:
+            _, over = self._roster.take_in()
             due = self._roster.take(now)
-        for keeping in due:
-            self._look(keeping, now)
+        self._see_off(over)
+        if due:
+            for task, keepings in tasks(due, now):
+                Kept(task, self, keepings).start()
+            self.put_back(*(keeping for keeping in due if not keeping.in_hand(now)))
         self.links.flush()      # what they sent, in one packet for each master
         while self._lost:
             self._tell(self._lost.popleft())
+        if not self._rest(now) or self._ready or self._lost:
+            return now
+        return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
+
+    def _rest(self, now: float) -> bool:
+        """Until the first one is due; False: there are newcomers, who may have thought that it is sooner."""
         with self._mutex.lock:
             # A time that is set already stays, though who was due then may have been released: most leases
             # are, long before, and a thread that is woken for each of them costs more than the lock does.
             stays = self._wakes_at if self._wakes_at > now else math.inf
             self._wakes_at = min(self._roster.next(), stays)
-        if self._ready or self._lost:
-            return now
-        return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
-
-    def _look(self, keeping: Keeping, now: float) -> None:
-        task = keeping.look(now)
-        if task is not None:
-            Kept(task, self, keeping).start()
-        self.put_back(keeping)
+            return not self._roster.newcomers       # who comes from now on has seen it
 
     def _tell(self, keeping: Keeping) -> None:
         try:

@@ -32,9 +32,10 @@ def _load(name: str) -> Script:
 ACQUIRE = _load("acquire")
 FENCE = _load("fence")
 EXTEND = _load("extend")
+RENEW = _load("renew")
 REPAIR = _load("repair")
 RELEASE = _load("release")
 STATUS = _load("status")
 ANNOUNCE = _load("announce")
 
-ALL = (ACQUIRE, FENCE, EXTEND, REPAIR, RELEASE, STATUS, ANNOUNCE)
+ALL = (ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE)

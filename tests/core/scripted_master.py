@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lupa import lua51
 
+from redlock._core.refusals import ErrorReply
+
 if TYPE_CHECKING:
     from redlock._core.wire import Call
 
@@ -56,8 +58,15 @@ class ScriptedMaster:
         if lua51.lua_type(value) == "table":
             if value[b"err"] is not None:
                 raise ErrorReplied(value[b"err"].decode())
-            return [self._answer(value[index]) for index in range(1, len(value) + 1)]
+            return [self._element(value[index]) for index in range(1, len(value) + 1)]
         return int(value) if isinstance(value, float) else value     # Redis cuts numbers
+
+    def _element(self, value: Any) -> Any:
+        """An error that is one answer of several ends nothing."""
+        try:
+            return self._answer(value)
+        except ErrorReplied as error:
+            return ErrorReply(str(error))
 
     def _call(self, command: bytes, *raw: Any) -> Any:
         args = [arg if isinstance(arg, bytes) else b"%d" % arg for arg in raw]

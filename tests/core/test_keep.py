@@ -12,7 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from redlock._core.effects import Send, Timeout
 from redlock._core.extend import extend
-from redlock._core.keep import _STEP, OVER, RENEWALS, Keeping, Roster
+from redlock._core.keep import _STEP, OVER, RENEWALS, Keeping, Roster, tasks
 from redlock._core.release import release
 from tests.core.world import NEVER, PROPERTY, START, Master, World, down
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.effects import Op
+    from redlock._core.keep import Task
     from redlock._core.lease import LeaseState
     from redlock._core.terms import Plan
 
@@ -75,8 +76,17 @@ class Scene:
     def look(self) -> Any:
         """At the time at which it is due; the outcome of what there was to do."""
         self.world.now = max(self.world.now, self.keeping.due)
-        task = self.keeping.look(self.world.now)
-        return None if task is None else self.world.run(task)
+        task = self.task()
+        if task is None:
+            return None
+        outcome = self.world.run(task)
+        return outcome[0] if outcome else None
+
+    def task(self) -> Task | None:
+        """What there is to do now."""
+        started = tasks([self.keeping], self.world.now)
+        assert all(keepings == [self.keeping] for _, keepings in started)
+        return started[0][0] if started else None
 
     def extend(self, ttl: float) -> str:
         """By its holder."""
@@ -140,16 +150,16 @@ def test_a_renewal_under_way_does_not_hide_the_end() -> None:
     """P6: nothing on the network can delay it."""
     scene = Scene(*[Master(NEVER)] * 3)
     scene.world.now = scene.keeping.due
-    task = scene.keeping.look(scene.world.now)
+    task = scene.task()
     assert task is not None
     task.send(None)
     assert scene.due == pytest.approx(VALIDITY)
-    assert scene.keeping.look(scene.world.now + 1.0) is None    # and there is one at a time
+    assert scene.keeping.look(scene.world.now + 1.0) == "nothing"   # and there is one at a time
 
 
 def test_it_is_not_due_before_its_time() -> None:
     scene = Scene()
-    assert scene.keeping.look(scene.keeping.due - 0.001) is None
+    assert scene.keeping.look(scene.keeping.due - 0.001) == "nothing"
     assert scene.world.sent == []
 
 
@@ -202,7 +212,7 @@ def test_interrupted_it_is_tried_again() -> None:
     """Whatever ends an operation: the next one begins."""
     scene = Scene(*[Master(NEVER)] * 3)
     scene.world.now = scene.keeping.due
-    task = scene.keeping.look(scene.world.now)
+    task = scene.task()
     assert task is not None
     task.send(None)
     task.close()
@@ -245,7 +255,7 @@ def test_the_keeper_does_not_undo_a_shortening_that_is_under_way() -> None:
     scene = Scene()
     shorter = extend(scene.world.terms, scene.plan, scene.lease, 1.0, scene.world.now)
     shorter.send(None)      # sent; the answers are on their way
-    assert scene.keeping.look(scene.world.now) is None
+    assert scene.keeping.look(scene.world.now) == "nothing"
 
 
 # -- the ends ----------------------------------------------------------------------------------------
@@ -298,7 +308,7 @@ def test_max_hold_counts_from_the_beginning() -> None:
 def test_max_hold_while_a_renewal_is_under_way() -> None:
     scene = Scene(*[Master(NEVER)] * 3, max_hold=4.0)
     scene.world.now = scene.keeping.due
-    task: Any = scene.keeping.look(scene.world.now)
+    task: Any = scene.task()
     task.send(None)
     assert scene.due == 4.0
     assert scene.look() is None
@@ -338,7 +348,7 @@ def test_released_it_is_over() -> None:
     scene = Scene()
     assert scene.release()
     assert scene.keeping.over
-    assert scene.keeping.look(START + 100.0) is None
+    assert scene.keeping.look(START + 100.0) == "nothing"
     assert not scene.told
     assert scene.world.verbs() == ["release"]
 
@@ -347,7 +357,7 @@ def test_a_process_that_stood_still() -> None:
     """P6: the first look says so, whichever was due first; nothing is sent for it."""
     scene = Scene()
     scene.world.now = START + 1000.0
-    assert scene.keeping.look(scene.world.now) is None
+    assert scene.keeping.look(scene.world.now) == "nothing"
     assert scene.keeping.over
     assert scene.world.sent == []
 
@@ -467,7 +477,7 @@ def test_never_more_than_the_keys_of_a_majority_justify(steps: list[Any], missin
                 world.now += value
             case "keeper":
                 world.now = max(world.now, min(scene.keeping.due, world.now + TTL))
-                task = scene.keeping.look(world.now)
+                task = scene.task()
                 if task is not None:
                     under.append(Under(task, scene, keys, let_go))
             case "holder" if not let_go:
@@ -503,7 +513,7 @@ class Kept:
 def roster_of(*dues: float) -> tuple[Roster, list[Any]]:
     roster, kept = Roster(), [Kept(due) for due in dues]
     for each in kept:
-        roster.put(each)  # type: ignore[arg-type]
+        roster.put([each])  # type: ignore[list-item]
     return roster, kept
 
 
@@ -531,7 +541,7 @@ def test_those_that_are_due_at_once_come_in_the_order_in_which_they_were_put() -
 def test_its_time_has_changed(due: float) -> None:
     roster, (a, b) = roster_of(1.0, 3.0)
     a.due = due
-    roster.put(a)
+    roster.put([a])
     assert len(roster) == 2
     assert roster.next() == min(due, 3.0)
     assert roster.take(100.0) == ([a, b] if due < 3 else [b, a])
@@ -542,24 +552,24 @@ def test_put_back_to_where_it_was() -> None:
     roster, (a,) = roster_of(1.0)
     for due in (2.0, 1.0, 2.0, 1.0):
         a.due = due
-        roster.put(a)
-        roster.put(a)
+        roster.put([a])
+        roster.put([a])
     assert roster.take(1.0) == [a]
     assert roster.take(100.0) == []
-    roster.put(a)       # taken, and due at the same time as before
+    roster.put([a])       # taken, and due at the same time as before
     assert roster.take(1.0) == [a]
 
 
 def test_who_is_over_is_kept_no_longer() -> None:
     roster, (a, b) = roster_of(1.0, 2.0)
     a.due = OVER
-    assert roster.put(a) == OVER
-    assert roster.put(a) == OVER
+    assert roster.put([a]) == (math.inf, [a])
+    assert roster.put([a]) == (math.inf, [a])
     assert (len(roster), roster.next()) == (1, 2.0)
     a.due = 3.0
-    assert roster.put(a) == 3.0
+    assert roster.put([a]) == (3.0, [])
     b.due = OVER
-    roster.put(b)
+    roster.put([b])
     assert roster.take(100.0) == [a]
 
 
@@ -568,14 +578,14 @@ def test_most_leases_are_released_long_before_their_time() -> None:
     roster, (stays,) = roster_of(5.0)
     for number in range(100_000):
         each: Any = Kept(10.0 + number)
-        roster.put(each)
+        roster.put([each])
         each.due = OVER
-        roster.put(each)
+        roster.put([each])
     assert len(roster) == 1
     assert len(roster._heap) < 200
     for number in range(100_000):
         stays.due = 10.0 + number
-        roster.put(stays)
+        roster.put([stays])
     assert len(roster._heap) < 200
     assert roster.take(1e9) == [stays]
 
@@ -590,11 +600,11 @@ def test_a_roster_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]
         each = kept[who]
         if what == "put":
             each.due = float(when)
-            roster.put(each)
+            roster.put([each])
             plain[each] = each.due
         elif what == "remove":
             each.due = OVER
-            roster.put(each)
+            roster.put([each])
             plain.pop(each, None)
         else:
             expected = {one for one, due in plain.items() if due <= when}

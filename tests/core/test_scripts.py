@@ -11,6 +11,7 @@ import pytest
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.acquire import Ballot, Grant, attempt
+from redlock._core.refusals import ErrorReply
 from tests.core.scripted_master import ErrorReplied, ScriptedMaster
 from tests.core.world import START, WALL, Master, World
 
@@ -235,6 +236,82 @@ def test_extend_changes_nothing_that_is_not_all_ours(a: str | None, b: str | Non
     before = dict(master.values), dict(master.expiries)
     assert master.run(wire.extend(keys, "tok", 10.0, 60.0)) == [0, other]
     assert (master.values, master.expiries) == before
+
+
+# -- renew -------------------------------------------------------------------------------------------
+
+OTHERS = wire.keys_for("redlock:", ["c"])
+THIRD = wire.keys_for("redlock:", ["d"])
+
+
+def test_renew_does_for_each_what_extend_does_for_one() -> None:
+    master = ScriptedMaster()
+    for keys, token in ((TWO, "tok"), (OTHERS, "tic")):
+        master.run(wire.acquire(keys, token, 10.0, 500, 60.0))
+    master.set(THIRD.locks[0], "tac", 10_000)
+    bare = wire.keys_for("redlock:", ["d"], fencing=False)
+    call = wire.renew([(TWO, "tok", 3.0), (bare, "tac", 5.0), (OTHERS, "tic", 4.0)], 90.0)
+    assert master.run(call) == [1, 1, 1]
+    assert [master.pttl(lock) for lock in (*TWO.locks, *bare.locks, *OTHERS.locks)] == [3000, 3000, 5000, 4000]
+    assert [master.pttl(fence) for fence in (*TWO.fences, *OTHERS.fences)] == [90_000] * 3      # R20
+    assert [master.get(fence) for fence in (*TWO.fences, *OTHERS.fences)] == ["500"] * 3        # R19
+    assert master.get(THIRD.fences[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "answer"),
+    [
+        ("tok", None, b""), (None, "tok", b""), (None, None, b""), ("tok", "ann", b"ann"), ("ann", "tok", b"ann"),
+        ("ann", None, b"ann"), (None, "ann", b"ann"), ("tic", "tic", b"tic"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_renew_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, answer: bytes, place: int) -> None:
+    """R12, P8: no key is made, none of somebody else's gets longer; and to the others of the round that is nothing."""
+    master = ScriptedMaster()
+    for keys, owner in ((OTHERS, "tic"), (THIRD, "tac")):
+        master.run(wire.acquire(keys, owner, 10.0, 500, 60.0))
+    for lock, token in ((A, a), (B, b)):
+        if token is not None:
+            master.set(lock, token, 1000)
+    master.set(FA, "500", 7)
+    before = {key: (master.get(key), master.pttl(key)) for key in (A, B, FA, FB)}
+    leases = [(OTHERS, "tic", 3.0), (THIRD, "tac", 4.0)]
+    leases.insert(place, (TWO, "tok", 5.0))
+    answers: list[object] = [1, 1]
+    answers.insert(place, answer)
+    assert master.run(wire.renew(leases, 60.0)) == answers
+    assert {key: (master.get(key), master.pttl(key)) for key in (A, B, FA, FB)} == before
+    assert (master.pttl(OTHERS.locks[0]), master.pttl(THIRD.locks[0])) == (3000, 4000)
+
+
+def test_renew_with_a_key_of_another_type() -> None:
+    """It is an error of its lease alone, also where another name of that one has another holder."""
+    master = ScriptedMaster()
+    master.run(wire.acquire(OTHERS, "tic", 10.0, 500, 60.0))
+    master.set(A, [b"a list"])
+    master.set(B, "ann", 1000)
+    error, ours = master.run(wire.renew([(TWO, "tok", 3.0), (OTHERS, "tic", 3.0)], 60.0))
+    assert isinstance(error, ErrorReply)
+    assert error.code == "WRONGTYPE"
+    assert ours == 1
+    assert (master.pttl(B), master.pttl(OTHERS.locks[0])) == (1000, 3000)
+
+
+def test_renew_and_extend_say_the_same() -> None:
+    """Of any holders of two names: the one is the other, for several."""
+    for a in ("tok", "ann", None):
+        for b in ("tok", "bob", None):
+            alone, together = ScriptedMaster(), ScriptedMaster()
+            for master in (alone, together):
+                for lock, token in ((A, a), (B, b)):
+                    if token is not None:
+                        master.set(lock, token, 1000)
+                for fence in TWO.fences:
+                    master.set(fence, "5", 1000)
+            [said] = together.run(wire.renew([(TWO, "tok", 3.0)], 60.0))
+            assert alone.run(wire.extend(TWO, "tok", 3.0, 60.0)) == ([1] if said == 1 else [0, said])
+            assert (alone.values, alone.expiries) == (together.values, together.expiries)
 
 
 # -- repair ------------------------------------------------------------------------------------------

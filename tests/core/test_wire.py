@@ -128,6 +128,10 @@ BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
         (wire.acquire(BARE, "t", 2.5, 0, 60.0), scripts.ACQUIRE, ("p:a",), ("1", "t", "2500", "0", "60000")),
         (wire.fence(KEYS, "t", 78, 60.0), scripts.FENCE, BOTH, ("2", "t", "78", "60000")),
         (wire.extend(KEYS, "t", 2.5, 60.0), scripts.EXTEND, BOTH, ("2", "t", "2500", "60000")),
+        (
+            wire.renew([(KEYS, "t", 2.5), (BARE, "u", 30.0)], 60.0), scripts.RENEW,
+            (*BOTH, "p:a"), ("60000", "2", "2", "t", "2500", "1", "0", "u", "30000"),
+        ),
         (wire.repair(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR, BOTH, ("2", "t", "2500", "77", "60000")),
         (wire.repair(BARE, "t", 2.5, None, 60.0), scripts.REPAIR, ("p:a",), ("1", "t", "2500", "0", "60000")),
         (wire.release(KEYS, "t"), scripts.RELEASE, ("p:a", "p:b"), ("t",)),
@@ -177,6 +181,30 @@ def test_read_owned(value: Any, answer: wire.Owned | wire.NotOwned) -> None:
     assert wire.read_owned(value) == answer
 
 
+ERROR = ErrorReply("WRONGTYPE x")
+
+
+@pytest.mark.parametrize(
+    ("value", "others"),
+    [
+        ([1], {}),
+        ([1, 1, 1], {}),
+        ([1, b"", 1], {1: wire.NotOwned("")}),
+        ([b"ann", 1, b"\xfe"], {0: wire.NotOwned("ann"), 2: wire.NotOwned("\\xfe")}),
+        ([1, ERROR], {1: ERROR}),
+    ],
+)
+def test_read_renew(value: Any, others: dict[int, Any]) -> None:
+    assert wire.read_renew(value, len(value)) == others
+
+
+@pytest.mark.parametrize("value", [[], [1], [1, 1, 1], [1, 0], [1, None], [1, "x"], [1, [b""]], 1, b"", ERROR])
+def test_an_answer_for_two_leases_that_is_none(value: Any) -> None:
+    """One too few or too many, and nobody knows whose is whose."""
+    with pytest.raises(wire.BadReply, match="unexpected answer"):
+        wire.read_renew(value, 2)
+
+
 def test_read_status() -> None:
     assert wire.read_status([b"", -2, b"0"]) == wire.Seen("", 0.0, 0)
     assert wire.read_status([b"ann", 100, b"9"]) == wire.Seen("ann", 0.1, 9)
@@ -187,7 +215,12 @@ def test_read_announce() -> None:
     assert wire.read_announce(2500) == 2.5
 
 
-READERS = [wire.read_acquire, wire.read_fence, wire.read_owned, wire.read_status, wire.read_announce]
+def read_renew(value: Any) -> Any:
+    """Of more leases than any nonsense here has parts."""
+    return wire.read_renew(value, 64)
+
+
+READERS = [wire.read_acquire, wire.read_fence, wire.read_owned, read_renew, wire.read_status, wire.read_announce]
 NONSENSE = [
     None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None], [b"1", b"2"], [[1, b"2"]], {1: b"2"}, 1.5,
     ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5], [1, b"x"], [1, b""], [0, b"1", b"ann", None],

@@ -75,6 +75,7 @@ GRANTS: dict[str, Says] = {
     "acquire": lambda call: [1, call.args[3].encode() if len(call.keys) > int(call.args[0]) else b"0"],
     "fence": lambda call: [1, call.args[2].encode()],
     "extend": [1],
+    "renew": lambda call: [1] * (len(call.args) // 4),
     "repair": [1],
     "release": [1, 0],
     "status": [b"", -2, b"0"],
@@ -133,6 +134,7 @@ class Sent:
 
     @property
     def token(self) -> str:
+        assert self.verb != "renew", "it has several"
         return self.args[0] if self.verb == "release" else self.args[1]
 
 

@@ -1,0 +1,219 @@
+"""Leases that are kept, and released long before anybody looks: they cost next to nothing, and none is missed (P6, C9)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from redlock._core.extend import extend
+from redlock._core.keep import _CROWD, Keeping, Roster, tasks
+from redlock._core.release import release
+from tests.core.world import PROPERTY, START, Master, World
+
+if TYPE_CHECKING:
+    from redlock._core.lease import LeaseState
+    from redlock._core.terms import Plan
+
+TTL = 12.0
+VALIDITY = TTL * 0.99 - 0.002
+
+
+class Scene:
+    """A client whose keeper does what those of the shells do: it is told of changes, and wakes when somebody is due."""
+
+    def __init__(self, *masters: Master) -> None:
+        self.world = World(*(masters or [Master()] * 3))
+        self.roster = Roster()
+        self.wakes_at = math.inf
+        self.told: list[Keeping] = []
+
+    def keep(self, number: int = 0, spread: float = 0.5, **options: Any) -> tuple[Plan, LeaseState, Keeping]:
+        world = self.world
+        plan = world.plan(f"name-{number}", ttl=TTL)
+        lease = world.lease(plan, token=f"token-{number}", **options.pop("lease", {}))
+        keeping = Keeping(
+            world.terms, plan, lease, world.now,
+            **({"renew": True, "max_hold": None, "alive": lambda: True} | options),
+            random=lambda: spread, tell=lambda: self.told.append(keeping),
+        )  # fmt: skip
+        lease._on_change = lambda: self.changed(keeping)
+        if self.roster.add(keeping):
+            self.see_off(self.roster.take_in()[1])
+        self.wakes_at = min(self.wakes_at, keeping.soonest)
+        return plan, lease, keeping
+
+    def changed(self, keeping: Keeping) -> None:
+        if keeping.changed():
+            first, over = self.roster.put([keeping])
+            self.wakes_at = min(self.wakes_at, first)
+            self.see_off(over)
+
+    def see_off(self, over: list[Keeping]) -> None:
+        for keeping in over:
+            if keeping.lease.lost:
+                keeping.tell()
+
+    def release(self, plan: Plan, lease: LeaseState) -> bool:
+        return self.world.run(release(self.world.terms, plan, lease))
+
+    def wake(self) -> list[Keeping]:
+        """At its time."""
+        self.world.now = max(self.world.now, self.wakes_at)
+        self.see_off(self.roster.take_in()[1])
+        due = self.roster.take(self.world.now)
+        self.wakes_at = self.roster.next()
+        return due
+
+
+def test_one_that_is_released_costs_nothing_and_tells_nobody() -> None:
+    scene = Scene()
+    plan, lease, keeping = scene.keep()
+    assert scene.release(plan, lease)
+    assert keeping.new
+    assert keeping._renew_at is None        # nobody has asked when it is due
+    assert scene.wake() == []
+    assert (len(scene.roster), scene.roster.next(), scene.roster.newcomers) == (0, math.inf, False)
+    assert not scene.told
+
+
+def test_one_that_is_held_is_due_like_any_other() -> None:
+    scene = Scene()
+    _, _, keeping = scene.keep()
+    assert scene.wake() == []
+    assert not keeping.new
+    assert scene.wakes_at == keeping.due
+    assert scene.wake() == [keeping]
+
+
+@given(
+    spread=st.floats(0.0, 1.0),
+    validity=st.floats(0.1, VALIDITY),
+    max_hold=st.none() | st.floats(0.1, 20.0),
+    renew=st.booleans(),
+    phase=st.floats(0.0, 1.0),
+)
+@PROPERTY
+def test_nobody_is_due_sooner_than_it_said(spread: float, validity: float, max_hold: float | None, renew: bool, phase: float) -> None:
+    """Or the keeper would oversleep: it knows no more of a newcomer than that."""
+    scene = Scene()
+    object.__setattr__(scene.world.terms, "phase", phase)
+    _, _, keeping = scene.keep(spread=spread, max_hold=max_hold, renew=renew, lease={"valid_until": START + validity})
+    assert keeping.soonest <= keeping.due + 1e-9
+    if validity == VALIDITY and max_hold is None and renew:     # and not so much sooner that it would wake in vain all the time
+        assert keeping.soonest > START + TTL / 5
+
+
+@pytest.mark.parametrize("max_hold", [None, 1.0])
+def test_the_soonest_of_a_lease_as_they_mostly_are(max_hold: float | None) -> None:
+    scene = Scene()
+    _, _, keeping = scene.keep(max_hold=max_hold)
+    assert keeping.soonest - START == pytest.approx(1.0 if max_hold else TTL / 4, abs=0.1)
+
+
+def test_one_that_is_made_shorter_before_anybody_looked() -> None:
+    """C6."""
+    scene = Scene()
+    plan, lease, keeping = scene.keep()
+    scene.world.run(extend(scene.world.terms, plan, lease, 1.0, scene.world.now))
+    assert scene.wakes_at < START + 0.5
+    assert scene.wake() == [keeping]
+
+
+def test_one_that_is_lost_before_anybody_looked() -> None:
+    """C9: told at once, and once."""
+    scene = Scene()
+    _, lease, keeping = scene.keep()
+    lease._lose("taken")
+    assert scene.told == [keeping]
+    assert scene.wake() == []
+    assert scene.told == [keeping]
+
+
+def test_one_that_its_release_finds_gone() -> None:
+    """C8, C9; whether the keeper has looked in the middle of it or not."""
+    gone = Master(0.0, {"release": [0, b""]})
+    for looks in (False, True):
+        scene = Scene(*[gone] * 3)
+        plan, lease, keeping = scene.keep()
+        operation = release(scene.world.terms, plan, lease)
+        scene.world._write(operation.send(None))  # type: ignore[arg-type]
+        operation.send(None)        # it goes on; see `release`: whoever waits is told that it is over
+        if looks:
+            scene.see_off(scene.roster.take_in()[1])
+        assert not scene.told
+        lease._found_gone("expired")
+        assert scene.told == [keeping]
+        scene.see_off(scene.roster.take_in()[1])
+        assert scene.told == [keeping]
+        operation.close()
+
+
+def test_one_whose_time_is_over_when_somebody_looks_at_last() -> None:
+    """P6: a process that stood still."""
+    scene = Scene()
+    _, _, keeping = scene.keep()
+    scene.world.now = START + 100.0
+    assert scene.wake() == []
+    assert scene.told == [keeping]
+
+
+def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:
+    scene = Scene()
+    world = scene.world
+    _, held, keeping = scene.keep(-1)
+    plan = world.plan("name", ttl=TTL)
+    for _ in range(20_000):
+        lease = world.lease(plan)
+        one = Keeping(world.terms, plan, lease, world.now, renew=True, max_hold=None, alive=lambda: True, random=lambda: 0.5)
+        if scene.roster.add(one):
+            scene.roster.take_in()
+        lease._end()
+        if one.changed():       # it was taken in just before
+            scene.roster.put([one])
+        assert len(scene.roster._newcomers) <= _CROWD
+    assert len(scene.roster) == 1
+    assert held.valid
+    assert not keeping.new
+    assert len(scene.roster._heap) < 100
+
+
+@given(st.lists(st.tuples(st.sampled_from(("keep", "release", "lose", "shorten", "passes", "crowd")), st.integers(0, 9)), max_size=40))
+@settings(PROPERTY, max_examples=300)
+def test_whatever_happens_everybody_is_looked_at_in_time(steps: list[tuple[str, int]]) -> None:
+    """No renewal is due and nobody knows; nobody who has lost is not told; nobody who has released is."""
+    scene = Scene()
+    held: list[tuple[Plan, LeaseState, Keeping]] = []
+    released: list[Keeping] = []
+    for number, (what, which) in enumerate(steps):
+        if what == "keep" or not held:
+            held.append(scene.keep(number))
+            continue
+        plan, lease, keeping = held[which % len(held)]
+        if what == "release":
+            held.remove((plan, lease, keeping))
+            if scene.release(plan, lease):
+                released.append(keeping)
+        elif what == "lose":
+            lease._lose("taken")
+        elif what == "shorten":
+            scene.world.run(extend(scene.world.terms, plan, lease, 1.0, scene.world.now))
+        elif what == "crowd":
+            scene.see_off(scene.roster.take_in()[1])
+        else:
+            until = scene.world.now + which / 2
+            while scene.wakes_at <= until:
+                due = scene.wake()
+                for task, _ in tasks(due, scene.world.now):
+                    scene.world.run(task)
+                scene.see_off(scene.roster.put(due)[1])
+                scene.wakes_at = scene.roster.next()
+            scene.world.now = max(scene.world.now, until)
+        for _, lease, keeping in held:
+            if keeping.over:
+                assert scene.told.count(keeping) == 1
+            else:
+                assert scene.wakes_at <= keeping.due + 1e-9
+        assert not any(keeping in scene.told for keeping in released)
