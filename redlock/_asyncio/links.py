@@ -145,9 +145,11 @@ class Links(LinksBase[AnyOperation]):
         else:
             self._step_due = NEVER
 
-    def last_look(self, request: Send | None) -> None:  # noqa: ARG002 - nobody reads meanwhile
+    def last_look(self, request: Send | None) -> None:
         """Read what is there, before somebody is told that nothing is."""
         self.look()
+        if request is not None:
+            request.open = False
 
     def look(self) -> None:
         """Read whatever there is: the loop has not come to it yet, or does not run."""

@@ -290,7 +290,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if entries[i].lock is self:
                 del entries[i]
                 break
-        return not self._still_entered(lease)
+        return not (entries and any(entry.lease is lease for entry in entries))
 
     def _still_entered(self, lease: AnyLease) -> bool:
         entries = self._entries()

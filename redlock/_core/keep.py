@@ -27,7 +27,7 @@ RENEWALS = 3        # in the time of one TTL, so that two may be missed (R15)
 _SPREAD = 0.2       # up to so much of the pause earlier: leases that were granted at once part
 # Renewals are due at times that are so far apart, as a part of the TTL: those of many leases then leave in one packet
 # for each master, and wake their keeper once.
-_STEP = 1 / 96
+_STEP = 1 / 32
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
 _CROWD = 256        # so many newcomers are not looked through for those that are over

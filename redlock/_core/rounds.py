@@ -91,9 +91,7 @@ class Round(Send):
             tally.count(master, outcome, at - self.sent_at, reason)
         else:
             self._overrule(master, outcome, reason, at)
-        if tally.yes < tally.need and not tally.no:
-            return False        # as mostly
-        return self._counted(at)
+        return (tally.no > 0 or tally.yes >= tally.need) and self._counted(at)     # with neither, nothing is decided
 
     def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
         """R21, C16: it was asked, its vote is not counted."""

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from redlock._core.effects import Failure
 from redlock._core.extend import MOST
-from redlock._core.keep import Keeping, Roster, failed_to_keep, tasks
+from redlock._core.keep import _STEP, Keeping, Roster, failed_to_keep, tasks
 from redlock._core.release import release
 from tests.core.world import NEVER, OTHER, PROPERTY, Master, World, down
 
@@ -74,7 +74,7 @@ def test_those_that_are_due_at_once_are_renewed_at_once() -> None:
     assert scene.go() == [["kept"] * 3]
     assert scene.world.verbs() == ["renew"]
     assert all(len(held.kept) == 1 for held in scene.held)      # an observer is told of each
-    assert [keeping.due - scene.world.now for keeping in scene.keepings] == pytest.approx([TTL / 3 * 0.9] * 3, abs=0.15)
+    assert [keeping.due - scene.world.now for keeping in scene.keepings] == pytest.approx([TTL / 3 * 0.9] * 3, abs=TTL * _STEP)
 
 
 def test_one_that_is_due_alone() -> None:
@@ -107,8 +107,8 @@ def test_who_is_not_answered_is_tried_again_and_who_is_kept_rests() -> None:
     scene = Scene(Master(0.0, {"renew": [1, GONE]}), Master(0.0, {"renew": [1, 1]}), down(), leases=2)
     assert scene.go() == [["kept", "unanswered"]]
     rests, tries = (keeping.due - scene.world.now for keeping in scene.keepings)
-    assert rests == pytest.approx(TTL / 3 * 0.9, abs=0.15)
-    assert tries == pytest.approx(TTL / 20, abs=0.15)
+    assert rests == pytest.approx(TTL / 3 * 0.9, abs=TTL * _STEP)
+    assert tries == pytest.approx(TTL / 20, abs=TTL * _STEP)
 
 
 def test_released_and_lost_ones_are_not_asked_for() -> None:
@@ -179,7 +179,7 @@ def test_interrupted_they_are_tried_again(leases: int) -> None:
     assert tasks(keepings, scene.world.now) == ([], keepings)       # there is one at a time
     task.close()
     for keeping in keepings:
-        assert keeping.due - scene.world.now == pytest.approx(TTL / 20, abs=0.15)
+        assert keeping.due - scene.world.now == pytest.approx(TTL / 20, abs=TTL * _STEP)
         assert not keeping.lease._under_way
 
 

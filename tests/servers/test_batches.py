@@ -15,7 +15,7 @@ LEASES = 60
 MAJORITY = range(3)
 
 
-class Seen(list):
+class Seen(list[str]):
     """An observer, and the extensions that it was told of."""
 
     def __call__(self, event):

@@ -483,7 +483,7 @@ class Judge:
     @staticmethod
     def _decided(request: Send, tally: Tally) -> bool:
         outcomes = [vote.outcome for vote in tally.votes()]
-        open_, need = outcomes.count("pending"), len(outcomes) // 2 + 1
+        open_, need = outcomes.count("pending"), tally.need  # whether that is right others judge
         won, denied = outcomes.count("granted"), outcomes.count("held")
         possible = won + open_ >= need
         if request.call.script in (scripts.EXTEND, scripts.RENEW, scripts.RELEASE):  # where denials prove something (R13)
