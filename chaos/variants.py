@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from redlock import _clock, scripts
 from redlock._base import lock as locks
 from redlock._core import acquire as acquiring, extend as extending, keep, quorum, wire
-from redlock._core.effects import Send
 from redlock._core.extend import Extension
 from redlock._core.lease import LeaseState
-from redlock._core.release import Denials
-from redlock._core.rounds import Round
+from redlock._core.release import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from chaos.history import Must
     from redlock._core.effects import Op
     from redlock._core.quorum import Tally
+    from redlock._core.rounds import Round
     from redlock._core.terms import Plan, Terms
 
 
@@ -91,16 +90,19 @@ def _() -> None:
 
     for name in ("acquire", "fence", "extend", "repair", "release"):
         _patch(wire, name, with_one(getattr(wire, name)))
+    renew = wire.renew
+    _patch(wire, "renew", lambda leases, fence_ttl: renew([(keys, token, ttl) for keys, _, ttl in leases], fence_ttl))
 
 
 @_variant("fence-by-maximum", scenario="skewed-clocks", breaks="fenced")
 def _() -> None:
     """A fence greater than all that were seen, which no majority has stored (R17)"""
 
-    def second_round(terms: Terms, plan: Plan, token: str, first: Round, proposal: int) -> Op[tuple[int, float, Tally]]:  # noqa: ARG001
+    def second_round(terms: Terms, plan: Plan, token: str, first: acquiring.Ballot) -> Op[tuple[int, float, Tally]]:  # noqa: ARG001
         yield from ()
+        proposal = first.highest + 1
         terms.fences.learn(proposal)
-        return proposal, first.request.sent_at, first.tally
+        return proposal, first.sent_at, first.tally
 
     _patch(acquiring, "second_round", second_round)
 
@@ -110,15 +112,21 @@ def _() -> None:
     """An extension sets keys that are gone, and a lease whose time is over is valid again (R12)"""
 
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:  # noqa: ARG001
-        round_ = Round(terms, Send(wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl)), Denials().read)
+        claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
         number = lease._extension_begins(float("inf"), ttl)
-        at = yield from round_.ask(end="settled")
-        if round_.tally.won:
+        at = yield from claim.ask()
+        if claim.tally.won:
             lease._lost = None
-            valid_until = quorum.valid_until(round_.request.sent_at, ttl, terms.drift_factor)
-            lease._extended(valid_until, ttl, round_.tally.votes, number)
+            valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
+            lease._extended(valid_until, ttl, claim.tally.votes, number)
         lease._extension_ends()
-        return Extension("kept" if round_.tally.won else "unanswered", at, round_.tally)
+        return Extension("kept" if claim.tally.won else "unanswered", at, claim.tally)
+
+    def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> Op[list[Extension]]:
+        extensions = []
+        for plan, lease in leases:
+            extensions.append((yield from extend(terms, plan, lease, lease.ttl, now)))
+        return extensions
 
     _patch_script(
         "EXTEND",
@@ -127,6 +135,8 @@ def _() -> None:
     )
     for module in (extending, keep, locks):
         _patch(module, "extend", extend)
+    for module in (extending, keep):
+        _patch(module, "renew", renew)
     _patch(LeaseState, "_over", property(lambda lease: lease._released))
 
 

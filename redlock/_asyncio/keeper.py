@@ -96,14 +96,17 @@ class Keeper:
         self._see_off(self._roster.take_in()[1])
         due = self._roster.take(now)
         # All in one tick, so that what they send leaves in one packet for each master.
-        for task, keepings in tasks(due, now):
+        started, rest = tasks(due, now)
+        for task, keepings in started:
             operation = Operation(task, self._links)
             operation.start()
             operation.ended.add_done_callback(partial(self._done, keepings))
-        self._put_back(*(keeping for keeping in due if not keeping.in_hand(now)))
+            self._roster.lend(keepings)
+        self._put_back(*rest)
 
     def _done(self, keepings: list[Keeping], ended: asyncio.Future[Any]) -> None:
         if not ended.cancelled() and ended.exception() is not None and not self._links.closed:
             report_failure(failed_to_keep(keepings), ended.exception())
         if not self._links.closed:
             self._put_back(*keepings)
+        keepings.clear()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from redlock._core.terms import Plan, Terms
     from redlock.errors import Outcome, Reason
 
-# So many names at most are renewed in one request.  A master is busy with it for about a tenth of a millisecond, which is
+# So many names at most are renewed in one request.  A master is busy with it for about a quarter of a millisecond, which is
 # what everybody else who asks it may have to wait; with more there is little left to be saved.
 MOST = 64
 

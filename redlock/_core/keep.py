@@ -31,7 +31,6 @@ _STEP = 1 / 32
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
 _CROWD = 256        # so many newcomers are not looked through for those that are over
-_LATE = 0.5         # seconds, far more than the time after `node_timeout` in which an operation finds that it is over
 
 # What there is to do for one or several leases; returns how each was extended, in their order.
 Task: TypeAlias = "Op[list[Extension]]"
@@ -137,9 +136,10 @@ class Keeping:
         self._busy = True
         return "renew"
 
-    def in_hand(self, now: float) -> bool:
-        """An operation is under way that is over, for sure, long before this has to be looked at."""
-        return self._busy and min(self.lease.valid_until, self._ends) - now > self._terms.node_timeout + _LATE
+    @property
+    def ends(self) -> float:
+        """When it is lost, as things are."""
+        return min(self.lease.valid_until, self._ends)
 
     def _renewed(self, extension: Extension | None, now: float) -> None:
         """None: interrupted."""
@@ -162,12 +162,14 @@ class Keeping:
         return now + self.lease.ttl / RENEWALS * (1 - _SPREAD * self._random())
 
 
-def tasks(due: Iterable[Keeping], now: float) -> list[tuple[Task, list[Keeping]]]:
-    """What is to be done for those that are ``due``, all of one `Masters`: operations to be started at once, and whom each is for.
+def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Keeping]]], list[Keeping]]:
+    """What is to be done for those that are ``due``, all of one `Masters`: operations to be started at once, and whom each
+    is for; and those for which there is nothing to do, but to be `put` back.
 
     Those that are to be renewed are so together.  One that a master renews only by itself has an operation of its own.
     """
     started: list[tuple[Task, list[Keeping]]] = []
+    rest: list[Keeping] = []
     together: list[Keeping] = []
     names = 0
     for keeping in due:
@@ -184,9 +186,11 @@ def tasks(due: Iterable[Keeping], now: float) -> list[tuple[Task, list[Keeping]]
                 together, names = [], 0
             together.append(keeping)
             names += more
+        else:
+            rest.append(keeping)
     if together:
         started.append((_renew(together, now), together))
-    return started
+    return started, rest
 
 
 def failed_to_keep(keepings: list[Keeping]) -> str:
@@ -222,9 +226,10 @@ def _renew(keepings: list[Keeping], now: float) -> Task:
 class Roster:
     """Who is kept, in the order in which they are due."""
 
-    __slots__ = ("_due", "_heap", "_newcomers", "_number")
+    __slots__ = ("_due", "_heap", "_in_hand", "_newcomers", "_number")
 
     def __init__(self) -> None:
+        self._in_hand: list[tuple[float, int, list[Keeping]]] = []
         self._newcomers: deque[Keeping] = deque()
         self._due: dict[Keeping, float] = {}
         self._heap: list[tuple[float, int, Keeping]] = []   # entries whose time is not that of `_due` are void
@@ -278,15 +283,29 @@ class Roster:
             heapq.heapify(self._heap)
         return first, over
 
+    def lend(self, keepings: list[Keeping]) -> None:
+        """An operation has these in hand.  They are there again when the first of them may be lost, answers or not (P6).
+
+        Unless they are `put` back before, and the list is emptied: so nothing is done for each of them in vain.
+        """
+        if keepings:
+            self._number += 1
+            heapq.heappush(self._in_hand, (min([keeping.ends for keeping in keepings]), self._number, keepings))
+
     def next(self) -> float:
         """When the first one is due; infinity if there is none."""
-        heap = self._heap
+        heap, in_hand = self._heap, self._in_hand
         while heap and self._due.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
-        return heap[0][0] if heap else math.inf
+        while in_hand and not in_hand[0][2]:
+            heapq.heappop(in_hand)
+        due = heap[0][0] if heap else math.inf
+        return min(due, in_hand[0][0]) if in_hand else due
 
     def take(self, now: float) -> list[Keeping]:
         """Those that are due at ``now``.  They are out until they are `put` back."""
+        while self._in_hand and self._in_hand[0][0] <= now:
+            self._look_after(heapq.heappop(self._in_hand)[2])
         taken = []
         heap = self._heap
         while heap and heap[0][0] <= now:
@@ -295,3 +314,10 @@ class Roster:
                 del self._due[keeping]
                 taken.append(keeping)
         return taken
+
+    def _look_after(self, keepings: list[Keeping]) -> None:
+        """Each at its end; and those that are over now."""
+        for keeping in keepings:
+            self._number += 1
+            self._due[keeping] = due = keeping.due
+            heapq.heappush(self._heap, (due, self._number, keeping))

@@ -39,11 +39,13 @@ class Kept(OperationBase["list[Extension]", "Keeper"]):
 
     def _ended(self, result: list[Extension]) -> None:  # noqa: ARG002 - the leases know
         self._host.put_back(*self._keepings)
+        self._keepings.clear()
 
     def _failed(self, error: BaseException) -> None:
         if not self._host.links.closed:
             self._host.put_back(*self._keepings)
             report_failure(failed_to_keep(self._keepings), error)
+        self._keepings.clear()
 
 
 class Keeper:
@@ -123,9 +125,12 @@ class Keeper:
             due = self._roster.take(now)
         self._see_off(over)
         if due:
-            for task, keepings in tasks(due, now):
+            started, rest = tasks(due, now)
+            for task, keepings in started:
                 Kept(task, self, keepings).start()
-            self.put_back(*(keeping for keeping in due if not keeping.in_hand(now)))
+                with self._mutex.lock:
+                    self._roster.lend(keepings)
+            self.put_back(*rest)
         self.links.flush()      # what they sent, in one packet for each master
         while self._lost:
             self._tell(self._lost.popleft())

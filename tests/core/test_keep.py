@@ -84,7 +84,7 @@ class Scene:
 
     def task(self) -> Task | None:
         """What there is to do now."""
-        started = tasks([self.keeping], self.world.now)
+        started, _ = tasks([self.keeping], self.world.now)
         assert all(keepings == [self.keeping] for _, keepings in started)
         return started[0][0] if started else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from redlock._core.effects import Failure
 from redlock._core.extend import MOST
-from redlock._core.keep import Keeping, failed_to_keep, tasks
+from redlock._core.keep import _STEP, Keeping, Roster, failed_to_keep, tasks
 from redlock._core.release import release
 from tests.core.world import NEVER, OTHER, PROPERTY, Master, World, down
 
@@ -61,7 +62,7 @@ class Scene:
         self.world.now = max(self.world.now, min(keeping.due for keeping in self.keepings if not keeping.over))
         due = [keeping for keeping in self.keepings if not keeping.over and keeping.due <= self.world.now]
         ended: list[list[str]] = []
-        for task, keepings in tasks(due, self.world.now):
+        for task, keepings in tasks(due, self.world.now)[0]:
             outcome = self.world.run(task)
             assert len(outcome) in (0, len(keepings))
             ended.append([extension.kind for extension in outcome])
@@ -73,7 +74,7 @@ def test_those_that_are_due_at_once_are_renewed_at_once() -> None:
     assert scene.go() == [["kept"] * 3]
     assert scene.world.verbs() == ["renew"]
     assert all(len(held.kept) == 1 for held in scene.held)      # an observer is told of each
-    assert [keeping.due - scene.world.now for keeping in scene.keepings] == pytest.approx([TTL / 3 * 0.9] * 3, abs=0.15)
+    assert [keeping.due - scene.world.now for keeping in scene.keepings] == pytest.approx([TTL / 3 * 0.9] * 3, abs=TTL * _STEP)
 
 
 def test_one_that_is_due_alone() -> None:
@@ -106,8 +107,8 @@ def test_who_is_not_answered_is_tried_again_and_who_is_kept_rests() -> None:
     scene = Scene(Master(0.0, {"renew": [1, GONE]}), Master(0.0, {"renew": [1, 1]}), down(), leases=2)
     assert scene.go() == [["kept", "unanswered"]]
     rests, tries = (keeping.due - scene.world.now for keeping in scene.keepings)
-    assert rests == pytest.approx(TTL / 3 * 0.9, abs=0.15)
-    assert tries == pytest.approx(TTL / 20, abs=0.15)
+    assert rests == pytest.approx(TTL / 3 * 0.9, abs=TTL * _STEP)
+    assert tries == pytest.approx(TTL / 20, abs=TTL * _STEP)
 
 
 def test_released_and_lost_ones_are_not_asked_for() -> None:
@@ -173,27 +174,65 @@ def test_an_observer_that_raises_keeps_no_other_from_being_told() -> None:
 def test_interrupted_they_are_tried_again(leases: int) -> None:
     scene = Scene(*[Master(NEVER)] * 3, leases=leases)
     scene.world.now = scene.keepings[0].due
-    [(task, keepings)] = tasks(scene.keepings, scene.world.now)
+    [(task, keepings)], _ = tasks(scene.keepings, scene.world.now)
     task.send(None)
-    assert tasks(keepings, scene.world.now) == []       # there is one at a time
+    assert tasks(keepings, scene.world.now) == ([], keepings)       # there is one at a time
     task.close()
     for keeping in keepings:
-        assert keeping.due - scene.world.now == pytest.approx(TTL / 20, abs=0.15)
+        assert keeping.due - scene.world.now == pytest.approx(TTL / 20, abs=TTL * _STEP)
         assert not keeping.lease._under_way
 
 
-def test_who_is_in_hand_need_not_be_looked_at() -> None:
-    """P6: unless its end could come before its renewal is over."""
-    scene = Scene(*[Master(NEVER)] * 3, leases=2)
-    assert not any(keeping.in_hand(scene.world.now) for keeping in scene.keepings)
+def lent(leases: int = 3) -> tuple[Scene, Roster, list[Keeping], object]:
+    """Leases whose renewal is under way, and nobody answers it."""
+    scene = Scene(*[Master(NEVER)] * 3, leases=leases)
+    roster = Roster()
+    roster.put(scene.keepings)
     scene.world.now = scene.keepings[0].due
-    [(task, _)] = tasks(scene.keepings, scene.world.now)
+    [(task, keepings)], _ = tasks(roster.take(scene.world.now), scene.world.now)
     task.send(None)
-    one, other = scene.held
-    assert all(keeping.in_hand(scene.world.now) for keeping in scene.keepings)
-    one.lease.valid_until = scene.world.now + scene.world.terms.node_timeout
-    other.keeping._ends = scene.world.now + scene.world.terms.node_timeout
-    assert not any(keeping.in_hand(scene.world.now) for keeping in scene.keepings)
+    roster.lend(keepings)
+    return scene, roster, keepings, task
+
+
+def test_who_is_in_hand_is_looked_at_when_it_may_be_lost() -> None:
+    """P6: whatever its operation waits for, and also if that never comes to its end."""
+    scene, roster, keepings, _task = lent()
+    one, other, third = scene.held
+    assert all(keeping._busy for keeping in keepings)
+    assert roster.next() == one.lease.valid_until
+    other.lease._extended(scene.world.now + 30.0, TTL, tuple, 1)
+    other.lease._ceilings.clear()
+    assert roster.take(one.lease.valid_until - 0.001) == []
+    scene.world.now = one.lease.valid_until
+    assert roster.take(scene.world.now) == [one.keeping, third.keeping]
+    assert (one.keeping.over, other.keeping.over) == (True, False)
+    assert tasks([one.keeping, third.keeping], scene.world.now) == ([], [one.keeping, third.keeping])   # to be put, and told
+    assert roster.next() == other.lease.valid_until
+    scene.world.now = roster.next()
+    assert roster.take(scene.world.now) == [other.keeping]
+
+
+def test_who_may_not_be_held_that_long() -> None:
+    """C7."""
+    scene, roster, _, _task = lent(1)
+    scene.held[0].keeping._ends = scene.world.now + 1.0
+    roster.lend([scene.held[0].keeping])
+    assert roster.next() == scene.world.now + 1.0
+
+
+def test_who_is_put_back_is_in_hand_no_more() -> None:
+    scene, roster, keepings, _task = lent()
+    for keeping in keepings:
+        keeping._renewed(None, scene.world.now)
+    due, over = roster.put(keepings)
+    keepings.clear()
+    assert (roster.next(), over) == (due, [])
+    assert roster.take(due) == scene.keepings
+    assert roster.next() == math.inf
+    assert not roster._in_hand
+    roster.lend([])
+    assert roster.next() == math.inf
 
 
 def test_what_is_said_when_it_fails() -> None:

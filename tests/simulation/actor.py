@@ -8,10 +8,9 @@ from tenacity.wait import wait_random_exponential
 
 from redlock import scripts
 from redlock._core import acquire as acquiring, extend as extending, release as releasing, wire
-from redlock._core.lease import LeaseState
 from redlock._core.terms import Plan
 from tests.simulation.client import PREFIX
-from tests.simulation.keeper import Extending
+from tests.simulation.keeper import Extending, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,7 +103,8 @@ class Actor:
         client, attempt, plan = self.client, task.attempt, self._plan
         assert attempt is not None
         assert attempt.token == outcome.token
-        lease = LeaseState(plan.names, plan.ttl, outcome, clock=client.clock, mine=lambda: True)
+        lease = Lease(plan.names, plan.ttl, outcome, clock=client.clock, mine=lambda: True)
+        lease.client = client
         self.hold = self.judge.granted(
             client, attempt, lease, outcome, self._invoked_at, plan.ttl, task.origins[self._request]
         )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Event, Op
+    from redlock._core.lease import LeaseState
     from redlock._core.listen import Ear
     from redlock._core.quorum import Tally
     from tests.simulation.invariants import Attempt, Judge
@@ -60,6 +61,7 @@ class Task:
         "ended",
         "inbox",
         "interrupt_in",
+        "kept",
         "on_send",
         "origins",
         "refused",
@@ -88,6 +90,7 @@ class Task:
         self.on_send: Callable[[Send], None] | None = None
         # Which process answered which request, and how old it was then, for the judge (P5).
         self.origins: dict[Send, dict[int, tuple[int, float, bool]]] = {}
+        self.kept: dict[LeaseState, Callable[[], None]] = {}  # to be called when an extension of it is won
         self._op = op
         self._done = done
         self._timer = 0

@@ -163,7 +163,7 @@ class Caller(Actor):
             if hold.lease.valid_until > hold.until + TINY or (outcome and outcome.kind == "kept"):
                 origins = task.origins.get(sent[0], {}) if sent else {}
                 assert len(origins) > MASTERS // 2, "longer than before, and no majority has answered"
-                self.judge.extended(hold, hold.lease.votes, origins)
+                self.judge.extended(hold, hold.lease.votes, origins, sent[0].call)
             self.judge.looked(hold)
 
         op = extending.extend(self.client.terms, self.plan(), hold.lease, ttl, self.client.clock())

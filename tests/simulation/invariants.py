@@ -7,12 +7,13 @@ what each client was told; a lease is valid as long as its own holder's clock sa
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
 from redlock._core import wire
+from redlock._core.extend import Renewal
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import Round
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from redlock._core.acquire import Grant
     from redlock._core.effects import Send
     from redlock._core.lease import LeaseState
+    from redlock._core.quorum import Tally
     from redlock._core.wire import Call
     from redlock.errors import Vote
     from tests.simulation.client import Client
@@ -73,6 +75,7 @@ class Attempt:
     released_on: set[int] = field(default_factory=set)  # masters that carried out its release
     owed_until: float = float("inf")  # true time until which its release is owed (R10)
     denied_on: set[int] = field(default_factory=set)  # masters that said the key is not its own
+    denied: list[tuple[Call, int]] = field(default_factory=list)  # ... and in answer to what
     hold: Hold | None = None  # what was granted for it
 
     def __repr__(self) -> str:
@@ -122,6 +125,8 @@ class Judge:
         self.masters: list[Master] = []
         self.waits = Waits(self)
         self._attempts: list[Attempt] = []
+        self._by_token: dict[str, Attempt] = {}
+        self.together: Counter[int] = Counter()  # rounds, by how many leases they renewed
         self._watched: list[Hold] = []
         self._holds: dict[str, list[Hold]] = defaultdict(list)
         self._fences: dict[str, list[Hold]] = defaultdict(list)
@@ -157,7 +162,15 @@ class Judge:
         reply: Any,
     ) -> None:
         self.world.log("runs", f"m{master.index}", call.script.name, attempt, reply)
+        together = self._together(call)
+        whose = {name: one for one, names in together for name in names}
+        if call.script is scripts.RENEW and not isinstance(reply, ErrorReply):
+            for (one, _), answer in zip(together, reply, strict=True):
+                if one is not None and isinstance(answer, bytes):
+                    one.denied_on.add(master.index)
+                    one.denied.append((call, master.index))
         for name, owner, value, expires in before:
+            attempt = whose.get(name, attempt)
             key = master.find(name)
             if key is None:
                 if owner is not None and owner is not attempt:
@@ -192,6 +205,17 @@ class Judge:
             attempt.released_on.add(master.index)
         if call.script in (scripts.EXTEND, scripts.RELEASE) and not reply[0]:
             attempt.denied_on.add(master.index)
+            attempt.denied.append((call, master.index))
+
+    def _together(self, call: Call) -> list[tuple[Attempt | None, tuple[str, ...]]]:
+        """On whose behalf a call for many runs, and the lock keys of each."""
+        if call.script is not scripts.RENEW:
+            return []
+        found, keys, args = [], list(call.keys), call.args[1:]
+        for locks, fences, token in zip(args[0::4], args[1::4], args[2::4], strict=True):
+            found.append((self._by_token.get(token), tuple(keys[: int(locks)])))
+            del keys[: int(locks) + int(fences)]
+        return found
 
     def clean(self) -> None:
         """Everything is healed and has had time to settle: what is over is gone (P7)."""
@@ -245,6 +269,7 @@ class Judge:
     def attempt(self, client: Client, names: tuple[str, ...], token: str, ttl: float) -> Attempt:
         attempt = Attempt(len(self._attempts), client, names, token, ttl)
         self._attempts.append(attempt)
+        self._by_token[token] = attempt
         return attempt
 
     def granted(
@@ -276,9 +301,13 @@ class Judge:
         return hold
 
     def extended(
-        self, hold: Hold, votes: Sequence[Vote], origins: dict[int, tuple[int, float, bool]]
+        self, hold: Hold, votes: Sequence[Vote], origins: dict[int, tuple[int, float, bool]], call: Call
     ) -> None:
         """An extension ended ``kept``."""
+        denied = [master for what, master in hold.attempt.denied if what is call]
+        for master, vote in enumerate(votes):
+            if vote.outcome == "granted" and master in denied:
+                self.fail(R12, f"{hold.attempt} was extended by the vote of m{master}, which had denied it")
         valid = hold.valid()
         hold.until = hold.lease.valid_until
         self.world.log("extended", hold.attempt, f"until {hold.until:.4f}")
@@ -287,6 +316,12 @@ class Judge:
         self._counted(hold.attempt, [vote.outcome for vote in votes], origins)
         self._alone(hold)
         self._expect(hold)
+
+    def denied(self, hold: Hold, call: Call) -> None:
+        """An extension ended ``lost``, before its time was over: that has to be proved (R13)."""
+        denied = [master for what, master in hold.attempt.denied if what is call]
+        if len(denied) < len(self.masters) // 2 + 1:
+            self.fail(R13, f"{hold.attempt} is taken for lost, and only {denied} of {len(self.masters)} have denied it")
 
     def shortened(self, hold: Hold) -> None:
         """An extension was sent: from now on the shorter of the two validities counts (C6)."""
@@ -418,26 +453,42 @@ class Judge:
 
     def sent(self, request: Send, attempt: Attempt | None) -> None:
         """A request is written: none that keeps a lease which was let go."""
-        hold = None if attempt is None else attempt.hold
-        if hold is None:
-            return
         script = request.call.script
-        if hold.let_go and script in (scripts.EXTEND, scripts.REPAIR):
-            self.fail(R15, f"{script.name} of {attempt} is sent behind its release")
-        if hold.deserted_at is not None and script is scripts.EXTEND:
-            self.fail(R15, f"{script.name} of {attempt} is sent, and its owner has ended")
+        together = self._together(request.call)
+        if together:
+            self.together[len(together)] += 1
+        for one in [one for one, _ in together] or [attempt]:
+            hold = None if one is None else one.hold
+            if hold is None:
+                continue
+            if hold.let_go and script in (scripts.EXTEND, scripts.RENEW, scripts.REPAIR):
+                self.fail(R15, f"{script.name} of {one} is sent behind its release")
+            if hold.deserted_at is not None and script in (scripts.EXTEND, scripts.RENEW):
+                self.fail(R15, f"{script.name} of {one} is sent, and its owner has ended")
 
     def timed_out(self, request: Send) -> None:
         """Whoever waits for it is told that its time is up: what it was told had not decided it (R2)."""
         assert isinstance(request, Round)
-        outcomes = [vote.outcome for vote in request.tally.votes()]
-        open_, need = outcomes.count("pending"), request.tally.need  # whether that is right others judge
+        tallies = [request.tally]
+        if isinstance(request, Renewal):  # somebody in it is undecided, if not all
+            tallies = [part.tally for part in request.parts.values()]
+            if len(tallies) < len(self._together(request.call)):
+                tallies.append(request.tally)
+        for tally in tallies:
+            if not self._decided(request, tally):
+                return
+        outcomes = [vote.outcome for tally in tallies for vote in tally.votes()]
+        self.fail(R2, f"{request.call.script.name} is waited for to the end of its time, and has {outcomes}")
+
+    @staticmethod
+    def _decided(request: Send, tally: Tally) -> bool:
+        outcomes = [vote.outcome for vote in tally.votes()]
+        open_, need = outcomes.count("pending"), tally.need  # whether that is right others judge
         won, denied = outcomes.count("granted"), outcomes.count("held")
         possible = won + open_ >= need
-        if request.call.script in (scripts.EXTEND, scripts.RELEASE):  # where denials prove something (R13)
+        if request.call.script in (scripts.EXTEND, scripts.RENEW, scripts.RELEASE):  # where denials prove something (R13)
             possible = denied < need and (possible or denied + open_ >= need)
-        if won >= need or not possible:
-            self.fail(R2, f"{request.call.script.name} is waited for to the end of its time, and has {outcomes}")
+        return won >= need or not possible
 
     # -- the rest of the judgement -------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
 from redlock._core import keep as keeping_
+from redlock._core.lease import LeaseState
 from redlock._core.release import aside
 
 if TYPE_CHECKING:
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
     from redlock._core.terms import Plan
     from tests.simulation.client import Client, Task
     from tests.simulation.invariants import Hold
+
+
+class Lease(LeaseState):
+    """Lets the judge know at once when an extension of it is won, which may be long before its operation is over."""
+
+    __slots__ = ("client",)
+    client: Client
+
+    def _extended(self, *won: Any) -> None:
+        super()._extended(*won)
+        task = self.client.driven
+        if task is not None and self in task.kept:
+            task.kept[self]()
 
 
 class Extending:
@@ -35,11 +49,10 @@ class Extending:
         hold.attempt.longest = max(hold.attempt.longest, ttl)
 
     def sends(self, request: Send, task: Task) -> None:
-        if request.call.script is scripts.EXTEND:
+        if request.call.script in (scripts.EXTEND, scripts.RENEW):
             self._sent = request
             self._judge.shortened(self.hold)
-        elif request.call.script is scripts.REPAIR:  # only after it was won, and perhaps written later
-            self._kept(task)
+            task.kept[self.hold.lease] = partial(self._kept, task)
 
     def done(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         hold = self.hold
@@ -47,12 +60,15 @@ class Extending:
         # What was interrupted after it had been won, while it repaired, has been won.
         if hold.lease.valid_until > hold.until or (outcome is not None and outcome.kind == "kept"):
             self._kept(task)
+        lost = outcome is not None and outcome.kind == "lost" and not hold.let_go
+        if lost and self._sent is not None and hold.client.clock() < min(hold.until, hold.ends):
+            self._judge.denied(hold, self._sent.call)
         self._judge.looked(hold)
 
     def _kept(self, task: Task) -> None:
         if not self._won and self._sent is not None:
             self._won = True
-            self._judge.extended(self.hold, self.hold.lease.votes, task.origins[self._sent])
+            self._judge.extended(self.hold, self.hold.lease.votes, task.origins.get(self._sent, {}), self._sent.call)
 
 
 class Keeper:
@@ -80,21 +96,29 @@ class Keeper:
         )
         client.judge.watch(hold, renew=renew, max_hold=max_hold)
         self._holds[keeping] = hold
-        hold.lease._on_change = partial(self._put_back, keeping)
-        self._put_back(keeping)
+        hold.lease._on_change = partial(self._changed, keeping)
+        if self._roster.add(keeping):
+            self._see_off(self._roster.take_in()[1])
+        self._set_alarm(keeping.soonest)
 
-    def _put_back(self, keeping: Keeping) -> None:
+    def _changed(self, keeping: Keeping) -> None:
         """Its lease has ended, or its time has moved."""
-        if self._roster.put(keeping) != keeping_.OVER:
-            self._set_alarm()
-        elif keeping.lease.lost:
-            for leave in aside(keeping.lease):  # others need not wait for who has lost it (R23)
-                self._client.let_pass(leave)
-            # Not in the middle of what found it out.
-            self._client.world.after(0.0, self._client.gate, keeping.tell)
+        if keeping.changed():
+            self._put_back(keeping)
 
-    def _set_alarm(self) -> None:
-        due = self._roster.next()
+    def _put_back(self, *keepings: Keeping) -> None:
+        self._see_off(self._roster.put(keepings)[1])
+        self._set_alarm(self._roster.next())
+
+    def _see_off(self, over: list[Keeping]) -> None:
+        for keeping in over:
+            if keeping.lease.lost:
+                for leave in aside(keeping.lease):  # others need not wait for who has lost it (R23)
+                    self._client.let_pass(leave)
+                # Not in the middle of what found it out.
+                self._client.world.after(0.0, self._client.gate, keeping.tell)
+
+    def _set_alarm(self, due: float) -> None:
         if due < self._alarm_at:
             self._alarm_at = due
             self._alarm += 1
@@ -108,28 +132,36 @@ class Keeper:
             return
         self._alarm_at = math.inf
         now = self._client.clock()
-        for keeping in self._roster.take(now):
-            task = keeping.look(now)
-            if task is not None:
-                self._run(task, keeping)
-            self._put_back(keeping)
-        self._set_alarm()
+        self._see_off(self._roster.take_in()[1])
+        due = self._roster.take(now)
+        started, rest = keeping_.tasks(due, now)
+        for task, keepings in started:
+            self._run(task, keepings)
+            self._roster.lend(keepings)
+        self._put_back(*rest)
 
-    def _run(self, op: keeping_.Task, keeping: Keeping) -> None:
-        hold, judge = self._holds[keeping], self._client.judge
-        extending = Extending(hold, hold.lease.ttl)
+    def _run(self, op: keeping_.Task, keepings: list[Keeping]) -> None:
+        judge = self._client.judge
+        extendings = {self._holds[keeping].attempt.token: Extending(self._holds[keeping], keeping.lease.ttl) for keeping in keepings}
 
         def sends(request: Send, task: Task) -> None:
-            if request.call.script is scripts.RELEASE:  # it was held for as long as it may be (C7)
-                judge.gave_up(hold, request)
-            elif request.call.script is scripts.EXTEND:
-                judge.renews(hold)
-            extending.sends(request, task)
+            for token, extending in extendings.items():
+                if token in request.call.args:
+                    hold = extending.hold
+                    if request.call.script is scripts.RELEASE:  # it was held for as long as it may be (C7)
+                        judge.gave_up(hold, request)
+                    elif request.call.script in (scripts.EXTEND, scripts.RENEW):
+                        judge.renews(hold)
+                    extending.sends(request, task)
+                    # Of a round for many the judge knows whose key is whose; all else is on behalf of one.
+                    task.attempt = None if request.call.script is scripts.RENEW else hold.attempt
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
-            if outcome is not None:
-                extending.done(task, outcome, interrupted)
-            self._put_back(keeping)
+            assert interrupted is None
+            for extending, extension in zip(extendings.values(), outcome, strict=False):
+                extending.done(task, extension, interrupted)
+            self._put_back(*keepings)
+            keepings.clear()
 
         start: Callable[..., Any] = self._client.run
-        start(op, done, hold.attempt, sends, background=True)
+        start(op, done, None, sends, background=True)

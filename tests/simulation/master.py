@@ -146,7 +146,7 @@ class Engine:
             except Refused as refused:
                 return table({"err": str(refused)})
 
-        self._run: Any = self._lua.execute(_PRELUDE, call, pcall)
+        self._run: Any = self._lua.execute(_PRELUDE, call, pcall, ErrorReply)
 
     def run(self, script: str, text: str, keyspace: Keyspace, keys: list[str], args: list[str]) -> Any:
         """What the client receives."""
@@ -174,7 +174,7 @@ class Engine:
 
 # The table of a reply ends at its first nil; which of `err` and `ok` it has decides its type.
 _PRELUDE = """
-local call, pcall = ...
+local call, pcall, failed = ...
 redis = {
   call = call,
   pcall = pcall,
@@ -189,6 +189,10 @@ return function(script, n, ...)
   if type(reply) ~= 'table' then return 'scalar', reply end
   if reply.err then return 'error', reply.err end
   if reply.ok then return 'status', reply.ok end
+  -- an error that is one of several answers
+  for i = 1, #reply do
+    if type(reply[i]) == 'table' then reply[i] = failed(reply[i].err) end
+  end
   local length = 0
   while reply[length + 1] ~= nil do length = length + 1 end
   return 'list', unpack(reply, 1, length)
@@ -198,6 +202,8 @@ end
 
 def _converted(value: Any) -> Any:
     """Redis' rules: numbers lose their fraction, false is nil, true is 1."""
+    if isinstance(value, ErrorReply):
+        return value
     if isinstance(value, str):
         return value.encode("latin-1")
     if value is None or value is False:

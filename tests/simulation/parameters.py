@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 # What can be switched on and off by itself.  The numbers are events in one TTL.  Each seed has about
@@ -71,6 +71,7 @@ class Parameters:
     lag: float = 1.0  # how many times as long as other messages they take, typically
     patient: float = 0.0  # share of acquires that wait for ten TTLs
     crowded: bool = False  # drawn by `crowd`
+    together: bool = False  # drawn by `household`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -206,3 +207,21 @@ def crowd(seed: int, **fixed: Any) -> Parameters:
         values |= {"faults": tuple(on.items()), "slow": pick.choice((0.0, 0.1))}
         values["lost"] = pick.choice((0.0, 0.1))
     return draw(seed, **(values | fixed))
+
+
+def household(seed: int, **fixed: Any) -> Parameters:
+    """Each client holds many names for long, so that several leases are due at one moment and are renewed together."""
+    pick = random.Random(f"household of {seed}")
+    values: dict[str, Any] = {
+        "clients": 2,
+        "actors": pick.choice((6, 10)),
+        "names": pick.choice((12, 20)),
+        "several": pick.choice((0.0, 0.0, 0.1)),
+        "keep": 1.0,
+        "patient": 0.5,
+        "duration": 0.0,
+        "budget": 3000,
+        "together": True,
+    }
+    drawn = draw(seed, **(values | fixed))
+    return drawn if "duration" in fixed else replace(drawn, duration=drawn.ttl * pick.uniform(4.0, 8.0))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.simulation.actor import Actor, plan_for
 from tests.simulation.client import Client
 from tests.simulation.invariants import P6, R13, Violation
 from tests.simulation.network import ANSWERS, REQUESTS
-from tests.simulation.parameters import Parameters
-from tests.simulation.run import Run
+from tests.simulation.parameters import Parameters, household
+from tests.simulation.run import Run, simulate
 from tests.simulation.variants import VARIANTS
 from tests.simulation.waits import PROMPT
 
 TTL = 6.0
 LASTS = 10 * TTL
+HOUSEHOLDS, CHUNK = 300, 50
 
 
 class Scene:
@@ -74,6 +77,7 @@ def test_without_faults() -> None:
     scene.passes(LASTS)
     assert scene.hold.lease.valid
     assert 3 * LASTS / TTL <= len(scene.hold.renewals) <= 4 * LASTS / TTL  # at a third of the TTL (R15)
+    scene.client.closing = True  # it does not take it again
     scene.actor._release(scene.hold, scene.plan)
     scene.passes(1.0)
     assert scene.keys() == 0
@@ -151,6 +155,16 @@ def test_an_owner_that_has_ended() -> None:
     assert scene.keys() == 0
     assert len(scene.hold.renewals) == renewals
     assert scene.told == 1
+
+
+@pytest.mark.parametrize("start", range(0, HOUSEHOLDS, CHUNK))
+def test_households_keep_every_promise(start: int) -> None:
+    """Several leases of one client are renewed in one round, while masters restart, forget, deny, freeze and are not reached."""
+    together: Counter[int] = Counter()
+    for seed in range(start, start + CHUNK):
+        together += simulate(household(seed)).judge.together
+    assert together[2] > CHUNK
+    assert sum(rounds for leases, rounds in together.items() if leases > 2) > CHUNK / 4
 
 
 def test_lost_for_lack_of_an_alarm() -> None:

@@ -65,6 +65,10 @@ def random_call(chance):
             return wire.fence(keys, token, fence, 3600.0)
         case "extend":
             return wire.extend(keys, token, ttl, 3600.0)
+        case "renew":
+            others = wire.keys_for("redlock:", chance.choice((("a",), ("b",), ("with {tag}",))))
+            leases = [(keys, token, ttl), (others, chance.choice(("t1", "t2")), ttl + 5), (keys, "t3", ttl)]
+            return wire.renew(leases[: chance.randrange(4)], 3600.0)
         case "repair":
             return wire.repair(keys, token, ttl, fence, 3600.0)
         case "announce":
@@ -102,13 +106,16 @@ def disturb(chance, server, master):
 def ask(server, call, *, text):
     script = call.script.text if text else call.script.sha
     try:
-        return server.execute_command(
+        reply = server.execute_command(
             "EVAL" if text else "EVALSHA", script, len(call.keys), *call.keys, *call.args
         )
     except NoScriptError:
         return ErrorReply("NOSCRIPT")
     except RedisError as error:
         return ErrorReply(str(error))
+    if isinstance(reply, list):
+        return [ErrorReply(str(one)) if isinstance(one, RedisError) else one for one in reply]
+    return reply
 
 
 def alike(real, simulated):

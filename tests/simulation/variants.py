@@ -29,7 +29,7 @@ from tests.simulation import keeper as simulated_keeper, master
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15
-from tests.simulation.parameters import Parameters, crowd, draw
+from tests.simulation.parameters import Parameters, crowd, draw, household
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
@@ -248,6 +248,8 @@ def _() -> list[Any]:
     def due(keeping: Keeping) -> float:
         if keeping.over:
             return -math.inf
+        if keeping._renew_at is None:
+            keeping._renew_at = keeping._next(keeping._since)
         busy = keeping._busy or not keeping._renew
         return keeping._ends if busy else min(keeping._renew_at, keeping._ends)
 
@@ -275,7 +277,7 @@ def _() -> list[Any]:
     return [
         mock.patch.object(LeaseState, "lost", property(lost)),
         mock.patch.object(LeaseState, "_over", property(lambda lease: lease.lost)),
-        mock.patch.object(Keeping, "look", return_value=None),
+        mock.patch.object(Keeping, "look", return_value="nothing"),
         mock.patch.object(Keeping, "due", property(due)),
     ]
 
@@ -337,21 +339,70 @@ def _() -> list[Any]:
 @variant("renewal-not-tried-again", R13, **_KEPT)
 def _() -> list[Any]:
     """A renewal that too few have answered was the last one (R13)."""
-    correct = extending.extend
+    correct = Keeping._renewed
 
-    def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
-        extension = yield from correct(terms, plan, lease, ttl, now)
-        if extension.kind == "unanswered":
-            return replace(extension, at=math.inf)
-        return extension
+    def renewed(keeping: Keeping, extension: Extension | None, now: float) -> None:
+        if extension is not None and extension.kind == "unanswered":
+            extension = replace(extension, at=math.inf)
+        correct(keeping, extension, now)
 
-    return [mock.patch.object(keep, "extend", extend)]
+    return [mock.patch.object(Keeping, "_renewed", renewed)]
 
 
 @variant("renewal-without-pause", R13, faults=(("isolate", 0.6), ("snap", 0.6)), **_KEPT)
 def _() -> list[Any]:
     """A renewal that too few have answered is tried again at once (R13)."""
     return [mock.patch.object(keep, "_RETRY", 1 / 2000)]
+
+
+_TOGETHER: dict[str, Any] = {"drawn": household, "masters": 5, "guard": False, "faults": (("amnesia", 0.6), ("freeze", 0.6))}
+
+
+@variant("answers-of-others", R12, R13, **_TOGETHER)
+def _() -> list[Any]:
+    """In a round for many, what a master says of one lease is taken for what it says of the next (R12)."""
+    correct = wire.read_renew
+
+    def read_renew(value: Any, leases: int) -> Any:
+        return {(place + 1) % leases: answer for place, answer in correct(value, leases).items()}
+
+    return [mock.patch.object(wire, "read_renew", read_renew)]
+
+
+@variant("one-answer-for-all", R12, **_TOGETHER)
+def _() -> list[Any]:
+    """In a round for many, a master that still has one of the leases has them all (R12)."""
+    correct = wire.read_renew
+
+    def read_renew(value: Any, leases: int) -> Any:
+        others = correct(value, leases)
+        return others if len(others) == leases else {}
+
+    return [mock.patch.object(wire, "read_renew", read_renew)]
+
+
+@variant("denied-one-denied-all", R13, **_TOGETHER)
+def _() -> list[Any]:
+    """In a round for many, a lease that is lost takes the others with it (R13)."""
+    correct = wire.read_renew
+
+    def read_renew(value: Any, leases: int) -> Any:
+        others = correct(value, leases)
+        return dict.fromkeys(range(leases), next(iter(others.values()))) if others else others
+
+    return [mock.patch.object(wire, "read_renew", read_renew)]
+
+
+@variant("alone-and-forgotten", R13, **_TOGETHER)
+def _() -> list[Any]:
+    """Who is not extended in a round for many is not tried again by itself (R13)."""
+    correct = extending.renew
+
+    def renew(*args: Any) -> Op[list[Extension]]:
+        extensions = yield from correct(*args)
+        return [replace(extension, at=math.inf) if extension.kind == "unanswered" else extension for extension in extensions]
+
+    return [mock.patch.object(keep, "renew", renew)]
 
 
 @variant("max-hold-ignored", C7, limited=0.5, **_KEPT)
@@ -369,11 +420,11 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A lease that was held for as long as it may be is lost, and its keys stay (C7)."""
 
-    def give_up(keeping: Keeping) -> Op[Extension | None]:
+    def give_up(keeping: Keeping) -> Op[list[Extension]]:
         request = farewell(keeping._plan, keeping.lease)
         request.to = frozenset()
         yield request
-        return None
+        return []
 
     return [mock.patch.object(Keeping, "_give_up", give_up)]
 
