@@ -29,6 +29,7 @@ _SPREAD = 0.2       # up to so much of the pause earlier: leases that were grant
 # for each master, and wake their keeper once.
 _STEP = 1 / 32
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
+_LEFT = 1 - 1 / RENEWALS     # of the TTL, when a lease is due at the latest
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
 _CROWD = 256        # so many newcomers are not looked through for those that are over
 
@@ -89,17 +90,19 @@ class Keeping:
         lease = self.lease
         if lease._over:  # noqa: SLF001 - the operations are its other half
             return OVER
-        until = min(lease.valid_until, self._ends)
+        end = until = lease.valid_until
+        until = min(until, self._ends)
         if self._busy or not self._renew:
             return until
-        at = self._renew_at
+        at, ttl = self._renew_at, lease.ttl
         if at is None:
             at = self._renew_at = self._next(self._since)
-        if not (lease._under_way or lease.valid_until == self._tried):  # noqa: SLF001
-            # The holder itself may have made the TTL shorter since.
-            at = min(at, lease.valid_until - lease.ttl * (1 - 1 / RENEWALS))
-        step = lease.ttl * _STEP
-        return min(until, at - (at - self._terms.phase * step) % step)
+        # The holder itself may have made the TTL shorter since.
+        if not (lease._under_way or end == self._tried) and end - ttl * _LEFT < at:  # noqa: SLF001
+            at = end - ttl * _LEFT
+        step = ttl * _STEP
+        at -= (at - self._terms.phase * step) % step
+        return min(until, at)
 
     @property
     def over(self) -> bool:

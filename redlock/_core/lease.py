@@ -156,11 +156,11 @@ class LeaseState:
     def _extension_begins(self, valid_until: float, ttl: float) -> int:
         """An extension is about to be sent.  Returns its number."""
         self._under_way += 1
-        self._numbers += 1
-        self._ceilings[self._numbers] = valid_until, ttl
+        self._numbers = number = self._numbers + 1
+        self._ceilings[number] = valid_until, ttl
         self._keys_until = max(self._keys_until, valid_until + ttl)
         self.valid_until = min(self.valid_until, valid_until)
-        return self._numbers
+        return number
 
     def _extended(
         self, valid_until: float, ttl: float, votes: Callable[[], tuple[Vote, ...]], number: int
