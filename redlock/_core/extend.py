@@ -13,7 +13,7 @@ from redlock._core.release import Claim, denied
 from redlock._core.rounds import Round
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from redlock._core.effects import Failure
     from redlock._core.lease import LeaseState
@@ -33,13 +33,14 @@ End: TypeAlias = Literal["kept", "lost", "unanswered"]
 class Extension:
     """How it ended: ``kept`` with a new validity, ``lost``, or ``unanswered`` with the one it had (R13).
 
-    ``refused``: a master would not do it together with others; alone perhaps.
+    ``refused``: masters that would not do it together with others; alone perhaps.  Who says so when the votes are counted
+    already is added later.
     """
 
     kind: End
     at: float
     tally: Tally | None = None
-    refused: bool = False
+    refused: Collection[int] = ()
 
 
 def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
@@ -126,7 +127,7 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
     finally:
         for _, _, lease, _, _ in under_way.values():
             lease._extension_ends()  # noqa: SLF001
-        if renewal is not None:
+        if under_way and renewal is not None:
             renewal.open = False
 
 
@@ -184,9 +185,12 @@ class Renewal(Round):
 
     Nearly always a master says of all of them that they are extended.  What it says of all is counted once, in `tally`;
     a lease of which a master says anything else has a `Part` of its own from then on.
+
+    When all is decided it stays open for those who refuse it: else one that always answers after the majority would never
+    be found out, and its keys would expire.
     """
 
-    __slots__ = ("_leases", "parts", "refused", "settled")
+    __slots__ = ("_decided", "_leases", "parts", "refused", "settled")
 
     missing: ClassVar[tuple[int, ...]] = ()     # of those without a `Part` no master has denied any,
     reason: ClassVar[Reason] = "expired"        # so this is never asked for
@@ -195,7 +199,8 @@ class Renewal(Round):
         super().__init__(terms, wire.renew(leases, terms.fence_ttl))
         self.parts: dict[int, Part] = {}        # by the place in the request
         self.settled: deque[tuple[int, float]] = deque()        # what was settled by whom, and nobody has looked at it
-        self.refused = False
+        self.refused: list[int] = []
+        self._decided = False
         self._leases = len(leases)
 
     def alike(self, places: Iterable[int]) -> list[int]:
@@ -210,7 +215,7 @@ class Renewal(Round):
         try:
             others = wire.read_renew(value, self._leases)
         except ValueError as error:
-            self.refused = True
+            self.refused.append(master)
             return self._count(master, took, ("error", str(error), False), at)
         if at > self._votes_from[master] or (objection := self._terms.electorate.objection(master, at)) is None:
             return self._count(master, took, _GRANTED, at, others)
@@ -218,7 +223,8 @@ class Renewal(Round):
         return self._count(master, took, vote, at, others, overruled=True)
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
-        self.refused = self.refused or failure.refused
+        if failure.refused:
+            self.refused.append(master)
         return self._count(master, None, (failure.outcome, failure.reason, failure.configuration), at)
 
     def _count(
@@ -232,6 +238,8 @@ class Renewal(Round):
         overruled: bool = False,
     ) -> bool:
         """``vote`` is for every lease, except for those in ``others``; or for these as well, where it is overruled."""
+        if self._decided:
+            return False
         news = False    # not by what is in `settled`: whoever looks at that may do so in another thread, just now
         alike, parts = self.tally, self.parts
         if not alike.settled:
@@ -248,7 +256,7 @@ class Renewal(Round):
                     said, own = took, vote
                 news = self._settled(place, part.tally, master, said, own, at) or news
         if news and (alike.settled or len(parts) == self._leases):
-            self.open = any(not part.tally.settled for part in parts.values())
+            self._decided = all(part.tally.settled for part in parts.values())
         return news
 
     def _settled(self, place: int, tally: Tally, master: int, took: float | None, vote: _Vote, at: float) -> bool:

@@ -16,7 +16,7 @@ from redlock._core.extend import MOST, Extension, extend, renew
 from redlock._core.release import farewell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
@@ -46,8 +46,8 @@ class Keeping:
     renewal that was won.
     """
 
-    __slots__ = ("_alive", "_alone", "_busy", "_ends", "_kept", "_plan", "_random", "_renew", "_renew_at", "_since", "_tell",
-                 "_terms", "_tried", "lease", "new", "soonest")
+    __slots__ = ("_alive", "_alone", "_busy", "_ends", "_kept", "_plan", "_random", "_refused", "_renew", "_renew_at", "_since",
+                 "_tell", "_terms", "_tried", "lease", "new", "soonest")
 
     def __init__(
         self,
@@ -72,7 +72,8 @@ class Keeping:
         self._alive = alive
         self._random = random
         self._busy = False      # an operation of ours is under way
-        self._alone = False     # a master does not renew it together with others
+        self._alone = False     # a master does not renew it together with others ...
+        self._refused: Collection[int] = ()     # ... as it said the last time, or says yet
         self._tried = -math.inf     # the end of its time, when it was last tried in vain to move that
         self._since = now
         self._renew_at: float | None = None     # not known before somebody wants to know: most leases are over by then
@@ -154,8 +155,8 @@ class Keeping:
             at = now if extension is None else extension.at
             self._tried = self.lease.valid_until
             self._renew_at = at + self.lease.ttl * _RETRY
-        if extension is not None and extension.refused:
-            self._alone = True
+        if extension is not None and not self._alone:
+            self._refused = extension.refused
 
     def _give_up(self) -> Task:
         yield farewell(self._plan, self.lease)
@@ -180,6 +181,8 @@ def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Kee
         if todo == "give up":
             started.append((keeping._give_up(), [keeping]))  # noqa: SLF001 - the two are one thing
         elif todo == "renew":
+            if keeping._refused:  # noqa: SLF001
+                keeping._alone = True  # noqa: SLF001
             if keeping._alone:  # noqa: SLF001
                 started.append((_renew([keeping], now), [keeping]))
                 continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from redlock._core.effects import Failure
+from redlock._core.effects import Failure, Wait
 from redlock._core.extend import Extension, extend, renew
 from redlock._core.refusals import ErrorReply
 from tests.core.world import (
@@ -108,7 +108,7 @@ def test_one_request_for_all() -> None:
     assert sent.verb == "renew"
     assert sent.to == {0, 1, 2}
     assert sent.request.owed_until is None
-    assert not sent.request.open
+    assert not sent.request.answered(0, [0, 0, 0], scene.world.now)     # decided: nothing changes that
     keys = [key for plan, _ in scene.held for key in plan.keys.locks + plan.keys.fences]
     assert sent.request.call.keys == tuple(keys)        # R20: the fence keys live on
     one, two, three = (("1", "1", f"token-{number}", ms) for number, ms in enumerate(("10000", "20000", "10000")))
@@ -227,7 +227,23 @@ def test_a_master_that_may_not_vote_denies_nothing() -> None:
     ],
 )
 def test_who_is_refused_in_company(masters: list[Master], refused: bool) -> None:
-    assert [extension.refused for extension in Scene(*masters).renew()] == [refused] * 2
+    assert [list(extension.refused) for extension in Scene(*masters).renew()] == [[0] if refused else []] * 2
+
+
+@pytest.mark.parametrize("answer", [Failure("error", "CROSSSLOT Keys", refused=True), [1]])
+def test_who_refuses_when_the_others_have_decided(answer: Any) -> None:
+    """It may always be the last to answer, and its keys are not to expire for that."""
+    scene = Scene(Master(0.2, {"renew": answer}), Master(0.01), Master(0.01))
+    extensions = scene.renew()
+    votes = [lease.votes for lease in scene.leases]
+    assert [(extension.kind, list(extension.refused)) for extension in extensions] == [("kept", [])] * 2
+    scene.world.run(nothing_until(scene.world.now + 1.0))
+    assert [list(extension.refused) for extension in extensions] == [[0]] * 2
+    assert [lease.votes for lease in scene.leases] == votes
+
+
+def nothing_until(at: float) -> Any:
+    return (yield Wait(at))
 
 
 @pytest.mark.parametrize("error", ["CROSSSLOT Keys in request", "MOVED 1 a:1", "NOPERM no key", "ERR proxy says no"])
@@ -267,7 +283,7 @@ def test_interrupted_it_takes_nothing_away(number: int) -> None:
         assert not lease._under_way
         assert not lease._ceilings
         assert lease.valid_until in (before, pytest.approx(scene.asked_at + 9.898))
-    assert all(not sent.request.open for sent in scene.world.sent)
+    assert all(not sent.request.open for sent in scene.world.sent if sent.verb == "repair" or number < 2)
 
 
 def test_it_tells_nobody_but_of_a_loss() -> None:

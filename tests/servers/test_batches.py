@@ -105,17 +105,6 @@ def test_a_key_of_another_type_on_one_master(held, redlock_servers, lost):
     assert not lost
 
 
-def test_a_master_that_has_lost_the_keys_of_some_gets_them_back(held, redlock_servers, lost):
-    """R14."""
-    client = redlock_servers.client(2)
-    some = [f"redlock:job-{number}" for number in range(0, LEASES, 3)]
-    assert client.delete(*some) == len(some)
-    eventually(lambda: client.exists(*some) == len(some))
-    give_back(held)
-    eventually(lambda: nothing_left(redlock_servers))
-    assert not lost
-
-
 def test_a_master_that_does_not_do_several_at_once(held, redlock_servers, lost, monkeypatch):
     """Permitted are some names only, as a cluster does only those of one slot: each is then renewed by itself."""
     client = redlock_servers.client(3)
