@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from redlock._core import wire
 from redlock._core.acquire import Ballot
@@ -292,6 +292,7 @@ class WholeClaim(Claim):
 
 @PROPERTY
 @given(st.lists(st.tuples(replies, st.floats(0, 0.3)), min_size=1, max_size=5), st.sampled_from(["acquire", "extend"]))
+@example([([True, 0.0], 0.0)], "extend")     # equal to the usual answer
 def test_no_answer_breaks_a_round(answers: list[tuple[Any, float]], verb: str) -> None:
     world = World(*[Master(after, {verb: value}) for value, after in answers])
     round_: Round

@@ -291,8 +291,8 @@ def test_the_holder_may_extend_besides_its_keeper(quick, redlock_servers):
     assert lease.remaining() < TTL
     time.sleep(2 * TTL)
     assert lease.valid
-    lock.extend(8.0)
-    assert lease.remaining() > 7
+    # One that the keeper has under way at this very moment holds both to the lesser: then once more.
+    eventually(lambda: lock.extend(8.0).remaining() > 7)
     time.sleep(0.2)
     assert lease.remaining() > 7
     lock.release()
