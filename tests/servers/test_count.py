@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +17,6 @@ from redlock._core import wire
 from redlock._core.acquire import Ballot
 from redlock._core.effects import Timeout, Wait
 from redlock._core.electorate import Facts
-from redlock._core.keep import OVER
 from redlock._core.release import Claim
 from redlock._threads import links as links_of_threads
 from redlock._threads.keeper import Keeper, Kept
@@ -163,8 +161,7 @@ class Renewal(Kept):
     __slots__ = ("result",)
 
     def __init__(self, op: Op[Any], keeper: Keeper) -> None:
-        nobody: Any = SimpleNamespace(due=OVER, lease=SimpleNamespace(lost=False))
-        super().__init__(op, keeper, nobody)
+        super().__init__(op, keeper, [])        # of no lease
         self.result: Any = None
 
     def _ended(self, result: Any) -> None:
