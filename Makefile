@@ -50,7 +50,8 @@ simulation: $(BIN)/.ready
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready
-	$(BIN)/pytest -q tests/servers tests/benchmarks
+	$(BIN)/pytest -q -n $(JOBS) tests/servers
+	$(BIN)/pytest -q tests/benchmarks
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
 harness: $(BIN)/.ready
