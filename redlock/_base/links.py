@@ -146,12 +146,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
             if failure is not None and not self._may_be_asked(link, entry, failure):
                 pass
             elif cork is None:
-                try:
-                    link.write(data)
-                except OSError as error:
-                    self.detach(link, error, now)
-                if link.stuck:
-                    self._watch_room(link, wanted=True)
+                self._write(link, data, now)
             else:
                 if not link.backlog:    # else it is in there already, or the kernel takes no more
                     cork.append(link)

@@ -28,9 +28,6 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
 
 
-INTERRUPTED = ConnectionAbortedError("interrupted in the middle of a message")
-
-
 class Stream:
     """The socket, what it did not take yet, and the parser of what it brings.
 
@@ -103,7 +100,7 @@ class Stream:
             OSError: the connection broke, or cannot be trusted any more.
         """
         if self.torn:   # found like this: somebody was interrupted
-            raise INTERRUPTED
+            raise ConnectionAbortedError("interrupted in the middle of a message")
         sock = self.sock
         if sock is None:
             return False

@@ -193,6 +193,18 @@ def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
             link.read(START)
 
 
+def test_each_torn_stream_has_an_error_of_its_own():
+    """One for all would collect the traceback of each, and keep alive whatever these refer to."""
+    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
+    link.torn = True
+    errors = []
+    for _ in range(2):
+        with pytest.raises(ConnectionAbortedError, match="interrupted") as caught:
+            link.read(START)
+        errors.append(caught.value)
+    assert errors[0] is not errors[1]
+
+
 @PROPERTY
 @given(st.lists(answers, min_size=1, max_size=3))
 def test_an_answer_to_no_question_breaks_the_connection(values):
