@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -256,7 +256,7 @@ class Dial:
         """What a failed attempt means for the vote of this master."""
         found = classify(error, self.words(error))
         if self._target.tls and found.outcome == "timeout":     # the server waits for a command in plain text
-            return replace(found, reason=f"{found.reason} (a port without TLS behaves like this as well)")
+            return found._replace(reason=f"{found.reason} (a port without TLS behaves like this as well)")
         return found
 
     def words(self, error: BaseException) -> str:

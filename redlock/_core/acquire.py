@@ -6,7 +6,6 @@ settles the fencing token; a second, short one follows where a master had a grea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
@@ -37,8 +36,7 @@ class Grant(NamedTuple):
     ticket: Ticket | None = None                # our place in line, which is the first
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """The last attempt failed, and was rolled back.
 
     ``held``: somebody else has it.  ``unreachable``: too few masters took part (C2).  ``slow``: they
@@ -115,7 +113,7 @@ def _contend(
             return outcome
         # C1: an outage may pass.  A wrong password will not, however long one waits for it.
         if outcome.at >= deadline or outcome.tally.misconfigured:
-            return replace(outcome, attempts=attempts)
+            return outcome._replace(attempts=attempts)
         until = min(outcome.at + delay(plan.retry, failed), deadline)
         if outcome.remaining is not None:   # then it is free, whether anybody says so or not
             until = min(until, outcome.at + outcome.remaining + quorum.ROUNDING)

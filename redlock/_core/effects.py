@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from redlock._core.listen import Ear
@@ -111,8 +111,7 @@ class Crowd:
     took: float
 
 
-@dataclass(slots=True, frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """Why a master has no answer.
 
     ``sent`` False: not one byte of the request left, so there is nothing to roll back there.

@@ -7,8 +7,7 @@ every lease that it can have forgotten has expired, which is `max_ttl` after its
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from redlock.errors import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What a handshake tells about a master.  None: the master does not permit to ask."""
 
     run_id: str | None
@@ -26,8 +24,7 @@ class Facts:
     announced: float = 0.0      # the largest max_ttl that any client announced there
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
+class Objection(NamedTuple):
     """Why a vote is not counted."""
 
     outcome: Outcome

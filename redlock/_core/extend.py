@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from redlock._core import quorum, wire
 from redlock._core.effects import Op, Send, Timeout, Wait
@@ -29,8 +28,7 @@ MOST = 64
 End: TypeAlias = Literal["kept", "lost", "unanswered"]
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
+class Extension(NamedTuple):
     """How it ended: ``kept`` with a new validity, ``lost``, or ``unanswered`` with the one it had (R13).
 
     ``refused``: masters that would not do it together with others; alone perhaps.  Who says so when the votes are counted

@@ -7,13 +7,12 @@ it somebody's job to change a setting, and what does one tell a person.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from redlock._core.effects import Failure
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorReply:
+class ErrorReply(NamedTuple):
     """An error of a master, its code first."""
 
     text: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from redlock._core.wire import Keys
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """One deployment: the masters, its times in seconds, and the sources of what is not pure."""
 
     masters: tuple[str, ...]        # as shown to people; the order is that of the configuration
@@ -32,8 +30,7 @@ class Terms:
     attempted: Callable[[Tally], object] = id   # told the votes of every attempt; `id` does nothing with them
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """One lock: what is taken, for how long, and how often it is tried."""
 
     names: tuple[str, ...]

@@ -7,7 +7,6 @@ bytes, integers and lists, and leave as small records.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +27,7 @@ class Call(NamedTuple):
     args: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(NamedTuple):
     """Where one lock lives on every master."""
 
     locks: tuple[str, ...]
@@ -130,8 +128,7 @@ class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of
     """A master answered something that the contract of the script does not allow."""
 
 
-@dataclass(slots=True)
-class Taken:
+class Taken(NamedTuple):
     """Answer of acquire: the keys are set; ``fence`` is what the master has now.
 
     ``stored``: it is our proposal.  That the two are equal is not enough: it may be somebody else's (R18).
@@ -141,8 +138,7 @@ class Taken:
     stored: bool
 
 
-@dataclass(slots=True)
-class Held:
+class Held(NamedTuple):
     """Answer of acquire: ``holder`` has it, for ``remaining`` seconds (infinite without expiry)."""
 
     fence: int
@@ -150,22 +146,19 @@ class Held:
     remaining: float
 
 
-@dataclass(slots=True)
-class Owned:
+class Owned(NamedTuple):
     """Answer of extend and release: the caller held every name, and so many heard of the release."""
 
     listeners: int = 0
 
 
-@dataclass(slots=True)
-class NotOwned:
+class NotOwned(NamedTuple):
     """Answer of extend and release: ``other`` holds one of the names, "" if nobody does."""
 
     other: str
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(NamedTuple):
     """Answer of status."""
 
     holder: str

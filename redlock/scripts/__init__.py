@@ -7,26 +7,29 @@ command, which is what makes "if it is mine, then" safe.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from importlib.resources import files
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Script:
     """One script: its text, and the name under which a master caches it."""
 
-    name: str
-    text: str
-    sha: str = field(init=False)
+    __slots__ = ("name", "sha", "text")
 
-    def __post_init__(self) -> None:
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
         # The protocol's own name for a script, not a use of SHA-1 for security.
-        digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-        object.__setattr__(self, "sha", digest)
+        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"<Script {self.name}>"
+
+
+_FOLDER = files(__package__)
 
 
 def _load(name: str) -> Script:
-    return Script(name, files(__package__).joinpath(f"{name}.lua").read_text(encoding="utf-8"))
+    return Script(name, _FOLDER.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
 
 
 ACQUIRE = _load("acquire")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +129,7 @@ def test_those_of_one_client_are_due_together() -> None:
     scenes = [Scene(spread=number / 1000) for number in range(1000)]
     assert len({round(scene.due, 6) for scene in scenes}) <= 2 + TTL / 3 * 0.2 / (TTL * _STEP)
     other = Scene(spread=0.5)
-    other.world.terms = replace(other.world.terms, phase=0.5)
+    other.world.terms = other.world.terms._replace(phase=0.5)
     keeping = Keeping(other.world.terms, other.plan, other.lease, START, renew=True, max_hold=None,
                       alive=lambda: True, random=lambda: 0.5)  # fmt: skip
     assert keeping.due not in {scene.keeping.due for scene in scenes}

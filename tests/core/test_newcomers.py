@@ -99,7 +99,7 @@ def test_one_that_is_held_is_due_like_any_other() -> None:
 def test_nobody_is_due_sooner_than_it_said(spread: float, validity: float, max_hold: float | None, renew: bool, phase: float) -> None:
     """Or the keeper would oversleep: it knows no more of a newcomer than that."""
     scene = Scene()
-    object.__setattr__(scene.world.terms, "phase", phase)
+    scene.world.terms = scene.world.terms._replace(phase=phase)
     _, _, keeping = scene.keep(spread=spread, max_hold=max_hold, renew=renew, lease={"valid_until": START + validity})
     assert keeping.soonest <= keeping.due + 1e-9
     if validity == VALIDITY and max_hold is None and renew:     # and not so much sooner that it would wake in vain all the time

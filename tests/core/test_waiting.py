@@ -159,9 +159,8 @@ def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_rel
     world = World(*[frees(4) for _ in range(5)])
     for master in range(3):
         world.announce(0.6, master, "t")
-    plan = world.plan()
     counted = Counted()
-    object.__setattr__(plan, "retry", counted)
+    plan = world.plan()._replace(retry=counted)
     assert isinstance(world.run(world.acquire(plan, deadline=START + 10)), Grant)
     assert counted.asked == [1, 2, 1, 2]
 

@@ -162,7 +162,8 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
     ],
 )
 def test_read_acquire(value: Any, answer: wire.Taken | wire.Held) -> None:
-    assert wire.read_acquire(value) == answer
+    read = wire.read_acquire(value)
+    assert (type(read), read) == (type(answer), answer)     # as tuples two of them may be equal
 
 
 @pytest.mark.parametrize("verdict", [1, 0, -1])
@@ -178,7 +179,8 @@ def test_read_fence(verdict: int) -> None:
     ],
 )
 def test_read_owned(value: Any, answer: wire.Owned | wire.NotOwned) -> None:
-    assert wire.read_owned(value) == answer
+    read = wire.read_owned(value)
+    assert (type(read), read) == (type(answer), answer)
 
 
 ERROR = ErrorReply("WRONGTYPE x")
@@ -195,7 +197,9 @@ ERROR = ErrorReply("WRONGTYPE x")
     ],
 )
 def test_read_renew(value: Any, others: dict[int, Any]) -> None:
-    assert wire.read_renew(value, len(value)) == others
+    read = wire.read_renew(value, len(value))
+    assert read == others
+    assert {place: type(answer) for place, answer in read.items()} == {place: type(answer) for place, answer in others.items()}
 
 
 @pytest.mark.parametrize("value", [[], [1], [1, 1, 1], [1, 0], [1, None], [1, "x"], [1, [b""]], 1, b"", ERROR])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
@@ -397,7 +396,7 @@ class Client:
         pipeline = self.pipelines[master]
         if pipeline.heard_at > -math.inf:
             self.electorate.heard(master, pipeline.heard_at)
-        self.electorate.admit(master, replace(facts, announced=announced), now)
+        self.electorate.admit(master, facts._replace(announced=announced), now)
         self._failed[master] = 0
         pipeline.connected()
         self.world.log("connected", link, facts)

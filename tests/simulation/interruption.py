@@ -10,7 +10,7 @@ for each, and for each request of the cleanup that follows, which is then interr
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenacity.wait import wait_fixed
@@ -136,7 +136,7 @@ class Caller(Actor):
         self._go(op, self._taken, None, self._sends_acquire)
 
     def plan(self) -> Plan:
-        return replace(plan_for(self.client, [NAME], TTL), retry=wait_fixed(0.1))
+        return plan_for(self.client, [NAME], TTL)._replace(retry=wait_fixed(0.1))
 
     def _taken(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquired(task, outcome, interrupted)

@@ -5,7 +5,6 @@ Many runs with a crowd, and scenes told directly.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,7 +45,7 @@ class Waiter(Caller):
     """Does what it is told; the pause between its attempts is long."""
 
     def plan(self) -> Plan:
-        return replace(plan_for(self.client, ["lock-0"], TTL), retry=wait_fixed(PAUSE))
+        return plan_for(self.client, ["lock-0"], TTL)._replace(retry=wait_fixed(PAUSE))
 
 
 class Scene:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -186,7 +186,7 @@ def _() -> list[Any]:
 
     def acquire(terms: Terms, *rest: Any) -> Any:
         token = terms.token()
-        return correct(replace(terms, token=lambda: token), *rest)
+        return correct(terms._replace(token=lambda: token), *rest)
 
     return [mock.patch.object(acquiring, "acquire", acquire)]
 
@@ -343,7 +343,7 @@ def _() -> list[Any]:
 
     def renewed(keeping: Keeping, extension: Extension | None, now: float) -> None:
         if extension is not None and extension.kind == "unanswered":
-            extension = replace(extension, at=math.inf)
+            extension = extension._replace(at=math.inf)
         correct(keeping, extension, now)
 
     return [mock.patch.object(Keeping, "_renewed", renewed)]
@@ -400,7 +400,7 @@ def _() -> list[Any]:
 
     def renew(*args: Any) -> Op[list[Extension]]:
         extensions = yield from correct(*args)
-        return [replace(extension, at=math.inf) if extension.kind == "unanswered" else extension for extension in extensions]
+        return [extension._replace(at=math.inf) if extension.kind == "unanswered" else extension for extension in extensions]
 
     return [mock.patch.object(keep, "renew", renew)]
 
@@ -567,7 +567,7 @@ def _() -> list[Any]:
     correct = acquiring.Ballot.refusal
 
     def refusal(ballot: acquiring.Ballot, at: float) -> acquiring.Refusal:
-        return replace(correct(ballot, at), kind="held")
+        return correct(ballot, at)._replace(kind="held")
 
     return [mock.patch.object(acquiring.Ballot, "refusal", refusal)]
 
