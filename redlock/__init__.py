@@ -12,18 +12,6 @@ In short::
 import importlib
 import typing
 
-from redlock._core.events import (
-    Event,
-    LeaseExtended,
-    LeaseLost,
-    LockAcquired,
-    LockRefused,
-    LockReleased,
-    MasterDown,
-    MasterUp,
-    QuorumBack,
-    QuorumLost,
-)
 from redlock._core.inspect import LockStatus
 from redlock._threads.lease import Lease
 from redlock._threads.lock import MultiLock
@@ -46,6 +34,18 @@ if typing.TYPE_CHECKING:
     from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock
     from redlock._asyncio.masters import AsyncMasters
+    from redlock._core.events import (
+        Event,
+        LeaseExtended,
+        LeaseLost,
+        LockAcquired,
+        LockRefused,
+        LockReleased,
+        MasterDown,
+        MasterUp,
+        QuorumBack,
+        QuorumLost,
+    )
     from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
 
 __all__ = [
@@ -82,11 +82,16 @@ __all__ = [
     "WouldDeadlock",
 ]
 
-# Imported when they are first asked for: most programs need one world, and few of them ask for a check.
+# Imported when they are first asked for: most programs need one world, and few of them ask for a check or observe.
 _LATER = {
     "AsyncLease": "redlock._asyncio.lease",
     "AsyncMasters": "redlock._asyncio.masters",
     "AsyncMultiLock": "redlock._asyncio.lock",
+    **dict.fromkeys(
+        ("Event", "LeaseExtended", "LeaseLost", "LockAcquired", "LockRefused", "LockReleased", "MasterDown", "MasterUp",
+         "QuorumBack", "QuorumLost"),
+        "redlock._core.events",
+    ),
     **dict.fromkeys(("Finding", "Health", "MasterHealth", "Probe", "QuorumHealth"), "redlock._health.records"),
 }
 

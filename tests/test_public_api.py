@@ -34,9 +34,10 @@ def test_all_is_sorted_complete_and_documented(module):
 def test_what_few_programs_need_is_imported_when_it_is_asked_for():
     code = """
 import sys, redlock
-later = [name for name in sys.modules if name.startswith(("redlock._asyncio", "redlock._health"))]
+kinds = "redlock._asyncio", "redlock._health", "redlock._base.observer", "redlock._core.events"
+later = [name for name in sys.modules if name.startswith(kinds)]
 assert not later, later
-from redlock import AsyncMultiLock, Health
+from redlock import AsyncMultiLock, Health, LockAcquired
 assert redlock.AsyncMultiLock is AsyncMultiLock
 try:
     redlock.MultiLok
@@ -44,6 +45,19 @@ except AttributeError as error:
     assert str(error) == "module 'redlock' has no attribute 'MultiLok'", error
 else:
     raise SystemExit("there is no such thing")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_whoever_has_no_observer_has_no_events():
+    """And who has one has them from the beginning: nothing is imported in a housekeeper's thread, or in the moment of a loss."""
+    code = """
+import sys, redlock
+urls = ["redis://127.0.0.1:1"]
+redlock.Masters(urls).lock("a")
+assert "redlock._core.events" not in sys.modules
+redlock.Masters(urls, observer=print)
+assert "redlock._core.events" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -20,10 +20,10 @@ from redlock.errors import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from redlock._base.observer import Observer
     from redlock._connect import Endpoint
     from redlock._core.effects import Op
     from redlock._core.electorate import Electorate
-    from redlock._core.events import Event
 
 T = TypeVar("T")
 
@@ -43,11 +43,11 @@ class Driver:
         connect_timeout: float,
         prefix: str,
         max_ttl: float,
-        tell: Callable[[Event], None] | None,
+        observer: Observer | None,
     ) -> None:
         self._links = Links(endpoints, electorate, node_timeout, loop)
         self._housekeeper = Housekeeper(
-            self._links, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, tell=tell
+            self._links, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, observer=observer
         )
         self.keeper = Keeper(self._links)
         self._node_timeout = node_timeout

@@ -16,12 +16,11 @@ from redlock._core.listen import LINGER
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from redlock._asyncio.links import Links
+    from redlock._base.observer import Observer
     from redlock._base.stream import Stream
     from redlock._core.electorate import Facts
-    from redlock._core.events import Event
 
 _FAREWELL = 1.0     # how long `end` waits for threads that are in the middle of connecting, in seconds
 
@@ -41,7 +40,7 @@ class Housekeeper:
         connect_timeout: float,
         prefix: str,
         max_ttl: float,
-        tell: Callable[[Event], None] | None,
+        observer: Observer | None,
     ) -> None:
         self.ready = asyncio.Event()    # the links are decided, see `start`
         self._links = links
@@ -49,7 +48,7 @@ class Housekeeper:
         self._connect_timeout = connect_timeout
         self._prefix = prefix
         self._max_ttl = max_ttl
-        self._tell = tell
+        self._observer = observer
         self._began: float | None = None
         self._decided = False
         self._dialling: dict[threading.Thread, Dial] = {}
@@ -114,7 +113,7 @@ class Housekeeper:
         self._quietens = False
         if self._links.closed:
             return
-        report(self._links.quieten(_clock.now()), self._tell)
+        report(self._links.quieten(_clock.now()), self._observer)
         if self._links.listeners:
             self._look_after_feeds()
 
@@ -177,9 +176,9 @@ class Housekeeper:
             if link.sock is None:
                 self._redial(link)
             raise
-        report(news, self._tell)
+        report(news, self._observer)
 
     def _failed(self, link: Stream, failure: Failure) -> None:
         news = self._links.unattached(link, failure)
         self._redial(link)
-        report(news, self._tell)
+        report(news, self._observer)

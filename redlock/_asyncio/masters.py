@@ -151,7 +151,7 @@ class AsyncMasters(MastersBase):
                 connect_timeout=self._connect_timeout,
                 prefix=self._prefix,
                 max_ttl=self.max_ttl,
-                tell=self._tell,
+                observer=self._observer,
             )
             return driver
 

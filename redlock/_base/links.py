@@ -13,7 +13,6 @@ from redlock import _clock, _connect
 from redlock._base.feed import Feed
 from redlock._base.link import AnyInbox, Link
 from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Turn
-from redlock._core.events import MasterDown, MasterUp
 from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Entry
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Sequence
 
+    from redlock._base.observer import Observer
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
     from redlock._core.effects import Aside, Send
     from redlock._core.electorate import Electorate, Facts
-    from redlock._core.events import Event
     from redlock._core.listen import Ear
     from redlock._core.lobby import Ticket
 
@@ -39,17 +38,18 @@ CLOSED = "these Masters were closed"
 _SETTLED = 1.0          # a connection that lasted for so many seconds is made again without a pause
 
 Cork: TypeAlias = "list[Stream] | deque[Stream]"        # what is to be flushed, in this order
-News: TypeAlias = list[tuple[int, str, "Event | None"]]     # what there is to log, with its level, and to tell
+# What there is to log, with its level, and what an observer is told of it.
+News: TypeAlias = list[tuple[int, str, "Callable[[Observer], None] | None"]]
 _log = logging.getLogger("redlock")
 _log.addHandler(logging.NullHandler())      # whether and where it is shown is the application's choice
 
 
-def report(news: News, tell: Callable[[Event], None] | None) -> None:
+def report(news: News, observer: Observer | None) -> None:
     """Log it, and tell the observer.  Never while others have to wait: either may be slow, or raise."""
-    for level, text, event in news:
+    for level, text, tell in news:
         _log.log(level, "%s", printable(text))
-        if tell is not None and event is not None:
-            tell(event)
+        if observer is not None and tell is not None:
+            tell(observer)
 
 
 def report_failure(text: str, error: BaseException | None = None) -> None:
@@ -348,7 +348,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         if 0 < quarantined < math.inf:
             up += f", restarted, and votes in {quarantined:.1f} s"
         level = logging.INFO if link.failures or quarantined else logging.DEBUG
-        news: News = [(level, up, MasterUp(name, quarantined))]
+        news: News = [(level, up, lambda observer: observer.master_up(name, quarantined))]
         if notice:
             news.append((logging.WARNING, notice, None))
         link.open(sock, now)
@@ -370,8 +370,8 @@ class LinksBase(ABC, Generic[AnyInbox]):
         self._tell()
         if link.failures > 1:
             return []
-        name = link.endpoint.name
-        return [(logging.WARNING, f"master {name} is down: {failure.reason}", MasterDown(name, failure.reason))]
+        name, reason = link.endpoint.name, failure.reason
+        return [(logging.WARNING, f"master {name} is down: {reason}", lambda observer: observer.master_down(name, reason))]
 
     def detach(self, link: Stream, error: OSError, now: float) -> None:
         """The connection is gone.  What it carried fails, and its releases are owed."""

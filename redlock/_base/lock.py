@@ -13,7 +13,6 @@ from redlock._base import process
 from redlock._base.masters import MastersBase
 from redlock._core import quorum
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.events import LeaseExtended, LeaseLost, LockAcquired, LockRefused, LockReleased
 from redlock._core.extend import extend
 from redlock._core.keep import Keeping
 from redlock._core.lease import LeaseState
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
+    from redlock._base.observer import Observer
     from redlock._core.effects import Op
-    from redlock._core.events import Event
     from redlock._core.extend import Extension
     from redlock._core.inspect import LockStatus
     from redlock._core.quorum import Tally
@@ -320,10 +319,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
         tell = self._teller(lease)
         kept: Callable[[], object] | None = None
-        observer = self._masters._tell  # noqa: SLF001
+        observer = self._masters._observer  # noqa: SLF001
         if observer is not None:
             tell = functools.partial(_lost, observer, lease, tell)
-            kept = functools.partial(_kept, observer, lease)
+            kept = functools.partial(observer.extended, lease)
         return Keeping(
             self._terms,
             self._plan,
@@ -339,22 +338,22 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _tried(self, outcome: Grant | Refusal, began: float) -> None:
         """Let the observer know how an acquire ended."""
-        tell = self._masters._tell  # noqa: SLF001
-        if tell is None:
+        observer = self._masters._observer  # noqa: SLF001
+        if observer is None:
             return
         took = _clock.now() - began
         if isinstance(outcome, Refusal):
-            tell(LockRefused(self._name, outcome.kind, outcome.attempts, took, outcome.tally.votes()))
+            observer.refused(self._name, outcome, took)
         else:
-            tell(LockAcquired(self._name, outcome.token, outcome.fence, outcome.attempts, took, outcome.votes()))
+            observer.acquired(self._name, outcome, took)
 
     def _gave_back(self, lease: AnyLease, *, ours: bool, last: bool) -> None:
         """A release is over."""
         if last and ours:
             lease._on_change = None  # noqa: SLF001 - its keeper has let it go: no cycle is left to the collector
-        tell = self._masters._tell  # noqa: SLF001
-        if ours and last and tell is not None:
-            tell(LockReleased(self._name, lease.token, lease.fence, lease._held_for))  # noqa: SLF001
+        observer = self._masters._observer  # noqa: SLF001
+        if ours and last and observer is not None:
+            observer.released(self._name, lease)
         if not ours:
             raise lease.loss()
 
@@ -403,8 +402,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _extended(self, lease: AnyLease, extension: Extension) -> AnyLease:
         if extension.kind == "kept":
-            if self._masters._tell is not None:  # noqa: SLF001
-                _kept(self._masters._tell, lease)  # noqa: SLF001
+            observer = self._masters._observer  # noqa: SLF001
+            if observer is not None:
+                observer.extended(lease)
             return lease
         if extension.kind == "lost":
             raise lease.loss()
@@ -428,14 +428,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return False
 
 
-def _kept(tell: Callable[[Event], None], lease: LeaseState) -> None:
-    tell(LeaseExtended(lease.name, lease.token, lease.fence, lease.remaining(), lease.votes))
-
-
-def _lost(
-    tell: Callable[[Event], None], lease: LeaseState, then: Callable[[], object] | None
-) -> None:
-    tell(LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease._held_for))  # noqa: SLF001
+def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object] | None) -> None:
+    observer.lost(lease)
     if then is not None:
         then()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import random
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import _clock, _connect, _installed, options
 from redlock._base.forklock import ForkLock
-from redlock._base.links import CLOSED, report, report_failure
+from redlock._base.links import CLOSED, report
 from redlock._core import inspect, wire
 from redlock._core.electorate import Electorate
-from redlock._core.events import QuorumBack, QuorumLost
 from redlock._core.fencing import FenceClock
 from redlock._core.terms import Terms
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
+    from redlock._base.observer import Observer
     from redlock._core.effects import Op
     from redlock._core.events import Event
     from redlock._core.inspect import LockStatus
@@ -87,8 +86,12 @@ class MastersBase:
         options.prefix(prefix)
         if observer is not None and not callable(observer):
             raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
-        # Not a method of ours: links and keepers must not keep us from being dropped.
-        self._tell = None if observer is None else functools.partial(_tell, observer)
+        self._observer: Observer | None = None
+        if observer is not None:
+            # Here and not where an event is made: that may be any thread, or a moment that counts.
+            from redlock._base.observer import Observer  # noqa: PLC0415 - few programs observe
+
+            self._observer = Observer(observer)
         self.max_ttl = max_ttl
         self._prefix = prefix
         self._restart_guard = bool(restart_guard)
@@ -103,7 +106,7 @@ class MastersBase:
             token=_fresh_token,
             random=random.random,
             phase=random.random(),  # noqa: S311 - not a secret
-            attempted=Outages(self._tell),
+            attempted=Outages(self._observer),
         )
         # One name for all probes of this object: each name's fence stays for `fence_ttl` (R20).
         self._probed = f"redlock-check:{secrets.token_hex(8)}"
@@ -168,8 +171,8 @@ class MastersBase:
 class Outages:
     """Told of every attempt, says when the quorum is gone and when it is back, once each (C1)."""
 
-    def __init__(self, tell: Callable[[Event], None] | None) -> None:
-        self._tell = tell
+    def __init__(self, observer: Observer | None) -> None:
+        self._observer = observer
         self._now = False       # the last attempt found too few masters
 
     def __call__(self, tally: Tally) -> None:
@@ -177,16 +180,10 @@ class Outages:
             return
         self._now = tally.unreachable
         if self._now:
-            report([(logging.WARNING, f"no quorum: {tally.explain()}", QuorumLost(tally.votes()))], self._tell)
+            text = f"no quorum: {tally.explain()}"
+            report([(logging.WARNING, text, lambda observer: observer.quorum_lost(tally.votes()))], self._observer)
         else:
-            report([(logging.INFO, "the quorum is back", QuorumBack())], self._tell)
-
-
-def _tell(observer: Callable[[Event], object], event: Event) -> None:
-    try:
-        observer(event)
-    except Exception:  # noqa: BLE001 - a user's; it must not break what it observes
-        report_failure("the observer failed")
+            report([(logging.INFO, "the quorum is back", lambda observer: observer.quorum_back())], self._observer)
 
 
 def known(status: LockStatus, tally: Tally) -> LockStatus:

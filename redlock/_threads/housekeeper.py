@@ -22,12 +22,11 @@ from redlock._threads.waiter import Waiter
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from redlock._base.links import News
+    from redlock._base.observer import Observer
     from redlock._base.stream import Stream
     from redlock._core.electorate import Facts
-    from redlock._core.events import Event
     from redlock._threads.links import Links
 
 # A timeout of poll() stands still while the machine sleeps, and the clock of rule R5 does not: with
@@ -48,13 +47,13 @@ class Housekeeper:
         connect_timeout: float,
         prefix: str,
         max_ttl: float,
-        tell: Callable[[Event], None] | None,
+        observer: Observer | None,
     ) -> None:
         self._links = links
         self._connect_timeout = connect_timeout
         self._prefix = prefix
         self._max_ttl = max_ttl
-        self._tell = tell
+        self._observer = observer
         self.keeper = Keeper(links, self._nudge)
         self._awaits = False    # answers, and is not to be reached by the bell alone
         self._ending = False
@@ -158,7 +157,7 @@ class Housekeeper:
         with links.mutex:
             timeout = min(self._chores(now, news), due - now)
             links.dozing = timeout > TICK and not keeper.operations
-        report(news, self._tell)
+        report(news, self._observer)
         if self._ending:
             return
         if keeper.operations:
@@ -242,10 +241,10 @@ class Housekeeper:
                 sock.close()
                 return
             news = self._links.attach(link, sock, facts, _clock.now())
-        report(news, self._tell)
+        report(news, self._observer)
 
     def _failed(self, link: Stream, failure: Failure) -> None:
         with self._links.mutex:
             news = self._links.unattached(link, failure)
         if not self._ending:
-            report(news, self._tell)
+            report(news, self._observer)

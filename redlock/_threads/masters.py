@@ -128,7 +128,7 @@ class Masters(MastersBase):
                     connect_timeout=self._connect_timeout,
                     prefix=self._prefix,
                     max_ttl=self.max_ttl,
-                    tell=self._tell,
+                    observer=self._observer,
                 )
                 self._process = process.mark
                 # Dropped without close(): no thread may go on for masters that nobody can reach.

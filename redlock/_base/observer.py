@@ -1,0 +1,60 @@
+"""What the observer of some `Masters` is told.  Imported when there is one: most programs have none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redlock._base.links import report_failure
+from redlock._core import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.acquire import Grant, Refusal
+    from redlock._core.lease import LeaseState
+    from redlock.errors import Vote
+
+
+class Observer:
+    """Makes the events, and hands them to ``told``, a function of the user's.
+
+    It refers to nothing else: links and keepers have it, and must not keep a `Masters` from being dropped.
+    """
+
+    __slots__ = ("_told",)
+
+    def __init__(self, told: Callable[[events.Event], object]) -> None:
+        self._told = told
+
+    def _tell(self, event: events.Event) -> None:
+        try:
+            self._told(event)
+        except Exception:  # noqa: BLE001 - a user's; it must not break what it observes
+            report_failure("the observer failed")
+
+    def acquired(self, name: str, grant: Grant, seconds: float) -> None:
+        self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, grant.votes()))
+
+    def refused(self, name: str, refusal: Refusal, seconds: float) -> None:
+        self._tell(events.LockRefused(name, refusal.kind, refusal.attempts, seconds, refusal.tally.votes()))
+
+    def extended(self, lease: LeaseState) -> None:
+        self._tell(events.LeaseExtended(lease.name, lease.token, lease.fence, lease.remaining(), lease.votes))
+
+    def released(self, name: str, lease: LeaseState) -> None:
+        self._tell(events.LockReleased(name, lease.token, lease.fence, lease._held_for))  # noqa: SLF001
+
+    def lost(self, lease: LeaseState) -> None:
+        self._tell(events.LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease._held_for))  # noqa: SLF001
+
+    def master_down(self, master: str, reason: str) -> None:
+        self._tell(events.MasterDown(master, reason))
+
+    def master_up(self, master: str, quarantined: float) -> None:
+        self._tell(events.MasterUp(master, quarantined))
+
+    def quorum_lost(self, votes: tuple[Vote, ...]) -> None:
+        self._tell(events.QuorumLost(votes))
+
+    def quorum_back(self) -> None:
+        self._tell(events.QuorumBack())
