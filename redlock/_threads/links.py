@@ -211,8 +211,9 @@ class Links(LinksBase[AnyInbox]):
             with self.mutex:
                 if self._leader is waiter:
                     self._hand_over()
+                    waiter.called = True    # it has read, and passes the relay on now
         waiter.leave()
-        if self.relay:
+        if waiter.called:   # not a call for nothing
             self.relay.pass_on(waiter)
 
     def _hand_over(self) -> None:
@@ -305,6 +306,7 @@ class Links(LinksBase[AnyInbox]):
     def _let_others_run(self, waiter: Waiter, left: float) -> float:
         """Those who were served: most will ask something, and what they ask leaves in one packet.  Returns the time."""
         relay = self.relay
+        waiter.called = True
         if len(relay) > 1:
             waiter.prepare()
             relay.add(waiter)

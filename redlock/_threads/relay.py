@@ -10,14 +10,13 @@ if TYPE_CHECKING:
 
 
 class Relay:
-    """Who was served wakes when the one before it in here has gone on to the next thing.
+    """Who was served wakes when the one before it in here is done, or sleeps again.
 
     Threads of Python take turns anyway.  Those who are woken all at once fight for the interpreter's lock,
-    with whoever leads as well, and each of them loses it again and again: see "Threads" in docs/design.md.
+    with whoever leads as well, and each of them loses it again and again.
 
-    Whoever was woken passes the relay on before it sleeps, and when its operation is over.  If one never
-    does, interrupted in just the wrong moment, the next one who comes along does; and nobody relies on it
-    for longer than its patience.
+    If one never passes it on, interrupted in just the wrong moment, whoever leads does before it reads
+    again; and nobody relies on it for longer than its patience.
     """
 
     __slots__ = ("_served", "gathers")
@@ -33,12 +32,19 @@ class Relay:
         self._served.append(waiter)
 
     def pass_on(self, by: Waiter) -> None:
-        """Wake the next one, of those who sleep."""
+        """Wake the next one, of those who sleep: now it has the relay.  Nothing if ``by`` does not have it."""
+        if not by.called:
+            return
+        by.called = False
         served = self._served
         while served:
             try:
                 waiter = served.popleft()
             except IndexError:      # another thread was faster
                 return
-            if waiter is not by and waiter.wake():
+            if waiter is by:
+                continue
+            waiter.called = True
+            if waiter.wake():
                 return
+            waiter.called = False

@@ -20,12 +20,13 @@ class Waiter:
     answer for it, or hands the lead over (it follows).
     """
 
-    __slots__ = ("_relay", "_signal", "ear", "events")
+    __slots__ = ("_relay", "_signal", "called", "ear", "events")
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self.events: deque[Event] = deque()
         self.ear: Ear | None = None
+        self.called = False     # it has the `Relay`, and is to pass it on
         self._signal: Lock | None = None    # most operations never follow
 
     def prepare(self) -> None:

@@ -271,6 +271,9 @@ def test_the_next_one_who_sleeps_is_woken():
         relay.add(waiter)
     over.leave()
     relay.pass_on(me)
+    assert len(relay) == 5, "it does not have it"
+    me.called = True
+    relay.pass_on(me)
     assert is_awake(first)
     assert not is_awake(second)
     assert len(relay) == 1
@@ -304,6 +307,7 @@ def test_three_that_were_served_at_once(pairs, monkeypatch):
         pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
     assert not woken
     assert len(pairs.links.relay) == 3
+    pairs.leader.called = True
     pairs.links.relay.pass_on(pairs.leader)
     for follower, one in zip(followers, asked, strict=True):
         assert follower.end() is one
@@ -312,23 +316,51 @@ def test_three_that_were_served_at_once(pairs, monkeypatch):
 
 def test_who_leads_lets_them_run_and_is_the_last(pairs):
     """What they ask next leaves with what it writes before it waits."""
-    order: list[str] = []
     locks = [pairs.masters.lock(f"job-{number}", ttl=10, bound=False) for number in range(2)]
 
     def work(lock: Any) -> None:
         lock.acquire()
-        order.append("acquired")
         lock.release()
 
     followers = followed_by(pairs, [partial(work, lock) for lock in locks])
+    acquiring = set(pairs.links._followers)
     pairs.answer()
     with pairs.links.mutex:
         pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
     pairs.links._let_others_run(pairs.leader, LONG)
-    assert order == ["acquired"] * 2
-    assert len(pairs.links._asked) == 2, "their releases"
+    assert not acquiring.intersection(pairs.links._followers)
+    eventually(lambda: len(pairs.links._asked) == 2)    # their releases
     pairs.answer()
     pairs.read()
     for follower in followers:
         follower.end()
     assert pairs.nothing_left()
+
+
+def test_the_relay_is_passed_on_by_who_sleeps_again(pairs):
+    """And by nobody who does not have it: those who run would become more and more."""
+    first, second = question("first", need=3), question("second", need=3)
+    one, other = Waiter(pairs.links.relay), asleep(pairs.links.relay)
+    pairs.links.send(first, one)
+
+    def twice() -> None:
+        assert pairs.links.wait(Wait(_clock.now() + LONG, closes=first), one) is first
+        pairs.links.send(second, one)
+        assert pairs.links.wait(Wait(_clock.now() + LONG, closes=second), one) is second
+        pairs.links.forget(one)
+
+    thread = Follower(pairs, twice)
+    pairs.answer()
+    with pairs.links.mutex:
+        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
+    pairs.links.relay.add(other)
+    pairs.leader.called = True
+    pairs.links.relay.pass_on(pairs.leader)
+    eventually(lambda: not pairs.links.relay)
+    assert is_awake(other)
+    other.prepare()
+    pairs.links.relay.add(other)
+    pairs.answer()
+    pairs.read()
+    thread.end()
+    assert not is_awake(other)
