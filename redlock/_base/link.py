@@ -26,7 +26,7 @@ class Inbox(Protocol):
     def put(self, event: Event) -> None:
         """It happened: whoever waits for it wakes."""
 
-    def wake(self) -> None: ...
+    def wake(self) -> object: ...
 
 
 AnyInbox = TypeVar("AnyInbox", bound=Inbox)

@@ -23,7 +23,7 @@ from redlock.errors import printable
 if TYPE_CHECKING:
     import socket
     from collections import deque
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from redlock._base.observer import Observer
     from redlock._base.stream import Stream
@@ -129,16 +129,28 @@ class LinksBase(ABC, Generic[AnyInbox]):
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def _submit(self, request: Send, inbox: AnyInbox, now: float, cork: Cork | None = None) -> None:
-        """Write ``request`` to its masters, or leave that to who flushes ``cork``; of those that are down it is told at once."""
+    def _receivers(self, request: Send) -> list[Link[AnyInbox]]:
+        to = request.to
+        return self.all if to is None or len(to) == len(self.all) else [self.all[master] for master in to]
+
+    def _submit(
+        self,
+        request: Send,
+        inbox: AnyInbox,
+        now: float,
+        cork: Cork | None = None,
+        to: Iterable[Link[AnyInbox]] | None = None,
+    ) -> None:
+        """Write ``request`` to its masters, or leave that to who flushes ``cork``; of those that are down it is told at once.
+
+        ``to``: only to these, the others know of it.
+        """
         if request.only_if is not None and not request.only_if():
             return
         data = _connect.pack(request.call)
         entry = Entry(request, inbox, now)
-        to = request.to
-        everybody = to is None or len(to) == len(self.all)
         request.sent_at = now
-        for link in self.all if everybody else [self.all[master] for master in to or ()]:
+        for link in to or self._receivers(request):
             if link.torn:
                 self._read(link, now)
             link.torn = True

@@ -57,7 +57,8 @@ class Driver:
         Whatever interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the
         point where it waits; it cleans up and lets it through (R11).
         """
-        links, waiter = self._links, Waiter()
+        links = self._links
+        waiter = Waiter(links.relay)
         events = waiter.events
         step: Callable[[Any], Any] = op.send
         argument: Any = None

@@ -83,7 +83,8 @@ class Housekeeper:
     def settle(self, seconds: float) -> None:
         """Give masters that are owed a release so long to answer it (R11)."""
         until = _clock.now() + seconds
-        waiter = Waiter()
+        waiter = Waiter(self._links.relay)
+        self._links.flush()     # what a leader that never came back has left
         try:
             while _clock.now() < until and self._owes():
                 self._links.wait(Wait(min(until, _clock.now() + TICK / 10)), waiter)

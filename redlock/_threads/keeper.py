@@ -57,7 +57,7 @@ class Keeper:
     def __init__(self, links: Links, nudge: Callable[[], None]) -> None:
         self.links = links
         self.operations: set[Kept] = set()
-        self.waiter = Waiter()      # for the answers to all of them
+        self.waiter = Waiter(links.relay)      # for the answers to all of them
         self._nudge = nudge         # the thread that works is to come back to `work` now
         self._wakes_at = math.inf   # when it does so by itself
         self._roster = Roster()

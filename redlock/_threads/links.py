@@ -2,25 +2,27 @@
 
 A round runs in the caller's thread: it writes to all masters and polls them all, without a hand-over
 to another thread.  When several threads wait, one of them leads: it reads for everybody and wakes
-whose answer came; when it has its own it hands the lead to one of those who follow.  What no caller
-does, connecting and late answers and owed releases, is the business of the `Housekeeper`.
+whose answer came; when it has its own it hands the lead to one of those who follow.  Those take no lock:
+they leave what they ask to whoever leads.  What no caller does, connecting and late answers and owed
+releases, is the business of the `Housekeeper`.
 """
 
 from __future__ import annotations
 
 import select
 import threading
-import time
-from typing import TYPE_CHECKING, TypeAlias
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
 from redlock._base.links import CLOSED, LinksBase
-from redlock._core.effects import Leave, Timeout
+from redlock._core.effects import Leave, Listen, Timeout
 from redlock._threads.bell import Bell
+from redlock._threads.relay import Relay
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from redlock._base.link import Link
     from redlock._base.stream import Stream
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 _LONGEST_POLL = 3600.0
 _NAP = 1.0      # how long one sleeps at most: the clock of a sleep stands still while the machine does (R5)
 # How long one follows without hearing from the one who leads, in seconds: at first, and in the end.
-_PATIENCE, _MOST_PATIENCE = 0.01, 0.5
+_PATIENCE, _MOST_PATIENCE = 0.03, 0.5
+_RELAY = 0.005  # how long whoever leads lets others run before it reads again, in seconds
 # "The other side has hung up" without "there is something to read": Linux has a name for it; elsewhere
 # a hang-up is reported whatever one asks for.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
@@ -42,10 +45,23 @@ _HANGUP: int = getattr(select, "POLLRDHUP", 0)
 AnyInbox: TypeAlias = "Waiter | Kept"
 
 
+class Asked(NamedTuple):
+    """What one who follows wants to be written."""
+
+    request: Send
+    waiter: AnyInbox
+    at: float
+    open: bool      # somebody counted the answers then
+    to: list[Link[AnyInbox]]    # those that do not know of it yet
+
+
 class Links(LinksBase[AnyInbox]):
     """The connections to all masters, and who reads them.
 
-    ``mutex`` guards the links, their pipelines and who leads.  Nothing blocks while it is held.
+    ``mutex`` guards the links, their pipelines and who leads.  Nothing blocks while it is held; but every
+    call of the kernel lets other threads run, who then wait for it.  So who follows does without it:
+    ``_asked`` and ``_followers`` are changed in single steps, and each who relies on somebody else to look
+    at them says what it wants first, and looks whether there is somebody afterwards.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], electorate: Electorate, node_timeout: float) -> None:
@@ -63,29 +79,39 @@ class Links(LinksBase[AnyInbox]):
         self._leader: Waiter | None = None
         self._followers: dict[Waiter, None] = {}    # in the order in which they came
         self._polling = False
+        self._asked: deque[Asked] = deque()     # in the order in which it has to be written
         self._to_flush: list[Stream] = []
+        self.relay = Relay()
+        self._line = threading.Lock()   # of the line in front of the masters; the last one to be taken
 
     # -- for the driver ------------------------------------------------------------------------------
 
     def send(self, request: Send, waiter: AnyInbox, *, corked: bool = False) -> None:
         """Write ``request`` to its masters; if ``corked``, with `flush` or with what somebody else writes.
 
-        It is as well while somebody else leads and does not sit in poll(): whoever leads flushes before
-        it does that, and before it stops leading, what all the others have corked meanwhile.
+        While somebody else leads and does not sit in poll() it is left to that: whoever leads writes before
+        it goes to poll(), and when it stops leading, what all the others have asked meanwhile.
         """
-        with self.mutex:
-            self._refuse_if_closed()
-            leader = self._leader
-            if corked or not (leader is None or leader is waiter or self._polling):
-                self._submit(request, waiter, _clock.now(), self._to_flush)
-                if self._polling and not corked:    # it may have looked just before
+        leader = self._leader
+        if corked or leader is None or leader is waiter:
+            with self.mutex:
+                self._refuse_if_closed()
+                asked = bool(self._asked)
+                if asked:
+                    self._take_over()
+                self._submit(request, waiter, _clock.now(), self._to_flush if corked else None)
+                if asked and not corked:
                     self._flush()
-            else:
-                self._submit(request, waiter, _clock.now())
+            return
+        self._refuse_if_closed()
+        now = request.sent_at = _clock.now()
+        self._asked.append(Asked(request, waiter, now, request.open, list(self._receivers(request))))
+        if self._polling or self._leader is None:
+            self.flush()
 
     def aside(self, effect: Aside, waiter: AnyInbox) -> None:
         """Do what concerns no master."""
-        with self.mutex:
+        with self.mutex if type(effect) is Listen else self._line:
             if type(effect) is not Leave:
                 self._refuse_if_closed()
             woken = self._aside(effect, waiter)
@@ -93,10 +119,26 @@ class Links(LinksBase[AnyInbox]):
             self.nudge(inbox)
 
     def flush(self) -> None:
-        """Hand to the kernel what was corked."""
-        if self._to_flush:
+        """Hand to the kernel what was asked by those who follow, and what was corked."""
+        if self._asked or self._to_flush:
             with self.mutex:
+                self._take_over()
                 self._flush()
+
+    def _take_over(self) -> None:
+        """Submit what those who follow have asked, in their order.
+
+        If this is interrupted, whoever comes next goes on where it was.
+        """
+        asked = self._asked
+        while asked:
+            request, waiter, at, was_open, to = asked[0]
+            # An attempt that is over must not be made; what was asked to take it back finds nothing.
+            if request.open or not was_open or request.owed_until is not None:
+                self._submit(request, waiter, at, self._to_flush, _dwindling(to))
+                if was_open and not request.open:
+                    waiter.put(request)     # masters that are down have decided it
+            asked.popleft()
 
     def _flush(self) -> None:
         if not self._to_flush:
@@ -128,6 +170,7 @@ class Links(LinksBase[AnyInbox]):
             if self._leader is waiter:
                 self._lead(until, waiter, now)
             elif not events:        # else it came before we could be woken
+                self.relay.pass_on(waiter)
                 slept = waiter.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
             if self.closed:
@@ -138,13 +181,22 @@ class Links(LinksBase[AnyInbox]):
 
     def _join(self, waiter: Waiter, *, impatient: bool) -> None:
         """Lead, if nobody does or nobody reads; else follow."""
+        if self._leader is not None and not impatient:
+            if waiter.events:
+                return
+            self._follow(waiter)
+            if self._leader is not None:    # who stops leading says so first, and then looks who follows
+                return
         with self.mutex:
             if self._leader is None or (impatient and not self._polling):
                 self._leader = waiter
                 self._followers.pop(waiter, None)
             elif not waiter.events:
-                waiter.prepare()
-                self._followers[waiter] = None
+                self._follow(waiter)
+
+    def _follow(self, waiter: Waiter) -> None:
+        waiter.prepare()
+        self._followers[waiter] = None
 
     def close_round(self, request: Send) -> None:
         """From now on no thread tells it of answers."""
@@ -153,16 +205,31 @@ class Links(LinksBase[AnyInbox]):
 
     def forget(self, waiter: Waiter) -> None:
         """``waiter`` neither leads nor follows any more; somebody else leads if somebody waits."""
-        if self._leader is not waiter and waiter not in self._followers:
-            return
-        with self.mutex:
+        if self._followers:
             self._followers.pop(waiter, None)
-            if self._leader is waiter:
-                self._flush()
-                self._leader = next(iter(self._followers), None)
-                if self._leader is not None:
-                    del self._followers[self._leader]
-                    self._leader.wake()
+        if self._leader is waiter:
+            with self.mutex:
+                if self._leader is waiter:
+                    self._hand_over()
+                    waiter.called = True    # it has read, and passes the relay on now
+        waiter.leave()
+        if waiter.called:   # not a call for nothing
+            self.relay.pass_on(waiter)
+
+    def _hand_over(self) -> None:
+        """Somebody else leads, if somebody follows.  With the mutex held."""
+        self._leader = None
+        while self._leader is None and (followers := list(self._followers)):
+            # Rather one who has to wait anyway.
+            successor = next((waiter for waiter in followers if not waiter.events), followers[0])
+            self._leader = successor
+            if self._followers.pop(successor, self) is self:    # its operation was over just now
+                self._leader = None
+            else:
+                self.relay.add(successor)       # behind those who were served: what they ask next leaves in one packet
+        if self._asked:     # by who thought that we would write it
+            self._take_over()
+        self._flush()
 
     def _wait_quietly(self, until: float, waiter: Waiter) -> Event:
         """The same for one who waits for other threads: it leaves the masters to those who ask them."""
@@ -198,13 +265,19 @@ class Links(LinksBase[AnyInbox]):
         """Read for everybody until there is an event for ``waiter``, or ``until``."""
         events = waiter.events
         while self._leader is waiter and not events and not self.closed:
+            if self.relay:
+                now = self._let_others_run(waiter, until - now)
+                if events:
+                    return
             left = until - now
             if left <= 0:
                 return
             self._polling = True        # from now on nobody relies on us to
             try:
-                if self._to_flush:      # not a call for nothing: this is the hottest place
+                if self._asked or self._to_flush:   # not a call for nothing: this is the hottest place
                     self.flush()
+                    if events:      # no master could be asked
+                        return
                 # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
                 ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
             except RuntimeError:    # somebody who led before is still at it, and reads for us, too
@@ -215,22 +288,34 @@ class Links(LinksBase[AnyInbox]):
                 self._polling = False
             now = _clock.now()
             with self.mutex:
-                for fd, _ in ready:
-                    link = self._by_fd.get(fd)
-                    if link is not None:
-                        self._read(link, now)
-                    elif fd == self._lead_bell.fd:
-                        self._lead_bell.silence()
-                crowd = not events and self._several_go_on()
-            if crowd:       # let them: most will ask something, and what they cork meanwhile leaves in one packet
-                time.sleep(0)
+                self._read_all(ready, now)
 
-    def _several_go_on(self) -> bool:
-        """Whether more than one of those who follow has got what it waits for.  With the mutex held."""
-        if len(self._followers) < 2:  # noqa: PLR2004 - as mostly
-            return False
-        served = (waiter for waiter in self._followers if waiter.events)
-        return next(served, None) is not None and next(served, None) is not None
+    def _read_all(self, ready: list[tuple[int, int]], now: float) -> None:
+        """For everybody; who is served wakes in its turn."""
+        try:
+            self.relay.gathers = True
+            for fd, _ in ready:
+                link = self._by_fd.get(fd)
+                if link is not None:
+                    self._read(link, now)
+                elif fd == self._lead_bell.fd:
+                    self._lead_bell.silence()
+        finally:
+            self.relay.gathers = False
+
+    def _let_others_run(self, waiter: Waiter, left: float) -> float:
+        """Those who were served: most will ask something, and what they ask leaves in one packet.  Returns the time."""
+        relay = self.relay
+        waiter.called = True
+        if len(relay) > 1:
+            waiter.prepare()
+            relay.add(waiter)
+            relay.pass_on(waiter)
+            waiter.sleep(max(0.0, min(_RELAY, left)))
+            waiter.leave()
+        else:
+            relay.pass_on(waiter)
+        return _clock.now()
 
     # -- for the housekeeper, with the mutex held ----------------------------------------------------
 
@@ -249,9 +334,11 @@ class Links(LinksBase[AnyInbox]):
         with self.mutex:
             self.hang_up()
             self.changed.notify_all()
-            for follower in self._followers:
+            for follower in list(self._followers):
                 follower.wake()
-            for ticket in self.lobby.waiting():
+            with self._line:
+                waiting = self.lobby.waiting()
+            for ticket in waiting:
                 ticket.inbox.wake()
             self._lead_bell.ring()
             self._lead_bell.close()
@@ -302,3 +389,10 @@ class Links(LinksBase[AnyInbox]):
 
     def _tell(self) -> None:
         self.changed.notify_all()
+
+
+def _dwindling(to: list[Link[AnyInbox]]) -> Iterator[Link[AnyInbox]]:
+    """Each of them; ``to`` keeps those that are not done with yet."""
+    while to:
+        yield to[-1]
+        to.pop()

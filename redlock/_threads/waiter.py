@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from redlock._core.effects import Event
     from redlock._core.listen import Ear
+    from redlock._threads.relay import Relay
 
 
 class Waiter:
@@ -19,11 +20,13 @@ class Waiter:
     answer for it, or hands the lead over (it follows).
     """
 
-    __slots__ = ("_signal", "ear", "events")
+    __slots__ = ("_relay", "_signal", "called", "ear", "events")
 
-    def __init__(self) -> None:
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
         self.events: deque[Event] = deque()
         self.ear: Ear | None = None
+        self.called = False     # it has the `Relay`, and is to pass it on
         self._signal: Lock | None = None    # most operations never follow
 
     def prepare(self) -> None:
@@ -40,10 +43,20 @@ class Waiter:
     def put(self, event: Event) -> None:
         """It happened."""
         self.events.append(event)
-        self.wake()
+        if self._relay.gathers:
+            self._relay.add(self)
+        else:
+            self.wake()
 
-    def wake(self) -> None:
-        """Let it look at its events."""
-        if self._signal is not None and self._signal.locked():
+    def wake(self) -> bool:
+        """Let it look at its events; False: it does so anyway."""
+        signal = self._signal
+        if signal is not None and signal.locked():
             with contextlib.suppress(RuntimeError):     # somebody else woke it just now
-                self._signal.release()
+                signal.release()
+                return True
+        return False
+
+    def leave(self) -> None:
+        """It will not sleep any more, unless it prepares for it."""
+        self._signal = None

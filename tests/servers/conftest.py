@@ -8,6 +8,7 @@ import pytest
 
 from tests.servers import worlds
 from tests.servers.look import eventually
+from tests.servers.pairs import NODE_TIMEOUT, Pairs, never_impatient
 from tests.servers.punctual import Watch
 
 
@@ -44,3 +45,12 @@ def masters(world, redlock_servers):
     """As the plugin's ``redlock_masters``, in each world."""
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
         yield masters
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    """`Masters` without servers and threads, led by the test."""
+    never_impatient(monkeypatch)
+    pairs = Pairs(NODE_TIMEOUT)
+    yield pairs
+    pairs.close()

@@ -1,13 +1,9 @@
-"""Who leads counts for all threads: `redlock/_threads/links.py`.
-
-The masters are a few lines each, on pairs of sockets, and there is no housekeeper: nobody reads but whom the test has read.
-"""
+"""Who leads counts for all threads: `redlock/_threads/links.py`."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,115 +14,15 @@ from redlock._core.acquire import Ballot
 from redlock._core.effects import Timeout, Wait
 from redlock._core.electorate import Facts
 from redlock._core.release import Claim
-from redlock._threads import links as links_of_threads
 from redlock._threads.keeper import Keeper, Kept
 from redlock._threads.waiter import Waiter
-from tests.asyncio.virtual import MASTERS, Fake, Question, asks
+from tests.asyncio.virtual import MASTERS, Question, asks
 from tests.servers.interrupt import Interrupt
 from tests.servers.look import eventually
+from tests.servers.pairs import ALL, LONG, NODE_TIMEOUT, Follower, Pairs, never_impatient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redlock._core.effects import Op
-
-NODE_TIMEOUT = 1.5      # some wait for its end; the others must not come near it on a slow machine
-LONG = 30.0     # nobody waits for so long: it is there so that no test relies on a short time
-ALL = range(MASTERS)
-
-
-class Pairs:
-    """`Masters` whose links lead to fakes, and a `leader` that is the test itself."""
-
-    def __init__(self, node_timeout: float) -> None:
-        urls = [f"redis://fake-{number}:6379" for number in ALL]
-        self.fakes = [Fake() for _ in ALL]
-        self.masters = Masters(urls, restart_guard=False, node_timeout=node_timeout)
-        self.driver = self.masters._make_driver()
-        self.driver._ready = True       # no thread of its own
-        self.links = self.driver._links
-        for number in ALL:
-            self.attach(number)
-        self.leader = Waiter()
-        self.links._leader = self.leader
-
-    def attach(self, number: int) -> None:
-        with self.links.mutex:
-            fake = self.fakes[number]
-            self.links.attach(self.links.all[number], fake.theirs, Facts(f"run-{number}", 10**6), _clock.now())
-
-    def answer(self, *numbers: int) -> None:
-        """Those, or all of them, hear what was sent to them, and answer."""
-        self.links.flush()
-        for number in numbers or ALL:
-            with contextlib.suppress(OSError):      # it was hung up on
-                self.fakes[number].hear()
-
-    def read(self, *numbers: int) -> None:
-        """As who leads does it."""
-        for number in numbers or ALL:
-            with self.links.mutex:
-                self.links._read(self.links.all[number], _clock.now())
-
-    def resign(self) -> None:
-        self.links.forget(self.leader)
-
-    def answer_until_over(self, thread: threading.Thread) -> None:
-        """... which leads itself now."""
-        while thread.is_alive():
-            self.answer()
-            time.sleep(0.001)
-        thread.join()
-
-    def nothing_left(self) -> bool:
-        """Once those that were hung up on are connected again."""
-        for number in ALL:
-            if self.links.all[number].sock is None:
-                self.fakes[number].sock.close()
-                self.fakes[number].connect()
-                self.attach(number)
-        self.answer()
-        self.read()
-        return not any(fake.keys for fake in self.fakes) and not self.links.owe()
-
-    def close(self) -> None:
-        self.links.forget(self.leader)
-        self.answer()
-        self.masters.close()
-        for fake in self.fakes:
-            fake.sock.close()
-
-
-@pytest.fixture
-def pairs(monkeypatch):
-    # How long who follows relies on who leads.
-    monkeypatch.setattr(links_of_threads, "_PATIENCE", LONG)
-    monkeypatch.setattr(links_of_threads, "_MOST_PATIENCE", LONG)
-    pairs = Pairs(NODE_TIMEOUT)
-    yield pairs
-    pairs.close()
-
-
-class Follower(threading.Thread):
-    """Does ``work`` while the test leads; it begins when that waits for masters."""
-
-    def __init__(self, pairs: Pairs, work: Callable[[], Any]) -> None:
-        super().__init__()
-        self.result: Any = None
-        self._work = work
-        self.start()
-        eventually(lambda: pairs.links._followers or not self.is_alive())
-
-    def run(self) -> None:
-        try:
-            self.result = self._work()
-        except Exception as error:  # noqa: BLE001 - for the test to look at
-            self.result = error
-
-    def end(self) -> Any:
-        self.join(10)
-        assert not self.is_alive()
-        return self.result
 
 
 class Watched(Question):
@@ -283,7 +179,7 @@ class LastMoment:
 
 def test_who_is_decided_in_the_last_moment_gets_no_timeout(pairs, monkeypatch):
     """Its time is over, and the deciding answer is being counted."""
-    question, waiter = Slow(3), Waiter()
+    question, waiter = Slow(3), Waiter(pairs.links.relay)
     pairs.links.send(question, waiter)
     pairs.answer()
     moment = LastMoment(monkeypatch, pairs, question, pairs.links, "_join", after=True)
@@ -308,7 +204,7 @@ def test_nor_does_what_the_keeper_does(pairs, keeper, monkeypatch, until):
 
 
 def test_after_a_timeout_nobody_counts(pairs):
-    question, waiter = Question(3), Waiter()
+    question, waiter = Question(3), Waiter(pairs.links.relay)
     pairs.links.send(question, waiter)
     pairs.answer()
     pairs.read(0, 1)
@@ -334,7 +230,7 @@ def test_nor_for_what_the_keeper_does(pairs, keeper, until):
 
 def test_a_wait_that_closes_nothing_leaves_its_question_open(pairs):
     """As one between two attempts: it is no business of the last one."""
-    question, waiter = Question(3), Waiter()
+    question, waiter = Question(3), Waiter(pairs.links.relay)
     pairs.links.send(question, waiter)
     assert isinstance(pairs.links.wait(Wait(_clock.now()), waiter), Timeout)
     pairs.answer()
@@ -448,8 +344,7 @@ def interrupt(*_: Any) -> None:
 @pytest.mark.timeout(300)
 def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
     """R11: wherever it strikes who leads, it is not whoever follows that pays with a vote too few or too many."""
-    monkeypatch.setattr(links_of_threads, "_PATIENCE", LONG)
-    monkeypatch.setattr(links_of_threads, "_MOST_PATIENCE", LONG)
+    never_impatient(monkeypatch)
     at, struck = 0, 0
     while True:
         at += 1

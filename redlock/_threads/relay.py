@@ -1,0 +1,50 @@
+"""Waking those who were served one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from redlock._threads.waiter import Waiter
+
+
+class Relay:
+    """Who was served wakes when the one before it in here is done, or sleeps again.
+
+    Threads of Python take turns anyway.  Those who are woken all at once fight for the interpreter's lock,
+    with whoever leads as well, and each of them loses it again and again.
+
+    If one never passes it on, interrupted in just the wrong moment, whoever leads does before it reads
+    again; and nobody relies on it for longer than its patience.
+    """
+
+    __slots__ = ("_served", "gathers")
+
+    def __init__(self) -> None:
+        self.gathers = False    # somebody reads for all, and passes it on when it has
+        self._served: deque[Waiter] = deque()
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    def add(self, waiter: Waiter) -> None:
+        self._served.append(waiter)
+
+    def pass_on(self, by: Waiter) -> None:
+        """Wake the next one, of those who sleep: now it has the relay.  Nothing if ``by`` does not have it."""
+        if not by.called:
+            return
+        by.called = False
+        served = self._served
+        while served:
+            try:
+                waiter = served.popleft()
+            except IndexError:      # another thread was faster
+                return
+            if waiter is by:
+                continue
+            waiter.called = True
+            if waiter.wake():
+                return
+            waiter.called = False

@@ -1,0 +1,366 @@
+"""Who follows takes no lock, and leaves what it asks to whoever leads: `redlock/_threads/links.py`, `relay.py`."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redlock import Lease, QuorumUnreachable, _clock
+from redlock._core import wire
+from redlock._core.effects import Wait
+from redlock._threads.relay import Relay
+from redlock._threads.waiter import Waiter
+from tests.asyncio.virtual import MASTERS, Question, asks
+from tests.servers.interrupt import Interrupt
+from tests.servers.look import eventually
+from tests.servers.pairs import ALL, LONG, Follower, Pairs, never_impatient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from redlock._threads.links import Links
+
+
+def question(name: str, need: int = MASTERS) -> Question:
+    asked = Question(need)
+    asked.call = wire.status(f"redlock:{name}")
+    return asked
+
+
+def names(pairs: Pairs) -> list[list[str]]:
+    """What the masters heard of."""
+    return [[heard.name.removeprefix("redlock:") for heard in fake.heard] for fake in pairs.fakes]
+
+
+def kill(pairs: Pairs, *numbers: int) -> None:
+    for number in numbers:
+        pairs.fakes[number].sock.close()
+    pairs.read(*numbers)
+
+
+# -- what it asks ----------------------------------------------------------------------------------------
+
+
+def test_it_waits_for_no_lock(pairs):
+    """Whoever holds that may be in the middle of a call of the kernel, in which all others run."""
+    lock = pairs.masters.lock("job", ttl=10, bound=False)
+    with pairs.links.mutex:
+        follower = Follower(pairs, lock.acquire)
+    pairs.answer()
+    pairs.read(0, 1)
+    with pairs.links.mutex:
+        pairs.links._read(pairs.links.all[2], _clock.now())
+        assert isinstance(follower.end(), Lease)
+    releaser = Follower(pairs, lock.release)
+    pairs.answer()
+    pairs.read()
+    assert releaser.end() is None
+    assert pairs.nothing_left()
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["it leads", "nobody does"])
+def test_what_it_asked_goes_before_what_it_asks_when_it_leads(pairs, leads):
+    """R10: a release stands behind its acquire."""
+    waiter = Waiter(pairs.links.relay)
+    pairs.links.send(question("first"), waiter)
+    assert pairs.links._asked
+    pairs.links._leader = waiter if leads else None
+    pairs.links.send(question("second"), waiter)
+    pairs.answer()
+    assert names(pairs) == [["first", "second"]] * MASTERS
+
+
+def test_an_attempt_that_is_over_is_not_made(pairs):
+    """R9: what takes it back is sent, and finds nothing."""
+    lock = pairs.masters.lock("job", ttl=10)
+    follower = Follower(pairs, lambda: lock.acquire(timeout=0))
+    error = follower.end()
+    assert isinstance(error, QuorumUnreachable)
+    assert [vote.outcome for vote in error.votes] == ["timeout"] * MASTERS
+    pairs.answer()
+    assert [list(fake.by_token().values()) for fake in pairs.fakes] == [[["release"]]] * MASTERS
+    assert pairs.nothing_left()
+
+
+def test_a_release_is_sent_however_late(pairs):
+    """R10."""
+    lock = pairs.masters.lock("job", ttl=10, bound=False)
+    follower = Follower(pairs, lock.acquire)
+    pairs.answer()
+    pairs.read()
+    assert isinstance(follower.end(), Lease)
+    releaser = Follower(pairs, lock.release)
+    assert releaser.end() is None       # nobody has denied it
+    assert all(fake.keys for fake in pairs.fakes)
+    assert pairs.nothing_left()
+
+
+def test_it_is_told_when_masters_that_are_down_decide(pairs):
+    kill(pairs, 0, 1, 2)
+    follower = Follower(pairs, lambda: pairs.masters.lock("job", ttl=10).acquire(timeout=0))
+    pairs.answer(3, 4)
+    error = follower.end()
+    assert isinstance(error, QuorumUnreachable)
+    assert [vote.outcome for vote in error.votes] == ["error"] * 3 + ["pending"] * 2, "and no timeout"
+    assert pairs.nothing_left()
+
+
+def test_so_is_who_has_come_to_lead_meanwhile(pairs):
+    """It does not wait for answers to what is decided."""
+    waiter, asked = Waiter(pairs.links.relay), question("job", need=3)
+    pairs.links.send(asked, waiter)
+    kill(pairs, 0, 1, 2)
+    pairs.links._leader = waiter
+    began = _clock.now()
+    assert pairs.links.wait(Wait(began + LONG, closes=asked), waiter) is asked
+    assert _clock.now() - began < LONG / 2
+    assert len(asked.failures) == 3
+    pairs.links.forget(waiter)
+
+
+def test_what_was_asked_while_nobody_leads_is_sent(pairs):
+    """By itself: it looks once more when it has asked."""
+    class JustThen(type(pairs.links._asked)):       # type: ignore[misc]
+        def append(self, asked: Any) -> None:
+            pairs.resign()      # it looked before that, and nobody has asked
+            super().append(asked)
+
+    pairs.links._asked = JustThen()
+    pairs.links.send(question("job"), Waiter(pairs.links.relay))
+    for fake in pairs.fakes:
+        fake.hear()
+    assert names(pairs) == [["job"]] * MASTERS
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("what", ["acquire", "release"])
+def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
+    """R10, R11: whoever comes next goes on where it was."""
+    never_impatient(monkeypatch)
+    at = 0
+    while True:
+        at += 1
+        pairs = Pairs(node_timeout=3.0)
+        lock = pairs.masters.lock("job", ttl=10, bound=False)
+        follower = Follower(pairs, lock.acquire)
+        if what == "release":
+            pairs.answer()
+            pairs.read()
+            assert isinstance(follower.end(), Lease)
+            follower = Follower(pairs, lock.release)
+        ctrl_c = Interrupt(at)
+        try:
+            with ctrl_c.tracing():
+                pairs.links.flush()
+        except KeyboardInterrupt:
+            pass
+        print(at, ctrl_c.where)
+        pairs.answer()
+        pairs.read()
+        lease = follower.end()
+        asked = [[heard.token for heard in fake.heard if heard.script == what] for fake in pairs.fakes]
+        assert sum(map(bool, asked)) >= MASTERS - 1, "but for a connection that was torn"
+        assert all(len(set(tokens)) <= 1 for tokens in asked)
+        if what == "acquire":
+            assert isinstance(lease, Lease)
+            votes = [vote.outcome == "granted" for vote in lease.votes]
+            assert all(pairs.fakes[number].keys == {"redlock:job": lease.token} for number in ALL if votes[number])
+            releaser = Follower(pairs, lock.release)
+            pairs.answer()
+            pairs.read()
+            assert releaser.end() is None
+        assert pairs.nothing_left()
+        pairs.close()
+        if ctrl_c.left > 0:
+            break       # it was over before line number `at`
+    assert at > 50
+
+
+# -- who leads next --------------------------------------------------------------------------------------
+
+
+class Racing(dict[Waiter, None]):
+    """Who follows, and what one of them does when whoever stops leading has just looked."""
+
+    def __init__(self, links: Links, then: Any) -> None:
+        super().__init__(links._followers)
+        self._then = then
+
+    def __iter__(self) -> Iterator[Waiter]:
+        seen = list(super().__iter__())
+        then, self._then = self._then, lambda: None
+        then()
+        return iter(seen)
+
+
+def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
+    """It has seen a leader, who has seen no follower."""
+    asked, waiter = question("job"), Waiter(pairs.links.relay)
+    pairs.links.send(asked, waiter)
+    follow = pairs.links._follow
+    comes, may = threading.Event(), threading.Event()
+
+    def late(waiter: Waiter) -> None:
+        comes.set()
+        assert may.wait(10)
+        follow(waiter)
+
+    def nobody_is_there() -> None:
+        may.set()
+        eventually(lambda: len(pairs.links._followers) == 1)
+
+    monkeypatch.setattr(pairs.links, "_follow", late)
+    pairs.links._followers = Racing(pairs.links, nobody_is_there)
+    thread = threading.Thread(target=lambda: pairs.links.wait(Wait(_clock.now() + LONG, closes=asked), waiter))
+    thread.start()
+    assert comes.wait(10)
+    pairs.resign()
+    pairs.answer_until_over(thread)
+    assert asked.answers == [*ALL]
+    pairs.links.forget(waiter)
+
+
+def test_whose_operation_is_over_does_not_come_to_lead(pairs):
+    first, second = Waiter(pairs.links.relay), Waiter(pairs.links.relay)
+    pairs.links._followers.update(dict.fromkeys((first, second)))
+    pairs.links._followers = Racing(pairs.links, lambda: pairs.links.forget(first))
+    pairs.resign()
+    assert pairs.links._leader is second
+    pairs.links.forget(second)
+    assert pairs.links._leader is None
+
+
+def test_rather_one_who_has_to_wait_leads(pairs):
+    served, waits = Waiter(pairs.links.relay), Waiter(pairs.links.relay)
+    served.events.append(question("job"))
+    pairs.links._followers.update(dict.fromkeys((served, waits)))
+    pairs.resign()
+    assert pairs.links._leader is waits
+    pairs.links.forget(waits)
+    assert pairs.links._leader is served
+    pairs.links.forget(served)
+
+
+def followed_by(pairs: Pairs, works: list[Callable[[], Any]]) -> list[Follower]:
+    """Threads that have all asked, and wait."""
+    followers = [Follower(pairs, work) for work in works]
+    eventually(lambda: len(pairs.links._followers) == len(works))
+    return followers
+
+
+# -- one after the other ---------------------------------------------------------------------------------
+
+
+def asleep(relay: Relay) -> Waiter:
+    waiter = Waiter(relay)
+    waiter.prepare()
+    return waiter
+
+
+def is_awake(waiter: Waiter) -> bool:
+    return not waiter.wake()
+
+
+def test_the_next_one_who_sleeps_is_woken():
+    relay = Relay()
+    me, awake, over, first, second = asleep(relay), Waiter(relay), asleep(relay), asleep(relay), asleep(relay)
+    for waiter in (me, awake, over, first, second):
+        relay.add(waiter)
+    over.leave()
+    relay.pass_on(me)
+    assert len(relay) == 5, "it does not have it"
+    me.called = True
+    relay.pass_on(me)
+    assert is_awake(first)
+    assert not is_awake(second)
+    assert len(relay) == 1
+
+
+def test_who_is_served_while_somebody_reads_for_all_wakes_in_its_turn():
+    relay = Relay()
+    waiter, other = asleep(relay), asleep(relay)
+    relay.gathers = True
+    waiter.put(question("job"))
+    relay.gathers = False
+    other.put(question("job"))
+    assert is_awake(other), "at once"
+    assert not relay or not is_awake(waiter)
+
+
+def test_three_that_were_served_at_once(pairs, monkeypatch):
+    """Whoever led wakes one; whose operation is over wakes the next."""
+    woken: list[Waiter] = []
+    wake = Waiter.wake
+
+    def noted(waiter: Waiter) -> bool:
+        woken.append(waiter)
+        return wake(waiter)
+
+    monkeypatch.setattr(Waiter, "wake", noted)
+    asked = [question(f"job-{number}", need=3) for number in range(3)]
+    followers = followed_by(pairs, [partial(pairs.driver.run, asks(one, _clock.now() + LONG)) for one in asked])
+    pairs.answer()
+    with pairs.links.mutex:
+        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
+    assert not woken
+    assert len(pairs.links.relay) == 3
+    pairs.leader.called = True
+    pairs.links.relay.pass_on(pairs.leader)
+    for follower, one in zip(followers, asked, strict=True):
+        assert follower.end() is one
+    assert len(woken) == len(set(woken)) == 3
+
+
+def test_who_leads_lets_them_run_and_is_the_last(pairs):
+    """What they ask next leaves with what it writes before it waits."""
+    locks = [pairs.masters.lock(f"job-{number}", ttl=10, bound=False) for number in range(2)]
+
+    def work(lock: Any) -> None:
+        lock.acquire()
+        lock.release()
+
+    followers = followed_by(pairs, [partial(work, lock) for lock in locks])
+    acquiring = set(pairs.links._followers)
+    pairs.answer()
+    with pairs.links.mutex:
+        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
+    pairs.links._let_others_run(pairs.leader, LONG)
+    assert not acquiring.intersection(pairs.links._followers)
+    eventually(lambda: len(pairs.links._asked) == 2)    # their releases
+    pairs.answer()
+    pairs.read()
+    for follower in followers:
+        follower.end()
+    assert pairs.nothing_left()
+
+
+def test_the_relay_is_passed_on_by_who_sleeps_again(pairs):
+    """And by nobody who does not have it: those who run would become more and more."""
+    first, second = question("first", need=3), question("second", need=3)
+    one, other = Waiter(pairs.links.relay), asleep(pairs.links.relay)
+    pairs.links.send(first, one)
+
+    def twice() -> None:
+        assert pairs.links.wait(Wait(_clock.now() + LONG, closes=first), one) is first
+        pairs.links.send(second, one)
+        assert pairs.links.wait(Wait(_clock.now() + LONG, closes=second), one) is second
+        pairs.links.forget(one)
+
+    thread = Follower(pairs, twice)
+    pairs.answer()
+    with pairs.links.mutex:
+        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
+    pairs.links.relay.add(other)
+    pairs.leader.called = True
+    pairs.links.relay.pass_on(pairs.leader)
+    eventually(lambda: not pairs.links.relay)
+    assert is_awake(other)
+    other.prepare()
+    pairs.links.relay.add(other)
+    pairs.answer()
+    pairs.read()
+    thread.end()
+    assert not is_awake(other)
