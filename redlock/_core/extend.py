@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock._core import quorum, wire
 from redlock._core.effects import Op, Send, Timeout, Wait
+from redlock._core.quorum import Tally
 from redlock._core.release import Claim, denied
-from redlock._core.rounds import Round
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from redlock._core.effects import Failure
     from redlock._core.lease import LeaseState
-    from redlock._core.quorum import Tally
     from redlock._core.refusals import ErrorReply
     from redlock._core.terms import Plan, Terms
     from redlock.errors import Outcome, Reason
@@ -180,7 +179,7 @@ _GRANTED: _Vote = "granted", "", False
 _NO_OTHERS: Mapping[int, wire.NotOwned | ErrorReply] = MappingProxyType({})
 
 
-class Renewal(Round):
+class Renewal(Send):
     """An owner-checked request for many leases, and the votes for each of them.
 
     Nearly always a master says of all of them that they are extended.  What it says of all is counted once, in `tally`;
@@ -190,25 +189,25 @@ class Renewal(Round):
     be found out, and its keys would expire.
     """
 
-    __slots__ = ("_decided", "_leases", "parts", "refused", "settled")
+    __slots__ = ("_decided", "_electorate", "_leases", "parts", "refused", "settled", "tally")
 
     missing: ClassVar[tuple[int, ...]] = ()     # of those without a `Part` no master has denied any,
     reason: ClassVar[Reason] = "expired"        # so this is never asked for
 
     def __init__(self, terms: Terms, leases: Sequence[tuple[wire.Keys, str, float]]) -> None:
-        super().__init__(terms, wire.renew(leases, terms.fence_ttl))
+        super().__init__(wire.renew(leases, terms.fence_ttl))
+        self.open = True
+        self.tally = Tally(terms.masters)       # the votes for those without a `Part`
         self.parts: dict[int, Part] = {}        # by the place in the request
         self.settled: deque[tuple[int, float]] = deque()        # what was settled by whom, and nobody has looked at it
         self.refused: list[int] = []
         self._decided = False
+        self._electorate = terms.electorate
         self._leases = len(leases)
 
     def alike(self, places: Iterable[int]) -> list[int]:
         """Which of ``places`` have no part of their own."""
         return [place for place in places if place not in self.parts] if self.parts else list(places)
-
-    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
-        raise NotImplementedError       # every lease has a vote of its own
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         took = at - self.sent_at
@@ -217,7 +216,8 @@ class Renewal(Round):
         except ValueError as error:
             self.refused.append(master)
             return self._count(master, took, ("error", str(error), False), at)
-        if at > self._votes_from[master] or (objection := self._terms.electorate.objection(master, at)) is None:
+        objection = self._electorate.objection(master, at)
+        if objection is None:
             return self._count(master, took, _GRANTED, at, others)
         vote = objection.outcome, objection.reason, objection.configuration
         return self._count(master, took, vote, at, others, overruled=True)
