@@ -99,7 +99,7 @@ class Keeping:
         if at is None:
             at = self._renew_at = self._next(self._since)
         # The holder itself may have made the TTL shorter since.
-        if not (lease._under_way or end == self._tried) and end - ttl * _LEFT < at:  # noqa: SLF001
+        if not (lease._ceilings or end == self._tried) and end - ttl * _LEFT < at:  # noqa: SLF001
             at = end - ttl * _LEFT
         step = ttl * _STEP
         at -= (at - self._terms.phase * step) % step

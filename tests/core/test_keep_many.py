@@ -180,7 +180,7 @@ def test_interrupted_they_are_tried_again(leases: int) -> None:
     task.close()
     for keeping in keepings:
         assert keeping.due - scene.world.now == pytest.approx(TTL / 20, abs=TTL * _STEP)
-        assert not keeping.lease._under_way
+        assert not keeping.lease._ceilings
 
 
 def lent(leases: int = 3) -> tuple[Scene, Roster, list[Keeping], object]:
@@ -201,7 +201,7 @@ def test_who_is_in_hand_is_looked_at_when_it_may_be_lost() -> None:
     one, other, third = scene.held
     assert all(keeping._busy for keeping in keepings)
     assert roster.next() == one.lease.valid_until
-    other.lease._extended(scene.world.now + 30.0, TTL, tuple, 1)
+    other.lease.valid_until = scene.world.now + 30.0
     other.lease._ceilings.clear()
     assert roster.take(one.lease.valid_until - 0.001) == []
     scene.world.now = one.lease.valid_until

@@ -98,7 +98,7 @@ def test_each_for_itself(masters: list[Master], kinds: list[str], reasons: list[
         assert (lease.lost, lease.valid) == (kind == "lost", kind != "lost")
         if reason is not None:
             assert lease.loss().reason == reason
-        assert not lease._under_way
+        assert not lease._ceilings
 
 
 def test_one_request_for_all() -> None:
@@ -128,9 +128,9 @@ def test_one_that_waits_holds_up_no_other() -> None:
     effect = operation.send(scene.world._next(effect))
     assert scene.world.now - scene.asked_at == pytest.approx(0.01)
     assert first.valid_until == pytest.approx(scene.asked_at + 9.898)
-    assert not first._under_way
+    assert not first._ceilings
     assert second.valid_until == had
-    assert second._under_way
+    assert second._ceilings
     with pytest.raises(StopIteration) as stop:
         operation.send(scene.world._next(effect))
     assert [extension.at - scene.asked_at for extension in stop.value.value] == pytest.approx([0.01, 0.2])
@@ -280,7 +280,6 @@ def test_interrupted_it_takes_nothing_away(number: int) -> None:
         scene.world.run(operation, Interrupt(frozenset([number]), KeyboardInterrupt()))
     for lease, before in zip(scene.leases, had, strict=True):
         assert lease.valid
-        assert not lease._under_way
         assert not lease._ceilings
         assert lease.valid_until in (before, pytest.approx(scene.asked_at + 9.898))
     assert all(not sent.request.open for sent in scene.world.sent if sent.verb == "repair" or number < 2)
@@ -380,7 +379,7 @@ def test_each_ends_as_it_would_alone(scene: tuple[list[Says], list[float]]) -> N
         assert lease._asked == like._asked
         repairs = [(sent.at, sent.to, sent.args) for sent in world.all("repair") if sent.token == lease.token]
         assert repairs == [(sent.at, sent.to, sent.args) for sent in own.all("repair")]
-        assert not lease._under_way
+        assert not lease._ceilings
         if left[number] > world.terms.node_timeout:     # else it has ended, and is told of by its keeper, not by this
             assert extension.at == alone.at
             assert lease._said() == like._said()
