@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core.effects import Failure
-from redlock._core.extend import MOST
+from redlock._core.extend import MOST, Extension
 from redlock._core.keep import _STEP, Keeping, Roster, failed_to_keep, tasks
 from redlock._core.release import release
 from tests.core.world import NEVER, OTHER, PROPERTY, Master, World, down
@@ -224,7 +224,7 @@ def test_who_may_not_be_held_that_long() -> None:
 def test_who_is_put_back_is_in_hand_no_more() -> None:
     scene, roster, keepings, _task = lent()
     for keeping in keepings:
-        keeping._renewed(None, scene.world.now)
+        keeping._renewed(Extension("unanswered", scene.world.now), 0.5)
     due, over = roster.put(keepings)
     keepings.clear()
     assert (roster.next(), over) == (due, [])

@@ -240,6 +240,7 @@ def _() -> list[Any]:
 # -- keeping -----------------------------------------------------------------------------------------
 
 _KEPT: dict[str, Any] = {"keep": 0.8}
+_NEVER = 1e9        # later than any run lasts
 
 
 @variant("lost-told-late", P6, **_KEPT)
@@ -250,7 +251,7 @@ def _() -> list[Any]:
         if keeping.over:
             return -math.inf
         if keeping._renew_at is None:
-            keeping._renew_at = keeping._next(keeping._since)
+            keeping._renew_at = keeping._since + keep._pause(keeping.lease.ttl, keeping._random())
         busy = keeping._busy or not keeping._renew
         return keeping._ends if busy else min(keeping._renew_at, keeping._ends)
 
@@ -342,10 +343,10 @@ def _() -> list[Any]:
     """A renewal that too few have answered was the last one (R13)."""
     correct = Keeping._renewed
 
-    def renewed(keeping: Keeping, extension: Extension | None, now: float) -> None:
-        if extension is not None and extension.kind == "unanswered":
-            extension = replace(extension, at=math.inf)
-        correct(keeping, extension, now)
+    def renewed(keeping: Keeping, extension: Extension, spread: float) -> None:
+        if extension.kind == "unanswered":
+            extension = replace(extension, at=_NEVER)
+        correct(keeping, extension, spread)
 
     return [mock.patch.object(Keeping, "_renewed", renewed)]
 
@@ -401,7 +402,7 @@ def _() -> list[Any]:
 
     def renew(*args: Any) -> Op[list[Extension]]:
         extensions = yield from correct(*args)
-        return [replace(extension, at=math.inf) if extension.kind == "unanswered" else extension for extension in extensions]
+        return [replace(extension, at=_NEVER) if extension.kind == "unanswered" else extension for extension in extensions]
 
     return [mock.patch.object(keep, "renew", renew)]
 
