@@ -32,7 +32,7 @@ _STEP = 1 / 32
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
 _LEFT = 1 - 1 / RENEWALS     # of the TTL, when a lease is due at the latest
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
-_VOID = 64          # so many entries, and as many as there are good ones, may be void
+_VOID = 64          # so many entries of a roster may be void, besides as many as there are good ones
 _CROWD = 256        # so many newcomers are not looked through for those that are over
 
 # What there is to do for one or several leases; returns how each was extended, in their order.
@@ -44,7 +44,7 @@ class Keeping:
 
     ``renew``: extend it at a third of its TTL, as long as ``alive()`` says that its owner is there.
     ``max_hold``: seconds after which it is lost whatever happens (C7).  ``random``: a number from 0 to 1,
-    for every pause another one.  ``tell``: called once if it is lost, and never after a release (C9).  ``kept``: after every
+    for every pause another one; those that were renewed together have one pause.  ``tell``: called once if it is lost, and never after a release (C9).  ``kept``: after every
     renewal that was won.
     """
 
@@ -256,19 +256,19 @@ def _renew(keepings: list[Keeping], now: float) -> Task:
 class Roster:
     """Who is kept, in the order in which they are due."""
 
-    __slots__ = ("_at", "_heap", "_in_hand", "_newcomers", "_number", "_void", "_void_allowed")
+    __slots__ = ("_heap", "_in_hand", "_moments", "_newcomers", "_number", "_standing", "_void")
 
     def __init__(self) -> None:
         self._in_hand: list[tuple[float, int, list[Keeping]]] = []
         self._newcomers: deque[Keeping] = deque()
-        self._at: dict[float, list[Keeping]] = {}       # who is due when; void where somebody stands elsewhere by now
-        self._heap: list[float] = []                    # when somebody is due
+        self._moments: dict[float, list[Keeping]] = {}      # who is due when; void are those that stand elsewhere by now
+        self._heap: list[float] = []                        # when anybody is due
+        self._standing = 0
         self._void = 0
-        self._void_allowed = _VOID
         self._number = 0
 
     def __len__(self) -> int:
-        return sum(keeping.stands == at for at, keepings in self._at.items() for keeping in dict.fromkeys(keepings))
+        return self._standing
 
     def add(self, keeping: Keeping) -> bool:
         """It is new, and due at its `soonest` or later.  True: `take_in` is to be called, or too many would wait for that.
@@ -306,33 +306,34 @@ class Roster:
                 continue
             if stood is not None:
                 self._void += 1
-            if due == OVER:
+                self._standing -= 1
                 keeping.stands = None
+            if due == OVER:
                 over.append(keeping)
                 continue
             keeping.stands = due
+            self._standing += 1
             first = min(first, due)
-            others = self._at.get(due)
+            others = self._moments.get(due)
             if others is not None:
                 others.append(keeping)
             else:
-                self._at[due] = [keeping]
+                self._moments[due] = [keeping]
                 heapq.heappush(self._heap, due)
-        if self._void > self._void_allowed:     # most were released long before their time
+        if self._void > _VOID + self._standing:     # most were released long before their time
             self._sweep()
         return first, over
 
     def _sweep(self) -> None:
         """Throw away what is void."""
-        standing: dict[float, list[Keeping]] = {}
-        for at, keepings in self._at.items():
+        swept: dict[float, list[Keeping]] = {}
+        for at, keepings in self._moments.items():
             there = [keeping for keeping in dict.fromkeys(keepings) if keeping.stands == at]
             if there:
-                standing[at] = there
-        self._at = standing
-        self._heap = sorted(standing)
+                swept[at] = there
+        self._moments = swept
+        self._heap = sorted(swept)
         self._void = 0
-        self._void_allowed = _VOID + len(self)
 
     def lend(self, keepings: list[Keeping]) -> None:
         """An operation has these in hand.  They are there again when the first of them may be lost, answers or not (P6).
@@ -347,7 +348,7 @@ class Roster:
         """When the first one is due; infinity if there is none."""
         heap, in_hand = self._heap, self._in_hand
         while heap and not self._anybody(heap[0]):
-            del self._at[heapq.heappop(heap)]
+            del self._moments[heapq.heappop(heap)]
         while in_hand and not in_hand[0][2]:
             heapq.heappop(in_hand)
         due = heap[0] if heap else math.inf
@@ -355,7 +356,7 @@ class Roster:
 
     def _anybody(self, at: float) -> bool:
         """Whether anybody stands there yet."""
-        keepings = self._at[at]
+        keepings = self._moments[at]
         while keepings and keepings[-1].stands != at:
             keepings.pop()
             self._void -= 1
@@ -369,9 +370,10 @@ class Roster:
             taken += self.put(keepings)[1]      # each at its end from now on; and those that are over
         while self._heap and self._heap[0] <= now:
             at = heapq.heappop(self._heap)
-            for keeping in self._at.pop(at):
+            for keeping in self._moments.pop(at):
                 if keeping.stands == at:
                     keeping.stands = None
+                    self._standing -= 1
                     taken.append(keeping)
                 else:
                     self._void -= 1

@@ -589,12 +589,22 @@ def test_most_leases_are_released_long_before_their_time() -> None:
         roster.put([each])
     assert len(roster) == 1
     assert len(roster._heap) < 200
-    assert sum(map(len, roster._at.values())) < 200
+    assert sum(map(len, roster._moments.values())) < 200
     for number in range(100_000):
         stays.due = 10.0 + number
         roster.put([stays])
     assert len(roster._heap) < 200
     assert roster.take(1e9) == [stays]
+
+
+def test_many_that_are_released_at_once_leave_little_behind() -> None:
+    """Of each there would be the lease, its lock and whoever is told."""
+    roster, kept = roster_of(*[1.0] * 10_000)
+    for each in kept:
+        each.due = OVER
+    roster.put(kept)
+    assert len(roster) == 0
+    assert sum(map(len, roster._moments.values())) < 200
 
 
 @given(st.lists(st.tuples(st.sampled_from(("put", "remove", "take")), st.integers(0, 4), st.integers(0, 9)), max_size=60))

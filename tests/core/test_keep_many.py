@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,6 +76,28 @@ def test_those_that_are_due_at_once_are_renewed_at_once() -> None:
     assert scene.world.verbs() == ["renew"]
     assert all(len(held.kept) == 1 for held in scene.held)      # an observer is told of each
     assert [keeping.due - scene.world.now for keeping in scene.keepings] == pytest.approx([TTL / 3 * 0.9] * 3, abs=TTL * _STEP)
+
+
+def test_those_that_were_renewed_together_meet_again() -> None:
+    """Whatever chance says of each of them; and what chance says of all of them is not always the same."""
+    scene = Scene(leases=20)
+    assert len({keeping.due for keeping in scene.keepings}) == 1
+    pauses = set()
+    for chance in (0.0, 0.5, 1.0):
+        chances = [chance, *(number / 20 for number in range(1, 20))]
+        for keeping, its_own in zip(scene.keepings, chances, strict=True):
+            keeping._random = partial(float, its_own)
+        assert scene.go() == [["kept"] * 20]
+        [due] = {keeping.due for keeping in scene.keepings}
+        pauses.add(round(due - scene.world.now, 6))
+    assert len(pauses) == 3
+
+
+def test_one_that_ends_leaves_the_others_together() -> None:
+    scene = Scene(leases=3)
+    scene.go()
+    scene.world.run(release(scene.world.terms, scene.held[1].plan, scene.held[1].lease))
+    assert scene.go() == [["kept"] * 2]
 
 
 def test_one_that_is_due_alone() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from redlock._core.effects import Failure, Wait
 from redlock._core.extend import Extension, extend, renew
+from redlock._core.lease import LeaseState
 from redlock._core.refusals import ErrorReply
 from tests.core.world import (
     NEVER,
@@ -26,7 +29,8 @@ from tests.core.world import (
 )
 
 if TYPE_CHECKING:
-    from redlock._core.lease import LeaseState
+    from collections.abc import Callable, Iterator
+
     from redlock._core.terms import Plan
     from redlock.errors import Reason
 
@@ -293,6 +297,42 @@ def test_it_tells_nobody_but_of_a_loss() -> None:
         lease._on_change = lambda number=number: told.append(number)
     assert scene.kinds() == ["kept", "lost", "kept"]
     assert told == [1]
+
+
+def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What begins, wins and ends extensions of many leases does so under the guard, which threads need."""
+    held = 0
+
+    @contextmanager
+    def guard() -> Iterator[None]:
+        nonlocal held
+        held += 1
+        yield
+        held -= 1
+
+    monkeypatch.setattr(LeaseState, "_guard", staticmethod(guard))
+    calls: Counter[str] = Counter()
+
+    def guarded(name: str) -> Callable[..., Any]:
+        correct = getattr(LeaseState, name)
+
+        def call(lease: LeaseState, *given: Any) -> Any:
+            assert held == 1
+            calls[name] += 1
+            return correct(lease, *given)
+
+        return call
+
+    for name in ("_extension_begins", "_extended", "_extension_ends"):
+        monkeypatch.setattr(LeaseState, name, guarded(name))
+    monkeypatch.setattr(LeaseState, "_changed", lambda lease: pytest.fail("told while others wait") if held else None)
+    scene = Scene(says(1, GONE, 1), says(1, GONE, WRONG), silent(), leases=3)
+    assert scene.kinds() == ["kept", "lost", "unanswered"]
+    plan, lease = scene.held[0]
+    assert scene.world.run(extend(scene.world.terms, plan, lease, 1.0, scene.world.now)).kind == "kept"
+    assert (calls["_extension_begins"], calls["_extended"]) == (4, 2)
+    assert calls["_extension_ends"] >= 4
+    assert not held
 
 
 # -- as alone ------------------------------------------------------------------------------------------
