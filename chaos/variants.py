@@ -15,7 +15,7 @@ from redlock import _clock, scripts
 from redlock._base import lock as locks
 from redlock._core import acquire as acquiring, extend as extending, keep, quorum, wire
 from redlock._core.extend import Extension
-from redlock._core.lease import LeaseState
+from redlock._core.lease import Ceiling, LeaseState
 from redlock._core.release import Claim
 
 if TYPE_CHECKING:
@@ -113,13 +113,14 @@ def _() -> None:
 
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:  # noqa: ARG001
         claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
-        number = lease._extension_begins(float("inf"), ttl)
+        ceiling = Ceiling(float("inf"), ttl)
+        lease._extension_begins(ceiling)
         at = yield from claim.ask()
         if claim.tally.won:
             lease._lost = None
             valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
-            lease._extended(valid_until, ttl, claim.tally.votes, number)
-        lease._extension_ends()
+            lease._extended(ceiling, valid_until, claim.tally.votes)
+        lease._extension_ends(ceiling)
         return Extension("kept" if claim.tally.won else "unanswered", at, claim.tally)
 
     def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> Op[list[Extension]]:

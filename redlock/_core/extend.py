@@ -1,5 +1,7 @@
 """Keeping a lock: set the TTL of keys that are still ours, and never bring back one that is not."""
 
+# ruff: noqa: SLF001 - the operations are the other half of a lease
+
 from __future__ import annotations
 
 from collections import deque
@@ -8,15 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from redlock._core import quorum, wire
 from redlock._core.effects import Op, Send, Timeout, Wait
+from redlock._core.lease import Ceiling
+from redlock._core.quorum import Tally
 from redlock._core.release import Claim, denied
-from redlock._core.rounds import Round
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from redlock._core.effects import Failure
     from redlock._core.lease import LeaseState
-    from redlock._core.quorum import Tally
     from redlock._core.refusals import ErrorReply
     from redlock._core.terms import Plan, Terms
     from redlock.errors import Outcome, Reason
@@ -43,47 +45,71 @@ class Extension(NamedTuple):
 
 def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
     """Set the TTL to ``ttl`` on a majority that still holds the token (R12)."""
-    if not lease._extendable:  # noqa: SLF001 - the operations are its other half
+    if not lease._extendable(lease._clock()):
         return Extension("lost", now)
-    number: int | None = None
+    ceiling = Ceiling(quorum.valid_until(now, ttl, terms.drift_factor), ttl)
+    asked = [(plan, lease, ceiling)]
     try:
-        number = _begin(lease, quorum.valid_until(now, ttl, terms.drift_factor), ttl)
+        _begin(asked)
         claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
         # Not beyond its end: then it is lost, and whoever waits for this has to be told.
-        at = yield from claim.ask(lease._ends_at)  # noqa: SLF001
-        end = _end(lease, quorum.valid_until(claim.sent_at, ttl, terms.drift_factor), ttl, number, claim)
+        at = yield from claim.ask(lease._ends_at)
+        [end] = _end(asked, {ceiling: quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)}, claim)
         if end == "kept":
             yield from repair(terms, plan, lease, claim.missing, ttl - (at - claim.sent_at))
         return Extension(end, at, claim.tally)
     finally:
-        if number is not None:
-            lease._extension_ends()  # noqa: SLF001
-        lease._changed()  # noqa: SLF001 - it lasts longer; or too few have answered, and its keeper has no time to lose
+        _let_go(asked)
+        lease._changed()        # it lasts longer; or too few have answered, and its keeper has no time to lose
 
 
-def _begin(lease: LeaseState, valid_until: float, ttl: float) -> int:
+_Asked: TypeAlias = tuple["Plan", "LeaseState", Ceiling]     # a lease that is to be extended, and how
+
+
+def _begin(asked: Sequence[_Asked]) -> None:
     """C6: the keys may have the new, shorter TTL from the moment at which this is sent."""
-    before = lease.valid_until
-    number = lease._extension_begins(valid_until, ttl)  # noqa: SLF001
-    if lease.valid_until < before:
-        lease._changed()  # noqa: SLF001
-    return number
+    with asked[0][1]._guard():
+        shorter = [lease for _, lease, ceiling in asked if lease._extension_begins(ceiling)]
+    for lease in shorter:
+        lease._changed()
 
 
-def _end(lease: LeaseState, valid_until: float, ttl: float, number: int, claim: Claim | Renewal | Part) -> End:
-    """What the answers make of it; ``valid_until``: if it is won."""
+def _end(asked: Sequence[_Asked], valid_until: Mapping[Ceiling, float], claim: Claim | Renewal | Part) -> list[End]:
+    """What the answers make of each of them; ``valid_until``: if it is won."""
+    ends: list[End] = []
+    if not asked:
+        return ends
     tally = claim.tally
-    lease._heard(tally.votes)  # noqa: SLF001
-    if not lease._extendable:  # noqa: SLF001 - it ended while we asked: too late is too late, whatever they answered
-        return "lost"
-    if tally.won:
-        lease._extended(valid_until, ttl, tally.votes, number)  # noqa: SLF001
-        return "kept"
-    if tally.denied:
-        lease._lose(claim.reason)  # noqa: SLF001
-        return "lost"
-    lease._unanswered()  # noqa: SLF001
-    return "unanswered"
+    won, proven, votes = tally.won, tally.denied, tally.votes
+    lost: list[LeaseState] = []
+    first = asked[0][1]
+    now = first._clock()
+    with first._guard():
+        for _, lease, ceiling in asked:
+            lease._said = votes
+            end: End = "lost"
+            if not lease._extendable(now):      # it ended while we asked: too late is too late, whatever they answered
+                pass
+            elif won:
+                lease._extended(ceiling, valid_until[ceiling], votes)
+                end = "kept"
+            elif proven:
+                lost.append(lease)
+            else:
+                lease._unanswered()
+                end = "unanswered"
+            lease._extension_ends(ceiling)
+            ends.append(end)
+    for lease in lost:
+        lease._lose(claim.reason)
+    return ends
+
+
+def _let_go(asked: Collection[_Asked]) -> None:
+    """Whatever came of it, they are not under way any more."""
+    for _, lease, ceiling in asked:
+        with lease._guard():
+            lease._extension_ends(ceiling)
 
 
 def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], ttl: float) -> Op[None]:
@@ -95,7 +121,7 @@ def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], 
         return
     call = wire.repair(plan.keys, lease.token, ttl, lease.fence, terms.fence_ttl)
     request = Send(call, to=frozenset(missing), only_if=lambda: lease.valid)
-    lease._may_be_on(missing)  # noqa: SLF001
+    lease._may_be_on(missing)
     yield request
 
 
@@ -110,65 +136,64 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
     asks this knows, and looks at all of them when it is over.
     """
     extensions = [Extension("lost", now)] * len(leases)
-    under_way: dict[int, tuple[int, Plan, LeaseState, float, int]] = {}     # by the places in the request
-    valid_until = _ValidUntil(now, terms.drift_factor)
-    renewal: Renewal | None = None
+    asked = _extendable(terms, leases, now)
+    if not asked:
+        return extensions
+    numbers = list(asked)
+    under_way = dict(enumerate(asked.values()))     # by the places in the request
+    renewal = Renewal(terms, [(plan.keys, lease.token, ceiling.ttl) for plan, lease, ceiling in under_way.values()])
     try:
-        for number, (plan, lease) in enumerate(leases):
-            if lease._extendable:  # noqa: SLF001 - the operations are its other half
-                ttl = lease.ttl
-                under_way[len(under_way)] = number, plan, lease, ttl, _begin(lease, valid_until[ttl], ttl)
-        if under_way:
-            renewal = Renewal(terms, [(plan.keys, lease.token, ttl) for _, plan, lease, ttl, _ in under_way.values()])
-            yield from _ask(terms, renewal, under_way, extensions)
+        _begin(list(under_way.values()))
+        yield renewal
+        sent_at = renewal.sent_at
+        ceilings = {ceiling for _, _, ceiling in under_way.values()}
+        valid_until = {ceiling: quorum.valid_until(sent_at, ceiling.ttl, terms.drift_factor) for ceiling in ceilings}
+        while under_way:
+            places, claim, at = yield from _settled(renewal, under_way, sent_at + terms.node_timeout)
+            settled = [under_way[place] for place in places]
+            ends = _end(settled, valid_until, claim)
+            ended = {end: Extension(end, at, claim.tally, renewal.refused) for end in set(ends)}
+            for place, end in zip(places, ends, strict=True):
+                extensions[numbers[place]] = ended[end]
+                del under_way[place]
+            if claim.missing and ends == ["kept"]:      # it is alone: of those alike no master says so
+                [(plan, lease, ceiling)] = settled
+                yield from repair(terms, plan, lease, claim.missing, ceiling.ttl - (at - sent_at))
         return extensions
     finally:
-        for _, _, lease, _, _ in under_way.values():
-            lease._extension_ends()  # noqa: SLF001
-        if under_way and renewal is not None:
+        if under_way:
             renewal.open = False
+            _let_go(under_way.values())
 
 
-class _ValidUntil(dict[float, float]):
-    """The end of a lease by its TTL: those of many leases are few."""
+def _extendable(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> dict[int, _Asked]:
+    """Those of ``leases`` that have not ended, by their numbers."""
+    asked: dict[int, _Asked] = {}
+    clock = leases[0][1]._clock()
+    ceilings: dict[float, Ceiling] = {}     # by the TTL: those of many leases are few
+    for number, (plan, lease) in enumerate(leases):
+        if lease._extendable(clock):
+            ttl = lease.ttl
+            ceiling = ceilings.get(ttl)
+            if ceiling is None:
+                ceiling = ceilings[ttl] = Ceiling(quorum.valid_until(now, ttl, terms.drift_factor), ttl)
+            asked[number] = plan, lease, ceiling
+    return asked
 
-    def __init__(self, sent_at: float, factor: float) -> None:
-        super().__init__()
-        self._sent_at = sent_at
-        self._factor = factor
 
-    def __missing__(self, ttl: float) -> float:
-        self[ttl] = valid_until = quorum.valid_until(self._sent_at, ttl, self._factor)
-        return valid_until
-
-
-def _ask(
-    terms: Terms, renewal: Renewal, under_way: dict[int, tuple[int, Plan, LeaseState, float, int]], extensions: list[Extension]
-) -> Op[None]:
-    """Fill in ``extensions`` as they are settled, until nothing is ``under_way``."""
-    yield renewal
-    sent_at = renewal.sent_at
-    valid_until = _ValidUntil(sent_at, terms.drift_factor)
-    wait = Wait(sent_at + terms.node_timeout, False, renewal)
-    while under_way:
-        if not renewal.settled:
-            event = yield wait
-            if type(event) is Timeout:
-                renewal.time_out(event.at)
-            continue
-        place, at = renewal.settled.popleft()
-        claim = renewal.parts.get(place, renewal)
-        ended: dict[End, Extension] = {}
-        for one in renewal.alike(under_way) if claim is renewal else [place]:
-            number, plan, lease, ttl, extension = under_way[one]
-            end = _end(lease, valid_until[ttl], ttl, extension, claim)
-            del under_way[one]
-            lease._extension_ends()  # noqa: SLF001
-            if end not in ended:
-                ended[end] = Extension(end, at, claim.tally, renewal.refused)
-            extensions[number] = ended[end]
-            if claim.missing and end == "kept":
-                yield from repair(terms, plan, lease, claim.missing, ttl - (at - sent_at))
+def _settled(
+    renewal: Renewal, under_way: Collection[int], until: float
+) -> Op[tuple[Sequence[int], Renewal | Part, float]]:
+    """Wait for the next ones: their places, where their votes are, and when that was."""
+    while not renewal.settled:
+        event = yield Wait(until, False, renewal)
+        if type(event) is Timeout:
+            renewal.time_out(event.at)
+    place, at = renewal.settled.popleft()
+    part = renewal.parts.get(place)
+    if part is None:
+        return renewal.alike(under_way), renewal, at
+    return [place], part, at
 
 
 _ALIKE = -1     # the place of all leases that have no `Part`
@@ -178,7 +203,7 @@ _GRANTED: _Vote = "granted", "", False
 _NO_OTHERS: Mapping[int, wire.NotOwned | ErrorReply] = MappingProxyType({})
 
 
-class Renewal(Round):
+class Renewal(Send):
     """An owner-checked request for many leases, and the votes for each of them.
 
     Nearly always a master says of all of them that they are extended.  What it says of all is counted once, in `tally`;
@@ -188,25 +213,25 @@ class Renewal(Round):
     be found out, and its keys would expire.
     """
 
-    __slots__ = ("_decided", "_leases", "parts", "refused", "settled")
+    __slots__ = ("_decided", "_electorate", "_leases", "parts", "refused", "settled", "tally")
 
     missing: ClassVar[tuple[int, ...]] = ()     # of those without a `Part` no master has denied any,
     reason: ClassVar[Reason] = "expired"        # so this is never asked for
 
     def __init__(self, terms: Terms, leases: Sequence[tuple[wire.Keys, str, float]]) -> None:
-        super().__init__(terms, wire.renew(leases, terms.fence_ttl))
+        super().__init__(wire.renew(leases, terms.fence_ttl))
+        self.open = True
+        self.tally = Tally(terms.masters)       # the votes for those without a `Part`
         self.parts: dict[int, Part] = {}        # by the place in the request
         self.settled: deque[tuple[int, float]] = deque()        # what was settled by whom, and nobody has looked at it
         self.refused: list[int] = []
         self._decided = False
+        self._electorate = terms.electorate
         self._leases = len(leases)
 
     def alike(self, places: Iterable[int]) -> list[int]:
         """Which of ``places`` have no part of their own."""
         return [place for place in places if place not in self.parts] if self.parts else list(places)
-
-    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
-        raise NotImplementedError       # every lease has a vote of its own
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         took = at - self.sent_at
@@ -215,7 +240,8 @@ class Renewal(Round):
         except ValueError as error:
             self.refused.append(master)
             return self._count(master, took, ("error", str(error), False), at)
-        if at > self._votes_from[master] or (objection := self._terms.electorate.objection(master, at)) is None:
+        objection = self._electorate.objection(master, at)
+        if objection is None:
             return self._count(master, took, _GRANTED, at, others)
         vote = objection.outcome, objection.reason, objection.configuration
         return self._count(master, took, vote, at, others, overruled=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from itertools import zip_longest
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from redlock._core.extend import MOST, Extension, extend, renew
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.terms import Plan, Terms
 
+_UNKNOWN = math.nan      # equal to no time
 OVER = -math.inf    # due of a lease that has ended: nothing is left to be done
 RENEWALS = 3        # in the time of one TTL, so that two may be missed (R15)
 _SPREAD = 0.2       # up to so much of the pause earlier: leases that were granted at once part
@@ -31,6 +32,7 @@ _STEP = 1 / 32
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
 _LEFT = 1 - 1 / RENEWALS     # of the TTL, when a lease is due at the latest
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
+_VOID = 64          # so many entries of a roster may be void, besides as many as there are good ones
 _CROWD = 256        # so many newcomers are not looked through for those that are over
 
 # What there is to do for one or several leases; returns how each was extended, in their order.
@@ -42,12 +44,12 @@ class Keeping:
 
     ``renew``: extend it at a third of its TTL, as long as ``alive()`` says that its owner is there.
     ``max_hold``: seconds after which it is lost whatever happens (C7).  ``random``: a number from 0 to 1,
-    for every pause another one.  ``tell``: called once if it is lost, and never after a release (C9).  ``kept``: after every
+    for every pause another one; those that were renewed together have one pause.  ``tell``: called once if it is lost, and never after a release (C9).  ``kept``: after every
     renewal that was won.
     """
 
-    __slots__ = ("_alive", "_alone", "_busy", "_ends", "_kept", "_plan", "_random", "_refused", "_renew", "_renew_at", "_since",
-                 "_tell", "_terms", "_tried", "lease", "new", "soonest")
+    __slots__ = ("_alive", "_alone", "_at", "_busy", "_ends", "_for", "_kept", "_plan", "_random", "_refused", "_renew", "_renew_at",
+                 "_since", "_tell", "_terms", "lease", "new", "soonest", "stands")
 
     def __init__(
         self,
@@ -74,9 +76,11 @@ class Keeping:
         self._busy = False      # an operation of ours is under way
         self._alone = False     # a master does not renew it together with others ...
         self._refused: Collection[int] = ()     # ... as it said the last time, or says yet
-        self._tried = -math.inf     # the end of its time, when it was last tried in vain to move that
         self._since = now
         self._renew_at: float | None = None     # not known before somebody wants to know: most leases are over by then
+        self._at = math.inf     # the same in step with others, and early enough ...
+        self._for = _UNKNOWN    # ... for this end of its time
+        self.stands: float | None = None        # where its `Roster` has it
         self.new = True     # nobody has
         self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT       # it is not `due` earlier
         if max_hold is None:
@@ -91,19 +95,23 @@ class Keeping:
         lease = self.lease
         if lease._over:  # noqa: SLF001 - the operations are its other half
             return OVER
-        end = until = lease.valid_until
-        until = min(until, self._ends)
+        end = lease.valid_until
+        until = min(end, self._ends)
         if self._busy or not self._renew:
             return until
-        at, ttl = self._renew_at, lease.ttl
-        if at is None:
-            at = self._renew_at = self._next(self._since)
-        # The holder itself may have made the TTL shorter since.
-        if not (lease._under_way or end == self._tried) and end - ttl * _LEFT < at:  # noqa: SLF001
-            at = end - ttl * _LEFT
-        step = ttl * _STEP
-        at -= (at - self._terms.phase * step) % step
-        return min(until, at)
+        if end != self._for:
+            self._reckon(end)
+        return min(until, self._at)
+
+    def _reckon(self, end: float) -> None:
+        """When to renew it, if its time ends at ``end``."""
+        lease = self.lease
+        if self._renew_at is None:
+            self._renew_at = self._since + _pause(lease.ttl, self._random())
+        if lease._ceilings:  # noqa: SLF001 - it is about to move again, and not to be forestalled
+            end = math.inf
+        self._at = _in_step(self._renew_at, end, lease.ttl, self._terms.phase)
+        self._for = end
 
     @property
     def over(self) -> bool:
@@ -125,12 +133,14 @@ class Keeping:
             tell()
 
     def look(self, now: float) -> Literal["nothing", "renew", "give up"]:
-        """What is to be done at ``now``; see `tasks`."""
-        due = self.due
-        if due == OVER or now < due:
-            return "nothing"
+        """What is to be done now that it is due; see `tasks`."""
+        lease = self.lease
+        if now >= lease.valid_until:
+            return "nothing"        # but to `put` it back, which finds that out as well
         if now >= self._ends:
-            self.lease._lose("max_hold")  # noqa: SLF001
+            if self.over:
+                return "nothing"
+            lease._lose("max_hold")  # noqa: SLF001
             return "give up"
         if self._busy or not self._renew:
             return "nothing"
@@ -145,25 +155,37 @@ class Keeping:
         """When it is lost, as things are."""
         return min(self.lease.valid_until, self._ends)
 
-    def _renewed(self, extension: Extension | None, now: float) -> None:
-        """None: interrupted."""
+    def _renewed(self, extension: Extension, spread: float) -> None:
+        """The operation that has it in hand is over; ``spread``: of the next pause, the same for all that were together."""
         self._busy = False
-        if extension is not None and extension.kind == "kept":
-            self._tried = -math.inf
-            self._renew_at = self._next(extension.at)
-        else:
-            at = now if extension is None else extension.at
-            self._tried = self.lease.valid_until
-            self._renew_at = at + self.lease.ttl * _RETRY
-        if extension is not None and not self._alone:
+        lease = self.lease
+        if extension.kind == "kept":
+            self._renew_at = extension.at + _pause(lease.ttl, spread)
+            self._for = _UNKNOWN
+        else:       # soon again, however little is left
+            self._renew_at = extension.at + lease.ttl * _RETRY
+            self._for = lease.valid_until
+            self._at = _in_step(self._renew_at, math.inf, lease.ttl, self._terms.phase)
+        if not self._alone:
             self._refused = extension.refused
 
     def _give_up(self) -> Task:
         yield farewell(self._plan, self.lease)
         return []
 
-    def _next(self, now: float) -> float:
-        return now + self.lease.ttl / RENEWALS * (1 - _SPREAD * self._random())
+
+# Those that were renewed together ask the same, one after the other.
+@lru_cache(maxsize=16)
+def _pause(ttl: float, spread: float) -> float:
+    return ttl / RENEWALS * (1 - _SPREAD * spread)
+
+
+@lru_cache(maxsize=16)
+def _in_step(at: float, end: float, ttl: float, phase: float) -> float:
+    """At ``at``, or so that enough is left before ``end``, or up to a step earlier: one number for all who meet there."""
+    step = ttl * _STEP
+    at = min(at, end - ttl * _LEFT)     # the holder itself may have made the TTL shorter since
+    return (math.floor(at / step - phase) + phase) * step
 
 
 def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Keeping]]], list[Keeping]]:
@@ -178,12 +200,9 @@ def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Kee
     names = 0
     for keeping in due:
         todo = keeping.look(now)
-        if todo == "give up":
-            started.append((keeping._give_up(), [keeping]))  # noqa: SLF001 - the two are one thing
-        elif todo == "renew":
-            if keeping._refused:  # noqa: SLF001
+        if todo == "renew":
+            if keeping._alone or keeping._refused:  # noqa: SLF001 - the two are one thing
                 keeping._alone = True  # noqa: SLF001
-            if keeping._alone:  # noqa: SLF001
                 started.append((_renew([keeping], now), [keeping]))
                 continue
             more = len(keeping._plan.names)  # noqa: SLF001
@@ -192,6 +211,8 @@ def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Kee
                 together, names = [], 0
             together.append(keeping)
             names += more
+        elif todo == "give up":
+            started.append((keeping._give_up(), [keeping]))  # noqa: SLF001
         else:
             rest.append(keeping)
     if together:
@@ -206,20 +227,23 @@ def failed_to_keep(keepings: list[Keeping]) -> str:
 
 
 def _renew(keepings: list[Keeping], now: float) -> Task:
+    first = keepings[0]
     extensions: list[Extension] = []
     try:
-        first = keepings[0]
         if len(keepings) == 1:
             extensions = [(yield from extend(first._terms, first._plan, first.lease, first.lease.ttl, now))]  # noqa: SLF001
         else:
             leases = [(keeping._plan, keeping.lease) for keeping in keepings]  # noqa: SLF001
             extensions = yield from renew(first._terms, leases, now)  # noqa: SLF001
     finally:
-        for keeping, extension in zip_longest(keepings, extensions):
-            keeping._renewed(extension, now)  # noqa: SLF001
+        # They stay together: one pause for all of them, so that they are due at one moment again.
+        spread = first._random()  # noqa: SLF001
+        interrupted = Extension("unanswered", now)
+        for keeping, extension in zip(keepings, extensions or [interrupted] * len(keepings), strict=True):
+            keeping._renewed(extension, spread)  # noqa: SLF001
     errors: list[Exception] = []
     for keeping, extension in zip(keepings, extensions, strict=True):
-        if extension.kind == "kept" and keeping._kept is not None:  # noqa: SLF001
+        if keeping._kept is not None and extension.kind == "kept":  # noqa: SLF001
             try:
                 keeping._kept()  # noqa: SLF001
             except Exception as error:  # noqa: BLE001 - a user's; others have to be told as well
@@ -232,17 +256,19 @@ def _renew(keepings: list[Keeping], now: float) -> Task:
 class Roster:
     """Who is kept, in the order in which they are due."""
 
-    __slots__ = ("_due", "_heap", "_in_hand", "_newcomers", "_number")
+    __slots__ = ("_heap", "_in_hand", "_moments", "_newcomers", "_number", "_standing", "_void")
 
     def __init__(self) -> None:
         self._in_hand: list[tuple[float, int, list[Keeping]]] = []
         self._newcomers: deque[Keeping] = deque()
-        self._due: dict[Keeping, float] = {}
-        self._heap: list[tuple[float, int, Keeping]] = []   # entries whose time is not that of `_due` are void
+        self._moments: dict[float, list[Keeping]] = {}      # who is due when; void are those that stand elsewhere by now
+        self._heap: list[float] = []                        # when anybody is due
+        self._standing = 0
+        self._void = 0
         self._number = 0
 
     def __len__(self) -> int:
-        return len(self._due)
+        return self._standing
 
     def add(self, keeping: Keeping) -> bool:
         """It is new, and due at its `soonest` or later.  True: `take_in` is to be called, or too many would wait for that.
@@ -274,20 +300,40 @@ class Roster:
         """
         first, over = math.inf, []
         for keeping in keepings:
-            due = keeping.due
+            due, stood = keeping.due, keeping.stands
+            if stood == due:
+                first = min(first, due)
+                continue
+            if stood is not None:
+                self._void += 1
+                self._standing -= 1
+                keeping.stands = None
             if due == OVER:
-                self._due.pop(keeping, None)
                 over.append(keeping)
                 continue
+            keeping.stands = due
+            self._standing += 1
             first = min(first, due)
-            if self._due.get(keeping) != due:
-                self._number += 1
-                heapq.heappush(self._heap, (due, self._number, keeping))
-                self._due[keeping] = due
-        if len(self._heap) > 2 * len(self._due) + 64:       # most were released long before their time
-            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
-            heapq.heapify(self._heap)
+            others = self._moments.get(due)
+            if others is not None:
+                others.append(keeping)
+            else:
+                self._moments[due] = [keeping]
+                heapq.heappush(self._heap, due)
+        if self._void > _VOID + self._standing:     # most were released long before their time
+            self._sweep()
         return first, over
+
+    def _sweep(self) -> None:
+        """Throw away what is void."""
+        swept: dict[float, list[Keeping]] = {}
+        for at, keepings in self._moments.items():
+            there = [keeping for keeping in dict.fromkeys(keepings) if keeping.stands == at]
+            if there:
+                swept[at] = there
+        self._moments = swept
+        self._heap = sorted(swept)
+        self._void = 0
 
     def lend(self, keepings: list[Keeping]) -> None:
         """An operation has these in hand.  They are there again when the first of them may be lost, answers or not (P6).
@@ -301,29 +347,34 @@ class Roster:
     def next(self) -> float:
         """When the first one is due; infinity if there is none."""
         heap, in_hand = self._heap, self._in_hand
-        while heap and self._due.get(heap[0][2]) != heap[0][0]:
-            heapq.heappop(heap)
+        while heap and not self._anybody(heap[0]):
+            del self._moments[heapq.heappop(heap)]
         while in_hand and not in_hand[0][2]:
             heapq.heappop(in_hand)
-        due = heap[0][0] if heap else math.inf
+        due = heap[0] if heap else math.inf
         return min(due, in_hand[0][0]) if in_hand else due
+
+    def _anybody(self, at: float) -> bool:
+        """Whether anybody stands there yet."""
+        keepings = self._moments[at]
+        while keepings and keepings[-1].stands != at:
+            keepings.pop()
+            self._void -= 1
+        return bool(keepings)
 
     def take(self, now: float) -> list[Keeping]:
         """Those that are due at ``now``.  They are out until they are `put` back."""
+        taken: list[Keeping] = []
         while self._in_hand and self._in_hand[0][0] <= now:
-            self._look_after(heapq.heappop(self._in_hand)[2])
-        taken = []
-        heap = self._heap
-        while heap and heap[0][0] <= now:
-            due, _, keeping = heapq.heappop(heap)
-            if self._due.get(keeping) == due:
-                del self._due[keeping]
-                taken.append(keeping)
+            _, _, keepings = heapq.heappop(self._in_hand)
+            taken += self.put(keepings)[1]      # each at its end from now on; and those that are over
+        while self._heap and self._heap[0] <= now:
+            at = heapq.heappop(self._heap)
+            for keeping in self._moments.pop(at):
+                if keeping.stands == at:
+                    keeping.stands = None
+                    self._standing -= 1
+                    taken.append(keeping)
+                else:
+                    self._void -= 1
         return taken
-
-    def _look_after(self, keepings: list[Keeping]) -> None:
-        """Each at its end; and those that are over now."""
-        for keeping in keepings:
-            self._number += 1
-            self._due[keeping] = due = keeping.due
-            heapq.heappush(self._heap, (due, self._number, keeping))

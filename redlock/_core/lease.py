@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
     from redlock._core.acquire import Grant
+
+_NOBODY_ELSE = nullcontext()
+
+
+@dataclass(slots=True, eq=False)
+class Ceiling:
+    """What an extension makes of the validity at most, from the moment on when it may be sent (C6).
+
+    One for all leases that are extended at once to one TTL.
+    """
+
+    valid_until: float
+    ttl: float
 
 
 class LeaseState:
@@ -31,8 +47,8 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_late", "_lost", "_mine", "_numbers", "_on_change",
-                 "_released", "_resumed", "_said", "_since", "_ticket", "_under_way", "_votes", "fence", "names", "token", "ttl", "valid_until")
+    __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_late", "_lost", "_mine", "_on_change",
+                 "_released", "_resumed", "_said", "_since", "_ticket", "_votes", "fence", "names", "token", "ttl", "valid_until")
 
     def __init__(
         self,
@@ -49,15 +65,14 @@ class LeaseState:
         self.fence = grant.fence
         self.ttl = ttl
         self.valid_until = grant.valid_until
-        self._votes = self._said = grant.votes
+        self._votes = grant.votes
+        self._said = grant.votes        # what the masters said last, to an extension or a release, won or not: why it was lost
         self._since = grant.decided_at
         self._ticket = grant.ticket     # its place in line (R23)
         self._asked = grant.asked       # masters that may have a key of ours
         self._keys_until = max(grant.valid_until, grant.decided_at) + ttl   # by then every one of them has expired
-        # What each extension makes of the validity at most, and its TTL, while any is under way (C6).
-        self._ceilings: dict[int, tuple[float, float]] = {}
-        self._under_way = 0
-        self._numbers = 0
+        # Of all extensions that overlapped, until none is under way; True: this one is yet.
+        self._ceilings: dict[Ceiling, bool] = {}
         self._clock = clock
         self._mine = mine               # False in a process that was forked off the holder
         self._released = False
@@ -136,12 +151,11 @@ class LeaseState:
     def _over(self) -> bool:
         return self._released or self.lost
 
-    @property
-    def _extendable(self) -> bool:
+    def _extendable(self, now: float) -> bool:
         """Valid, or perhaps so: one that was handed over is known to be only when it has been extended."""
         if self._released or self._lost is not None or not self._mine():
             return False
-        return self._resumed or self._clock() < self.valid_until
+        return now < self.valid_until or self._resumed
 
     @property
     def _held_for(self) -> float:
@@ -153,41 +167,45 @@ class LeaseState:
         """When it is lost unless it is extended."""
         return math.inf if self._resumed else self.valid_until
 
-    def _extension_begins(self, valid_until: float, ttl: float) -> int:
-        """An extension is about to be sent.  Returns its number."""
-        self._under_way += 1
-        self._numbers = number = self._numbers + 1
-        self._ceilings[number] = valid_until, ttl
-        self._keys_until = max(self._keys_until, valid_until + ttl)
-        self.valid_until = min(self.valid_until, valid_until)
-        return number
+    @staticmethod
+    def _guard() -> AbstractContextManager[object]:
+        """With it extensions begin, are won and end: where threads extend the same leases, one of them at a time."""
+        return _NOBODY_ELSE
 
-    def _extended(
-        self, valid_until: float, ttl: float, votes: Callable[[], tuple[Vote, ...]], number: int
-    ) -> None:
-        """Extension ``number`` was won.
+    def _extension_begins(self, ceiling: Ceiling) -> bool:
+        """An extension is about to be sent.  True: it lasts shorter from now on."""
+        self._ceilings[ceiling] = True
+        valid_until = ceiling.valid_until
+        self._keys_until = max(self._keys_until, valid_until + ceiling.ttl)
+        if valid_until >= self.valid_until:
+            return False
+        self.valid_until = valid_until
+        return True
+
+    def _extended(self, ceiling: Ceiling, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
+        """An extension was won.
 
         Others that overlapped it, whichever was sent first, may have left the keys with less.
         """
+        ttl = ceiling.ttl
         if len(self._ceilings) > 1:
-            others = (ceiling for other, ceiling in tuple(self._ceilings.items()) if other != number)
+            others = ((other.valid_until, other.ttl) for other in self._ceilings if other is not ceiling)
             valid_until, ttl = min([(valid_until, ttl), *others])
         self.valid_until, self.ttl = valid_until, ttl
         self._votes = votes
         self._late, self._resumed = "expired", False
 
-    def _heard(self, votes: Callable[[], tuple[Vote, ...]]) -> None:
-        """What the masters said to an extension or release, won or not: the last one tells why it was lost."""
-        self._said = votes
+    def _extension_ends(self, ceiling: Ceiling) -> None:
+        """It is over, won or not.  Once more does no harm."""
+        ceilings = self._ceilings
+        if ceiling in ceilings:
+            ceilings[ceiling] = False
+            if True not in ceilings.values():
+                ceilings.clear()
 
     def _unanswered(self) -> None:
         """An extension was: if it runs out now, that is why."""
         self._late = "unreachable"
-
-    def _extension_ends(self) -> None:
-        self._under_way -= 1
-        if not self._under_way:
-            self._ceilings.clear()
 
     def _lose(self, reason: Reason) -> None:
         if self._lost is None and not self._released:

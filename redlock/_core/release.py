@@ -110,7 +110,7 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         raise
     ours = not claim.tally.denied
     if not ours:
-        lease._heard(claim.tally.votes)  # noqa: SLF001
+        lease._said = claim.tally.votes  # noqa: SLF001
         lease._found_gone(claim.reason)  # noqa: SLF001
     ticket = lease._ticket  # noqa: SLF001
     if ticket is not None and (claim.heard or ticket.courtesy > NEVER):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -23,7 +23,7 @@ End: TypeAlias = Literal["decided", "settled", "complete"]
 GRANTED: tuple[Outcome, str] = ("granted", "")
 
 
-class Round(Send):
+class Round(Send, ABC):
     """A `Send` whose answers are votes.  It counts them itself, as they come; a vote for is one that is ``granted``.
 
     Each kind says what an answer means, and what ends it.  ``decided``: a majority granted or cannot any more.

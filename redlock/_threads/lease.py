@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._base.forklock import ForkLock
 from redlock._core.lease import LeaseState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redlock.errors import Vote
 
 
 class Lease(LeaseState):
@@ -49,22 +43,13 @@ class Lease(LeaseState):
                 self._ended = event = threading.Event()
         return event
 
-    # The keeper extends in its thread while the holder may do so in its own.  One mutex for all leases: it
-    # is held for microseconds.
+    @staticmethod
+    def _guard() -> threading.Lock:
+        """The keeper extends in its thread while the holder may do so in its own.
 
-    def _extension_begins(self, valid_until: float, ttl: float) -> int:
-        with _state.lock:
-            return super()._extension_begins(valid_until, ttl)
-
-    def _extended(
-        self, valid_until: float, ttl: float, votes: Callable[[], tuple[Vote, ...]], number: int
-    ) -> None:
-        with _state.lock:
-            super()._extended(valid_until, ttl, votes, number)
-
-    def _extension_ends(self) -> None:
-        with _state.lock:
-            super()._extension_ends()
+        One mutex for all leases: it is held for microseconds.
+        """
+        return _state.lock
 
     def _changed(self) -> None:
         super()._changed()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core.effects import Failure
-from redlock._core.extend import MOST
+from redlock._core.extend import MOST, Extension
 from redlock._core.keep import _STEP, Keeping, Roster, failed_to_keep, tasks
 from redlock._core.release import release
 from tests.core.world import NEVER, OTHER, PROPERTY, Master, World, down
@@ -75,6 +76,28 @@ def test_those_that_are_due_at_once_are_renewed_at_once() -> None:
     assert scene.world.verbs() == ["renew"]
     assert all(len(held.kept) == 1 for held in scene.held)      # an observer is told of each
     assert [keeping.due - scene.world.now for keeping in scene.keepings] == pytest.approx([TTL / 3 * 0.9] * 3, abs=TTL * _STEP)
+
+
+def test_those_that_were_renewed_together_meet_again() -> None:
+    """Whatever chance says of each of them; and what chance says of all of them is not always the same."""
+    scene = Scene(leases=20)
+    assert len({keeping.due for keeping in scene.keepings}) == 1
+    pauses = set()
+    for chance in (0.0, 0.5, 1.0):
+        chances = [chance, *(number / 20 for number in range(1, 20))]
+        for keeping, its_own in zip(scene.keepings, chances, strict=True):
+            keeping._random = partial(float, its_own)
+        assert scene.go() == [["kept"] * 20]
+        [due] = {keeping.due for keeping in scene.keepings}
+        pauses.add(round(due - scene.world.now, 6))
+    assert len(pauses) == 3
+
+
+def test_one_that_ends_leaves_the_others_together() -> None:
+    scene = Scene(leases=3)
+    scene.go()
+    scene.world.run(release(scene.world.terms, scene.held[1].plan, scene.held[1].lease))
+    assert scene.go() == [["kept"] * 2]
 
 
 def test_one_that_is_due_alone() -> None:
@@ -180,7 +203,7 @@ def test_interrupted_they_are_tried_again(leases: int) -> None:
     task.close()
     for keeping in keepings:
         assert keeping.due - scene.world.now == pytest.approx(TTL / 20, abs=TTL * _STEP)
-        assert not keeping.lease._under_way
+        assert not keeping.lease._ceilings
 
 
 def lent(leases: int = 3) -> tuple[Scene, Roster, list[Keeping], object]:
@@ -201,7 +224,7 @@ def test_who_is_in_hand_is_looked_at_when_it_may_be_lost() -> None:
     one, other, third = scene.held
     assert all(keeping._busy for keeping in keepings)
     assert roster.next() == one.lease.valid_until
-    other.lease._extended(scene.world.now + 30.0, TTL, tuple, 1)
+    other.lease.valid_until = scene.world.now + 30.0
     other.lease._ceilings.clear()
     assert roster.take(one.lease.valid_until - 0.001) == []
     scene.world.now = one.lease.valid_until
@@ -224,7 +247,7 @@ def test_who_may_not_be_held_that_long() -> None:
 def test_who_is_put_back_is_in_hand_no_more() -> None:
     scene, roster, keepings, _task = lent()
     for keeping in keepings:
-        keeping._renewed(None, scene.world.now)
+        keeping._renewed(Extension("unanswered", scene.world.now), 0.5)
     due, over = roster.put(keepings)
     keepings.clear()
     assert (roster.next(), over) == (due, [])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from redlock._core.acquire import Grant
-from redlock._core.lease import LeaseState
+from redlock._core.lease import Ceiling, LeaseState
 from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
@@ -154,47 +154,63 @@ def test_a_release_that_found_it_gone(reason: Reason) -> None:
     assert lease.loss().reason == reason
 
 
+def begins(lease: LeaseState, valid_until: float, ttl: float) -> Ceiling:
+    ceiling = Ceiling(valid_until, ttl)
+    before = lease.valid_until
+    assert lease._extension_begins(ceiling) == (lease.valid_until < before)
+    return ceiling
+
+
 def test_an_extension() -> None:
     clock = Clock()
     lease = clock.lease()
     votes = (Vote("redis-b:6379", "granted"),)
-    lease._extended(150.0, 40.0, lambda: votes, lease._extension_begins(150.0, 40.0))
+    lease._extended(begins(lease, 150.0, 40.0), 150.0, lambda: votes)
     assert (lease.valid_until, lease.ttl, lease.votes) == (150.0, 40.0, votes)
     assert (lease.token, lease.fence) == ("token", 7)       # R19
 
 
 def test_only_ever_shortened() -> None:
     lease = Clock().lease()
-    lease._extension_begins(120.0, 10.0)
+    begins(lease, 120.0, 10.0)
     assert lease.valid_until == 110.0
-    lease._extension_begins(105.0, 5.0)
+    begins(lease, 105.0, 5.0)
     assert lease.valid_until == 105.0
 
 
 def test_an_extension_that_is_won_respects_those_that_overlapped_it() -> None:
     """C6: they may have shortened the keys, in whichever order they reached the masters."""
     lease = Clock().lease()
-    numbers = [lease._extension_begins(*what) for what in ((104.0, 4.0), (150.0, 40.0), (105.0, 5.0))]
-    lease._extended(150.0, 40.0, lambda: VOTES, numbers[1])
+    one, two, three = (begins(lease, *what) for what in ((104.0, 4.0), (150.0, 40.0), (105.0, 5.0)))
+    lease._extended(two, 150.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (104.0, 4.0)
-    lease._extension_ends()
-    lease._extended(106.0, 5.0, lambda: VOTES, numbers[2])
+    lease._extension_ends(two)
+    lease._extended(three, 106.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (104.0, 4.0)   # the first is under way still
-    lease._extension_ends()
-    lease._extension_ends()
-    number = lease._extension_begins(170.0, 60.0)
-    lease._extended(170.0, 60.0, lambda: VOTES, number)
+    lease._extension_ends(three)
+    lease._extension_ends(three)
+    assert lease._ceilings
+    lease._extension_ends(one)
+    lease._extended(begins(lease, 170.0, 60.0), 170.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (170.0, 60.0)  # what is over has nothing to say any more
+
+
+def test_an_extension_that_never_began_ends_no_other() -> None:
+    """Interrupted in between: whoever ends it cannot know."""
+    lease = Clock().lease()
+    one = begins(lease, 150.0, 40.0)
+    lease._extension_ends(Ceiling(150.0, 40.0))
+    assert lease._ceilings == {one: True}
 
 
 def test_until_when_there_may_be_keys() -> None:
     """R10: what a release is owed for.  A key is set when the request arrives, which may be late."""
     lease = Clock().lease()
     assert lease._keys_until == 110.0 + 10.0
-    number = lease._extension_begins(150.0, 40.0)
+    ceiling = begins(lease, 150.0, 40.0)
     assert lease._keys_until == 150.0 + 40.0        # not only once it is won: a minority may have obeyed
-    lease._extended(150.0, 40.0, lambda: VOTES, number)
-    lease._extension_begins(105.0, 5.0)
+    lease._extended(ceiling, 150.0, lambda: VOTES)
+    begins(lease, 105.0, 5.0)
     assert lease._keys_until == 190.0               # a minority may not have obeyed
 
 
@@ -291,7 +307,7 @@ def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(later: fl
     lease = resumed(clock)
     clock.now += later
     assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
-    assert (lease._over, lease._extendable, lease._ends_at) == (False, True, math.inf)
+    assert (lease._over, lease._extendable(clock.now), lease._ends_at) == (False, True, math.inf)
     assert "not confirmed" in repr(lease)
     with pytest.raises(LockLost, match="not confirmed"):
         lease.ensure()
@@ -300,14 +316,14 @@ def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(later: fl
 def test_confirmed_it_is_one_like_all_others() -> None:
     clock = Clock()
     lease = resumed(clock)
-    number = lease._extension_begins(110.0, 10.0)
+    ceiling = begins(lease, 110.0, 10.0)
     assert not lease.valid      # asked for is not won
-    lease._extended(110.0, 10.0, lambda: VOTES, number)
-    lease._extension_ends()
+    lease._extended(ceiling, 110.0, lambda: VOTES)
+    lease._extension_ends(ceiling)
     assert (lease.valid, lease.remaining(), lease._ends_at) == (True, 10.0, 110.0)
     assert "10.000 s left" in repr(lease)
     clock.now = 110.0
-    assert (lease.lost, lease._over, lease._extendable) == (True, True, False)
+    assert (lease.lost, lease._over, lease._extendable(clock.now)) == (True, True, False)
 
 
 @pytest.mark.parametrize("how", ["lost", "released", "found-gone"])
@@ -319,7 +335,7 @@ def test_a_resumed_lease_ends(how: str) -> None:
         lease._end()
         if how == "found-gone":
             lease._found_gone("taken")
-    assert (lease._over, lease._extendable, lease.valid) == (True, False, False)
+    assert (lease._over, lease._extendable(100.0), lease.valid) == (True, False, False)
     assert lease.lost == (how != "released")
     assert ("released" if how == "released" else "lost: taken") in repr(lease)
 
@@ -328,7 +344,7 @@ def test_a_forked_child_resumes_nothing() -> None:
     clock = Clock()
     lease = resumed(clock)
     clock.mine = False
-    assert not lease._extendable
+    assert not lease._extendable(clock.now)
     assert not lease.lost
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from redlock._core.effects import Failure, Wait
 from redlock._core.extend import Extension, extend, renew
+from redlock._core.lease import LeaseState
 from redlock._core.refusals import ErrorReply
 from tests.core.world import (
     NEVER,
@@ -26,7 +29,8 @@ from tests.core.world import (
 )
 
 if TYPE_CHECKING:
-    from redlock._core.lease import LeaseState
+    from collections.abc import Callable, Iterator
+
     from redlock._core.terms import Plan
     from redlock.errors import Reason
 
@@ -98,7 +102,7 @@ def test_each_for_itself(masters: list[Master], kinds: list[str], reasons: list[
         assert (lease.lost, lease.valid) == (kind == "lost", kind != "lost")
         if reason is not None:
             assert lease.loss().reason == reason
-        assert not lease._under_way
+        assert not lease._ceilings
 
 
 def test_one_request_for_all() -> None:
@@ -128,9 +132,9 @@ def test_one_that_waits_holds_up_no_other() -> None:
     effect = operation.send(scene.world._next(effect))
     assert scene.world.now - scene.asked_at == pytest.approx(0.01)
     assert first.valid_until == pytest.approx(scene.asked_at + 9.898)
-    assert not first._under_way
+    assert not first._ceilings
     assert second.valid_until == had
-    assert second._under_way
+    assert second._ceilings
     with pytest.raises(StopIteration) as stop:
         operation.send(scene.world._next(effect))
     assert [extension.at - scene.asked_at for extension in stop.value.value] == pytest.approx([0.01, 0.2])
@@ -280,7 +284,6 @@ def test_interrupted_it_takes_nothing_away(number: int) -> None:
         scene.world.run(operation, Interrupt(frozenset([number]), KeyboardInterrupt()))
     for lease, before in zip(scene.leases, had, strict=True):
         assert lease.valid
-        assert not lease._under_way
         assert not lease._ceilings
         assert lease.valid_until in (before, pytest.approx(scene.asked_at + 9.898))
     assert all(not sent.request.open for sent in scene.world.sent if sent.verb == "repair" or number < 2)
@@ -294,6 +297,42 @@ def test_it_tells_nobody_but_of_a_loss() -> None:
         lease._on_change = lambda number=number: told.append(number)
     assert scene.kinds() == ["kept", "lost", "kept"]
     assert told == [1]
+
+
+def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What begins, wins and ends extensions of many leases does so under the guard, which threads need."""
+    held = 0
+
+    @contextmanager
+    def guard() -> Iterator[None]:
+        nonlocal held
+        held += 1
+        yield
+        held -= 1
+
+    monkeypatch.setattr(LeaseState, "_guard", staticmethod(guard))
+    calls: Counter[str] = Counter()
+
+    def guarded(name: str) -> Callable[..., Any]:
+        correct = getattr(LeaseState, name)
+
+        def call(lease: LeaseState, *given: Any) -> Any:
+            assert held == 1
+            calls[name] += 1
+            return correct(lease, *given)
+
+        return call
+
+    for name in ("_extension_begins", "_extended", "_extension_ends"):
+        monkeypatch.setattr(LeaseState, name, guarded(name))
+    monkeypatch.setattr(LeaseState, "_changed", lambda lease: pytest.fail("told while others wait") if held else None)
+    scene = Scene(says(1, GONE, 1), says(1, GONE, WRONG), silent(), leases=3)
+    assert scene.kinds() == ["kept", "lost", "unanswered"]
+    plan, lease = scene.held[0]
+    assert scene.world.run(extend(scene.world.terms, plan, lease, 1.0, scene.world.now)).kind == "kept"
+    assert (calls["_extension_begins"], calls["_extended"]) == (4, 2)
+    assert calls["_extension_ends"] >= 4
+    assert not held
 
 
 # -- as alone ------------------------------------------------------------------------------------------
@@ -380,7 +419,7 @@ def test_each_ends_as_it_would_alone(scene: tuple[list[Says], list[float]]) -> N
         assert lease._asked == like._asked
         repairs = [(sent.at, sent.to, sent.args) for sent in world.all("repair") if sent.token == lease.token]
         assert repairs == [(sent.at, sent.to, sent.args) for sent in own.all("repair")]
-        assert not lease._under_way
+        assert not lease._ceilings
         if left[number] > world.terms.node_timeout:     # else it has ended, and is told of by its keeper, not by this
             assert extension.at == alone.at
             assert lease._said() == like._said()

@@ -468,7 +468,7 @@ class Judge:
 
     def timed_out(self, request: Send) -> None:
         """Whoever waits for it is told that its time is up: what it was told had not decided it (R2)."""
-        assert isinstance(request, Round)
+        assert isinstance(request, (Round, Renewal))
         tallies = [request.tally]
         if isinstance(request, Renewal):  # somebody in it is undecided, if not all
             tallies = [part.tally for part in request.parts.values()]

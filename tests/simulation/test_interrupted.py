@@ -13,7 +13,7 @@ import pytest
 from redlock import scripts
 from redlock._core import acquire as acquiring, release as releasing
 from redlock._core.effects import Leave, Send, wait
-from redlock._core.lease import LeaseState
+from redlock._core.lease import Ceiling, LeaseState
 from tests.simulation.interruption import (
     KEY,
     MAJORITY,
@@ -383,10 +383,10 @@ def believed_before_answered() -> list[Any]:
     """An extension counts once it is sent (R6, R13)."""
     correct = LeaseState._extension_begins
 
-    def begins(lease: LeaseState, valid_until: float, ttl: float) -> int:
-        number = correct(lease, valid_until, ttl)
-        lease.valid_until = valid_until
-        return number
+    def begins(lease: LeaseState, ceiling: Ceiling) -> bool:
+        shorter = correct(lease, ceiling)
+        lease.valid_until = ceiling.valid_until
+        return shorter
 
     return [mock.patch.object(LeaseState, "_extension_begins", begins)]
 

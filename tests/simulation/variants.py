@@ -18,7 +18,7 @@ from redlock._core.effects import Send
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.extend import Extension
 from redlock._core.keep import Keeping
-from redlock._core.lease import LeaseState
+from redlock._core.lease import Ceiling, LeaseState
 from redlock._core.listen import Ear, Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.pipeline import Pipeline
@@ -144,7 +144,7 @@ def _() -> list[Any]:
 )
 def _() -> list[Any]:
     """An extension to a shorter TTL counts only once it is answered (C6)."""
-    return [mock.patch.object(LeaseState, "_extension_begins", return_value=0)]
+    return [mock.patch.object(LeaseState, "_extension_begins", return_value=False)]
 
 
 # -- rollback and release ----------------------------------------------------------------------------
@@ -206,14 +206,15 @@ def _() -> list[Any]:
 
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
         claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
-        number = lease._extension_begins(math.inf, ttl)
+        ceiling = Ceiling(math.inf, ttl)
+        lease._extension_begins(ceiling)
         at = yield from claim.ask()
         if not claim.tally.won:
             return Extension("unanswered", at, claim.tally)
         lease._lost = None
         valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
-        lease._extended(valid_until, ttl, claim.tally.votes, number)
-        lease._extension_ends()
+        lease._extended(ceiling, valid_until, claim.tally.votes)
+        lease._extension_ends(ceiling)
         return Extension("kept", at, claim.tally)
 
     return [
@@ -230,15 +231,16 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """An extension that was answered in time counts, however late its operation comes to it (R12)."""
 
-    def extendable(lease: LeaseState) -> bool:
-        return lease.valid or (lease._under_way > 0 and lease._lost is None and not lease._released)
+    def extendable(lease: LeaseState, now: float) -> bool:
+        return lease.valid or (bool(lease._ceilings) and lease._lost is None and not lease._released)
 
-    return [mock.patch.object(LeaseState, "_extendable", property(extendable))]
+    return [mock.patch.object(LeaseState, "_extendable", extendable)]
 
 
 # -- keeping -----------------------------------------------------------------------------------------
 
 _KEPT: dict[str, Any] = {"keep": 0.8}
+_NEVER = 1e9        # later than any run lasts
 
 
 @variant("lost-told-late", P6, **_KEPT)
@@ -249,7 +251,7 @@ def _() -> list[Any]:
         if keeping.over:
             return -math.inf
         if keeping._renew_at is None:
-            keeping._renew_at = keeping._next(keeping._since)
+            keeping._renew_at = keeping._since + keep._pause(keeping.lease.ttl, keeping._random())
         busy = keeping._busy or not keeping._renew
         return keeping._ends if busy else min(keeping._renew_at, keeping._ends)
 
@@ -315,7 +317,7 @@ def _() -> list[Any]:
 
     return [
         mock.patch.object(LeaseState, "_over", property(over)),
-        mock.patch.object(LeaseState, "_extendable", property(lambda lease: not over(lease))),
+        mock.patch.object(LeaseState, "_extendable", lambda lease, now: not over(lease)),
     ]
 
 
@@ -341,10 +343,10 @@ def _() -> list[Any]:
     """A renewal that too few have answered was the last one (R13)."""
     correct = Keeping._renewed
 
-    def renewed(keeping: Keeping, extension: Extension | None, now: float) -> None:
-        if extension is not None and extension.kind == "unanswered":
-            extension = extension._replace(at=math.inf)
-        correct(keeping, extension, now)
+    def renewed(keeping: Keeping, extension: Extension, spread: float) -> None:
+        if extension.kind == "unanswered":
+            extension = extension._replace(at=_NEVER)
+        correct(keeping, extension, spread)
 
     return [mock.patch.object(Keeping, "_renewed", renewed)]
 
@@ -400,7 +402,7 @@ def _() -> list[Any]:
 
     def renew(*args: Any) -> Op[list[Extension]]:
         extensions = yield from correct(*args)
-        return [extension._replace(at=math.inf) if extension.kind == "unanswered" else extension for extension in extensions]
+        return [extension._replace(at=_NEVER) if extension.kind == "unanswered" else extension for extension in extensions]
 
     return [mock.patch.object(keep, "renew", renew)]
 
