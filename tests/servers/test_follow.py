@@ -338,6 +338,21 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
     assert pairs.nothing_left()
 
 
+def test_who_stops_leading_passes_the_relay_on(pairs):
+    """It has read for all, its own answer among them."""
+    waiter = asleep(pairs.links.relay)
+    pairs.links.relay.add(waiter)
+    pairs.resign()
+    assert is_awake(waiter)
+
+
+def test_whose_operation_is_over_is_not_called(pairs):
+    """It was served before it slept: the relay would end with it."""
+    waiter = asleep(pairs.links.relay)
+    pairs.links.forget(waiter)
+    assert is_awake(waiter)
+
+
 def test_the_relay_is_passed_on_by_who_sleeps_again(pairs):
     """And by nobody who does not have it: those who run would become more and more."""
     first, second = question("first", need=3), question("second", need=3)
