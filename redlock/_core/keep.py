@@ -166,8 +166,7 @@ class Keeping:
             self._renew_at = extension.at + lease.ttl * _RETRY
             self._for = lease.valid_until
             self._at = _in_step(self._renew_at, math.inf, lease.ttl, self._terms.phase)
-        if not self._alone:
-            self._refused = extension.refused
+        self._refused = extension.refused
 
     def _give_up(self) -> Task:
         yield farewell(self._plan, self.lease)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from redlock._core import keep
 from redlock._core.effects import Send, Timeout
-from redlock._core.extend import extend
+from redlock._core.extend import Extension, extend
 from redlock._core.keep import _STEP, OVER, RENEWALS, Keeping, Roster, tasks
 from redlock._core.release import release
 from tests.core.world import NEVER, PROPERTY, START, Master, World, down
@@ -262,6 +264,37 @@ def test_the_keeper_does_not_undo_a_shortening_that_is_under_way() -> None:
     assert scene.task() is None
 
 
+def test_who_waits_is_told_of_a_shortening_before_it_is_answered() -> None:
+    """C6: the answers may never come, and its end is nearer by then."""
+    scene = Scene(*[Master(NEVER)] * 3)
+    told: list[float] = []
+    scene.lease._on_change = lambda: told.append(scene.keeping.due - scene.world.now)
+    shorter = extend(scene.world.terms, scene.plan, scene.lease, 1.0, scene.world.now)
+    shorter.send(None)
+    assert told == [pytest.approx(0.988)]
+    longer = extend(scene.world.terms, scene.plan, scene.lease, 30.0, scene.world.now)
+    longer.send(None)
+    assert len(told) == 1
+    shorter.close()
+    longer.close()
+
+
+def test_a_renewal_that_moved_nothing_is_not_repeated_at_once() -> None:
+    """Won, and held to what an extension that overlapped it may have left: the next one has its pause all the same."""
+    scene = Scene()
+    scene.world.now = START + scene.due
+    end = scene.lease.valid_until
+    scene.keeping._renewed(Extension("kept", scene.world.now), 0.0)
+    assert scene.lease.valid_until == end
+    assert scene.due == in_step(VALIDITY - TTL * 2 / 3)
+    scene.lease.valid_until = end + 100.0
+    scene.keeping._renewed(Extension("kept", scene.world.now), 0.0)
+    at = scene.due
+    scene.keeping._renewed(Extension("kept", scene.world.now + 1.0), 0.0)
+    assert scene.due == pytest.approx(at + 1.0, abs=TTL * _STEP)
+    assert scene.due > at
+
+
 # -- the ends ----------------------------------------------------------------------------------------
 
 
@@ -318,6 +351,15 @@ def test_max_hold_while_a_renewal_is_under_way() -> None:
     assert scene.look() is None
     assert scene.lease.loss().reason == "max_hold"
     assert scene.world.verbs() == ["release"]
+
+
+def test_released_just_before_its_longest_time_was_over() -> None:
+    """Nobody releases it twice."""
+    scene = Scene(max_hold=1.0)
+    scene.release()
+    started, rest = tasks([scene.keeping], START + 1.0)
+    assert (started, rest) == ([], [scene.keeping])
+    assert not scene.lease.lost
 
 
 def test_the_owner_has_gone() -> None:
@@ -616,7 +658,8 @@ def test_a_roster_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]
         each = kept[who]
         if what == "put":
             each.due = float(when)
-            roster.put([each])
+            with mock.patch.object(keep, "_VOID", 2):       # so that it sweeps
+                roster.put([each])
             plain[each] = each.due
         elif what == "remove":
             each.due = OVER
@@ -630,4 +673,5 @@ def test_a_roster_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]
             for one in expected:
                 del plain[one]
         assert len(roster) == len(plain)
+        assert roster._void == sum(map(len, roster._moments.values())) - len(plain)
         assert roster.next() == min(plain.values(), default=math.inf)

@@ -195,6 +195,15 @@ def test_an_extension_that_is_won_respects_those_that_overlapped_it() -> None:
     assert (lease.valid_until, lease.ttl) == (170.0, 60.0)  # what is over has nothing to say any more
 
 
+def test_an_extension_is_no_ceiling_of_its_own() -> None:
+    """What it is worth counts from when it was sent, which is later than when it began (R6)."""
+    lease = Clock().lease()
+    one = begins(lease, 150.0, 40.0)
+    begins(lease, 170.0, 60.0)
+    lease._extended(one, 151.0, lambda: VOTES)
+    assert (lease.valid_until, lease.ttl) == (151.0, 40.0)
+
+
 def test_an_extension_that_never_began_ends_no_other() -> None:
     """Interrupted in between: whoever ends it cannot know."""
     lease = Clock().lease()
