@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from redlock._core.effects import Aside, Send
     from redlock._core.electorate import Electorate, Facts
 
-# How long what is written waits for the end of the tick at most, in seconds, and how many bytes for one
-# master: somebody blocks the loop, or has begun thousands of operations at once.
+# How long what is written waits for the end of the tick at most, in seconds: somebody blocks the loop.  And how
+# many bytes for one master: some twenty requests, so that it can begin while we go on with the next ones.
 _LONGEST_TICK = 0.005
-_ENOUGH = 65536
+_ENOUGH = 8192
 _ADMITTING = ForkLock()     # what is known of the masters is shared by the loops of all threads
 
 

@@ -126,21 +126,14 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             own[task] = entries = []
         return entries
 
-    def _alive(self) -> Callable[[], bool]:
-        reference = weakref.ref(_this_task())
-
-        def alive() -> bool:
-            task = reference()
-            return task is not None and not task.done()
-
-        return alive
-
-    def _teller(self, lease: AsyncLease) -> Callable[[], object] | None:
-        if self._on_lost is None and not self._cancel_on_loss:
-            return None
-        # Not a method of ours: the keeper would keep us, and our masters, from being dropped.
-        bodies = self._masters._bodies  # noqa: SLF001
-        return functools.partial(_tell, self._on_lost, bodies, self._cancel_on_loss, lease, weakref.ref(_this_task()))
+    def _whose(self, lease: AsyncLease) -> tuple[Callable[[], bool], Callable[[], object] | None]:
+        task = weakref.ref(_this_task())
+        tell = None
+        if self._on_lost is not None or self._cancel_on_loss:
+            # Not a method of ours: the keeper would keep us, and our masters, from being dropped.
+            bodies = self._masters._bodies  # noqa: SLF001
+            tell = functools.partial(_tell, self._on_lost, bodies, self._cancel_on_loss, lease, task)
+        return functools.partial(_is_alive, task), tell
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -171,7 +164,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         won: list[Grant] = []
         began = _clock.now()
         op = self._acquisition(won, blocking=blocking, timeout=timeout)
-        again = self._reentered()
+        entries = self._entries()
+        again = self._reentered(entries)
         if again is not None:
             return again
 
@@ -184,7 +178,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         if not isinstance(outcome, Grant):
             return outcome
         lease = self._lease_of(outcome)
-        self._entered(lease)
+        self._entered(lease, entries)
         self._keep(lease)
         return lease
 
@@ -201,8 +195,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             NotHeld: this task does not hold it.
             LockLost: it was no longer ours; somebody else may have had it.
         """
-        lease = self._held()
-        last = self._left(lease)
+        entries = self._entries()
+        lease = self._held(entries)
+        last = self._left(lease, entries)
         try:
             ours = await self._masters._run(self._release_of(lease)) if last else not lease.lost  # noqa: SLF001
         except BaseException:
@@ -220,7 +215,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 tried again (after a shorter ``ttl``: for that).
             LockLost: it had ended, or a majority of masters says so now.
         """
-        lease = self._held()
+        lease = self._held(self._entries())
         self._extended(lease, await self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
         if self._resumes and lease._on_change is None:  # noqa: SLF001 - now it is known to be ours, and not kept yet
             self._keep(lease)
@@ -262,8 +257,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     ) -> None:
         body = self._left_body()
         if kind is GeneratorExit:       # the coroutine is thrown away, and must not wait
-            lease = self._held()
-            if self._left(lease):
+            entries = self._entries()
+            lease = self._held(entries)
+            if self._left(lease, entries):
                 self._masters._post(self._release_of(lease))  # noqa: SLF001
             return
         lost = None
@@ -303,6 +299,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 return await function(*args, **kwargs)
 
         return locked
+
+
+def _is_alive(reference: weakref.ref[asyncio.Task[Any]]) -> bool:
+    task = reference()
+    return task is not None and not task.done()
 
 
 def _tell(

@@ -178,20 +178,15 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return None
 
     @abstractmethod
-    def _alive(self) -> Callable[[], bool]:
-        """Whether the thread or task that calls this now is still there later."""
-
-    @abstractmethod
-    def _teller(self, lease: AnyLease) -> Callable[[], object] | None:
-        """What the keeper calls if ``lease`` is lost."""
+    def _whose(self, lease: AnyLease) -> tuple[Callable[[], bool], Callable[[], object] | None]:
+        """Whether the thread or task that calls this now is still there later; what the keeper calls if ``lease`` is lost."""
 
     @property
     def _mine(self) -> AnyLease | None:
         """What the caller may release: its own, or that of this object."""
         if not self._bound:
             return self._shared
-        entry = self._entry()
-        return None if entry is None else cast("AnyLease", entry.lease)     # our locks make our leases
+        return self._latest(self._entries())
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -218,22 +213,20 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     # -- re-entry (R26) ------------------------------------------------------------------------------
 
-    def _entry(self) -> Entry | None:
-        """The caller's latest one through this object."""
-        entry: Entry
-        for entry in reversed(self._entries()):
+    def _latest(self, entries: list[Entry]) -> AnyLease | None:
+        """The lease of the caller's latest one through this object."""
+        for entry in reversed(entries):
             if entry.lock is self:
-                return entry
+                return cast("AnyLease", entry.lease)    # our locks make our leases
         return None
 
-    def _reentered(self) -> AnyLease | None:
+    def _reentered(self, entries: list[Entry]) -> AnyLease | None:
         """The lease that the caller holds on the same names already, counted once more.
 
         Raises:
             WouldDeadlock: it holds some of the names, and would wait for itself (C5).
         """
-        entries = self._entries() if self._bound else []
-        for entry in reversed(entries):
+        for entry in reversed(entries) if self._bound else ():
             lease = entry.lease
             if not lease.valid or set(lease.names).isdisjoint(self._plan.names):
                 continue        # one that is lost is not entered again
@@ -257,10 +250,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return cast("AnyLease", lease)
         return None
 
-    def _entered(self, lease: AnyLease) -> None:
+    def _entered(self, lease: AnyLease, entries: list[Entry]) -> None:
         self._lease = lease
         if self._bound:
-            entries = self._entries()
             if len(entries) >= _MANY:       # somebody acquires and never releases
                 entries[:] = [entry for entry in entries if not entry.lease.lost]
             entries.append(Entry(self, lease, self._task()))
@@ -278,21 +270,19 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise lease.loss()
         raise NotHeld(f"somebody else has released {self._shown}", name=self._name)
 
-    def _left(self, lease: AnyLease) -> bool:
+    def _left(self, lease: AnyLease, entries: list[Entry]) -> bool:
         """The caller gives ``lease`` back; True if that was the last time it had entered."""
         if not self._bound:
             if self._shared is lease:
                 self._shared = None
             return True
-        entries = self._entries()
         for i in range(len(entries) - 1, -1, -1):
             if entries[i].lock is self:
                 del entries[i]
                 break
         return not (entries and any(entry.lease is lease for entry in entries))
 
-    def _still_entered(self, lease: AnyLease) -> bool:
-        entries = self._entries()
+    def _still_entered(self, lease: AnyLease, entries: list[Entry]) -> bool:
         return bool(entries) and any(entry.lease is lease for entry in entries)
 
     # -- operations, and what their ends mean --------------------------------------------------------
@@ -317,7 +307,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _keeping_of(self, lease: AnyLease) -> Keeping:
         """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
-        tell = self._teller(lease)
+        alive, tell = self._whose(lease)
         kept: Callable[[], object] | None = None
         observer = self._masters._observer  # noqa: SLF001
         if observer is not None:
@@ -330,7 +320,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             _clock.now(),
             renew=self._auto_extend,
             max_hold=self._max_hold,
-            alive=self._alive() if self._bound else _always,
+            alive=alive if self._bound else _always,
             random=random.random,
             tell=tell,
             kept=kept,
@@ -384,9 +374,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             votes=refusal.tally.votes(),
         )
 
-    def _held(self) -> AnyLease:
+    def _held(self, entries: list[Entry]) -> AnyLease:
         """The caller's lease, for what only its holder may do."""
-        lease = self._mine
+        lease = self._latest(entries) if self._bound else self._shared
         if lease is not None and lease._mine():  # noqa: SLF001
             return lease
         other = self._lease is not None and self._lease.valid

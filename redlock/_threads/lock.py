@@ -50,11 +50,9 @@ class MultiLock(LockBase[Masters, Lease]):
         inside = self._masters._own.inside  # noqa: SLF001
         return inside.pop(max(i for i, (plan, _) in enumerate(inside) if plan is self._plan))[1]
 
-    def _alive(self) -> Callable[[], bool]:
-        return threading.current_thread().is_alive
-
-    def _teller(self, lease: Lease) -> Callable[[], object] | None:
-        return None if self._on_lost is None else functools.partial(self._on_lost, lease)
+    def _whose(self, lease: Lease) -> tuple[Callable[[], bool], Callable[[], object] | None]:
+        tell = None if self._on_lost is None else functools.partial(self._on_lost, lease)
+        return threading.current_thread().is_alive, tell
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -92,7 +90,8 @@ class MultiLock(LockBase[Masters, Lease]):
         lease = None
         began = _clock.now()
         op = self._acquisition(won, blocking=blocking, timeout=timeout)
-        again = self._reentered()
+        entries = self._entries()
+        again = self._reentered(entries)
         if again is not None:
             return again
         try:
@@ -100,13 +99,13 @@ class MultiLock(LockBase[Masters, Lease]):
             self._tried(outcome, began)
             if isinstance(outcome, Grant):
                 lease = self._lease_of(outcome)
-                self._entered(lease)
+                self._entered(lease, entries)
                 self._keep(lease)
                 return lease
         except BaseException:
             for grant in won:       # interrupted between the grant and our caller (R11)
                 if lease is not None:
-                    self._left(lease)
+                    self._left(lease, entries)
                 self._release(lease or self._lease_of(grant))
             raise
         return outcome
@@ -116,11 +115,12 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def _drop_unless(self, before: int) -> None:
         """Interrupted on the last steps back to our caller: nobody will release what nobody got (R11)."""
-        while len(self._entries()) > before:
+        entries = self._entries()
+        while len(entries) > before:
             lease = self._mine
             if lease is None:
                 break
-            if self._left(lease):
+            if self._left(lease, entries):
                 self._release(lease)
 
     def release(self) -> None:
@@ -133,15 +133,16 @@ class MultiLock(LockBase[Masters, Lease]):
             NotHeld: this thread does not hold it.
             LockLost: it was no longer ours; somebody else may have had it.
         """
-        lease = self._held()
-        depth = len(self._entries()) - 1
+        entries = self._entries()
+        lease = self._held(entries)
+        depth = len(entries) - 1
         try:
-            last = self._left(lease)
+            last = self._left(lease, entries)
             ours = self._release(lease) if last else not lease.lost
         except BaseException:       # interrupted, perhaps before anything was done (R11)
-            if len(self._entries()) > depth:
-                self._left(lease)
-            if not self._still_entered(lease):
+            if len(entries) > depth:
+                self._left(lease, entries)
+            if not self._still_entered(lease, entries):
                 self._release(lease)
             raise
         self._gave_back(lease, ours=ours, last=last)
@@ -158,7 +159,7 @@ class MultiLock(LockBase[Masters, Lease]):
                 tried again (after a shorter ``ttl``: for that).
             LockLost: it had ended, or a majority of masters says so now.
         """
-        lease = self._held()
+        lease = self._held(self._entries())
         self._extended(lease, self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
         if self._resumes and lease._on_change is None:  # noqa: SLF001 - now it is known to be ours, and not kept yet
             self._keep(lease)
