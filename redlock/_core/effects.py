@@ -11,8 +11,8 @@ An operation is a generator.  It yields what it wants and is resumed with what h
             whenever its `Ear` has reason to look
     Crowd   tell how many others heard of a release; resumes at once
 
-A driver must: set ``Send.sent_at`` before the first byte leaves; tell a `Send` at once of masters that are down
-(`Send.failed`), and of nothing else then; ask ``Send.only_if`` when it writes; tell it of one answer at a time, and of none while its operation
+A driver must: set ``Send.sent_at`` before the first byte leaves; tell a `Send`, when it is to be written, of masters that are
+down (`Send.failed`), at once or soon; ask ``Send.only_if`` when it writes; tell it of one answer at a time, and of none while its operation
 sees a `Timeout` (``Wait.closes``); throw into the generator whatever interrupts a wait, and then go on driving it, for that is how an
 operation cleans up (R11).
 """

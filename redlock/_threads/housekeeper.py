@@ -172,6 +172,7 @@ class Housekeeper:
         if not self._awaits:
             return      # it has begun just now: once more around, see there
         self._links.wait(Wait(until), self.keeper.waiter)
+        self._links.let_others_run(self.keeper.waiter)      # it leads on, and may be busy with somebody's callback first
         self.keeper.waiter.events.clear()
 
     def _doze(self, timeout: float | None) -> None:

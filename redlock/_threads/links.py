@@ -96,12 +96,9 @@ class Links(LinksBase[AnyInbox]):
         if corked or leader is None or leader is waiter:
             with self.mutex:
                 self._refuse_if_closed()
-                asked = bool(self._asked)
-                if asked:
-                    self._take_over()
-                self._submit(request, waiter, _clock.now(), self._to_flush if corked else None)
-                if asked and not corked:
+                if self._asked:
                     self._flush()
+                self._submit(request, waiter, _clock.now(), self._to_flush if corked else None)
             return
         self._refuse_if_closed()
         now = request.sent_at = _clock.now()
@@ -122,7 +119,6 @@ class Links(LinksBase[AnyInbox]):
         """Hand to the kernel what was asked by those who follow, and what was corked."""
         if self._asked or self._to_flush:
             with self.mutex:
-                self._take_over()
                 self._flush()
 
     def _take_over(self) -> None:
@@ -141,8 +137,7 @@ class Links(LinksBase[AnyInbox]):
             asked.popleft()
 
     def _flush(self) -> None:
-        if not self._to_flush:
-            return
+        self._take_over()
         now = _clock.now()
         for link in self._to_flush:
             self._push(link, now)
@@ -210,15 +205,18 @@ class Links(LinksBase[AnyInbox]):
         if self._leader is waiter:
             with self.mutex:
                 if self._leader is waiter:
-                    self._hand_over()
-                    waiter.called = True    # it has read, and passes the relay on now
+                    self._leader = None
+                    if self._followers:     # none of these calls for nothing: this is the hottest place
+                        self._choose_leader()
+                    if self._asked or self._to_flush:   # by who thought that we would write it
+                        self._flush()
+                    waiter.called = bool(self.relay.served)     # it has read, and passes the relay on now
         waiter.leave()
-        if waiter.called:   # not a call for nothing
+        if waiter.called:
             self.relay.pass_on(waiter)
 
-    def _hand_over(self) -> None:
-        """Somebody else leads, if somebody follows.  With the mutex held."""
-        self._leader = None
+    def _choose_leader(self) -> None:
+        """One of those who follow.  With the mutex held."""
         while self._leader is None and (followers := list(self._followers)):
             # Rather one who has to wait anyway.
             successor = next((waiter for waiter in followers if not waiter.events), followers[0])
@@ -226,10 +224,13 @@ class Links(LinksBase[AnyInbox]):
             if self._followers.pop(successor, self) is self:    # its operation was over just now
                 self._leader = None
             else:
-                self.relay.add(successor)       # behind those who were served: what they ask next leaves in one packet
-        if self._asked:     # by who thought that we would write it
-            self._take_over()
-        self._flush()
+                self.relay.served.append(successor)     # behind them: what they ask next leaves in one packet
+
+    def let_others_run(self, waiter: Waiter) -> None:
+        """Those whom ``waiter`` has served: it has read for all, and does something else for a while."""
+        if self.relay.served:
+            waiter.called = True
+            self.relay.pass_on(waiter)
 
     def _wait_quietly(self, until: float, waiter: Waiter) -> Event:
         """The same for one who waits for other threads: it leaves the masters to those who ask them."""
@@ -265,8 +266,8 @@ class Links(LinksBase[AnyInbox]):
         """Read for everybody until there is an event for ``waiter``, or ``until``."""
         events = waiter.events
         while self._leader is waiter and not events and not self.closed:
-            if self.relay:
-                now = self._let_others_run(waiter, until - now)
+            if self.relay.served:
+                now = self._rest(waiter, until - now)
                 if events:
                     return
             left = until - now
@@ -288,12 +289,12 @@ class Links(LinksBase[AnyInbox]):
                 self._polling = False
             now = _clock.now()
             with self.mutex:
-                self._read_all(ready, now)
+                self._read_all(ready, waiter, now)
 
-    def _read_all(self, ready: list[tuple[int, int]], now: float) -> None:
+    def _read_all(self, ready: list[tuple[int, int]], reader: Waiter, now: float) -> None:
         """For everybody; who is served wakes in its turn."""
         try:
-            self.relay.gathers = True
+            self.relay.reader = reader
             for fd, _ in ready:
                 link = self._by_fd.get(fd)
                 if link is not None:
@@ -301,20 +302,19 @@ class Links(LinksBase[AnyInbox]):
                 elif fd == self._lead_bell.fd:
                     self._lead_bell.silence()
         finally:
-            self.relay.gathers = False
+            self.relay.reader = None
 
-    def _let_others_run(self, waiter: Waiter, left: float) -> float:
-        """Those who were served: most will ask something, and what they ask leaves in one packet.  Returns the time."""
-        relay = self.relay
-        waiter.called = True
-        if len(relay) > 1:
+    def _rest(self, waiter: Waiter, left: float) -> float:
+        """Let those run who were served: most will ask something, and what they ask leaves in one packet.  Returns the time."""
+        served = self.relay.served
+        several = len(served) > 1
+        if several:
             waiter.prepare()
-            relay.add(waiter)
-            relay.pass_on(waiter)
+            served.append(waiter)
+        self.let_others_run(waiter)
+        if several:
             waiter.sleep(max(0.0, min(_RELAY, left)))
             waiter.leave()
-        else:
-            relay.pass_on(waiter)
         return _clock.now()
 
     # -- for the housekeeper, with the mutex held ----------------------------------------------------

@@ -19,24 +19,18 @@ class Relay:
     again; and nobody relies on it for longer than its patience.
     """
 
-    __slots__ = ("_served", "gathers")
+    __slots__ = ("reader", "served")
 
     def __init__(self) -> None:
-        self.gathers = False    # somebody reads for all, and passes it on when it has
-        self._served: deque[Waiter] = deque()
-
-    def __len__(self) -> int:
-        return len(self._served)
-
-    def add(self, waiter: Waiter) -> None:
-        self._served.append(waiter)
+        self.reader: Waiter | None = None   # it reads for all, and passes the relay on when it has
+        self.served: deque[Waiter] = deque()
 
     def pass_on(self, by: Waiter) -> None:
         """Wake the next one, of those who sleep: now it has the relay.  Nothing if ``by`` does not have it."""
         if not by.called:
             return
         by.called = False
-        served = self._served
+        served = self.served
         while served:
             try:
                 waiter = served.popleft()

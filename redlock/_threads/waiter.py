@@ -43,10 +43,11 @@ class Waiter:
     def put(self, event: Event) -> None:
         """It happened."""
         self.events.append(event)
-        if self._relay.gathers:
-            self._relay.add(self)
-        else:
+        relay = self._relay
+        if relay.reader is None:
             self.wake()
+        elif relay.reader is not self:
+            relay.served.append(self)
 
     def wake(self) -> bool:
         """Let it look at its events; False: it does so anyway."""

@@ -11,6 +11,7 @@ import pytest
 from redlock import Lease, QuorumUnreachable, _clock
 from redlock._core import wire
 from redlock._core.effects import Wait
+from redlock._threads.keeper import Kept
 from redlock._threads.relay import Relay
 from redlock._threads.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Question, asks
@@ -184,16 +185,27 @@ def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
 
 
 class Racing(dict[Waiter, None]):
-    """Who follows, and what one of them does when whoever stops leading has just looked."""
+    """Who follows, and what one of them does when whoever has stopped leading has just looked at them."""
 
-    def __init__(self, links: Links, then: Any) -> None:
+    def __init__(self, links: Links, then: Any, *, at_each: bool = False) -> None:
         super().__init__(links._followers)
-        self._then = then
+        self._links, self._then, self._at_each = links, then, at_each
+
+    def _looked(self) -> None:
+        if self._links._leader is None:
+            then, self._then = self._then, lambda: None
+            then()
+
+    def __bool__(self) -> bool:
+        seen = len(self) > 0
+        if not self._at_each:
+            self._looked()
+        return seen
 
     def __iter__(self) -> Iterator[Waiter]:
         seen = list(super().__iter__())
-        then, self._then = self._then, lambda: None
-        then()
+        if self._at_each:
+            self._looked()
         return iter(seen)
 
 
@@ -227,7 +239,7 @@ def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
 def test_whose_operation_is_over_does_not_come_to_lead(pairs):
     first, second = Waiter(pairs.links.relay), Waiter(pairs.links.relay)
     pairs.links._followers.update(dict.fromkeys((first, second)))
-    pairs.links._followers = Racing(pairs.links, lambda: pairs.links.forget(first))
+    pairs.links._followers = Racing(pairs.links, lambda: pairs.links.forget(first), at_each=True)
     pairs.resign()
     assert pairs.links._leader is second
     pairs.links.forget(second)
@@ -269,26 +281,27 @@ def test_the_next_one_who_sleeps_is_woken():
     relay = Relay()
     me, awake, over, first, second = asleep(relay), Waiter(relay), asleep(relay), asleep(relay), asleep(relay)
     for waiter in (me, awake, over, first, second):
-        relay.add(waiter)
+        relay.served.append(waiter)
     over.leave()
     relay.pass_on(me)
-    assert len(relay) == 5, "it does not have it"
+    assert len(relay.served) == 5, "it does not have it"
     me.called = True
     relay.pass_on(me)
     assert is_awake(first)
     assert not is_awake(second)
-    assert len(relay) == 1
+    assert len(relay.served) == 1
 
 
 def test_who_is_served_while_somebody_reads_for_all_wakes_in_its_turn():
     relay = Relay()
     waiter, other = asleep(relay), asleep(relay)
-    relay.gathers = True
+    relay.reader = Waiter(relay)
     waiter.put(question("job"))
-    relay.gathers = False
+    relay.reader = None
     other.put(question("job"))
     assert is_awake(other), "at once"
-    assert not relay or not is_awake(waiter)
+    assert list(relay.served) == [waiter]
+    assert not is_awake(waiter)
 
 
 def test_three_that_were_served_at_once(pairs, monkeypatch):
@@ -305,9 +318,9 @@ def test_three_that_were_served_at_once(pairs, monkeypatch):
     followers = followed_by(pairs, [partial(pairs.driver.run, asks(one, _clock.now() + LONG)) for one in asked])
     pairs.answer()
     with pairs.links.mutex:
-        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
+        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
     assert not woken
-    assert len(pairs.links.relay) == 3
+    assert len(pairs.links.relay.served) == 3
     pairs.leader.called = True
     pairs.links.relay.pass_on(pairs.leader)
     for follower, one in zip(followers, asked, strict=True):
@@ -327,8 +340,8 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
     acquiring = set(pairs.links._followers)
     pairs.answer()
     with pairs.links.mutex:
-        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
-    pairs.links._let_others_run(pairs.leader, LONG)
+        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
+    pairs.links._rest(pairs.leader, LONG)
     assert not acquiring.intersection(pairs.links._followers)
     eventually(lambda: len(pairs.links._asked) == 2)    # their releases
     pairs.answer()
@@ -338,12 +351,37 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
     assert pairs.nothing_left()
 
 
+def test_who_leads_and_has_no_answer_yet_lets_them_run(pairs):
+    asked, unanswered = question("job", need=3), question("unsent")
+    follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
+    leads = threading.Thread(target=pairs.links.wait, args=(Wait(_clock.now() + 2, closes=unanswered), pairs.leader))
+    leads.start()
+    pairs.answer()
+    assert follower.end() is asked
+    leads.join()
+
+
 def test_who_stops_leading_passes_the_relay_on(pairs):
     """It has read for all, its own answer among them."""
     waiter = asleep(pairs.links.relay)
-    pairs.links.relay.add(waiter)
+    pairs.links.relay.served.append(waiter)
     pairs.resign()
     assert is_awake(waiter)
+
+
+def test_a_keeper_that_leads_on_passes_it_on_before_it_works(pairs):
+    """It may be busy with somebody's callback then."""
+    housekeeper = pairs.driver._housekeeper
+    keeper = housekeeper.keeper
+    asked = question("job", need=3)
+    follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
+    Kept(asks(question("kept", need=3), _clock.now() + LONG), keeper, []).start()
+    pairs.answer()
+    pairs.links._leader, housekeeper._awaits = keeper.waiter, True
+    housekeeper._await_answers(_clock.now() + LONG)
+    assert follower.end() is asked
+    keeper.work()
+    pairs.links.forget(keeper.waiter)
 
 
 def test_whose_operation_is_over_is_not_called(pairs):
@@ -368,14 +406,14 @@ def test_the_relay_is_passed_on_by_who_sleeps_again(pairs):
     thread = Follower(pairs, twice)
     pairs.answer()
     with pairs.links.mutex:
-        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], _clock.now())
-    pairs.links.relay.add(other)
+        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
+    pairs.links.relay.served.append(other)
     pairs.leader.called = True
     pairs.links.relay.pass_on(pairs.leader)
-    eventually(lambda: not pairs.links.relay)
+    eventually(lambda: not pairs.links.relay.served)
     assert is_awake(other)
     other.prepare()
-    pairs.links.relay.add(other)
+    pairs.links.relay.served.append(other)
     pairs.answer()
     pairs.read()
     thread.end()
