@@ -13,7 +13,7 @@ from redlock import _clock
 from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base.links import report_failure
-from redlock._base.lock import Entry, LockBase
+from redlock._base.lock import Entry, LockBase, always
 from redlock._core.acquire import Grant, Refusal
 from redlock.errors import ConfigurationError, LockLost
 
@@ -127,9 +127,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         return entries
 
     def _whose(self, lease: AsyncLease) -> tuple[Callable[[], bool], Callable[[], object] | None]:
-        task = weakref.ref(_this_task())
-        tell = None
-        if self._on_lost is not None or self._cancel_on_loss:
+        tells = self._on_lost is not None or self._cancel_on_loss
+        if not (tells or self._bound):      # then it need not be a task that calls this
+            return always, None
+        task, tell = weakref.ref(_this_task()), None
+        if tells:
             # Not a method of ours: the keeper would keep us, and our masters, from being dropped.
             bodies = self._masters._bodies  # noqa: SLF001
             tell = functools.partial(_tell, self._on_lost, bodies, self._cancel_on_loss, lease, task)

@@ -150,7 +150,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         data = _connect.pack(request.call)
         entry = Entry(request, inbox, now)
         request.sent_at = now
-        for link in to or (self.all if request.to is None else self._receivers(request)):
+        for link in to or self._receivers(request):
             if link.torn:
                 self._read(link, now)
             link.torn = True

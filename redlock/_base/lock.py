@@ -184,8 +184,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     @property
     def _mine(self) -> AnyLease | None:
         """What the caller may release: its own, or that of this object."""
-        if not self._bound:
-            return self._shared
         return self._latest(self._entries())
 
     # -- looking -------------------------------------------------------------------------------------
@@ -214,7 +212,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # -- re-entry (R26) ------------------------------------------------------------------------------
 
     def _latest(self, entries: list[Entry]) -> AnyLease | None:
-        """The lease of the caller's latest one through this object."""
+        """What the caller, whose ``entries`` these are, may release: the lease of its latest one, or that of this object."""
+        if not self._bound:
+            return self._shared
         for entry in reversed(entries):
             if entry.lock is self:
                 return cast("AnyLease", entry.lease)    # our locks make our leases
@@ -320,7 +320,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             _clock.now(),
             renew=self._auto_extend,
             max_hold=self._max_hold,
-            alive=alive if self._bound else _always,
+            alive=alive if self._bound else always,
             random=random.random,
             tell=tell,
             kept=kept,
@@ -376,7 +376,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _held(self, entries: list[Entry]) -> AnyLease:
         """The caller's lease, for what only its holder may do."""
-        lease = self._latest(entries) if self._bound else self._shared
+        lease = self._latest(entries)
         if lease is not None and lease._mine():  # noqa: SLF001
             return lease
         other = self._lease is not None and self._lease.valid
@@ -424,7 +424,7 @@ def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object] | No
         then()
 
 
-def _always() -> bool:
+def always() -> bool:
     return True
 
 

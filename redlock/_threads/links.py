@@ -210,9 +210,9 @@ class Links(LinksBase[AnyInbox]):
                         self._choose_leader()
                     if self._asked or self._to_flush:   # by who thought that we would write it
                         self._flush()
-                    waiter.called = bool(self.relay.served)     # it has read, and passes the relay on now
-        waiter.leave()
-        if waiter.called:
+                    waiter.has_relay = bool(self.relay.served)     # it has read, and passes the relay on now
+        waiter.stay_awake()
+        if waiter.has_relay:
             self.relay.pass_on(waiter)
 
     def _choose_leader(self) -> None:
@@ -229,7 +229,7 @@ class Links(LinksBase[AnyInbox]):
     def let_others_run(self, waiter: Waiter) -> None:
         """Those whom ``waiter`` has served: it has read for all, and does something else for a while."""
         if self.relay.served:
-            waiter.called = True
+            waiter.has_relay = True
             self.relay.pass_on(waiter)
 
     def _wait_quietly(self, until: float, waiter: Waiter) -> Event:
@@ -242,6 +242,7 @@ class Links(LinksBase[AnyInbox]):
             now = _clock.now()
             if now >= until:
                 return Timeout(now)
+            self.relay.pass_on(waiter)
             waiter.sleep(min(until - now, _NAP))
             self._refuse_if_closed()
 
@@ -314,7 +315,7 @@ class Links(LinksBase[AnyInbox]):
         self.let_others_run(waiter)
         if several:
             waiter.sleep(max(0.0, min(_RELAY, left)))
-            waiter.leave()
+            waiter.stay_awake()
         return _clock.now()
 
     # -- for the housekeeper, with the mutex held ----------------------------------------------------

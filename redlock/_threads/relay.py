@@ -27,9 +27,9 @@ class Relay:
 
     def pass_on(self, by: Waiter) -> None:
         """Wake the next one, of those who sleep: now it has the relay.  Nothing if ``by`` does not have it."""
-        if not by.called:
+        if not by.has_relay:
             return
-        by.called = False
+        by.has_relay = False
         served = self.served
         while served:
             try:
@@ -38,7 +38,7 @@ class Relay:
                 return
             if waiter is by:
                 continue
-            waiter.called = True
+            waiter.has_relay = True
             if waiter.wake():
                 return
-            waiter.called = False
+            waiter.has_relay = False

@@ -20,13 +20,13 @@ class Waiter:
     answer for it, or hands the lead over (it follows).
     """
 
-    __slots__ = ("_relay", "_signal", "called", "ear", "events")
+    __slots__ = ("_relay", "_signal", "ear", "events", "has_relay")
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self.events: deque[Event] = deque()
         self.ear: Ear | None = None
-        self.called = False     # it has the `Relay`, and is to pass it on
+        self.has_relay = False  # and is to pass it on
         self._signal: Lock | None = None    # most operations never follow
 
     def prepare(self) -> None:
@@ -58,6 +58,6 @@ class Waiter:
                 return True
         return False
 
-    def leave(self) -> None:
+    def stay_awake(self) -> None:
         """It will not sleep any more, unless it prepares for it."""
         self._signal = None

@@ -410,6 +410,29 @@ def test_a_coroutine_that_is_closed_before_its_request_has_left():
     assert run(scene) == [[["acquire", "release"]] * 2] * MASTERS
 
 
+def test_a_hold_of_nobody_in_particular_needs_no_task():
+    """Whoever steps its coroutine, as long as a loop runs: there is nobody whose end would end it, or who is cancelled."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10, bound=False, cancel_on_loss=False)
+        stepped = asyncio.get_running_loop().create_future()
+
+        def step(coroutine: Any) -> None:
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as stop:
+                stepped.set_result(stop.value)
+            else:
+                awaited.add_done_callback(lambda _: step(coroutine))
+
+        d.loop.call_soon(step, lock.acquire())
+        lease = await stepped
+        assert lease.valid
+        await lock.release()
+
+    run(scene)
+
+
 def test_an_operation_that_is_alone_has_left_when_its_coroutine_is_closed():
     async def scene(d):
         coroutine = d.masters.lock("job", ttl=10).acquire()
@@ -459,6 +482,7 @@ def test_a_coroutine_that_outlives_its_loop_while_a_master_does_not_read():
 
     async def scene(d):
         stop_reading(d, 0)
+        # Not more: the kernels of the others have to take all of it before anybody reads.
         locks = [d.masters.lock(f"job-{number}", ttl=10) for number in range(100)]
         coroutines = [lock.acquire() for lock in locks]
         d.mute(1, 2, 3, 4)

@@ -77,6 +77,30 @@ def test_what_tasks_ask_for_in_one_tick_leaves_in_one_packet():
     assert heard == [2 * TASKS] * MASTERS
 
 
+def test_masters_begin_before_everybody_in_a_tick_has_asked():
+    """After some twenty requests; in the same order for all of them."""
+    many = 10 * TASKS
+
+    async def scene(d):
+        coroutines = [d.masters.lock(f"job-{number}", ttl=10).acquire() for number in range(many)]
+        for coroutine in coroutines:
+            coroutine.send(None)
+        for fake in d.fakes:    # in the middle of the tick
+            fake.hear()
+        early = [[heard.name for heard in fake.heard] for fake in d.fakes]
+        packets = sends(d)
+        for coroutine in coroutines:
+            coroutine.close()
+        await d.quiet()
+        return early, packets
+
+    early, packets = run(scene)
+    assert early == [[f"redlock:job-{number}" for number in range(len(early[0]))]] * MASTERS
+    assert many / 2 < len(early[0]) < many, "the rest waits for the end of the tick"
+    assert packets == [packets[0]] * MASTERS
+    assert TASKS < len(early[0]) / packets[0] < 4 * TASKS
+
+
 def test_what_is_stepped_by_answers_in_one_tick_leaves_in_one_packet():
     """All second rounds begin in the callback that reads the decisive answers (R17)."""
 

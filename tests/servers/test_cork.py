@@ -53,7 +53,7 @@ def test_what_others_send_leaves_when_the_leader_goes_to_wait(links):
     leader, others = Waiter(links.relay), [Waiter(links.relay) for _ in range(3)]
     links._leader = leader
     theirs = [send(links, other) for other in others]
-    assert held_back(links)
+    assert [asked.request for asked in links._asked] == theirs, "nothing of it was written"
     own = send(links, leader)       # it stands behind theirs, on the same connection
     assert answered(links, leader, own)
     for other, question in zip(others, theirs, strict=True):
@@ -67,7 +67,7 @@ def test_what_others_send_leaves_when_the_leader_stops_leading(links):
     request = Question(MASTERS)
     request.open = False
     links.send(request, Waiter(links.relay))
-    assert held_back(links)
+    assert [asked.request for asked in links._asked] == [request]
     links.forget(leader)
     assert not held_back(links)
     eventually(lambda: all(link.pipeline.idle for link in links.all))
@@ -107,5 +107,5 @@ def test_a_leader_that_never_comes_back_is_replaced(links):
     links._leader = Waiter(links.relay)
     waiter = Waiter(links.relay)
     question = send(links, waiter)
-    assert held_back(links)
+    assert [asked.request for asked in links._asked] == [question]
     assert answered(links, waiter, question)

@@ -282,10 +282,10 @@ def test_the_next_one_who_sleeps_is_woken():
     me, awake, over, first, second = asleep(relay), Waiter(relay), asleep(relay), asleep(relay), asleep(relay)
     for waiter in (me, awake, over, first, second):
         relay.served.append(waiter)
-    over.leave()
+    over.stay_awake()
     relay.pass_on(me)
     assert len(relay.served) == 5, "it does not have it"
-    me.called = True
+    me.has_relay = True
     relay.pass_on(me)
     assert is_awake(first)
     assert not is_awake(second)
@@ -321,7 +321,7 @@ def test_three_that_were_served_at_once(pairs, monkeypatch):
         pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
     assert not woken
     assert len(pairs.links.relay.served) == 3
-    pairs.leader.called = True
+    pairs.leader.has_relay = True
     pairs.links.relay.pass_on(pairs.leader)
     for follower, one in zip(followers, asked, strict=True):
         assert follower.end() is one
@@ -369,6 +369,22 @@ def test_who_stops_leading_passes_the_relay_on(pairs):
     assert is_awake(waiter)
 
 
+def test_who_waits_for_other_threads_passes_it_on(pairs):
+    """It was called for what it knew already."""
+    quiet, other = Waiter(pairs.links.relay), asleep(pairs.links.relay)
+    thread = threading.Thread(target=lambda: pairs.links.wait(Wait(_clock.now() + LONG, quiet=True), quiet))
+    thread.start()
+    eventually(lambda: quiet._signal is not None and quiet._signal.locked())
+    pairs.links.relay.served.extend((quiet, other))
+    pairs.leader.has_relay = True
+    pairs.links.relay.pass_on(pairs.leader)
+    eventually(lambda: not pairs.links.relay.served)
+    assert is_awake(other)
+    quiet.put(question("job"))
+    thread.join(10)
+    assert not thread.is_alive()
+
+
 def test_a_keeper_that_leads_on_passes_it_on_before_it_works(pairs):
     """It may be busy with somebody's callback then."""
     housekeeper = pairs.driver._housekeeper
@@ -408,7 +424,7 @@ def test_the_relay_is_passed_on_by_who_sleeps_again(pairs):
     with pairs.links.mutex:
         pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
     pairs.links.relay.served.append(other)
-    pairs.leader.called = True
+    pairs.leader.has_relay = True
     pairs.links.relay.pass_on(pairs.leader)
     eventually(lambda: not pairs.links.relay.served)
     assert is_awake(other)
