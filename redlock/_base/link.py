@@ -35,12 +35,12 @@ AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 class Link(Stream, Generic[AnyInbox]):
     """One master's connection and the queue of what is under way on it."""
 
-    __slots__ = ("_take", "pipeline")
+    __slots__ = ("_recognise", "_take", "pipeline")
 
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
         super().__init__(master, endpoint)
         self.pipeline: Pipeline[AnyInbox] = Pipeline(master, patience)
-        self._take = self.pipeline.answered
+        self._take, self._recognise = self.pipeline.answered, self.pipeline.recognised
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)

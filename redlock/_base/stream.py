@@ -38,8 +38,11 @@ class Stream:
     """
 
     __slots__ = (
-        "_parser", "backlog", "dial", "endpoint", "failures", "fd", "master", "opened_at", "retry_at", "sock", "stuck", "tls", "torn",
+        "_half", "_parser", "backlog", "dial", "endpoint", "failures", "fd", "master", "opened_at", "retry_at", "sock", "stuck", "tls", "torn",
     )
+
+    # How many bytes at the beginning of these need not be parsed any more: it has taken them.
+    _recognise: Callable[[bytes, float], int]
 
     # One value came, at that time: give it to whom it is for.  True: it asks for more than that.  OSError: it cannot be
     # trusted any more.
@@ -59,13 +62,14 @@ class Stream:
         self.opened_at = -math.inf
         self.dial: Dial | None = None   # the one that is under way
         self._parser: Any = None
+        self._half = False              # it has the beginning of a value
 
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
         self.torn = self.stuck = False
         self.backlog.clear()
-        self._parser = _connect.parser()
+        self._parser, self._half = _connect.parser(), False
         self.failures = 0
 
     def write(self, data: bytes) -> None:
@@ -91,7 +95,7 @@ class Stream:
             del self.backlog[: self.sock.send(self.backlog)]
         self.stuck = bool(self.backlog)
 
-    def read(self, now: float) -> bool:  # noqa: C901 - the hottest place of all: a call would cost more than it explains
+    def read(self, now: float) -> bool:
         """`_take` every whole value that is there; half ones wait in the parser.
 
         True: that is not all that there is to do, and whoever does it mends the stream afterwards.
@@ -106,7 +110,6 @@ class Stream:
             return False
         self.torn = True
         more = self.stuck and self._unstuck()
-        parser = self._parser
         while True:
             try:
                 data = sock.recv(_CHUNK)
@@ -114,21 +117,32 @@ class Stream:
                 break
             if not data:
                 raise ConnectionResetError("the master closed the connection")
-            parser.feed(data)
-            while True:
-                try:
-                    value = parser.gets()
-                except _UNREADABLE as error:
-                    text = str(error) or type(error).__name__
-                    raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
-                if value is NOTHING:
-                    break
-                if self._take(value, now):
-                    more = True
+            known = 0 if self._half else self._recognise(data, now)
+            if known < len(data) and self._parse(data[known:], now):
+                more = True
             # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
             if len(data) < _CHUNK and not self.tls:
                 break
         self.torn = more
+        return more
+
+    def _parse(self, data: bytes, now: float) -> bool:
+        """`_take` every value that is whole now; True: that asks for more."""
+        parser = self._parser
+        parser.feed(data)
+        more = False
+        self._half = True
+        while self._half:
+            try:
+                value = parser.gets()
+            except _UNREADABLE as error:
+                text = str(error) or type(error).__name__
+                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
+            if value is NOTHING:
+                break
+            self._half = parser.has_data()
+            if self._take(value, now):
+                more = True
         return more
 
     def _unstuck(self) -> bool:

@@ -243,25 +243,21 @@ def insist(*effects: Send | Leave) -> Op[BaseException | None]:
 class Ballot(Round):
     """The votes of an attempt: grants with their fences, refusals with their holders."""
 
-    __slots__ = ("_holders", "_stored", "_usual", "highest")
+    __slots__ = ("_elsewhere", "_holders", "highest")
 
     def __init__(self, terms: Terms, call: wire.Call, proposal: int) -> None:
         super().__init__(terms, call)
-        self._usual = wire.stored(proposal)
         self.highest = proposal         # of the fences that were proposed and shown
-        self._stored: list[int] = []    # masters whose fence is our proposal now
+        self._elsewhere: list[int] = []     # masters that granted, and whose fence is not our proposal
         self._holders: list[tuple[str, float]] = []
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
-        if value == self._usual:
-            self._stored.append(master)
-            return GRANTED
         answer = wire.read_acquire(value)
         self.highest = max(self.highest, answer.fence)
         self._terms.fences.learn(answer.fence)
         if isinstance(answer, wire.Taken):
-            if answer.stored:
-                self._stored.append(master)
+            if not answer.stored and self.tally.outcome(master) is None:     # else it was asked twice, see `Links._take_over`
+                self._elsewhere.append(master)
             return GRANTED
         self._holders.append((answer.holder, answer.remaining))
         return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
@@ -270,7 +266,7 @@ class Ballot(Round):
     def stored(self) -> bool:
         """Whether a majority stored our proposal (R17); only votes that count do."""
         tally = self.tally
-        return tally.granted_by(self._stored) >= tally.need     # not all that was read, if Ctrl-C struck before it counted
+        return tally.yes - tally.granted_by(self._elsewhere) >= tally.need      # not all that was read was counted, if Ctrl-C struck
 
     def refusal(self, at: float) -> Refusal:
         tally = self.tally

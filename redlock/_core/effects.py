@@ -59,8 +59,12 @@ class Send:
         self.sent_at = NEVER
         self.open = False       # somebody still counts the answers: `answered` and `failed` are told
 
+    def granted(self, master: int, at: float) -> bool:  # noqa: ARG002 - nobody counts
+        """A master gave the usual answer (`Call.usual`); True: that decides."""
+        return False
+
     def answered(self, master: int, value: Any, at: float) -> bool:  # noqa: ARG002 - nobody counts
-        """A master answered ``value``; True: that decides."""
+        """A master answered ``value``, which may be the usual answer as well; True: that decides."""
         return False
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - nobody counts

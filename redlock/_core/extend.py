@@ -233,13 +233,20 @@ class Renewal(Send):
         """Which of ``places`` have no part of their own."""
         return [place for place in places if place not in self.parts] if self.parts else list(places)
 
+    def granted(self, master: int, at: float) -> bool:
+        return self._said(master, _NO_OTHERS, at)
+
     def answered(self, master: int, value: Any, at: float) -> bool:
-        took = at - self.sent_at
         try:
             others = wire.read_renew(value, self._leases)
         except ValueError as error:
             self.refused.append(master)
-            return self._count(master, took, ("error", str(error), False), at)
+            return self._count(master, at - self.sent_at, ("error", str(error), False), at)
+        return self._said(master, others, at)
+
+    def _said(self, master: int, others: Mapping[int, wire.NotOwned | ErrorReply], at: float) -> bool:
+        """It has extended all but ``others``."""
+        took = at - self.sent_at
         objection = self._electorate.objection(master, at)
         if objection is None:
             return self._count(master, took, _GRANTED, at, others)

@@ -82,6 +82,22 @@ class Pipeline(Generic[AnyInbox]):
             if len(self._owed) > self._crowd:       # or a long outage would fill the memory with them
                 self._forgive(entry.at)
 
+    def recognised(self, data: bytes, at: float) -> int:
+        """How many bytes at the beginning of ``data`` are usual answers (`Call.usual`), which are counted now.
+
+        What follows them is to be parsed.  No whole value of the protocol begins like another one, so what begins
+        like an answer is one.
+        """
+        under_way, end = self._under_way, 0
+        while under_way and data.startswith(usual := under_way[0].request.call.usual, end):
+            entry = under_way.popleft()
+            self.heard_at = at
+            end += len(usual)
+            request = entry.request
+            if request.open and request.granted(self.master, at):
+                entry.inbox.put(request)
+        return end
+
     def answered(self, value: Any, at: float) -> bool:
         """The next answer came.  Its request counts it, unless that is decided; whoever waits is told when it is.
 

@@ -34,8 +34,6 @@ class Claim(Round):
         self.heard: dict[int, int] = {}     # how many connections they told that it was released
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
-        if value == wire.UNHEARD and type(value[1]) is int:     # 0.0 is equal, and no answer of the script
-            return GRANTED
         answer = wire.read_owned(value)
         if isinstance(answer, wire.Owned):
             if answer.listeners:

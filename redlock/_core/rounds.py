@@ -80,18 +80,25 @@ class Round(Send, ABC):
 
     # -- told by the connections ---------------------------------------------------------------------
 
+    def granted(self, master: int, at: float) -> bool:
+        if at > self._votes_from[master]:
+            return self.tally.grant(master, at - self.sent_at) and self._counted(at)
+        self._overrule(master, "granted", "", at)
+        return self._counted(at)
+
     def answered(self, master: int, value: Any, at: float) -> bool:
-        tally = self.tally
         try:
             outcome, reason = self.read(master, value)
         except ValueError as error:
-            tally.count(master, "error", at - self.sent_at, str(error))
+            self.tally.count(master, "error", at - self.sent_at, str(error))
             return self._counted(at)
+        if outcome == "granted":
+            return self.granted(master, at)
         if at > self._votes_from[master]:
-            tally.count(master, outcome, at - self.sent_at, reason)
+            self.tally.count(master, outcome, at - self.sent_at, reason)
         else:
             self._overrule(master, outcome, reason, at)
-        return (tally.no > 0 or tally.yes >= tally.need) and self._counted(at)     # with neither, nothing is decided
+        return self._counted(at)
 
     def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
         """R21, C16: it was asked, its vote is not counted."""

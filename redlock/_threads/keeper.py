@@ -156,7 +156,7 @@ class Keeper:
     # -- for its operations --------------------------------------------------------------------------
 
     def send(self, request: Send, operation: Any) -> None:
-        self.links.send(request, operation, corked=True)
+        self.links.cork(request, operation)
 
     def aside(self, effect: Aside, operation: Any) -> None:
         self.links.aside(effect, operation)

@@ -86,25 +86,34 @@ class Links(LinksBase[AnyInbox]):
 
     # -- for the driver ------------------------------------------------------------------------------
 
-    def send(self, request: Send, waiter: AnyInbox, *, corked: bool = False) -> None:
-        """Write ``request`` to its masters; if ``corked``, with `flush` or with what somebody else writes.
+    def send(self, request: Send, waiter: Waiter) -> None:
+        """Write ``request`` to its masters, and lead if nobody does: who asks is about to wait.
 
         While somebody else leads and does not sit in poll() it is left to that: whoever leads writes before
         it goes to poll(), and when it stops leading, what all the others have asked meanwhile.
         """
         leader = self._leader
-        if corked or leader is None or leader is waiter:
+        if leader is None or leader is waiter:
             with self.mutex:
                 self._refuse_if_closed()
                 if self._asked:
                     self._flush()
-                self._submit(request, waiter, _clock.now(), self._to_flush if corked else None)
+                if self._leader is None:
+                    self._leader = waiter
+                self._submit(request, waiter, _clock.now())
             return
         self._refuse_if_closed()
         now = request.sent_at = _clock.now()
         self._asked.append(Asked(request, waiter, now, request.open, list(self._receivers(request))))
         if self._polling or self._leader is None:
             self.flush()
+
+    def cork(self, request: Send, kept: Kept) -> None:
+        """Write ``request`` with `flush`, or with what somebody else writes."""
+        with self.mutex:
+            self._refuse_if_closed()
+            self._take_over()
+            self._submit(request, kept, _clock.now(), self._to_flush)
 
     def aside(self, effect: Aside, waiter: AnyInbox) -> None:
         """Do what concerns no master."""
@@ -299,7 +308,11 @@ class Links(LinksBase[AnyInbox]):
             for fd, _ in ready:
                 link = self._by_fd.get(fd)
                 if link is not None:
-                    self._read(link, now)
+                    try:
+                        if link.read(now):
+                            self._look_after(link)
+                    except OSError as error:
+                        self.detach(link, error, now)
                 elif fd == self._lead_bell.fd:
                     self._lead_bell.silence()
         finally:

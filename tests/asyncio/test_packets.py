@@ -17,11 +17,11 @@ from tests.asyncio.virtual import (
     NODE_TIMEOUT,
     OTHER,
     Deployment,
-    encoded,
     read_again,
     run,
     stop_reading,
 )
+from tests.core.resp import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator

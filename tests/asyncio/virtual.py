@@ -22,6 +22,7 @@ from redlock._core import wire
 from redlock._core.effects import Send, Wait
 from redlock._core.electorate import Facts
 from redlock._core.refusals import ErrorReply
+from tests.core.resp import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -215,17 +216,6 @@ class Fake:
             del self.keys[name]
             return [1, 0]
         return [1]
-
-
-def encoded(value: Any) -> bytes:
-    match value:
-        case int():
-            return b":%d\r\n" % value
-        case bytes():
-            return b"$%d\r\n%s\r\n" % (len(value), value)
-        case ErrorReply():
-            return b"-%s\r\n" % value.text.encode()
-    return b"*%d\r\n" % len(value) + b"".join(map(encoded, value))
 
 
 class Question(Send):

@@ -29,6 +29,9 @@ class Asked(Send):
         self.told: list[tuple[int, Any, float]] = []
         self.decides = True
 
+    def granted(self, master: int, at: float) -> bool:
+        return self.answered(master, "usual", at)
+
     def answered(self, master: int, value: Any, at: float) -> bool:
         self.told.append((master, value, at))
         return self.decides
@@ -95,6 +98,98 @@ def test_nobody_is_told_before_it_is_decided() -> None:
     pipeline.answered([2], 0.2)
     assert box == [request]
     assert [value for _, value, _ in request.told] == [[1], [2]]
+
+
+# -- answers that are compared, not parsed -----------------------------------------------------------
+
+STORED = b"*2\r\n:1\r\n$1\r\n1\r\n"      # what `acquire` proposes
+UNHEARD = b"*2\r\n:1\r\n:0\r\n"
+
+
+def three_asked() -> tuple[Pipeline[Box], list[Asked]]:
+    pipeline = connected()
+    requests = [acquire("1"), release("1"), acquire("2")]
+    for request in requests:
+        request.open = True
+        submit(pipeline, request, 0.0)
+    return pipeline, requests
+
+
+def told(requests: list[Asked]) -> list[list[Any]]:
+    return [[value for _, value, _ in request.told] for request in requests]
+
+
+def test_usual_answers_are_counted_in_their_order() -> None:
+    pipeline, requests = three_asked()
+    assert pipeline.recognised(STORED, 0.1) == len(STORED)
+    assert told(requests) == [["usual"], [], []]
+    assert pipeline.heard_at == 0.1
+    assert pipeline.recognised(UNHEARD + STORED, 0.2) == len(UNHEARD + STORED)
+    assert told(requests) == [["usual"], ["usual"], ["usual"]]
+    assert pipeline.heard_at == 0.2
+    assert pipeline.idle
+
+
+@pytest.mark.parametrize("data", [
+    b"", STORED[:-1], UNHEARD, b"*2\r\n:1\r\n$1\r\n2\r\n", b"*2\r\n:2\r\n$1\r\n1\r\n", b"*2\r\n:1\r\n,0\r\n", b"-NOSCRIPT x\r\n", b"\n",
+])
+def test_what_is_not_the_usual_answer_to_the_first_is_left_to_the_parser(data: bytes) -> None:
+    pipeline, requests = three_asked()
+    assert pipeline.recognised(data, 0.1) == 0
+    assert told(requests) == [[], [], []]
+    assert pipeline.heard_at < 0
+    assert pipeline.recognised(STORED + data, 0.2) == len(STORED) + (len(UNHEARD) if data == UNHEARD else 0)
+
+
+def test_nothing_is_usual_where_nothing_was_asked() -> None:
+    """The parser reads it, and then the connection is not trusted any more."""
+    pipeline = connected()
+    assert pipeline.recognised(STORED, 0.1) == 0
+    pipeline, requests = three_asked()
+    everything = STORED + UNHEARD + STORED
+    assert pipeline.recognised(everything + STORED, 0.1) == len(everything)
+    assert told(requests) == [["usual"]] * 3
+
+
+def test_who_looks_at_a_name_has_no_usual_answer() -> None:
+    pipeline = connected()
+    request = Asked(wire.status("redlock:a"))
+    request.open = True
+    submit(pipeline, request, 0.0)
+    for data in (b"*0\r\n", b"\n", b"", STORED):
+        assert pipeline.recognised(data, 0.1) == 0
+    assert not request.told
+
+
+def test_the_usual_answer_to_what_is_decided_is_nobody_s_business() -> None:
+    pipeline, requests = three_asked()
+    requests[0].open = False
+    assert pipeline.recognised(STORED + UNHEARD, 0.1) == len(STORED + UNHEARD)
+    assert told(requests) == [[], ["usual"], []]
+
+
+def test_whoever_waits_is_told_when_usual_answers_decide() -> None:
+    pipeline, box = connected(), Box()
+    request = acquire()
+    for _ in range(2):
+        submit(pipeline, request, 0.0, box)
+    request.decides = False
+    pipeline.recognised(STORED, 0.1)
+    assert not box
+    request.decides = True
+    pipeline.recognised(STORED, 0.2)
+    assert box == [request]
+
+
+def test_the_usual_answer_to_a_text_is_the_same() -> None:
+    """The master had forgotten the script."""
+    pipeline = connected()
+    request = acquire()
+    submit(pipeline, request, 0.0)
+    assert pipeline.answered(NOSCRIPT, 0.1)
+    assert [entry.text for entry in pipeline.again()] == [True]
+    assert pipeline.recognised(STORED, 0.2) == len(STORED)
+    assert told([request]) == [["usual"]]
 
 
 class Driver:

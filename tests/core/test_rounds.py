@@ -116,6 +116,21 @@ def test_it_is_over_with_the_answer_that_decides_though_nobody_has_looked_yet() 
     assert ended.value.value == START + 2
 
 
+def test_a_master_votes_once_however_often_it_answers() -> None:
+    """P1.  It may be asked twice, by one who was interrupted; then the second answer changes nothing."""
+    world = World(*[Master(NEVER)] * 5)
+    round_ = a_round(world)
+    operation = round_.ask()
+    world._write(operation.send(None))  # type: ignore[arg-type]
+    for _ in range(5):
+        assert not round_.granted(0, START + 0.1)
+        assert not round_.answered(1, [1], START + 0.1)
+    assert round_.tally.yes == 2
+    assert not round_.answered(1, [0], START + 0.2)
+    assert round_.granted(2, START + 0.3)
+    assert outcomes(round_.tally.votes()) == ["granted", "granted", "granted", "pending", "pending"]
+
+
 def test_a_timeout_that_comes_after_the_decision_takes_nothing_back() -> None:
     """Whoever counted was interrupted before it could tell us."""
     world = World(*[Master(NEVER)] * 3)
@@ -323,7 +338,7 @@ def test_a_crash_of_our_own_is_not_hidden_as_a_vote() -> None:
         def read(self, master: int, value: Any) -> tuple[Outcome, str]:
             raise KeyError(master)
 
-    world = World(down(), Master())
+    world = World(down(), Master(0.01, {"extend": [0, b""]}))
     operation: Op[float] = Broken(world.terms, CALL).ask()
     with pytest.raises(KeyError):
         world.run(operation)

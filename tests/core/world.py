@@ -29,6 +29,7 @@ from redlock._core.lease import LeaseState
 from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
 from redlock._core.terms import Plan, Terms
+from tests.core.resp import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -306,6 +307,8 @@ class World:
             return False
         if isinstance(value, Failure):
             return request.failed(master, value, at)
+        if encoded(value) == request.call.usual:
+            return request.granted(master, at)
         return request.answered(master, value, at)
 
     def _next(self, wait: Wait) -> Send | Heard | Timeout:

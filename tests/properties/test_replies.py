@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from typing import Any
 
+import hiredis
 import pytest
 from hypothesis import example, given, strategies as st
 from redis.connection import Connection
@@ -30,6 +31,7 @@ from redlock._core.lease import LeaseState
 from redlock._core.pipeline import Entry
 from redlock._core.refusals import ErrorReply
 from redlock._core.release import release
+from tests.core.resp import encoded
 from tests.core.world import START, Master, World
 from tests.properties.profile import PROPERTY
 
@@ -59,6 +61,9 @@ class Question(Send):
         super().__init__(wire.release(wire.keys_for("", [f"{number}"]), "t"))
         self.open = True
         self.told = told
+
+    def granted(self, master: int, at: float) -> bool:
+        return self.answered(master, [1, 0], at)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         self.told.append((self.call, value))
@@ -99,24 +104,13 @@ def read_by_link(chunks, questions):
     return delivered, None
 
 
-def packed(value) -> bytes:
-    """The protocol's words for an answer."""
-    match value:
-        case bytes():
-            return b"$%d\r\n%b\r\n" % (len(value), value)
-        case None:
-            return b"$-1\r\n"
-        case int():
-            return b":%d\r\n" % value
-        case ErrorReply():
-            return b"-%b\r\n" % value.text.encode()
-    return b"*%d\r\n" % len(value) + b"".join(packed(one) for one in value)
-
-
 integers = st.integers(-(2**63), 2**63 - 1)
 error_replies = st.builds(ErrorReply, st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=20))
 answers = st.recursive(
-    st.one_of(integers, st.binary(max_size=12), st.none(), error_replies, st.sampled_from([0, 1, 2, -1, b"0", b"77", b""])),
+    st.one_of(
+        integers, st.binary(max_size=12), st.none(), error_replies, st.sampled_from([0, 1, 2, -1, b"0", b"77", b""]),
+        st.just([1, 0]),        # the usual one
+    ),
     lambda inner: st.lists(inner, max_size=5),
     max_leaves=8,
 )
@@ -130,7 +124,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 @PROPERTY
 @given(st.lists(answers, min_size=1, max_size=6), st.lists(st.integers(0, 10_000), max_size=12))
 def test_answers_are_the_same_wherever_they_are_cut(values, places):
-    data = b"".join(packed(value) for value in values)
+    data = b"".join(encoded(value) for value in values)
     whole = read_by_link([data], len(values))
     assert read_by_link(cut(data, places), len(values)) == whole
     assert read_by_link([bytes([byte]) for byte in data[:400]] + [data[400:]], len(values)) == whole
@@ -139,6 +133,70 @@ def test_answers_are_the_same_wherever_they_are_cut(values, places):
     forgot = sum(isinstance(value, ErrorReply) and value.code == "NOSCRIPT" for value in values)
     if error is None:
         assert len(delivered) == len(values) - forgot
+
+
+USUAL = encoded([1, 0])
+
+
+@pytest.mark.parametrize("chunks", [
+    pytest.param([b"*1\r\n", USUAL], id="a part of another answer"),
+    pytest.param([b"*1\r\n" + USUAL], id="a part of it, in one"),
+    pytest.param([b"$12\r\n", USUAL, b"\r\n"], id="a text that looks like it"),
+    pytest.param([USUAL[:4], USUAL[4:]], id="its own end"),
+    pytest.param([USUAL + USUAL[:9], USUAL[9:] + USUAL], id="cut behind another one"),
+    pytest.param([b":7\r\n" + USUAL, USUAL], id="behind an unusual one"),
+    pytest.param([b":7\r\n" + USUAL + b"*2\r\n", b":1\r\n:0\r\n"], id="cut behind an unusual one"),
+    pytest.param([b":7", b"\r\n", USUAL], id="behind one that was cut"),
+])
+def test_what_only_looks_usual_is_parsed(chunks):
+    """A usual answer is not parsed; so the parser must not be in the middle of something else."""
+    data = b"".join(chunks)
+    whole = hiredis.Reader()
+    whole.feed(data)
+    values = list(iter(whole.gets, False))
+    delivered, error = read_by_link(chunks, len(values))
+    assert error is None
+    assert [value for _, value in delivered] == values
+
+
+def test_where_nothing_is_half_nothing_usual_is_parsed():
+    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
+    with connected(link) as master:
+        for chunk, parsed in [(USUAL, False), (b":7\r\n", True), (USUAL, False), (b":7", True), (b"\r\n", True), (USUAL * 2, False)]:
+            fed: list[bytes] = []
+            link._parser = Watched(link._parser, fed)
+            for _ in range(2):
+                link.pipeline.submit(Entry(Question(0, []), Inbox(), START))
+            master.sendall(chunk)
+            link.read(START)
+            assert bool(fed) == parsed
+
+
+def test_a_new_connection_is_in_the_middle_of_nothing():
+    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
+    for data, parsed in [(b"*2\r\n:1", True), (USUAL, False)]:
+        with connected(link) as master:
+            fed: list[bytes] = []
+            link._parser = Watched(link._parser, fed)
+            link.pipeline.submit(Entry(Question(0, []), Inbox(), START))
+            master.sendall(data)
+            link.read(START)
+            link.pipeline.broken(Failure("error", "lost"), START)
+        assert bool(fed) == parsed
+
+
+class Watched:
+    """A parser, and a list of what it is fed."""
+
+    def __init__(self, parser: Any, fed: list[bytes]) -> None:
+        self._parser, self._fed = parser, fed
+
+    def feed(self, data: bytes) -> None:
+        self._fed.append(data)
+        self._parser.feed(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
 
 
 garbage = st.one_of(
@@ -208,7 +266,7 @@ def test_each_torn_stream_has_an_error_of_its_own():
 @PROPERTY
 @given(st.lists(answers, min_size=1, max_size=3))
 def test_an_answer_to_no_question_breaks_the_connection(values):
-    delivered, error = read_by_link([packed(value) for value in values], 0)
+    delivered, error = read_by_link([encoded(value) for value in values], 0)
     assert delivered == []
     assert error == "it sent an answer to no question"
 

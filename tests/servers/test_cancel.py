@@ -314,7 +314,7 @@ def test_a_thousand_tasks_cancelled_at_random(redlock_servers, seed):
                 loop = asyncio.get_running_loop()
                 for task in tasks:
                     if rng.random() < 0.8:      # the others get there, however slow this machine is
-                        loop.call_later(rng.random() * 0.06, task.cancel)
+                        loop.call_later(rng.random() * 0.02, task.cancel)
                 await asyncio.wait(tasks, timeout=20)
                 for task in tasks:
                     assert task.done()

@@ -11,7 +11,7 @@ import pytest
 from redlock import Lease, QuorumUnreachable, _clock
 from redlock._core import wire
 from redlock._core.effects import Wait
-from redlock._threads.keeper import Kept
+from redlock._threads.keeper import Keeper, Kept
 from redlock._threads.relay import Relay
 from redlock._threads.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Question, asks
@@ -70,6 +70,30 @@ def test_what_it_asked_goes_before_what_it_asks_when_it_leads(pairs, leads):
     assert pairs.links._asked
     pairs.links._leader = waiter if leads else None
     pairs.links.send(question("second"), waiter)
+    pairs.answer()
+    assert names(pairs) == [["first", "second"]] * MASTERS
+
+
+def test_what_it_asked_goes_before_what_the_keeper_asks(pairs):
+    """R10: in the order in which they asked."""
+    pairs.links.send(question("first"), Waiter(pairs.links.relay))
+    Kept(asks(question("second"), _clock.now() + LONG), Keeper(pairs.links, lambda: None), []).start()
+    pairs.links.send(question("third"), Waiter(pairs.links.relay))
+    pairs.answer()
+    assert names(pairs) == [["first", "second", "third"]] * MASTERS
+
+
+def test_who_asks_leads_if_nobody_does(pairs):
+    """It is about to wait: who asks next leaves that to it, and both are written together."""
+    pairs.resign()
+    first, second = Waiter(pairs.links.relay), Waiter(pairs.links.relay)
+    pairs.links.send(question("first"), first)
+    assert pairs.links._leader is first
+    pairs.links.send(question("second"), second)
+    assert pairs.links._leader is first
+    assert pairs.links._asked
+    pairs.links.finish(first)       # it did not wait
+    assert pairs.links._leader is None
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS
 

@@ -17,6 +17,7 @@ from redlock import (
     NotHeld,
     QuorumUnreachable,
 )
+from redlock._base.stream import Stream
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
 
 
@@ -50,6 +51,24 @@ def test_with_and_what_a_lease_tells(world, redlock_servers, masters):
     assert lease.remaining() == 0
     with pytest.raises(LockLost, match="released"):
         lease.ensure()
+
+
+@pytest.mark.parametrize("fencing", [True, False])
+def test_what_masters_usually_say_is_not_parsed(masters, monkeypatch, fencing):
+    """`Call.usual` is what real servers answer, whichever they are."""
+    lock = masters.lock("job", ttl=10, auto_extend=False, fencing=fencing)
+    with lock:
+        pass
+    eventually(lambda: not masters.status("job").token)
+    time.sleep(0.3)     # and whatever else is late
+    parsed = []
+    monkeypatch.setattr(Stream, "_parse", lambda stream, data, now: parsed.append(data))
+    for _ in range(3):
+        with lock as lease:
+            lock.extend()
+            assert lease.fence if fencing else lease.fence is None
+    monkeypatch.undo()
+    assert not parsed
 
 
 def test_held_by_somebody_else(world, redlock_servers, masters):

@@ -20,6 +20,7 @@ from redlock._core.pipeline import Entry, Pipeline
 from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.terms import Terms
+from tests.core.resp import encoded
 from tests.simulation.hearing import Hearing
 from tests.simulation.keeper import Keeper
 from tests.simulation.master import EPOCH
@@ -378,7 +379,8 @@ class Client:
             incarnation, born_at, forgot = origin
             age = self.world.now - born_at
             entry.inbox.origins.setdefault(entry.request, {})[master] = (incarnation, age, forgot)
-        if pipeline.answered(value, now):
+        data = encoded(value)
+        if pipeline.recognised(data, now) < len(data) and pipeline.answered(value, now):
             for again in pipeline.again():
                 self._write(master, again.request, text=True)
             self._tick_later(master)
