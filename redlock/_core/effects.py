@@ -67,6 +67,9 @@ class Send:
         """A master answered ``value``, which may be the usual answer as well; True: that decides."""
         return False
 
+    def late(self, master: int, value: Any) -> None:
+        """A master answered ``value``, which is not the usual answer, when nobody counted any more."""
+
     def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - nobody counts
         """A master will not answer; True: that decides."""
         return False

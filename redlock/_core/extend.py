@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -51,12 +52,12 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
     asked = [(plan, lease, ceiling)]
     try:
         _begin(asked)
-        claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
+        claim = Extending(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl), lease)
         # Not beyond its end: then it is lost, and whoever waits for this has to be told.
         at = yield from claim.ask(lease._ends_at)
         [end] = _end(asked, {ceiling: quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)}, claim)
         if end == "kept":
-            yield from repair(terms, plan, lease, claim.missing, ttl - (at - claim.sent_at))
+            yield from repair(terms, plan, lease, claim, ttl - (at - claim.sent_at))
         return Extension(end, at, claim.tally)
     finally:
         _let_go(asked)
@@ -112,11 +113,36 @@ def _let_go(asked: Collection[_Asked]) -> None:
             lease._extension_ends(ceiling)
 
 
-def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], ttl: float) -> Op[None]:
+class Extending(Claim):
+    """The extension of one lease."""
+
+    __slots__ = ("_lease",)
+
+    def __init__(self, terms: Terms, call: wire.Call, lease: LeaseState) -> None:
+        super().__init__(terms, call)
+        self._lease = lease
+
+    def late(self, master: int, value: Any) -> None:
+        with suppress(ValueError):
+            if _is_missing(wire.read_owned(value)):
+                self._lease._lacks(master)
+
+
+def _is_missing(answer: object) -> bool:
+    """A master says that nobody has it."""
+    return isinstance(answer, wire.NotOwned) and not answer.other
+
+
+def repair(terms: Terms, plan: Plan, lease: LeaseState, claim: Claim | Renewal | Part, ttl: float) -> Op[None]:
     """Give the key back to masters that have none (R14).  Nobody counts the answers.
+
+    To those that said so to this extension, or to the one before when that was decided already: one that always answers
+    after the majority would never get it back.
 
     The release of this lease will stand behind it on the same connection, so it cannot be outlived.
     """
+    late, lease._lacking = lease._lacking, ()
+    missing = {*claim.missing, *(master for master in late if claim.tally.outcome(master) is None)}
     if not missing or ttl <= 0:
         return
     call = wire.repair(plan.keys, lease.token, ttl, lease.fence, terms.fence_ttl)
@@ -141,7 +167,7 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
         return extensions
     numbers = list(asked)
     under_way = dict(enumerate(asked.values()))     # by the places in the request
-    renewal = Renewal(terms, [(plan.keys, lease.token, ceiling.ttl) for plan, lease, ceiling in under_way.values()])
+    renewal = Renewal(terms, list(under_way.values()))
     try:
         _begin(list(under_way.values()))
         yield renewal
@@ -155,10 +181,9 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
             ended = {end: Extension(end, at, claim.tally, renewal.refused) for end in set(ends)}
             for place, end in zip(places, ends, strict=True):
                 extensions[numbers[place]] = ended[end]
-                del under_way[place]
-            if claim.missing and ends == ["kept"]:      # it is alone: of those alike no master says so
-                [(plan, lease, ceiling)] = settled
-                yield from repair(terms, plan, lease, claim.missing, ceiling.ttl - (at - sent_at))
+                plan, lease, ceiling = under_way.pop(place)
+                if end == "kept" and (claim.missing or lease._lacking):
+                    yield from repair(terms, plan, lease, claim, ceiling.ttl - (at - sent_at))
         return extensions
     finally:
         if under_way:
@@ -213,12 +238,13 @@ class Renewal(Send):
     be found out, and its keys would expire.
     """
 
-    __slots__ = ("_decided", "_electorate", "_leases", "parts", "refused", "settled", "tally")
+    __slots__ = ("_asked", "_decided", "_electorate", "parts", "refused", "settled", "tally")
 
     missing: ClassVar[tuple[int, ...]] = ()     # of those without a `Part` no master has denied any,
     reason: ClassVar[Reason] = "expired"        # so this is never asked for
 
-    def __init__(self, terms: Terms, leases: Sequence[tuple[wire.Keys, str, float]]) -> None:
+    def __init__(self, terms: Terms, asked: Sequence[_Asked]) -> None:
+        leases = [(plan.keys, lease.token, ceiling.ttl) for plan, lease, ceiling in asked]
         super().__init__(wire.renew(leases, terms.fence_ttl))
         self.open = True
         self.tally = Tally(terms.masters)       # the votes for those without a `Part`
@@ -227,7 +253,7 @@ class Renewal(Send):
         self.refused: list[int] = []
         self._decided = False
         self._electorate = terms.electorate
-        self._leases = len(leases)
+        self._asked = asked
 
     def alike(self, places: Iterable[int]) -> list[int]:
         """Which of ``places`` have no part of their own."""
@@ -238,7 +264,7 @@ class Renewal(Send):
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         try:
-            others = wire.read_renew(value, self._leases)
+            others = wire.read_renew(value, len(self._asked))
         except ValueError as error:
             self.refused.append(master)
             return self._count(master, at - self.sent_at, ("error", str(error), False), at)
@@ -247,6 +273,9 @@ class Renewal(Send):
     def _said(self, master: int, others: Mapping[int, wire.NotOwned | ErrorReply], at: float) -> bool:
         """It has extended all but ``others``."""
         took = at - self.sent_at
+        for place, answer in others.items():
+            if _is_missing(answer) and (self.parts.get(place) or self).tally.settled:
+                self._asked[place][1]._lacks(master)
         objection = self._electorate.objection(master, at)
         if objection is None:
             return self._count(master, took, _GRANTED, at, others)
@@ -286,7 +315,7 @@ class Renewal(Send):
                 else:
                     said, own = took, vote
                 news = self._settled(place, part.tally, master, said, own, at) or news
-        if news and (alike.settled or len(parts) == self._leases):
+        if news and (alike.settled or len(parts) == len(self._asked)):
             self._decided = all(part.tally.settled for part in parts.values())
         return news
 

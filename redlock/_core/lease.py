@@ -47,7 +47,7 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_late", "_lost", "_mine", "_on_change",
+    __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_lacking", "_late", "_lost", "_mine", "_on_change",
                  "_released", "_resumed", "_said", "_since", "_ticket", "_votes", "fence", "names", "token", "ttl", "valid_until")
 
     def __init__(
@@ -71,6 +71,7 @@ class LeaseState:
         self._ticket = grant.ticket     # its place in line (R23)
         self._asked = grant.asked       # masters that may have a key of ours
         self._keys_until = max(grant.valid_until, grant.decided_at) + ttl   # by then every one of them has expired
+        self._lacking: tuple[int, ...] = ()     # masters that said so when an extension was decided already (R14)
         # Of all extensions that overlapped, until none is under way; True: this one is yet.
         self._ceilings: dict[Ceiling, bool] = {}
         self._clock = clock
@@ -206,6 +207,11 @@ class LeaseState:
     def _unanswered(self) -> None:
         """An extension was: if it runs out now, that is why."""
         self._late = "unreachable"
+
+    def _lacks(self, master: int) -> None:
+        """A master has no key, and said so when an extension was decided already."""
+        if master not in self._lacking:
+            self._lacking += (master,)
 
     def _lose(self, reason: Reason) -> None:
         if self._lost is None and not self._released:

@@ -115,7 +115,9 @@ class Pipeline(Generic[AnyInbox]):
             self._refused(entry, value, at)
             return True
         request = entry.request
-        if request.open and request.answered(self.master, value, at):
+        if not request.open:
+            request.late(self.master, value)
+        elif request.answered(self.master, value, at):
             entry.inbox.put(request)
         return False
 

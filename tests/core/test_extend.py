@@ -8,7 +8,7 @@ import pytest
 
 from redlock._core.effects import NEVER as EFFECTS_NEVER, Send
 from redlock._core.extend import Extension, extend
-from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
+from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes, turns
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
@@ -294,6 +294,33 @@ def test_nothing_to_repair(masters: list[Master]) -> None:
     plan = world.plan()
     extended(world, plan, world.lease(plan))
     assert world.verbs() == ["extend"]
+
+
+def test_who_always_answers_after_the_majority_gets_it_back_with_the_next_extension() -> None:
+    world = World(*[ours()] * 4, gone(0.1), taken(0.1), gone(0.4))
+    plan = world.plan()
+    lease = world.lease(plan)
+    for number, repaired in enumerate([set(), {4, 6}, {4, 6}]):
+        assert extended(world, plan, lease).kind == "kept"
+        assert [sent.verb for sent in world.sent] == ["extend"] + ["repair"] * bool(repaired)
+        assert {master for sent in world.all("repair") for master in sent.to} == repaired
+        assert lease._lacking == ()
+        world.sent.clear()
+        world.now += 1.0 + number
+    assert lease._asked >= {4, 6}
+
+
+@pytest.mark.parametrize(("says", "repaired"), [(GONE, True), (TAKEN, False), ([1], False)])
+def test_who_has_answered_since_is_believed(says: Any, repaired: bool) -> None:
+    """What was said of the extension before is old."""
+    world = World(ours(), ours(), ours(), Master(0.0, {"extend": turns(GONE, says)}, {"extend": 0.1}), ours())
+    plan = world.plan()
+    lease = world.lease(plan)
+    assert extended(world, plan, lease).kind == "kept"
+    del world.masters[3].slow["extend"]     # from now on it is the first one to answer
+    world.now += 1.0
+    assert extended(world, plan, lease).kind == "kept"
+    assert [sent.to for sent in world.all("repair")] == [{3}] * repaired
 
 
 def test_a_repair_is_no_vote() -> None:

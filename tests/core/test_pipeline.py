@@ -22,11 +22,12 @@ NOSCRIPT = ErrorReply("NOSCRIPT No matching script.")
 class Asked(Send):
     """It remembers what it was told, and says what it was told to: that it ``decides``, or not."""
 
-    __slots__ = ("decides", "told")
+    __slots__ = ("decides", "heard_late", "told")
 
     def __init__(self, call: wire.Call, owed_until: float | None = None) -> None:
         super().__init__(call, owed_until=owed_until)
         self.told: list[tuple[int, Any, float]] = []
+        self.heard_late: list[tuple[int, Any]] = []
         self.decides = True
 
     def granted(self, master: int, at: float) -> bool:
@@ -35,6 +36,9 @@ class Asked(Send):
     def answered(self, master: int, value: Any, at: float) -> bool:
         self.told.append((master, value, at))
         return self.decides
+
+    def late(self, master: int, value: Any) -> None:
+        self.heard_late.append((master, value))
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         return self.answered(master, failure, at)
@@ -166,6 +170,17 @@ def test_the_usual_answer_to_what_is_decided_is_nobody_s_business() -> None:
     requests[0].open = False
     assert pipeline.recognised(STORED + UNHEARD, 0.1) == len(STORED + UNHEARD)
     assert told(requests) == [[], ["usual"], []]
+
+
+def test_what_comes_when_nobody_counts_is_told_if_it_is_unusual() -> None:
+    pipeline, requests = three_asked()
+    for request in requests:
+        request.open = False
+    pipeline.recognised(STORED, 0.1)
+    assert not pipeline.answered([0, b""], 0.2)
+    pipeline.answered(ErrorReply("LOADING"), 0.3)
+    assert [request.heard_late for request in requests] == [[], [(3, [0, b""])], []]
+    assert told(requests) == [[], [], []]
 
 
 def test_whoever_waits_is_told_when_usual_answers_decide() -> None:

@@ -205,6 +205,33 @@ def test_masters_without_the_key_get_it_back(counts: bool) -> None:
     assert said == (["granted"] * 3 + ["pending"] * 2 if counts else ["quarantined"] + ["granted"] * 3 + ["pending"])
 
 
+@pytest.mark.parametrize("counts", [True, False])
+def test_who_always_answers_after_the_majority_gives_them_back_with_the_next_renewal(counts: bool) -> None:
+    """R14.  Of the second lease a majority has said something else by then, so its votes are counted apart."""
+    slow = says(GONE, GONE, TAKEN, 1, after=0.1)
+    scene = Scene(slow, says(1, TAKEN, 1, 1), *[says(1, 1, 1, 1)] * 3, leases=4)
+    if not counts:
+        scene.world.terms.electorate.votes_from[0] = NEVER
+    assert scene.kinds() == ["kept"] * 4
+    assert not scene.world.all("repair")
+    scene.world.now += 3.0
+    for _ in range(2):
+        assert scene.kinds() == ["kept"] * 4
+        repairs = scene.world.all("repair")
+        assert [(repair.token, repair.to) for repair in repairs] == [(f"token-{number}", frozenset([0])) for number in (0, 1)]
+        assert all(not lease._lacking for lease in scene.leases)
+        scene.world.sent.clear()
+        scene.world.now += 3.0
+
+
+def test_who_is_late_with_nonsense_is_nobody_s_business() -> None:
+    scene = Scene(says(GONE, after=0.1), says(GONE, 1, 1, after=0.1), *[says(1, 1)] * 3)
+    for _ in range(2):
+        assert scene.kinds() == ["kept"] * 2
+        scene.world.now += 3.0
+    assert not scene.world.all("repair")
+
+
 def test_a_master_that_may_not_vote_denies_nothing() -> None:
     scene = Scene(says(TAKEN, 1), says(TAKEN, 1), says(1, 1, after=0.1))
     scene.world.terms.electorate.votes_from[0] = NEVER

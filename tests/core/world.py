@@ -303,12 +303,14 @@ class World:
         """What a driver does with an answer; True: somebody waits for that."""
         self.arrived.append(arrival)
         request, master, at, value = arrival
-        if not request.open:
-            return False
+        usual = encoded(value) == request.call.usual
         if isinstance(value, Failure):
-            return request.failed(master, value, at)
-        if encoded(value) == request.call.usual:
-            return request.granted(master, at)
+            return request.open and request.failed(master, value, at)
+        if usual:
+            return request.open and request.granted(master, at)
+        if not request.open:
+            request.late(master, value)
+            return False
         return request.answered(master, value, at)
 
     def _next(self, wait: Wait) -> Send | Heard | Timeout:

@@ -15,6 +15,7 @@ import pytest
 
 from redlock import ConfigurationError, LockLost, Masters, NotHeld, _clock
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
+from tests.servers.proxy import Proxy
 
 TTL = 0.6
 
@@ -150,6 +151,27 @@ def test_two_deleted_keys_are_given_back(quick, redlock_servers):
     assert lease.valid
     lock.release()
     eventually(lambda: nothing_left(redlock_servers))
+
+
+@pytest.mark.parametrize("leases", [1, 5])
+def test_also_to_a_master_that_always_answers_last(world, redlock_servers, leases):
+    """R14: when the others have decided already."""
+    with Proxy(redlock_servers.ports[4]) as proxy:
+        urls = [*redlock_servers.urls[:4], proxy.url]
+        with world.Masters(urls, restart_guard=False, node_timeout=0.15, max_ttl=10.0) as masters:
+            eventually(lambda: all_up(masters))
+            proxy.delay = 0.05
+            locks = [masters.lock(f"job-{number}", ttl=TTL) for number in range(leases)]
+            held = [take(lock) for lock in locks]
+            far = redlock_servers.client(4)
+            names = [f"redlock:job-{number}" for number in range(leases)]
+            eventually(lambda: far.exists(*names) == leases)
+            far.delete(*names)
+            eventually(lambda: far.exists(*names) == leases, 4 * TTL)
+            assert all(lease.valid for lease in held)
+            for lock in locks:
+                lock.release()
+            eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_one_transient_error_on_every_master_in_turn_loses_nothing(quick, redlock_servers):
