@@ -139,7 +139,11 @@ class Links(LinksBase[AnyOperation]):
 
     def _readable(self, link: Stream) -> None:
         self._step_due = now = _clock.now()     # by us
-        self._read(link, now)
+        try:
+            if link.read(now):
+                self._look_after(link)
+        except OSError as error:
+            self.detach(link, error, now)
         if self._to_step:
             self.step()
         else:
