@@ -31,7 +31,7 @@ from redlock.testing.servers import find_server
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCENARIOS = ("latency", "faults", "delays", "contention", "throughput", "held", "memory", "imports")
+SCENARIOS = ("latency", "apart", "faults", "delays", "contention", "throughput", "held", "memory", "imports")
 _MASTERS = 9
 
 

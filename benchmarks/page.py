@@ -67,6 +67,7 @@ def page(results: Results, drawn: Sequence[str]) -> str:
         bars=_bars(results),
         latency_picture=picture("latency"),
         latency_table=_alone(alone),
+        apart_table=_alone(results.of("apart")),
         sizes_picture=picture("sizes"),
         faults_table=_wide(results.of("faults"), (THREADS_TITLE, ASYNCIO_TITLE)),
         patience=f"{EFFORTS[results.effort].patience:g} s",

