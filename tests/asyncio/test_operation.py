@@ -224,18 +224,18 @@ def effects(what: str, scene: Callable[[Deployment], None]) -> int:
 
 def after_reading(d: Deployment, number: int, action: Callable[[], object]) -> None:
     """Do ``action`` in the tick, and right after the callback, in which the ``number``-th answers are read."""
-    read, seen = d.links._read, 0
+    seen = 0
 
-    def reading(link: Any, now: float) -> None:
+    def reading(link: Any) -> None:
         nonlocal seen
-        read(link, now)
+        d.links._readable(link)
         seen += 1
         if seen == number:
-            # Behind the step of the operation, in front of the wake-up of the task.
-            d.links.step()
-            action()
+            action()        # behind the step of the operation, in front of the wake-up of the task
 
-    d.links._read = reading  # type: ignore[method-assign]
+    for link in d.links.all:
+        assert link.sock is not None
+        d.loop.add_reader(link.fd, reading, link)
 
 
 @pytest.mark.parametrize("apart", [True, False])
