@@ -182,16 +182,17 @@ class Lab:
     def apart(self) -> Iterator[bool]:
         """Whoever is opened meanwhile has a processor of its own, the masters have the others.  False: not here."""
         everywhere = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
-        own = {min(everywhere)} if len(everywhere) > 1 else everywhere
-        masters = self.servers.pids if own < everywhere else []
+        if len(everywhere) < 2:
+            yield False
+            return
+        masters, own = self.servers.pids, {min(everywhere)}
         try:
             for pid in masters:
                 os.sched_setaffinity(pid, everywhere - own)
-            if masters:
-                os.sched_setaffinity(0, own)
-            yield bool(masters)
+            os.sched_setaffinity(0, own)
+            yield True
         finally:
-            for pid in (0, *masters) if masters else ():
+            for pid in (0, *masters):
                 os.sched_setaffinity(pid, everywhere)
 
     def _leave_out(self, subject: Subject, why: str) -> None:

@@ -139,11 +139,7 @@ class Links(LinksBase[AnyOperation]):
 
     def _readable(self, link: Stream) -> None:
         self._step_due = now = _clock.now()     # by us
-        try:
-            if link.read(now):
-                self._look_after(link)
-        except OSError as error:
-            self.detach(link, error, now)
+        self._read(link, now)
         if self._to_step:
             self.step()
         else:

@@ -157,13 +157,8 @@ class LinksBase(ABC, Generic[AnyInbox]):
             failure = link.pipeline.submit(entry)
             if failure is not None and not self._may_be_asked(link, entry, failure):
                 pass
-            elif cork is None:      # no call of `_write`, nor of `_read` below where many are read: these are the hottest places
-                try:
-                    link.write(data)
-                except OSError as error:
-                    self.detach(link, error, now)
-                if link.stuck:
-                    self._watch_room(link, wanted=True)
+            elif cork is None:
+                self._write(link, data, now)
             else:
                 if not link.backlog:    # else it is in there already, or the kernel takes no more
                     cork.append(link)

@@ -96,7 +96,7 @@ class Stream:
         self.stuck = bool(self.backlog)
 
     def read(self, now: float) -> bool:
-        """`_take` every whole value that is there; half ones wait in the parser.
+        """`_recognise` or `_take` every whole value that is there; half ones wait in the parser.
 
         True: that is not all that there is to do, and whoever does it mends the stream afterwards.
 

@@ -256,7 +256,7 @@ class Ballot(Round):
         self.highest = max(self.highest, answer.fence)
         self._terms.fences.learn(answer.fence)
         if isinstance(answer, wire.Taken):
-            if not answer.stored and self.tally.outcome(master) is None:     # else it was asked twice, see `Links._take_over`
+            if not answer.stored and self.tally.outcome(master) is None:     # it votes once, however often it was asked
                 self._elsewhere.append(master)
             return GRANTED
         self._holders.append((answer.holder, answer.remaining))

@@ -3,7 +3,7 @@
 An operation is a generator.  It yields what it wants and is resumed with what happened:
 
     Send    ask masters to run a script; resumes at once with None.  Answers are told to the `Send` itself
-            (`Send.answered`); once it says that they decide, it is the event that a `Wait` resumes with
+            (`Send.voted`, `Send.answered`); once it says that they decide, it is the event that a `Wait` resumes with
     Wait    resume with the next event: a `Send` that is decided, a `Turn`, or `Timeout` when none came in time
     Enter   stand in line in this process; resumes at once, a `Turn` comes if it is not one's turn yet
     Leave   ... no longer; resumes at once
@@ -57,9 +57,9 @@ class Send:
         self.owed_until = owed_until
         self.only_if = only_if
         self.sent_at = NEVER
-        self.open = False       # somebody still counts the answers: `answered` and `failed` are told
+        self.open = False       # somebody still counts the answers: `voted`, `answered` and `failed` are told, else `late`
 
-    def granted(self, master: int, at: float) -> bool:  # noqa: ARG002 - nobody counts
+    def voted(self, master: int, at: float) -> bool:  # noqa: ARG002 - nobody counts
         """A master gave the usual answer (`Call.usual`); True: that decides."""
         return False
 

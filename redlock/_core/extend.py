@@ -259,18 +259,15 @@ class Renewal(Send):
         """Which of ``places`` have no part of their own."""
         return [place for place in places if place not in self.parts] if self.parts else list(places)
 
-    def granted(self, master: int, at: float) -> bool:
-        return self._said(master, _NO_OTHERS, at)
-
     def answered(self, master: int, value: Any, at: float) -> bool:
         try:
             others = wire.read_renew(value, len(self._asked))
         except ValueError as error:
             self.refused.append(master)
             return self._count(master, at - self.sent_at, ("error", str(error), False), at)
-        return self._said(master, others, at)
+        return self.voted(master, at, others)
 
-    def _said(self, master: int, others: Mapping[int, wire.NotOwned | ErrorReply], at: float) -> bool:
+    def voted(self, master: int, at: float, others: Mapping[int, wire.NotOwned | ErrorReply] = _NO_OTHERS) -> bool:
         """It has extended all but ``others``."""
         took = at - self.sent_at
         for place, answer in others.items():

@@ -94,7 +94,7 @@ class Pipeline(Generic[AnyInbox]):
             self.heard_at = at
             end += len(usual)
             request = entry.request
-            if request.open and request.granted(self.master, at):
+            if request.open and request.voted(self.master, at):
                 entry.inbox.put(request)
         return end
 

@@ -73,14 +73,6 @@ class Tally:
         else:
             self.no += 1
 
-    def grant(self, master: int, latency: float) -> bool:
-        """`count` one for; False: that cannot have decided anything."""
-        entries = self._entries
-        if entries[master] is None:
-            entries[master] = ("granted", latency, "", False)
-            self.yes += 1
-        return self.yes >= self.need or self.no > 0
-
     def inherit(self, before: Tally | None, master: int) -> bool:
         """Take over what this master said in the round before; False if it said nothing."""
         entry = None if before is None else before._entries[master]  # noqa: SLF001 - its own class

@@ -80,11 +80,13 @@ class Round(Send, ABC):
 
     # -- told by the connections ---------------------------------------------------------------------
 
-    def granted(self, master: int, at: float) -> bool:
+    def voted(self, master: int, at: float, outcome: Outcome = "granted", reason: str = "") -> bool:
+        tally = self.tally
         if at > self._votes_from[master]:
-            return self.tally.grant(master, at - self.sent_at) and self._counted(at)
-        self._overrule(master, "granted", "", at)
-        return self._counted(at)
+            tally.count(master, outcome, at - self.sent_at, reason)
+        else:
+            self._overrule(master, outcome, reason, at)
+        return (tally.no > 0 or tally.yes >= tally.need) and self._counted(at)     # with neither, nothing is decided
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         try:
@@ -92,13 +94,7 @@ class Round(Send, ABC):
         except ValueError as error:
             self.tally.count(master, "error", at - self.sent_at, str(error))
             return self._counted(at)
-        if outcome == "granted":
-            return self.granted(master, at)
-        if at > self._votes_from[master]:
-            self.tally.count(master, outcome, at - self.sent_at, reason)
-        else:
-            self._overrule(master, outcome, reason, at)
-        return self._counted(at)
+        return self.voted(master, at, outcome, reason)
 
     def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
         """R21, C16: it was asked, its vote is not counted."""

@@ -308,11 +308,7 @@ class Links(LinksBase[AnyInbox]):
             for fd, _ in ready:
                 link = self._by_fd.get(fd)
                 if link is not None:
-                    try:
-                        if link.read(now):
-                            self._look_after(link)
-                    except OSError as error:
-                        self.detach(link, error, now)
+                    self._read(link, now)
                 elif fd == self._lead_bell.fd:
                     self._lead_bell.silence()
         finally:

@@ -30,7 +30,7 @@ class Asked(Send):
         self.heard_late: list[tuple[int, Any]] = []
         self.decides = True
 
-    def granted(self, master: int, at: float) -> bool:
+    def voted(self, master: int, at: float) -> bool:
         return self.answered(master, "usual", at)
 
     def answered(self, master: int, value: Any, at: float) -> bool:

@@ -123,11 +123,11 @@ def test_a_master_votes_once_however_often_it_answers() -> None:
     operation = round_.ask()
     world._write(operation.send(None))  # type: ignore[arg-type]
     for _ in range(5):
-        assert not round_.granted(0, START + 0.1)
+        assert not round_.voted(0, START + 0.1)
         assert not round_.answered(1, [1], START + 0.1)
     assert round_.tally.yes == 2
     assert not round_.answered(1, [0], START + 0.2)
-    assert round_.granted(2, START + 0.3)
+    assert round_.voted(2, START + 0.3)
     assert outcomes(round_.tally.votes()) == ["granted", "granted", "granted", "pending", "pending"]
 
 

@@ -303,11 +303,10 @@ class World:
         """What a driver does with an answer; True: somebody waits for that."""
         self.arrived.append(arrival)
         request, master, at, value = arrival
-        usual = encoded(value) == request.call.usual
         if isinstance(value, Failure):
             return request.open and request.failed(master, value, at)
-        if usual:
-            return request.open and request.granted(master, at)
+        if encoded(value) == request.call.usual:
+            return request.open and request.voted(master, at)
         if not request.open:
             request.late(master, value)
             return False

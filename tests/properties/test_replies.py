@@ -62,7 +62,7 @@ class Question(Send):
         self.open = True
         self.told = told
 
-    def granted(self, master: int, at: float) -> bool:
+    def voted(self, master: int, at: float) -> bool:
         return self.answered(master, [1, 0], at)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
