@@ -207,7 +207,7 @@ def test_masters_without_the_key_get_it_back(counts: bool) -> None:
 
 @pytest.mark.parametrize("counts", [True, False])
 def test_who_always_answers_after_the_majority_gives_them_back_with_the_next_renewal(counts: bool) -> None:
-    """R14.  Of the second lease a majority has said something else by then, so its votes are counted apart."""
+    """R14.  Of the second lease another master has said something else by then, so its votes are counted apart."""
     slow = says(GONE, GONE, TAKEN, 1, after=0.1)
     scene = Scene(slow, says(1, TAKEN, 1, 1), *[says(1, 1, 1, 1)] * 3, leases=4)
     if not counts:
