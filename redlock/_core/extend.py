@@ -271,7 +271,7 @@ class Renewal(Send):
         """It has extended all but ``others``."""
         took = at - self.sent_at
         for place, answer in others.items():
-            if _is_missing(answer) and (self.parts.get(place) or self).tally.settled:
+            if _is_missing(answer):     # perhaps too late
                 self._asked[place][1]._lacks(master)
         objection = self._electorate.objection(master, at)
         if objection is None:

@@ -71,7 +71,7 @@ class LeaseState:
         self._ticket = grant.ticket     # its place in line (R23)
         self._asked = grant.asked       # masters that may have a key of ours
         self._keys_until = max(grant.valid_until, grant.decided_at) + ttl   # by then every one of them has expired
-        self._lacking: tuple[int, ...] = ()     # masters that said so when an extension was decided already (R14)
+        self._lacking: tuple[int, ...] = ()     # masters that said so, perhaps when an extension was decided already (R14)
         # Of all extensions that overlapped, until none is under way; True: this one is yet.
         self._ceilings: dict[Ceiling, bool] = {}
         self._clock = clock
@@ -209,7 +209,7 @@ class LeaseState:
         self._late = "unreachable"
 
     def _lacks(self, master: int) -> None:
-        """A master has no key, and said so when an extension was decided already."""
+        """A master has no key, and said so, perhaps when an extension was decided already."""
         if master not in self._lacking:
             self._lacking += (master,)
 
