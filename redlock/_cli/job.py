@@ -1,5 +1,9 @@
 """The command under the lock: a process group of its own, its signals, its terminal, its end.
 
+Its process is forked before there is any thread and waits for the word to begin.  So the watchdog knows the group
+before there is anything in it to watch, at whatever moment redlock-run is killed; a `Popen` can only be told of
+when it runs already, and a function between fork and exec is not safe in a program with threads.
+
 It is in a group of its own so that all of it can be ended, and nothing else.  That makes it a background job to
 the terminal, so a Ctrl-C comes to redlock-run, which forwards it: once.  A command that wants to read from
 the terminal is stopped by the kernel; then it is given the terminal, and gets its Ctrl-C from there.
@@ -8,15 +12,16 @@ the terminal is stopped by the kernel; then it is given the terminal, and gets i
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
-import subprocess
+import struct
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from types import FrameType
     from typing import Self
 
@@ -24,15 +29,16 @@ FORWARDED = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
 )
 _NOT_FOUND, _NOT_STARTED = 127, 126     # as in shells (C24)
+_ERROR = struct.Struct("i")
 
 
 class NotStarted(Exception):  # noqa: N818 - named for what happened
     """The command cannot be started; ``code`` is what a shell would end with."""
 
-    def __init__(self, command: str, error: OSError) -> None:
-        missing = isinstance(error, FileNotFoundError)
+    def __init__(self, command: str, error: int) -> None:
+        missing = error == errno.ENOENT
         self.code = _NOT_FOUND if missing else _NOT_STARTED
-        super().__init__(f"{command}: {'command not found' if missing else error.strerror}")
+        super().__init__(f"{command}: {'command not found' if missing else os.strerror(error)}")
 
 
 class Signals:
@@ -76,19 +82,47 @@ class Signals:
 
 
 class Job:
-    """One command, started at once."""
+    """One command, which does not get the descriptors ``not_its``.  To be made before any thread."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        try:
-            # The standard streams are ours; exec resets the signals that we catch.
-            self._process = subprocess.Popen(command, env=environment, process_group=0)  # noqa: S603
-        except OSError as error:
-            raise NotStarted(command[0], error) from None
-        except ValueError:      # a NUL in an argument: no system can pass that
-            raise NotStarted(command[0], OSError(0, "an argument has a NUL in it")) from None
-        self.group = self._process.pid
+    def __init__(self, command: list[str], not_its: tuple[int, ...]) -> None:
+        self._command = command
+        word, self._word = os.pipe()
+        self._failure, failure = os.pipe()
+        self.group = os.fork()
+        if self.group == 0:
+            try:
+                os.setpgid(0, 0)
+                for descriptor in (self._word, self._failure, *not_its):
+                    os.close(descriptor)
+                _become(command, word, failure)
+            finally:
+                os._exit(_NOT_STARTED)
+        os.close(word)
+        os.close(failure)
+        with contextlib.suppress(OSError):      # whoever of the two comes first; it may have ended by now
+            os.setpgid(self.group, self.group)
+        self._begun = self._reaped = False
         self._terminal = _terminal()
         self._given = False     # the command has the terminal
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._begun:
+            self.send(signal.SIGKILL)       # nobody has seen it
+            os.close(self._word)
+        self.reap()
+        os.close(self._failure)
+
+    def begin(self, environment: Mapping[str, str]) -> None:
+        """With ``environment`` besides our own."""
+        self._begun = True
+        with contextlib.suppress(BrokenPipeError), os.fdopen(self._word, "wb") as word:      # `wait` says how it ended
+            word.write(os.fsencode("".join(f"{name}={value}\0" for name, value in environment.items())))
+        number = os.read(self._failure, _ERROR.size)        # closed when it begins
+        if number:
+            raise NotStarted(self._command[0], *_ERROR.unpack(number))
 
     def wait(self, signals: Signals, also: int, look: Callable[[], bool]) -> int | None:
         """Until the command ends: its exit code, 128 + n if a signal ended it.
@@ -119,9 +153,10 @@ class Job:
             os.killpg(self.group, number)
 
     def reap(self) -> None:
-        """It has been killed."""
-        os.waitpid(self.group, 0)
-        self._process.returncode = -signal.SIGKILL
+        """It has ended, or is about to."""
+        if not self._reaped:
+            os.waitpid(self.group, 0)
+            self._reaped = True
         self._take_terminal()
 
     def _news(self) -> int | None:
@@ -131,8 +166,8 @@ class Job:
         if os.WIFSTOPPED(status):
             self._stopped(os.WSTOPSIG(status))
             return None
+        self._reaped = True
         code = os.waitstatus_to_exitcode(status)
-        self._process.returncode = code     # it was waited for, behind the back of Popen
         return code if code >= 0 else 128 - code
 
     # -- the terminal --------------------------------------------------------------------------------
@@ -187,6 +222,23 @@ class Job:
                 os.tcsetpgrp(self._terminal, group)
         finally:
             signal.signal(signal.SIGTTOU, before)
+
+
+def _become(command: list[str], word: int, failure: int) -> NoReturn:
+    """What the process does until it is the command.  That the word is never given means that it is not wanted."""
+    given = b""
+    while some := os.read(word, 65536):
+        given += some
+    if not given:
+        os._exit(0)
+    pairs = (pair.partition("=") for pair in os.fsdecode(given).split("\0")[:-1])
+    try:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):     # which Python ignores; exec resets what it catches
+            signal.signal(number, signal.SIG_DFL)
+        os.execvpe(command[0], command, {**os.environ, **{name: value for name, _, value in pairs}})  # noqa: S606
+    except OSError as error:
+        os.write(failure, _ERROR.pack(error.errno or errno.ENOEXEC))
+    os._exit(_NOT_STARTED)
 
 
 def _terminal() -> int | None:

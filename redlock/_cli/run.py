@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import signal
 import sys
 import threading
@@ -84,12 +83,13 @@ def parser() -> arguments.Parser:
 def main(argv: list[str]) -> int:
     this = parser()
     ours, dashes, command = _divided(argv)
-    if not (command or {"-h", "--help"} & {*ours}):
+    if not (any(command[:1]) or {"-h", "--help"} & {*ours}):
         this.error("no command: write it behind --" if dashes else "no command: write -- before the command")
     given = this.parse_args(ours)
-    with Watchdog() as dog:     # first of all: a fork wants no threads
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)   # some daemons ignore it, and their children could not be waited for
+    with Watchdog() as dog, Job(command, dog.descriptors) as job:     # first of all: a fork wants no threads
         try:
-            return Run(given, dog).run(command)
+            return Run(given, dog, job).run()
         except ConfigurationError as error:
             _say(str(error))
             return USAGE
@@ -119,13 +119,14 @@ def _say(text: str) -> None:
 class Run:
     """One command under one lock."""
 
-    def __init__(self, given: argparse.Namespace, dog: Watchdog) -> None:
+    def __init__(self, given: argparse.Namespace, dog: Watchdog, job: Job) -> None:
         """Look at all that was given before anything is done."""
         urls = [url for some in given.masters for url in config.split(some)]
         self._wanted = config.deployment(urls, given)
         self._options: dict[str, Any] = dict(self._wanted.options)
         self._name: str = given.name
         self._dog = dog
+        self._job = job
         self._verbose: bool = given.verbose
         self._wait = 0.0 if given.no_wait else -1.0 if given.wait is None else given.wait
         self._quiet: bool = given.no_wait and not given.verbose
@@ -146,7 +147,7 @@ class Run:
         self._signals: Signals | None = None    # while the command runs
         self._down: set[str] = set()            # masters of which it was said
 
-    def run(self, command: list[str]) -> int:
+    def run(self) -> int:
         from redlock import Masters  # noqa: PLC0415 - what is wrong with the arguments is said without it
 
         before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)
@@ -164,7 +165,7 @@ class Run:
                     _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
                 with Signals() as signals:
                     self._signals = signals
-                    code = self._guarded(command, lease, signals)
+                    code = self._guarded(lease, signals)
             finally:
                 released = self._release(lock)
                 for number, handler in before.items():
@@ -218,14 +219,13 @@ class Run:
 
     # -- while it runs -------------------------------------------------------------------------------
 
-    def _guarded(self, command: list[str], lease: Lease, signals: Signals) -> int:
-        environment = {
-            **os.environ,
-            "REDLOCK_NAME": lease.name,
-            "REDLOCK_TOKEN": lease.token,
-            "REDLOCK_FENCE": str(lease.fence),
-        }
-        job = Job(command, environment)
+    def _guarded(self, lease: Lease, signals: Signals) -> int:
+        job = self._job
+        times = self._times(lease)
+        self._dog.order(job.group, *times)
+        if clock.now() >= times[0]:     # stopped until now; if that comes later, the watchdog is faster than the command
+            self._losing(lease, "the command was not begun")
+            return LOST
 
         def look() -> bool:
             self._dog.order(job.group, *self._times(lease))
@@ -238,9 +238,11 @@ class Run:
             return True
 
         try:
+            job.begin({"REDLOCK_NAME": lease.name, "REDLOCK_TOKEN": lease.token, "REDLOCK_FENCE": str(lease.fence)})
             code = job.wait(signals, self._dog.news, look)
         except BaseException:       # nobody would watch over it any more
             job.send(signal.SIGKILL)
+            job.reap()
             raise
         if code is not None and self._lost:
             # Its leader has ended; what else is there has the rest of the grace.

@@ -31,7 +31,10 @@ _LOOK_AGAIN = 0.02      # whether a group is gone, once it was told to go
 
 
 class Watchdog:
-    """The end of it that redlock-run has.  To be made before any thread."""
+    """The end of it that redlock-run has.  To be made before any thread.
+
+    While another process has ``descriptors`` open, it does not see the end of this one.
+    """
 
     def __init__(self) -> None:
         orders, self._orders = os.pipe()
@@ -47,6 +50,7 @@ class Watchdog:
         os.close(orders)
         os.close(news)
         self._pid = pid
+        self.descriptors = (self._orders, self.news)
         os.set_blocking(self.news, False)
 
     def order(self, group: int, term_at: float, kill_at: float) -> None:

@@ -61,6 +61,7 @@ HOST = ["--masters", "redis://h"]
     ("arguments", "says"),
     [
         ([], "no command"),
+        (["job", "--", ""], "no command"),
         (["--", "true"], "NAME"),
         (["job"], "write -- before the command"),
         (["job", "true"], "write -- before the command"),

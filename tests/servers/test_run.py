@@ -43,14 +43,21 @@ def alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def started(arguments, urls, **options):
+def started(arguments, urls, program=RUN, **options):
     """A `redlock-run`, and no process of it is left."""
-    process = start([*RUN, *arguments], urls, **options)
+    process = start([*program, *arguments], urls, start_new_session=True, **options)
     try:
         yield process
     finally:
-        process.kill()
+        for pid in session(process.pid):
+            os.kill(pid, signal.SIGKILL)
         process.communicate()
+
+
+def session(leader: int) -> list[int]:
+    """Its processes; the command is one of them, the watchdog is not."""
+    listed = subprocess.run(["ps", "-A", "-o", "sess=,pid="], capture_output=True, text=True, check=True).stdout
+    return [int(pid) for of, pid in map(str.split, listed.splitlines()) if of == str(leader)]
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -175,6 +182,33 @@ def test_what_is_ignored_stays_ignored(servers):
         process.communicate()
 
 
+WRITES_AND_LISTS = """
+import contextlib, os, sys
+os.write(int(sys.argv[1]), b"hello")
+for number in range(256):
+    with contextlib.suppress(OSError):
+        os.fstat(number)
+        print(number)
+"""
+
+
+def test_started_by_somebody_who_does_not_wait_for_children(servers):
+    """Some daemons ignore SIGCHLD, and whom they start inherits that: there would be no exit codes."""
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    done = run([sys.executable, "-c", ignoring, *RUN, "job", NEW, "--", "sh", "-c", "exit 7"], servers.urls)
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_descriptors_that_were_passed_are_passed_on(servers):
+    """A log of the shell's, the job server of make; and none of ours."""
+    read, write = os.pipe()
+    done = run([*RUN, "job", NEW, "--", sys.executable, "-c", WRITES_AND_LISTS, str(write)], servers.urls, pass_fds=[write])
+    os.close(write)
+    with open(read, "rb") as reader:
+        assert reader.read() == b"hello"        # and then the end: nobody else has it any more
+    assert done.stdout.split() == ["0", "1", "2", str(write)]
+
+
 def test_what_the_command_leaves_in_the_background_may_stay(servers):
     done = run([*RUN, "job", NEW, "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], servers.urls)
     assert done.returncode == 0
@@ -277,6 +311,51 @@ def test_a_holder_that_is_killed_blocks_for_its_ttl_and_not_longer(servers):
         assert ran < killed + ttl + 15      # a slow machine is slow
         assert not alive(child)
         assert not alive(grandchild)
+
+
+# redlock-run, to which something happens where no signal from outside would come with certainty.
+UNLUCKY = """
+import os, signal, sys, time
+from redlock._cli import job, run, watchdog
+order, replace = watchdog.Watchdog.order, os.execvpe
+def ordered(dog, group, *times):
+    if sys.argv[1] == "unheard":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[1] == "stopped" and group:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    order(dog, group, *times)
+    if sys.argv[1] == "heard":
+        os.kill(os.getpid(), signal.SIGKILL)
+def replaced(*what):
+    if sys.argv[1] == "begun":
+        os.kill(os.getppid(), signal.SIGKILL)
+    replace(*what)
+watchdog.Watchdog.order, os.execvpe = ordered, replaced
+sys.exit(run.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("when", ["unheard", "heard", "begun"])
+def test_killed_while_it_starts_its_command(servers, when):
+    """Before the watchdog has heard of the command, before the command has begun, and right then: it does not go on."""
+    arguments = ["job", NEW, "--ttl", "2", "--", "sh", "-c", STUBBORN]
+    with started([when, *arguments], servers.urls, program=[sys.executable, "-c", UNLUCKY]) as process:
+        assert process.wait(30) == -signal.SIGKILL
+        said, _ = process.communicate(timeout=30)       # to the end of file: nobody is left who could write
+    assert not said or when == "begun"
+
+
+def test_a_command_does_not_begin_after_the_lock_has_ended(servers):
+    """Stopped for longer than the TTL between the two."""
+    arguments = ["stopped", "job", NEW, "--ttl", "1", "--", "echo", "ran"]
+    with started(arguments, servers.urls, program=[sys.executable, "-c", UNLUCKY]) as process:
+        eventually(lambda: holder_of(servers))
+        eventually(lambda: not holder_of(servers))
+        process.send_signal(signal.SIGCONT)
+        said, errors = process.communicate(timeout=30)
+    assert process.returncode == 70
+    assert said == ""
+    assert "the command was not begun" in errors
 
 
 def test_a_redlock_run_that_is_stopped_does_not_keep_its_command(servers):
