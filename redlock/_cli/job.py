@@ -20,6 +20,8 @@ import struct
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
+from redlock._cli.terminal import Terminal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import FrameType
@@ -29,6 +31,7 @@ FORWARDED = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
 )
 _NOT_FOUND, _NOT_STARTED = 127, 126     # as in shells (C24)
+_WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)    # the terminal
 _ERROR = struct.Struct("i")
 
 
@@ -102,8 +105,7 @@ class Job:
         with contextlib.suppress(OSError):      # whoever of the two comes first; it may have ended by now
             os.setpgid(self.group, self.group)
         self._begun = self._reaped = False
-        self._terminal = _terminal()
-        self._given = False     # the command has the terminal
+        self._terminal = Terminal()
 
     def __enter__(self) -> Self:
         return self
@@ -136,92 +138,82 @@ class Job:
         while True:
             if not look():
                 return None
-            code = self._news()
+            code = self._news(signals)
             if code is not None:
-                self._take_terminal()
                 return code
             poll.poll()
-            for number in signals.take():
-                if number == signal.SIGTSTP:
-                    self._suspend()
-                elif number != signal.SIGCHLD:
-                    self.send(number)
+            self._hear(signals)
 
     def send(self, number: int) -> None:
-        """To the whole group."""
-        with contextlib.suppress(ProcessLookupError):
+        """To the whole group, as far as it is ours: `sudo` makes it another user's."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group, number)
 
     def reap(self) -> None:
-        """It has ended, or is about to."""
+        """It has been killed, or ended before it began."""
         if not self._reaped:
             os.waitpid(self.group, 0)
             self._reaped = True
-        self._take_terminal()
+            self._terminal.take(restore=True)
 
-    def _news(self) -> int | None:
+    def _hear(self, signals: Signals) -> None:
+        for number in signals.take():
+            if number == signal.SIGTSTP:
+                self._suspend(signals)
+            elif number != signal.SIGCHLD:
+                self.send(number)
+
+    def _news(self, signals: Signals) -> int | None:
         pid, status = os.waitpid(self.group, os.WNOHANG | os.WUNTRACED)
         if pid == 0:
             return None
         if os.WIFSTOPPED(status):
-            self._stopped(os.WSTOPSIG(status))
+            self._stopped(os.WSTOPSIG(status), signals)
             return None
         self._reaped = True
         code = os.waitstatus_to_exitcode(status)
+        self._terminal.take(restore=code < 0)
         return code if code >= 0 else 128 - code
 
     # -- the terminal --------------------------------------------------------------------------------
 
-    def _stopped(self, number: int) -> None:
-        if self._terminal is None:
-            return      # whoever stopped it will let it go on
-        wants_it = number in (signal.SIGTTIN, signal.SIGTTOU)
-        if wants_it and self._in_front():
-            self._give_terminal()
+    def _stopped(self, number: int, signals: Signals) -> None:
+        wants_it = number in _WANTS_IT
+        if wants_it and self._terminal.in_front():
+            self._terminal.give(self.group)
             self.send(signal.SIGCONT)
-        elif wants_it or self._given:       # we are in the background ourselves; or it got a Ctrl-Z
+        elif wants_it or self._terminal.given:      # we are in the background ourselves; or it got a Ctrl-Z
             # The rest of the pipeline that we are in stops as well, as if it had come to all of us.
-            handler = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-            os.killpg(os.getpgrp(), signal.SIGTSTP)
-            signal.signal(signal.SIGTSTP, handler)
-            self._suspend(give=True)
+            number = number if wants_it else signal.SIGTSTP
+            handler = signal.signal(number, signal.SIG_IGN)
+            os.killpg(os.getpgrp(), number)
+            signal.signal(number, handler)
+            self._suspend(signals, number, give=True)
+        # else whoever stopped it will let it go on
 
-    def _suspend(self, *, give: bool = False) -> None:
-        """Ctrl-Z: stop, all of it, and go on when the shell says so.
+    def _suspend(self, signals: Signals, number: int = signal.SIGTSTP, *, give: bool = False) -> None:
+        """Stop, all of it, and go on when the shell says so; by ``number``, from which the shell sees why.
 
         The lease is not renewed meanwhile, and the watchdog, which does not stop, ends the command in time.
         """
         self.send(signal.SIGSTOP)       # that one cannot be ignored
-        self._take_terminal()
-        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)      # here we stand still
-        signal.signal(signal.SIGTSTP, handler)
-        if give and self._in_front():
-            self._give_terminal()
+        self._terminal.take()
+        continued: list[int] = []
+        before = {
+            number: signal.signal(number, signal.SIG_DFL),
+            signal.SIGCONT: signal.signal(signal.SIGCONT, lambda number, _: continued.append(number)),
+        }
+        signal.pthread_kill(threading.get_ident(), number)      # here we stand still
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        if not continued and number in _WANTS_IT:
+            # No shell is left that could let us go on, so the kernel did not stop us.  To those that it has stopped
+            # already it says this.
+            self.send(signal.SIGHUP)
+        if give and self._terminal.in_front():
+            self._terminal.give(self.group)
+        self._hear(signals)     # what came with it, a hang-up for example, comes first
         self.send(signal.SIGCONT)
-
-    def _in_front(self) -> bool:
-        return self._terminal is not None and os.tcgetpgrp(self._terminal) == os.getpgrp()
-
-    def _give_terminal(self) -> None:
-        self._hand(self.group)
-        self._given = True
-
-    def _take_terminal(self) -> None:
-        if self._given:
-            self._hand(os.getpgrp())
-            self._given = False
-
-    def _hand(self, group: int) -> None:
-        if self._terminal is None:
-            return
-        # Who is in the background and does this is stopped, unless it does not listen.
-        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        try:
-            with contextlib.suppress(OSError):      # the terminal or the group is gone
-                os.tcsetpgrp(self._terminal, group)
-        finally:
-            signal.signal(signal.SIGTTOU, before)
 
 
 def _become(command: list[str], word: int, failure: int) -> NoReturn:
@@ -235,18 +227,17 @@ def _become(command: list[str], word: int, failure: int) -> NoReturn:
     try:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):     # which Python ignores; exec resets what it catches
             signal.signal(number, signal.SIG_DFL)
-        os.execvpe(command[0], command, {**os.environ, **{name: value for name, _, value in pairs}})  # noqa: S606
+        _replace(command, {**os.environ, **{name: value for name, _, value in pairs}})
     except OSError as error:
         os.write(failure, _ERROR.pack(error.errno or errno.ENOEXEC))
     os._exit(_NOT_STARTED)
 
 
-def _terminal() -> int | None:
-    """A descriptor of the terminal that controls us, if we have one."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.tcgetpgrp(descriptor)
-        except OSError:
-            continue
-        return descriptor
-    return None
+def _replace(command: list[str], environment: Mapping[str, str]) -> NoReturn:
+    """Become ``command``, and a shell if it is a script that does not say whose: as in shells (C24)."""
+    try:
+        os.execvpe(command[0], command, environment)  # noqa: S606
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        os.execve("/bin/sh", ["sh", error.filename, *command[1:]], environment)  # noqa: S606

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from redlock import ConfigurationError, LockLost, QuorumUnreachable, RedlockError
 from redlock._cli import arguments, clock, config
 from redlock._cli.job import Job, NotStarted, Signals
-from redlock._cli.watchdog import KILLED, TERMINATED, Watchdog, exists
+from redlock._cli.watchdog import GONE, KILLED, TERMINATED, Watchdog, exists
 
 if TYPE_CHECKING:
     import argparse
@@ -86,7 +86,9 @@ def main(argv: list[str]) -> int:
     if not (any(command[:1]) or {"-h", "--help"} & {*ours}):
         this.error("no command: write it behind --" if dashes else "no command: write -- before the command")
     given = this.parse_args(ours)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)   # some daemons ignore it, and their children could not be waited for
+    # Some daemons ignore it, or block it, and their children could not be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     with Watchdog() as dog, Job(command, dog.descriptors) as job:     # first of all: a fork wants no threads
         try:
             return Run(given, dog, job).run()
@@ -227,34 +229,38 @@ class Run:
             self._losing(lease, "the command was not begun")
             return LOST
 
-        def look() -> bool:
-            self._dog.order(job.group, *self._times(lease))
-            news = self._dog.heard()
-            if KILLED in news:
-                self._losing(lease, "the command was killed with SIGKILL")
-                return False
-            if TERMINATED in news:
-                self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
-            return True
-
         try:
             job.begin({"REDLOCK_NAME": lease.name, "REDLOCK_TOKEN": lease.token, "REDLOCK_FENCE": str(lease.fence)})
-            code = job.wait(signals, self._dog.news, look)
+            code = job.wait(signals, self._dog.news, lambda: self._look(lease))
         except BaseException:       # nobody would watch over it any more
             job.send(signal.SIGKILL)
             job.reap()
             raise
-        if code is not None and self._lost:
-            # Its leader has ended; what else is there has the rest of the grace.
-            while exists(job.group) and KILLED not in self._dog.heard():
-                time.sleep(0.01)
         if code is None:
             job.send(signal.SIGKILL)        # once more: what tells us so may have died itself
             job.reap()
             return LOST
-        if not (lease.valid or self._lost):
-            self._losing(lease, f"the command had ended by itself, with {code}")
+        if self._lost:
+            # Its leader has ended; what else is there has the rest of the grace.
+            while exists(job.group) and self._dog.heard() in (b"", TERMINATED):
+                time.sleep(0.01)
+        else:
+            self._dog.dismiss()     # what it leaves in the background stays
+            if not lease.valid:
+                self._losing(lease, f"the command had ended by itself, with {code}")
         return code
+
+    def _look(self, lease: Lease) -> bool:
+        """Tell the watchdog, and hear it.  False: the command is to be killed now, or has been."""
+        self._dog.order(self._job.group, *self._times(lease))
+        news = self._dog.heard()
+        if KILLED in news:
+            self._losing(lease, "the command gets SIGKILL")
+        elif GONE in news:
+            self._losing(lease, "the command gets SIGKILL", "whoever would end the command in time has been killed")
+        elif TERMINATED in news:
+            self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
+        return KILLED not in news and GONE not in news
 
     def _times(self, lease: Lease) -> tuple[float, float]:
         """When the command has to get SIGTERM and SIGKILL, as it looks now."""
@@ -264,18 +270,19 @@ class Run:
             return now, min(end, now + self._grace)
         return end - self._grace, end
 
-    def _losing(self, lease: Lease, what: str) -> None:
+    def _losing(self, lease: Lease, what: str, why: str = "") -> None:
         first, self._lost = not self._lost, True
         if not first:
             _say(what)
             return
+        _say(f"lost {self._name!r}: {why or self._why(lease)}; {what}")
+
+    def _why(self, lease: Lease) -> str:
         if clock.now() >= self._ends - self._margin - self._grace:
-            why = f"it was held for --max-hold {self._max_hold:g} s"
-        elif lease.lost:
-            why = lease.loss().message
-        else:
-            why = f"no renewal has worked, and its time ends in {lease.remaining():.1f} s"
-        _say(f"lost {self._name!r}: {why}; {what}")
+            return f"it was held for --max-hold {self._max_hold:g} s"
+        if lease.lost:
+            return lease.loss().message
+        return f"no renewal has worked, and its time ends in {lease.remaining():.1f} s"
 
     def _told(self, event: Any) -> None:
         """By the masters, in any thread: the lease may last longer now, or shorter."""

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redlock._cli import clock
@@ -21,7 +22,7 @@ from redlock._cli import clock
 if TYPE_CHECKING:
     from typing import Self
 
-TERMINATED, KILLED = b"T", b"K"
+TERMINATED, KILLED, GONE = b"T", b"K", b"G"
 
 # The process group (0: it is over), and when it gets SIGTERM and SIGKILL.
 _ORDER = struct.Struct("<qdd")
@@ -59,23 +60,29 @@ class Watchdog:
             os.write(self._orders, _ORDER.pack(group, term_at, kill_at))
 
     def heard(self) -> bytes:
-        """What it has done since the last time.  `KILLED` also if it is dead itself."""
+        """What it has done since the last time, or that it is `GONE` itself."""
         try:
-            return os.read(self.news, 64) or KILLED
+            return os.read(self.news, 64) or GONE
         except BlockingIOError:
             return b""
+
+    def dismiss(self) -> None:
+        """There is nothing to watch any more."""
+        self.order(0, math.inf, math.inf)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.order(0, math.inf, math.inf)
+        self.dismiss()
         os.close(self._orders)
         os.waitpid(self._pid, 0)
         os.close(self.news)
 
 
 def _become(orders: int, news: int) -> None:
+    with contextlib.suppress(OSError):      # `killall redlock-run` is not for it either
+        Path("/proc/self/comm").write_text("redlock-guard", "ascii")
     os.setsid()     # neither Ctrl-C nor a signal to the job's group is for this process
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)

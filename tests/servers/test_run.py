@@ -96,6 +96,15 @@ def test_the_exit_code_is_that_of_the_command(servers, command, code):
     eventually(lambda: nothing_left(servers))
 
 
+def test_a_script_that_does_not_say_whose_it_is_belongs_to_the_shell(servers, tmp_path):
+    """C24."""
+    script = tmp_path / "script"
+    script.write_text('echo "$0 $1"\nexit 3\n', encoding="utf-8")
+    script.chmod(0o755)
+    done = run([*RUN, "job", NEW, "--", str(script), "x y"], servers.urls)
+    assert (done.returncode, done.stdout, done.stderr) == (3, f"{script} x y\n", "")
+
+
 def test_four_at_the_same_moment_and_exactly_one_runs(servers, tmp_path):
     go_on = tmp_path / "go on"
     command = ["sh", "-c", f"echo ran; while ! [ -e '{go_on}' ]; do sleep 0.05; done"]
@@ -192,11 +201,16 @@ for number in range(256):
 """
 
 
-def test_started_by_somebody_who_does_not_wait_for_children(servers):
-    """Some daemons ignore SIGCHLD, and whom they start inherits that: there would be no exit codes."""
-    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
-    done = run([sys.executable, "-c", ignoring, *RUN, "job", NEW, "--", "sh", "-c", "exit 7"], servers.urls)
+@pytest.mark.parametrize(
+    "how", ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])"]
+)
+def test_started_by_somebody_who_does_not_wait_for_children(servers, how):
+    """Some daemons ignore or block SIGCHLD, and whom they start inherits that; it is seen at once all the same."""
+    starts = f"import os, signal, sys; {how}; os.execv(sys.argv[1], sys.argv[1:])"
+    begun = time.monotonic()
+    done = run([sys.executable, "-c", starts, *RUN, "job", NEW, "--ttl", "60", "--", "sh", "-c", "sleep 0.3; exit 7"], servers.urls)
     assert (done.returncode, done.stderr) == (7, "")
+    assert time.monotonic() < begun + 10        # the next renewal is 20 s away
 
 
 def test_descriptors_that_were_passed_are_passed_on(servers):
@@ -215,6 +229,53 @@ def test_what_the_command_leaves_in_the_background_may_stay(servers):
     pid = int(done.stdout)
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)
+
+
+def test_what_it_leaves_in_the_background_is_not_ended_while_the_lock_is_released(servers):
+    """Masters that answer nothing make that take longer than the lock lasts."""
+    leaves = "(while :; do sleep 0.1; done) >/dev/null 2>&1 & echo $!; read line"
+    arguments = ["job", NEW, "--ttl", "6", "--grace", "3", "--node-timeout", "1.9", "--", "sh", "-c", leaves]
+    with started(arguments, servers.urls, stdin=subprocess.PIPE) as process:
+        left = int(line(process))
+        just_renewed(servers, 6)
+        time.sleep(1.8)     # the next one would be due now, SIGTERM in 0.9 s; and the release takes 1.9 s
+        for i in range(5):
+            servers.pause(i)
+        assert process.stdin is not None
+        process.stdin.write("end\n")
+        process.stdin.flush()
+        assert process.wait(30) == 0
+        assert alive(left)
+
+
+# With a command that has become another user's, as `sudo` does, and may not be signalled any more.
+OUT_OF_REACH = """
+import os, sys
+from redlock._cli import run
+def killpg(group, number):
+    raise PermissionError(1, "Operation not permitted")
+os.killpg = killpg
+sys.exit(run.main(sys.argv[1:]))
+"""
+
+
+def test_a_command_of_another_user_keeps_the_lock(servers, tmp_path):
+    """Neither when we get a signal nor after --max-hold is it given to somebody else while the command runs (P1)."""
+    go_on = tmp_path / "go on"
+    command = ["sh", "-c", f"echo begun; while ! [ -e '{go_on}' ]; do sleep 0.05; done"]
+    arguments = ["job", NEW, "--ttl", "2", "--max-hold", "2", "--", *command]
+    with started(arguments, servers.urls, program=[sys.executable, "-c", OUT_OF_REACH]) as process:
+        assert line(process) == "begun"
+        begun = time.monotonic()
+        process.terminate()
+        while time.monotonic() < begun + 5:
+            assert len(holder_of(servers)) >= 3
+            time.sleep(0.05)
+        assert process.poll() is None
+        go_on.touch()
+        assert process.wait(30) == 70
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
 
 
 # -- the end in time ---------------------------------------------------------------------------------
@@ -358,6 +419,22 @@ def test_a_command_does_not_begin_after_the_lock_has_ended(servers):
     assert "the command was not begun" in errors
 
 
+def test_a_watchdog_that_is_killed(servers):
+    """It has another name than redlock-run, so that it takes more than `killall`; and then the command does not go on."""
+    with started(["job", NEW, "--", "sh", "-c", STUBBORN], servers.urls) as process:
+        line(process)
+        listed = subprocess.run(["ps", "-A", "-o", "ppid=,pid=,comm="], capture_output=True, text=True, check=True).stdout
+        children = {int(pid): name for ppid, pid, name in (one.split(None, 2) for one in listed.splitlines())
+                    if int(ppid) == process.pid}
+        (watchdog,) = (pid for pid, name in children.items() if name != "sh")
+        if sys.platform == "linux":
+            assert children[watchdog] == "redlock-guard"
+        os.kill(watchdog, signal.SIGKILL)
+        assert process.wait(30) == 70
+        assert process.stderr is not None
+        assert "whoever would end the command in time has been killed" in process.stderr.read()
+
+
 def test_a_redlock_run_that_is_stopped_does_not_keep_its_command(servers):
     """SIGSTOP cannot be seen coming; the watchdog does not need to."""
     with started(["job", NEW, "--ttl", "2", "--", "sh", "-c", STUBBORN], servers.urls) as process:
@@ -422,10 +499,10 @@ os.execvp(sys.argv[1], sys.argv[1:])
 class Terminal:
     """A person at a terminal, who types and reads."""
 
-    def __init__(self, command: list[str], urls: list[str]) -> None:
+    def __init__(self, command: list[str], urls: list[str], cwd: str | Path = "/") -> None:
         self._master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", ON_A_TERMINAL, *command], stdin=slave, stdout=slave, stderr=slave,
+            [sys.executable, "-c", ON_A_TERMINAL, *command], stdin=slave, stdout=slave, stderr=slave, cwd=cwd,
             env=environment(urls, PS1="$ ", TERM="dumb"),
         )
         os.close(slave)
@@ -435,9 +512,25 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        for pid in session(self.process.pid):
+            os.kill(pid, signal.SIGKILL)
         self.process.wait()
+        if self._master >= 0:
+            os.close(self._master)
+
+    def wait_for_reader(self) -> None:
+        """Until a `sh` has the terminal and waits: a Ctrl-Z while it is given to one that is stopped stops nothing."""
+
+        def reads() -> bool:
+            leader = os.tcgetpgrp(self._master)
+            shown = subprocess.run(["ps", "-o", "stat=,comm=", "-p", str(leader)], capture_output=True, text=True, check=False)
+            return shown.stdout.startswith("S") and shown.stdout.split()[-1] == "sh"
+
+        eventually(reads, 30)
+
+    def hang_up(self) -> None:
         os.close(self._master)
+        self._master = -1
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
@@ -492,19 +585,26 @@ def test_a_command_that_reads_from_the_terminal_gets_it_and_its_ctrl_c(servers):
         assert terminal.process.wait(30) == 42
 
 
-def test_ctrl_z_stops_it_all_and_the_shell_has_its_terminal_back(servers):
+def shell_on_a_terminal(servers, directory="/"):
     shell = shutil.which("bash")
     if shell is None:
         missing("bash")
-    command = " ".join([*RUN, "job", NEW, "--", "sh", "-c", "'echo one; read x; echo \"<$x>\"'"])
-    with Terminal([shell, "--norc", "--noediting", "-i"], servers.urls) as terminal:
+    return Terminal([shell, "--norc", "--noediting", "-i"], servers.urls, cwd=directory)
+
+
+RUN_JOB = " ".join([*RUN, "job", NEW])
+
+
+def test_ctrl_z_stops_it_all_and_the_shell_has_its_terminal_back(servers):
+    command = f"{RUN_JOB} -- sh -c 'echo one; read x; echo \"<$x>\"'"
+    with shell_on_a_terminal(servers) as terminal:
         terminal.type(f"{command}\n")
         terminal.read_until("one\r\n")
         terminal.type("two\n")
         terminal.read_until("<two>")
         terminal.type(f"{command}\n")
         terminal.read_until("one\r\n")
-        time.sleep(0.3)
+        terminal.wait_for_reader()
         terminal.type("\x1a")
         terminal.read_until("Stopped")
         terminal.type("echo $((40 + 2))\n")
@@ -515,6 +615,77 @@ def test_ctrl_z_stops_it_all_and_the_shell_has_its_terminal_back(servers):
         terminal.read_until("<three>")
         terminal.type("echo ended $?\n")
         terminal.read_until("ended 0")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_a_command_that_opens_the_terminal_itself(servers):
+    """As who asks for a password does, wherever the standard streams go; a Ctrl-C still comes."""
+    with shell_on_a_terminal(servers) as terminal:
+        asks = "'echo word? >/dev/tty; read x </dev/tty; echo \"<$x>\" >/dev/tty; read x </dev/tty'"
+        terminal.type(f"{RUN_JOB} -- sh -c {asks} </dev/null >/dev/null 2>&1; echo ended $?\n")
+        terminal.read_until("word?\r\n")
+        terminal.type("please\n")
+        terminal.read_until("<please>")
+        terminal.type("\x03")
+        terminal.read_until("ended 130")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_one_redlock_run_in_another_on_a_terminal(servers):
+    """The inner one asks the outer one for the terminal in the words of the kernel."""
+    with shell_on_a_terminal(servers) as terminal:
+        inner = " ".join([*RUN, "other", NEW, "-- sh -c 'echo word?; read x; echo \"<$x>\"; read y; exit 5'"])
+        terminal.type(f"{RUN_JOB} -- {inner}\n")
+        terminal.read_until("word?\r\n")
+        terminal.type("please\n")
+        terminal.read_until("<please>")
+        terminal.type("\x1a")
+        terminal.read_until("Stopped")
+        terminal.type("fg\n")
+        terminal.read_until("redlock")
+        terminal.type("more\n")
+        terminal.type("echo ended $?\n")
+        terminal.read_until("ended 5")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_a_job_that_no_shell_can_let_go_on_is_told(servers, tmp_path):
+    """In the background of a terminal, and whose shell has gone: the kernel does not stop us, so we must not wait."""
+    with shell_on_a_terminal(servers, tmp_path) as terminal:
+        asks = "'trap \"echo told >said; exit 4\" HUP; echo begun >begun; read x </dev/tty; echo $? >read'"
+        terminal.type(f"( {RUN_JOB} -- sh -c {asks} & )\n")
+        eventually((tmp_path / "begun").exists, 30)
+        eventually((tmp_path / "said").exists, 30)
+        eventually(lambda: nothing_left(servers), 30)
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_a_terminal_that_hangs_up_while_it_is_stopped(servers, tmp_path):
+    """The command hears of it as it would without us; bash says SIGTERM as well, and then goes itself."""
+    with shell_on_a_terminal(servers, tmp_path) as terminal:
+        asks = "'trap \"echo told >said; exit 4\" HUP; trap \"\" TERM; echo begun; while :; do read x </dev/tty || sleep 0.1; done'"
+        terminal.type(f"{RUN_JOB} -- sh -c {asks} 2>errors\n")
+        terminal.read_until("begun\r\n")
+        terminal.wait_for_reader()
+        terminal.type("\x1a")
+        terminal.read_until("Stopped")
+        terminal.hang_up()
+        eventually((tmp_path / "said").exists, 30)
+        eventually(lambda: nothing_left(servers), 30)
+    assert (tmp_path / "errors").read_text("utf-8") == ""
+
+
+def test_the_terminal_has_its_modes_back_from_a_command_that_was_killed(servers):
+    with shell_on_a_terminal(servers) as terminal:
+        # The shell puts them right after a program that was killed, but what it sees is one that ends.
+        terminal.type(f"{RUN_JOB} --ttl 3 --max-hold 2 -- sh -c 'stty -icanon -echo; exec sleep 100'; stty -a; echo ended $?\n")
+        terminal.read_until("ended 0")
+        assert " icanon" in terminal.seen
+        assert " echo " in terminal.seen
         terminal.type("exit\n")
         terminal.process.wait(30)
 
