@@ -22,6 +22,14 @@ PATH=$PATH:/usr/sbin:/sbin
 missing() { printf 'daemon.sh: %s\n' "$*" >&2; exit 69; }
 runs() { docker info >/dev/null 2>&1; }
 
+# When PID was started, in ticks; nothing, if it has ended, buried or not.  A number alone may be somebody else's by now.
+began() {
+    local stat fields
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
+    read -r -d '' -a fields <<<"${stat##*) }" || true
+    [ "${fields[0]}" = Z ] || echo "${fields[19]}"
+}
+
 look() {
     local program said
     command -v docker >/dev/null || missing "no docker (Debian: apt-get install docker.io docker-compose)"
@@ -77,8 +85,11 @@ remove_all() {
 # leave: COMMAND has ended, or ends now, and nothing is left.  Where the daemon is ours, COMMAND is the first process of
 # its namespaces, with which the kernel ends all others.
 leave() {
-    local status=0
-    kill -KILL -- "-$command" 2>/dev/null || true
+    local status=0 now
+    now=$(began "$command")
+    if [ -z "$now" ] || [ "$now" = "$command_began" ]; then
+        kill -KILL -- "-$command" 2>/dev/null || true
+    fi
     if [ -z "$private" ]; then
         remove_all || status=1
     fi
@@ -122,9 +133,9 @@ case ${1:-} in
         "$@" || status=$?
         exit "$status"
         ;;
-    --after)    # PID COMMAND PRIVATE FOLDER: when PID has been killed, so that it could not take back anything itself
-        command=$3 private=$4 folder=$5
-        while kill -0 "$2" 2>/dev/null; do sleep 0.5; done
+    --after)    # PID BEGAN COMMAND BEGAN PRIVATE FOLDER: when PID has been killed, so that it could not take back anything itself
+        command=$4 command_began=$5 private=$6 folder=$7
+        while [ "$(began "$2")" = "$3" ]; do sleep 0.5; done
         leave
         exit
         ;;
@@ -163,7 +174,8 @@ fi
 # have these signals ignored by whatever runs in there.
 setpriv --pdeathsig KILL setsid env --default-signal=INT,QUIT "${place[@]}" "$@" <&0 &
 command=$!
-setsid "$here/daemon.sh" --after $$ "$command" "$private" "$folder" </dev/null >/dev/null 2>&1 &
+command_began=$(began "$command")
+setsid "$here/daemon.sh" --after $$ "$(began $$)" "$command" "$command_began" "$private" "$folder" </dev/null >/dev/null 2>&1 &
 after=$!
 finish() {
     local status=$?

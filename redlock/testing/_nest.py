@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 
+# With a supervisor that starts, or tidies up: a few milliseconds, if the machine is not very busy.
+_PATIENCE: Final = 10.0
+_ANSWER: Final = re.compile(rb"^errno (\d+)\n", re.MULTILINE)
+
 
 class Nest:
     """A directory, a process group and a few ports that end with `close` or with this process.
@@ -30,10 +37,10 @@ class Nest:
 
     Why a supervisor: the parent-death signal of Linux fires when the *thread* that started a server
     ends, and nothing that runs in a dying process survives SIGKILL.  But the kernel closes its end
-    of a pipe, and the supervisor reads the other.
+    of a connection, and the supervisor reads the other.
 
     The nest belongs to the process that made it.  A child made by `os.fork` lets go of everything
-    at once: it neither keeps the pipe open nor ends anything.
+    at once: it neither keeps the connection open nor ends anything.
     """
 
     def __init__(self) -> None:
@@ -42,29 +49,19 @@ class Nest:
         self._held: list[int] = []
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._ended = False
-        self.directory = Path(tempfile.mkdtemp(prefix="redlock-"))
-        reader, self._lifeline = os.pipe()
+        # The name only: the supervisor makes it.
+        self.directory = Path(tempfile.gettempdir(), f"redlock-{os.urandom(8).hex()}").absolute()
+        self._made = False
+        self._lifeline, theirs = socket.socketpair()
         _nests.add(self)
         try:
-            # Not to be bothered by Ctrl-C, nor by the SIGHUP that the kernel sends to a group with
-            # stopped members when their parent dies.  Blocked rather than ignored, because that is
-            # in force before its first instruction.  Its own group, which the servers join, so that
-            # one signal ends them all.
-            with _blocked(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                self._supervisor = subprocess.Popen(
-                    [sys.executable, "-I", "-S", _supervisor.__file__, str(self.directory)],
-                    stdin=reader,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    process_group=0,
-                )
+            with theirs:
+                self._supervisor = self._start_supervisor(theirs.fileno())
             self._group = self._supervisor.pid
+            self._wait_for_directory()
         except BaseException:
             self.close()
             raise
-        finally:
-            os.close(reader)
 
     @property
     def mine(self) -> bool:
@@ -72,12 +69,13 @@ class Nest:
         return self._owner == os.getpid()
 
     def spawn(
-        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str]
+        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str], given: Path | None = None
     ) -> subprocess.Popen[bytes]:
-        with log.open("ab") as sink:
+        """``given``: what it finds on its standard input."""
+        with log.open("ab") as sink, (given or Path(os.devnull)).open("rb") as source:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=source,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -113,8 +111,15 @@ class Nest:
             process.kill()
         for process in self._processes:
             process.wait()
-        # While there is a supervisor: should this process be killed right now, it does the rest.
-        _supervisor.remove(str(self.directory))
+        if self._made:
+            # While there is a supervisor: should this process be killed right now, it does the rest.
+            _supervisor.remove(str(self.directory))
+        else:
+            # The supervisor alone knows whether the directory is ours.  It removes what it has made, then hangs up.
+            with suppress(OSError):
+                self._lifeline.shutdown(socket.SHUT_WR)
+                for _ in self._answers():
+                    pass
         if self._supervisor is not None and self._supervisor.returncode is None:
             # The whole group, because an interrupted `spawn` may have left a server that nobody knows.
             # Its number cannot be anybody else's: nobody has waited for its leader yet.
@@ -128,8 +133,59 @@ class Nest:
         self._let_go()
         self._ended = True
 
+    def _start_supervisor(self, end: int) -> subprocess.Popen[bytes]:
+        # Or it would not wait there, where the program has given its sockets a default timeout.
+        os.set_blocking(end, True)
+        self._command = [sys.executable or "", "-I", "-S", _supervisor.__file__, str(self.directory)]
+        try:
+            # Not to be bothered by Ctrl-C, nor by the SIGHUP that the kernel sends to a group with
+            # stopped members when their parent dies.  Blocked rather than ignored, because that is
+            # in force before its first instruction.  Its own group, which the servers join, so that
+            # one signal ends them all.
+            with _blocked(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                return subprocess.Popen(
+                    self._command, stdin=end, stdout=end, stderr=end, cwd="/", process_group=0
+                )
+        except OSError as error:
+            raise self._no_supervisor(str(error)) from error
+
+    def _wait_for_directory(self) -> None:
+        """Without a supervisor servers and directory would outlive a SIGKILL, so none is started."""
+        said = b""
+        try:
+            for more in self._answers():
+                said = (said + more)[-1000:]
+                if answer := _ANSWER.search(said):
+                    break
+            else:
+                raise self._no_supervisor("it ended", said)
+        except TimeoutError:
+            raise self._no_supervisor(f"no answer within {_PATIENCE:g} s", said) from None
+        if problem := int(answer[1]):
+            raise OSError(problem, os.strerror(problem), str(self.directory))
+        self._made = True
+
+    def _answers(self) -> Iterator[bytes]:
+        """What the supervisor says, until it hangs up."""
+        gives_up = time.monotonic() + _PATIENCE
+        while (left := gives_up - time.monotonic()) > 0:
+            self._lifeline.settimeout(left)
+            said = self._lifeline.recv(4096)
+            if not said:
+                return
+            yield said
+        raise TimeoutError
+
+    def _no_supervisor(self, why: str, said: bytes = b"") -> RuntimeError:
+        words = said.decode(errors="replace").strip()
+        return RuntimeError(
+            "no supervisor, which would end the servers when this process is killed:\n"
+            f"  {shlex.join(self._command)}: {why}{': ' if words else ''}{words}\n"
+            "It needs a Python that works: set sys.executable to the path of one."
+        )
+
     def disown(self) -> None:
-        """For a forked child: these processes are not its own, and the pipe must not stay open."""
+        """For a forked child: these processes are not its own, and the connection must not stay open."""
         self._let_go()
         for process in (*self._processes, self._supervisor):
             if process is not None:
@@ -139,9 +195,7 @@ class Nest:
     def _let_go(self) -> None:
         while self._held:
             os.close(self._held.pop())
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+        self._lifeline.close()
 
 
 @contextmanager

@@ -38,7 +38,8 @@ class LocalMasters:
         n: how many.
         persistence: ``none`` forgets everything when killed; ``everysec`` and ``always`` keep an
             append-only file with that ``appendfsync``.
-        config: further directives for every server, as in ``redis.conf``.
+        config: further directives for every server, as in ``redis.conf``; but ``requirepass`` is the
+            password as it is, without quotes.
         clock: give each server a wall clock of its own, for `jump`.  Needs libfaketime (Linux only),
             see `clock_available`, and makes each look at the clock slower.
         server: path or name of the program, instead of what `find_server` finds.
@@ -72,7 +73,15 @@ class LocalMasters:
         self._finalizer: weakref.finalize[..., LocalMasters] | None = None
 
     def start(self) -> None:
-        """All at the same time; returns when every one answers.  Nothing is left behind if it fails."""
+        """All at the same time; returns when every one answers.  Nothing is left behind if it fails.
+
+        Raises:
+            ServerNotFound: there is none on this machine.
+            ServerFailed: a server ended, or did not answer in time.
+            ClockUnavailable: ``clock`` was asked for, and cannot be had here.
+            RuntimeError: they have been started already; or ``sys.executable`` is not a Python, as where
+                Python is embedded, and nothing could end them when this process is killed.
+        """
         if self._nest is not None:
             raise RuntimeError("these masters have been started already")
         program = find_server(self._program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
@@ -117,20 +118,30 @@ class Server:
         settings = {
             "bind": LOOPBACK,
             "port": str(self.port),
-            "dir": str(self._data),
+            "dir": _quoted(os.fsencode(self._data)),
             "logfile": '""',  # standard output, where also those complaints go that come before the log
             "protected-mode": "no",
             "save": '""',
             **self._directives,
         }
+        if "requirepass" in settings:
+            settings["requirepass"] = _quoted(settings["requirepass"].encode())
         # A file rather than arguments: directives with several values need no quoting rules of ours.
         # Written anew each time, for CONFIG REWRITE may have changed it.
         configuration = self._home / "server.conf"
-        configuration.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+        configuration.write_text(
+            "".join(f"{name} {value}\n" for name, value in settings.items()), encoding="utf-8"
+        )
+        # Since Redis 7 a path with one of these is a pattern, which may match nothing; and without any
+        # configuration a server listens on port 6379.
+        pattern = set("*?[") & set(str(configuration))
         environment = os.environ | (self.clock.environment() if self.clock else {})
         self.paused = False
         self._process = self._nest.spawn(
-            [str(self._program), str(configuration)], log=self._log, environment=environment
+            [str(self._program), "-" if pattern else str(configuration)],
+            log=self._log,
+            environment=environment,
+            given=configuration if pattern else None,
         )
 
     @property
@@ -264,6 +275,11 @@ def wait_until_ready(servers: Iterable[Server]) -> None:
         if time.monotonic() > gives_up:
             raise waiting[0].late()
         time.sleep(0.002)
+
+
+def _quoted(value: bytes) -> str:
+    """As one word of a configuration file, whatever is in it."""
+    return '"' + re.sub(rb'[^ -~]|["\\]', lambda one: b"\\x%02x" % one[0][0], value).decode() + '"'
 
 
 def redis_errors() -> type[Exception]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import sqlite3
 import stat
+import subprocess
 import sys
+import time
 from contextlib import closing
 from typing import Any
 
@@ -17,7 +20,7 @@ import pytest
 import yaml
 
 from redlock.observe.prometheus import PrometheusObserver
-from tests.compose.programs import COMPOSE, run
+from tests.compose.programs import COMPOSE, ENVIRONMENT, run
 
 MASTERS = [f"master-{number}" for number in range(1, 6)]
 OVERLAYS = sorted(path.name for path in COMPOSE.glob("*.yml") if path.name != "compose.yml")
@@ -106,6 +109,11 @@ def test_every_dollar_is_meant():
             "REDLOCK_IMAGE", "REDLOCK_PORTS", "REDLOCK_SECRETS",
             "REDLOCK_WORKER_IMAGE", "REDLOCK_PROMETHEUS_IMAGE", "REDLOCK_GRAFANA_IMAGE",
         }, path.name
+
+
+def test_the_page_says_where_its_commands_come_from():
+    page = (COMPOSE / "README.md").read_text(encoding="utf-8")
+    assert "pip install" in page.partition("\nredlock-")[0]
 
 
 def test_the_dashboard_shows_metrics_that_there_are():
@@ -221,6 +229,47 @@ def test_the_harness_says_what_it_cannot_do(words, there, said, tmp_path):
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.timeout(60)
+def test_what_a_killed_daemon_sh_had_is_removed_before_it_is_buried(tmp_path):
+    """In a container its parent may never do that."""
+    for program in ("docker", "docker-compose"):
+        (tmp_path / program).symlink_to(str(shutil.which("true")))
+    (tmp_path / "temporary").mkdir()
+    process = subprocess.Popen(
+        [COMPOSE / "daemon.sh", "sh", "-c", "sleep 1; echo works; exec sleep 60"],
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        env={**ENVIRONMENT, "PATH": f"{tmp_path}{os.pathsep}{ENVIRONMENT['PATH']}", "TMPDIR": str(tmp_path / "temporary")},
+    )
+    assert process.stdout is not None
+    try:
+        with process.stdout:
+            assert process.stdout.readline() == b"works\n"
+            assert list((tmp_path / "temporary").iterdir())
+            process.kill()
+            assert process.stdout.read() == b""
+        until = time.monotonic() + 20
+        while list((tmp_path / "temporary").iterdir()):
+            assert time.monotonic() < until, "it waits for a process that has ended"
+            time.sleep(0.1)
+    finally:
+        process.wait()
+
+
+@pytest.mark.timeout(60)
+def test_a_number_that_somebody_else_has_got_is_not_waited_for_nor_killed(tmp_path):
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        try:
+            pid = str(stranger.pid)
+            folder = tmp_path / "redlock-compose-folder"
+            folder.mkdir()
+            done = run(COMPOSE / "daemon.sh", "--after", pid, "1", pid, "1", "private", folder)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert not folder.exists()
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 # -- the worker, without masters ---------------------------------------------------------------------

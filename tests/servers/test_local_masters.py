@@ -6,6 +6,8 @@ import gc
 import importlib.util
 import json
 import os
+import re
+import select
 import shutil
 import signal
 import socket
@@ -229,6 +231,85 @@ def test_a_server_that_never_answers_is_given_up(scene, monkeypatch):
     assert scene.is_clean()
 
 
+# The supervisor.
+
+
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        pytest.param(None, r"'' -I", id="unknown"),
+        pytest.param("", r"'' -I", id="empty"),
+        pytest.param("nowhere", "nowhere -I -S .*No such file", id="not-there"),
+        pytest.param("exit 3", "it ended", id="fails"),
+        pytest.param("exit 0", "it ended", id="does-nothing"),
+        pytest.param("echo no module named os >&2; exit 1", "it ended: no module named os", id="says-why"),
+        pytest.param("exec sleep 60", "no answer within 0.3 s", id="hangs"),
+        pytest.param("while :; do echo errno; done", "no answer within 0.3 s: .*errno", id="chatters"),
+    ],
+)
+def test_without_a_python_for_the_supervisor_nothing_starts(python, why, scene, tmp_path_factory, monkeypatch):
+    # As in a program that Python is embedded in.
+    if python and python != "nowhere":
+        script = tmp_path_factory.mktemp("python") / "python"
+        script.write_text(f"#!/bin/sh\n{python}\n")
+        script.chmod(0o755)
+        python = str(script)
+    monkeypatch.setattr(_nest, "_PATIENCE", 0.3)
+    monkeypatch.setattr(sys, "executable", python)
+    gc.collect()  # what other tests have left
+    before = len(list(Path("/dev/fd").iterdir()))
+    with pytest.raises(RuntimeError, match=r"(?s)no supervisor.*set sys\.executable") as caught:
+        LocalMasters(1).start()
+    assert re.search(why, str(caught.value), re.DOTALL)
+    assert len(str(caught.value)) < 2000
+    assert scene.pids == []
+    assert scene.is_clean()
+    assert len(list(Path("/dev/fd").iterdir())) == before
+
+
+def test_a_name_that_somebody_has_is_not_touched(scene, monkeypatch):
+    monkeypatch.setattr(os, "urandom", bytes)
+    theirs = scene.folder / f"redlock-{bytes(8).hex()}"
+    (theirs / "data").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="redlock-0000"):
+        LocalMasters(1).start()
+    assert [path.name for path in scene.folder.rglob("*")] == [theirs.name, "data"]
+
+
+def test_a_folder_that_is_not_there_is_named(scene, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(scene.folder / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="nowhere/redlock-"):
+        LocalMasters(1).start()
+
+
+def test_the_directory_is_for_its_owner(scene):
+    with LocalMasters(1):
+        (directory,) = scene.folder.iterdir()
+        assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_interrupted_start_of_the_supervisor_leaves_nothing(scene, monkeypatch):
+    def interrupted(line, size):
+        select.select([line], [], [], 10)   # the directory is there
+        monkeypatch.undo()
+        assert list(scene.folder.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(socket.socket, "recv", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        LocalMasters(1).start()
+    assert scene.is_clean()
+
+
+def test_the_supervisor_stays_where_sockets_do_not_wait(scene):
+    socket.setdefaulttimeout(5)
+    try:
+        with LocalMasters(1):
+            assert not eventually(lambda: not living(scene.pids[1]), 0.2)
+    finally:
+        socket.setdefaulttimeout(None)
+
+
 # The search for a server.
 
 
@@ -257,6 +338,30 @@ def test_the_path_comes_before_packages_and_redis_before_valkey(tmp_path, monkey
 def test_a_server_that_is_named_but_not_there(tmp_path):
     with pytest.raises(ServerNotFound, match="nowhere"):
         LocalMasters(server=tmp_path / "nowhere").start()
+
+
+# Its configuration.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, id=name.encode("unicode_escape").decode())
+        for name in ("two words", '"quoted"', "it's", "back\\slash", "new\nline", "#1 $HOME", "\xe9\u4e2d", "[a]*?")
+    ]
+    + ([pytest.param(os.fsdecode(b"\xe9"), id="latin")] if sys.platform == "linux" else []),
+)
+def test_a_folder_of_any_name_will_do(name, program, scene, monkeypatch):
+    folder = scene.folder / name
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with LocalMasters(1, persistence="always", server=program, clock=clock_available(program)) as masters:
+        masters.client(0).set("key", "value")
+        assert list(folder.glob("redlock-*/0/data/append*"))
+        masters.restart(0)
+        assert masters.client(0).get("key") == b"value"
+    folder.rmdir()
+    assert scene.is_clean()
 
 
 # Ports.
@@ -476,12 +581,13 @@ def test_the_client_does_not_retry():
         assert masters.client(0) is masters.client(0)
 
 
-def test_a_password_is_in_the_urls():
-    with LocalMasters(1, config={"requirepass": "se/cr@t"}) as masters:
+@pytest.mark.parametrize("password", ["se/cr@t", "two words", '"quoted"', "it's", "back\\slash\n", "\xe9\u4e2d", "#"])
+def test_a_password_is_in_the_urls(password):
+    with LocalMasters(1, config={"requirepass": password}) as masters:
         assert masters.client(0).ping()
         with closing(redis.Redis.from_url(masters.urls[0])) as client:
             assert client.ping()
-        assert "se/cr" not in repr(masters)
+        assert password not in repr(masters)
         stranger = servers.plain_client(masters.ports[0], None)
         with closing(stranger), pytest.raises(redis.AuthenticationError):
             stranger.ping()
@@ -595,6 +701,51 @@ def test_a_killed_process_leaves_nothing(first, number, tmp_path):
         process.wait()
         assert eventually(lambda: not any(map(living, pids)))
         assert eventually(lambda: not list(tmp_path.iterdir()))
+
+
+WINDOW = """
+import os, select, signal, socket, sys
+from redlock.testing import LocalMasters
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def answered(line, size):
+    select.select([line], [], [])
+    die()
+
+def dies_at(name):
+    sys.addaudithook(lambda event, _: event == name and die())
+
+{window}
+LocalMasters(1).start()
+"""
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        "dies_at('subprocess.Popen')",
+        "dies_at('socket.bind')",
+        "dies_at('os.mkdir')",
+        "socket.socket.recv = lambda line, size: die()",
+        pytest.param("socket.socket.recv = answered", id="answered"),
+    ],
+)
+def test_a_process_that_is_killed_while_it_starts_them_leaves_nothing(window, tmp_path):
+    process = subprocess.run(
+        [sys.executable, "-c", WINDOW.format(window=window)],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL
+    # The supervisor may not even have begun.
+    assert eventually(lambda: str(tmp_path) not in processes() and not list(tmp_path.iterdir()))
+
+
+def processes():
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("then", ["", "os._exit(3)", "raise SystemError", "masters.stop()"])
