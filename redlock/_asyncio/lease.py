@@ -30,7 +30,8 @@ class AsyncLease(LeaseState):
             now = _clock.now()
             if until is not None and now >= until:
                 return False
-            left = min(self.valid_until, self.valid_until if until is None else until) - now
+            ends_at = self._ends_at     # never, before an extension has confirmed one that was handed over
+            left = min(ends_at, ends_at if until is None else until) - now
             await self._sleep(max(0.0, min(left, self._CHUNK)))
             if not self._mine():
                 return False

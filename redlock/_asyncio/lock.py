@@ -13,39 +13,42 @@ from redlock import _clock
 from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base.links import report_failure
-from redlock._base.lock import Entry, LockBase, always
+from redlock._base.lock import Entry, Inside, LockBase, always
 from redlock._core.acquire import Grant, Refusal
-from redlock.errors import ConfigurationError, LockLost
+from redlock.errors import ConfigurationError, LockLost, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from tenacity.wait import wait_base
 
     from redlock._asyncio.masters import Bodies
     from redlock._core.effects import Op
-    from redlock._core.terms import Plan
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Body:
+class Body(Inside[AsyncLease]):
     """What runs under ``async with``: it is cancelled when the lease is lost, as by `asyncio.timeout`."""
 
-    __slots__ = ("_before", "_task", "cancelled", "lease", "plan")
+    __slots__ = ("_before", "_task", "cancelled")
 
-    def __init__(self, plan: Plan, lease: AsyncLease, task: asyncio.Task[Any]) -> None:
-        self.plan = plan        # of its lock, which has one of its own
-        self.lease = lease
+    def __init__(self, lease: AsyncLease, entries: list[Entry], frame: FrameType) -> None:
+        super().__init__(lease, entries, frame)
+        task = _this_task()
         self.cancelled = False
-        self._task = task
+        self._task = weakref.ref(task)      # where it is not bound the task may end long before the body
         self._before = task.cancelling()
 
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        return self._task()
+
     def lost(self) -> None:
-        self.cancelled = True
-        self._task.cancel(f"the lease on {self.lease.name!r} was lost")
+        task = self.task
+        self.cancelled = task is not None and task.cancel(f"the lease on {self.lease.name!r} was lost")
 
     async def over(self, error: BaseException | None) -> bool:
         """It has ended with ``error``.  Takes our cancellation back; True if ``error`` is not its doing.
@@ -58,7 +61,7 @@ class Body:
                 await asyncio.sleep(0)      # where ours strikes, if the body ended just before it did
             except asyncio.CancelledError as cancelled:
                 late = cancelled
-        if self._task.uncancel() <= self._before:
+        if _this_task().uncancel() <= self._before:
             return error is not None and not isinstance(error, asyncio.CancelledError)
         if late is not None:
             raise late
@@ -155,15 +158,21 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             WouldDeadlock: this task holds some of the names together with others, or without them.
             ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
         """
-        outcome = await self._try(blocking=blocking, timeout=timeout)
-        if isinstance(outcome, AsyncLease):
-            return outcome
+        outcome = None
+        try:
+            outcome = await self._try(blocking=blocking, timeout=timeout)
+            if isinstance(outcome, AsyncLease):
+                return outcome
+        except BaseException:
+            self._take_back(outcome)
+            raise
         if outcome.kind != "held":
             raise self._unreachable(outcome)
         return None
 
     async def _try(self, *, blocking: bool, timeout: float | None) -> AsyncLease | Refusal:  # noqa: ASYNC109
         won: list[Grant] = []
+        lease = None
         began = _clock.now()
         op = self._acquisition(won, blocking=blocking, timeout=timeout)
         entries = self._entries()
@@ -173,16 +182,29 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
         def undo() -> Op[bool] | None:
             """Of what was granted and reaches nobody (R11)."""
-            return self._release_of(self._lease_of(won[0])) if won else None
+            return self._release_of(self._lease_of(won.pop())) if won else None
 
-        outcome = await self._masters._run(op, undo)  # noqa: SLF001
-        self._tried(outcome, began)
-        if not isinstance(outcome, Grant):
-            return outcome
-        lease = self._lease_of(outcome)
-        self._entered(lease, entries)
-        self._keep(lease)
-        return lease
+        try:
+            outcome = await self._masters._run(op, undo)  # noqa: SLF001
+            self._tried(outcome, began)
+            if isinstance(outcome, Grant):
+                lease = self._lease_of(outcome)
+                self._entered(lease, entries)
+                self._keep(lease)
+                return lease
+        except BaseException:
+            if lease is not None:       # by a signal handler, between the grant and our caller (R11)
+                self._left(lease, entries)
+            for grant in won:           # those that `undo` has not seen
+                self._masters._post(self._release_of(lease or self._lease_of(grant)))  # noqa: SLF001
+            raise
+        await _took_a_turn()
+        return outcome
+
+    def _take_back(self, got: AsyncLease | Refusal | None) -> None:
+        """Interrupted on the last steps back to our caller: nobody will release what nobody got (R11)."""
+        if isinstance(got, AsyncLease) and self._left(got, self._entries()):
+            self._masters._post(self._release_of(got))  # noqa: SLF001
 
     def _keep(self, lease: AsyncLease) -> None:
         self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
@@ -198,13 +220,16 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             LockLost: it was no longer ours; somebody else may have had it.
         """
         entries = self._entries()
-        lease = self._held(entries)
+        await self._give_back(self._held(entries), entries)
+
+    async def _give_back(self, lease: AsyncLease, entries: list[Entry]) -> None:
         last = self._left(lease, entries)
         try:
             ours = await self._masters._run(self._release_of(lease)) if last else not lease.lost  # noqa: SLF001
         except BaseException:
             if not lease._over:  # noqa: SLF001 - interrupted before anything was sent (R11)
                 self._masters._post(self._release_of(lease))  # noqa: SLF001
+            self._gave_back_so_far(lease)
             raise
         self._gave_back(lease, ours=ours, last=last)
 
@@ -218,9 +243,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             LockLost: it had ended, or a majority of masters says so now.
         """
         lease = self._held(self._entries())
-        self._extended(lease, await self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
-        if self._resumes and lease._on_change is None:  # noqa: SLF001 - now it is known to be ours, and not kept yet
-            self._keep(lease)
+        extension = await self._masters._run(self._extension_of(lease, ttl))  # noqa: SLF001
+        if extension.kind == "unanswered":
+            await _took_a_turn()
+        self._extended(lease, extension)
+        self._keep_what_was_resumed()
         return lease
 
     # -- looking -------------------------------------------------------------------------------------
@@ -246,46 +273,60 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     async def __aenter__(self) -> AsyncLease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
-        outcome = await self._try(blocking=True, timeout=None)
-        if isinstance(outcome, AsyncLease):
-            if self._cancel_on_loss or not self._bound:
-                task = _this_task()
-                self._masters._bodies.setdefault(task, []).append(Body(self._plan, outcome, task))  # noqa: SLF001
-            return outcome
+        outcome = inside = None
+        try:
+            outcome = await self._try(blocking=True, timeout=None)
+            if isinstance(outcome, AsyncLease):
+                kind = Body if self._cancel_on_loss else Inside
+                inside = kind(outcome, self._entries(), sys._getframe(1))  # noqa: SLF001 - see `_leaving`
+                self._goes_in(inside)
+                return outcome
+        except BaseException:
+            self._is_left(inside)
+            self._take_back(outcome)
+            raise
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        body = self._left_body()
-        if kind is GeneratorExit:       # the coroutine is thrown away, and must not wait
-            entries = self._entries()
-            lease = self._held(entries)
-            if self._left(lease, entries):
-                self._masters._post(self._release_of(lease))  # noqa: SLF001
-            return
-        lost = None
+        closed = kind is GeneratorExit
+        inside = self._leaving(sys._getframe(1), closed=closed)  # noqa: SLF001 - see there
+        self._is_left(inside)
+        failed = None
         try:
-            if body is not None:
-                self._gone(body.lease)
-            await self.release()
-        except LockLost as loss:
-            lost = loss
-        if body is not None and body.cancelled and not await body.over(error):
-            raise lost or body.lease.loss() from error
-        if lost is None:
+            held = self._still(inside)
+            if not closed:
+                await self._give_back(held.lease, held.entries)
+            elif self._left(held.lease, held.entries):      # the coroutine is thrown away, and must not wait
+                self._masters._post(self._release_of(held.lease))  # noqa: SLF001
+                self._gave_back_so_far(held.lease)
+        except RedlockError as why:
+            failed = why
+        if closed:
+            return
+        if isinstance(inside, Body) and inside.cancelled and inside.task is _this_task() and not await inside.over(error):
+            lost = failed if isinstance(failed, LockLost) else inside.lease.loss()
+            if failed is not None and failed is not lost:
+                lost.add_note(f"besides, {failed.message}")
+            raise lost from error
+        if failed is None:
             return
         if error is None:
-            raise lost
-        error.add_note(f"besides, {lost.message}")      # never hide the body's error
+            raise failed
+        error.add_note(f"besides, {failed.message}")    # never hide the body's error
 
-    def _left_body(self) -> Body | None:
-        """The innermost one of this lock and this task, which has ended."""
-        bodies: list[Body] = self._masters._bodies.get(_this_task(), [])  # noqa: SLF001
-        for i in range(len(bodies) - 1, -1, -1):
-            if bodies[i].plan is self._plan:
-                return bodies.pop(i)
-        return None
+    def _goes_in(self, inside: Inside[AsyncLease]) -> None:
+        super()._goes_in(inside)
+        if isinstance(inside, Body):
+            self._masters._bodies.setdefault(_this_task(), []).append(inside)  # noqa: SLF001
+
+    def _is_left(self, inside: Inside[AsyncLease] | None) -> None:
+        super()._is_left(inside)
+        if isinstance(inside, Body) and inside.task is not None:
+            bodies = self._masters._bodies.get(inside.task, [])  # noqa: SLF001
+            if inside in bodies:
+                bodies.remove(inside)
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """As a decorator: every call of the coroutine function holds the lock."""
@@ -343,3 +384,18 @@ def _this_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - whatever awaits us is one
     return task
+
+
+async def _took_a_turn() -> None:
+    """Where it is known already that it cannot be, an operation fails without a wait: whoever tries again and again
+    would stop the loop, and with it what it waits for.  So a second failure in one turn of the loop ends that turn.
+    """
+    loop = asyncio.get_running_loop()
+    if loop in _FAILED:
+        await asyncio.sleep(0)
+    else:
+        _FAILED.add(loop)
+        loop.call_soon(_FAILED.discard, loop)
+
+
+_FAILED: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()     # in the turn that they are at

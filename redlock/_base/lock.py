@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import random
 from abc import ABC, abstractmethod
+from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from redlock import _clock, options
@@ -31,6 +33,7 @@ from redlock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import FrameType
 
     from tenacity.wait import wait_base
 
@@ -52,6 +55,28 @@ class Entry(NamedTuple):
     lock: LockBase[Any, Any]
     lease: LeaseState
     task: object = None     # of asyncio, in which a thread entered it
+
+
+class Inside(Generic[AnyLease]):
+    """One ``with`` of a lock that was entered and has not been left."""
+
+    __slots__ = ("_code", "_frame", "entries", "lease")
+
+    def __init__(self, lease: AnyLease, entries: list[Entry], frame: FrameType) -> None:
+        self.lease = lease
+        self.entries = entries      # of the thread or task that entered: also who that is
+        # Not the frame itself, which would keep alive all that its function knows, and us among that.
+        self._frame = id(frame)
+        self._code = frame.f_code
+
+    def is_of(self, frame: FrameType) -> bool:
+        return self._frame == id(frame) and self._code is frame.f_code
+
+    @property
+    def ended(self) -> bool:
+        """There is nothing left to be released."""
+        lease = self.lease
+        return lease._over or not lease._mine()  # noqa: SLF001 - the lock is its other half
 
 
 class LockBase(ABC, Generic[AnyMasters, AnyLease]):
@@ -119,6 +144,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         longest = ttl - quorum.drift(ttl, self._terms.drift_factor)
         if min_validity is None:
             min_validity = ttl / 2
+            if min_validity >= longest:
+                raise ConfigurationError(
+                    f"ttl={ttl:g} with drift_factor={self._terms.drift_factor:g}: {longest:.4g} s are left after the allowance "
+                    f"for clock drift, and by default an acquire has to leave half of the TTL: allowed are a longer ttl, "
+                    "a smaller drift_factor, or a min_validity of less than that"
+                )
         else:
             why = "the TTL less the allowance for clock drift"
             min_validity = options.seconds("min_validity", min_validity, at_most=longest, why=why)
@@ -132,8 +163,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None     # the last one, whoever held it
         self._shared: AnyLease | None = None    # where it is not bound: the one that is held
+        self._inside: list[Inside[AnyLease]] = []       # whoever entered, the latest last
         self._set_up()
-        self._resumes = token is not None
+        self._resumed: list[AnyLease] | None = None     # taken over by its token, until somebody keeps it
         if token is not None:
             self._resume(options.token(token), options.fence(fence))
         elif fence is not None:
@@ -143,6 +175,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         everywhere = frozenset(range(len(self._terms.masters)))
         grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
         self._lease = self._shared = self._lease_of(grant, resumed=True)
+        self._resumed = [self._lease]
 
     def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
         if isinstance(masters, self._masters_class):
@@ -259,16 +292,65 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         else:
             self._shared = lease
 
-    def _gone(self, lease: AnyLease) -> None:
-        """Raise if ``lease``, which a ``with`` got and gives back now, is not held through this object any more.
+    # -- which `with` it is --------------------------------------------------------------------------
 
-        Where it is not bound others may have released it, or it was lost and they hold the next one.
+    def _goes_in(self, inside: Inside[AnyLease]) -> None:
+        if len(self._inside) >= _MANY:      # somebody enters and never leaves
+            self._inside[:] = [one for one in self._inside if not one.ended]
+        self._inside.append(inside)
+
+    def _leaving(self, frame: FrameType, *, closed: bool) -> Inside[AnyLease] | None:
+        """The ``with`` that ``frame`` leaves now, ``closed`` by a GeneratorExit; None: it has entered none.
+
+        Nothing is handed from the beginning of a ``with`` to its end, and thread or task do not tell: a
+        generator is closed by whoever drops it, perhaps inside of a ``with`` of its own on the same lock,
+        whose lease is none of our business (P8).  What both ends have in common is the frame.
         """
-        if self._bound or self._shared is lease:
-            return
+        entries = self._entries()
+        # Only a frame that can be left in the middle gets elsewhere.  All others end where they began, and another
+        # one may stand in their place in memory by now.
+        wanders = closed or frame.f_code.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)
+        for inside in reversed(self._inside):
+            if inside.is_of(frame) and (wanders or inside.entries is entries):
+                return inside
+
+        # A stack of contextlib, or a call by hand, leaves in another frame.  Two leases of one lock are never
+        # valid at a time: where one is over, and so there is a choice, that one does no harm.
+        def rank(inside: Inside[AnyLease]) -> tuple[bool, bool]:
+            elsewhere, valid = inside.entries is not entries, not inside.ended
+            return (elsewhere, valid) if self._bound and not closed else (valid, elsewhere)
+
+        best = min(reversed(self._inside), key=rank, default=None)
+        if best is not None and (closed or not self._bound or rank(best) != (True, True)):
+            return best
+        lease = self._latest(entries)       # it was acquired, not entered
+        return None if closed or lease is None else Inside(lease, entries, frame)
+
+    def _is_left(self, inside: Inside[AnyLease] | None) -> None:
+        if inside is not None:
+            with contextlib.suppress(ValueError):       # interrupted before that, or two are left by hand at once
+                self._inside.remove(inside)
+
+    def _still(self, inside: Inside[AnyLease] | None) -> Inside[AnyLease]:
+        """``inside``, if what that ``with`` got is still held.
+
+        Raises:
+            NotHeld: it was released in the body or, where it is not bound, by somebody else.
+            LockLost: it was lost before that, perhaps so long ago that others hold the next one.
+        """
+        if inside is None or not inside.lease._mine():  # noqa: SLF001
+            raise self._not_held()
+        lease = inside.lease
+        if self._shared is lease if not self._bound else self._is_entered(lease, inside.entries):
+            return inside
         if lease.lost:
             raise lease.loss()
+        if self._bound:
+            raise self._not_held()
         raise NotHeld(f"somebody else has released {self._shown}", name=self._name)
+
+    def _is_entered(self, lease: AnyLease, entries: list[Entry]) -> bool:
+        return any(entry.lock is self and entry.lease is lease for entry in entries)
 
     def _left(self, lease: AnyLease, entries: list[Entry]) -> bool:
         """The caller gives ``lease`` back; True if that was the last time it had entered."""
@@ -277,7 +359,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 self._shared = None
             return True
         for i in range(len(entries) - 1, -1, -1):
-            if entries[i].lock is self:
+            entry = entries[i]
+            if entry.lease is lease and entry.lock is self:
                 del entries[i]
                 break
         return not (entries and any(entry.lease is lease for entry in entries))
@@ -295,7 +378,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if not blocking and timeout is not None:
             raise ConfigurationError(f"blocking=False with timeout={options.shown(timeout)}: it does not wait, drop one of the two")
         patience = self._timeout if timeout is None else options.timeout("timeout", timeout)
-        if self._resumes:
+        if self._resumed is not None:
             raise ConfigurationError(f"{self._shown} resumes a lease by its token: extend or release it")
         now = _clock.now()
         return acquire(self._terms, self._plan, now + patience if blocking else now, won)
@@ -304,6 +387,15 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return self._lease_class(
             self._plan.names, self._plan.ttl, grant, clock=_clock.now, mine=process.here, resumed=resumed
         )
+
+    @abstractmethod
+    def _keep(self, lease: AnyLease) -> None: ...
+
+    def _keep_what_was_resumed(self) -> None:
+        """It is known to be ours now.  Of several extensions at a time one finds it here."""
+        if self._resumed:
+            with contextlib.suppress(IndexError):
+                self._keep(self._resumed.pop())
 
     def _keeping_of(self, lease: AnyLease) -> Keeping:
         """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
@@ -347,6 +439,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if not ours:
             raise lease.loss()
 
+    def _gave_back_so_far(self, lease: AnyLease) -> None:
+        """The wait for the answers to a release was cut short: it is given back all the same."""
+        if lease._released:  # noqa: SLF001
+            self._gave_back(lease, ours=True, last=True)
+
     def _not_acquired(self, refusal: Refusal) -> NotAcquired:
         """Somebody else has it."""
         who = f"held by {printable(refusal.holder)}" if refusal.holder else "held by somebody else"
@@ -379,9 +476,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         lease = self._latest(entries)
         if lease is not None and lease._mine():  # noqa: SLF001
             return lease
+        raise self._not_held()
+
+    def _not_held(self) -> NotHeld:
         other = self._lease is not None and self._lease.valid
         whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
-        raise NotHeld(f"this {self._holder} does not hold {self._shown}: {whose}", name=self._name)
+        return NotHeld(f"this {self._holder} does not hold {self._shown}: {whose}", name=self._name)
 
     def _release_of(self, lease: AnyLease) -> Op[bool]:
         return release(self._terms, self._plan, lease)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect as introspection
-import threading
+import sys
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
-from redlock._base.lock import Entry, LockBase
+from redlock._base.lock import Entry, Inside, LockBase
 from redlock._core.acquire import Grant, Refusal
 from redlock._threads.lease import Lease
 from redlock._threads.masters import Masters
-from redlock.errors import ConfigurationError, LockLost
+from redlock.errors import ConfigurationError, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,14 +45,9 @@ class MultiLock(LockBase[Masters, Lease]):
         loop = asyncio._get_running_loop()  # noqa: SLF001 - a look that does not raise; current_task() would, mostly
         return None if loop is None else asyncio.current_task(loop)
 
-    def _got(self) -> Lease:
-        """Where it is not bound: what the innermost ``with`` of this thread has got, which is left now."""
-        inside = self._masters._own.inside  # noqa: SLF001
-        return inside.pop(max(i for i, (plan, _) in enumerate(inside) if plan is self._plan))[1]
-
     def _whose(self, lease: Lease) -> tuple[Callable[[], bool], Callable[[], object] | None]:
         tell = None if self._on_lost is None else functools.partial(self._on_lost, lease)
-        return threading.current_thread().is_alive, tell
+        return self._masters._own.alive, tell  # noqa: SLF001
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -74,12 +69,13 @@ class MultiLock(LockBase[Masters, Lease]):
             ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
         """
         before = len(self._entries())
+        outcome = None
         try:
             outcome = self._try(blocking=blocking, timeout=timeout)
             if isinstance(outcome, Lease):
                 return outcome
         except BaseException:
-            self._drop_unless(before)
+            self._drop_unless(before, outcome)
             raise
         if outcome.kind != "held":
             raise self._unreachable(outcome)
@@ -113,9 +109,11 @@ class MultiLock(LockBase[Masters, Lease]):
     def _keep(self, lease: Lease) -> None:
         self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
 
-    def _drop_unless(self, before: int) -> None:
+    def _drop_unless(self, before: int, got: Lease | Refusal | None) -> None:
         """Interrupted on the last steps back to our caller: nobody will release what nobody got (R11)."""
         entries = self._entries()
+        if not self._bound and isinstance(got, Lease) and self._left(got, entries):
+            self._release(got)
         while len(entries) > before:
             lease = self._mine
             if lease is None:
@@ -134,7 +132,9 @@ class MultiLock(LockBase[Masters, Lease]):
             LockLost: it was no longer ours; somebody else may have had it.
         """
         entries = self._entries()
-        lease = self._held(entries)
+        self._give_back(self._held(entries), entries)
+
+    def _give_back(self, lease: Lease, entries: list[Entry]) -> None:
         depth = len(entries) - 1
         try:
             last = self._left(lease, entries)
@@ -144,6 +144,7 @@ class MultiLock(LockBase[Masters, Lease]):
                 self._left(lease, entries)
             if not self._still_entered(lease, entries):
                 self._release(lease)
+                self._gave_back_so_far(lease)
             raise
         self._gave_back(lease, ours=ours, last=last)
 
@@ -161,8 +162,7 @@ class MultiLock(LockBase[Masters, Lease]):
         """
         lease = self._held(self._entries())
         self._extended(lease, self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
-        if self._resumes and lease._on_change is None:  # noqa: SLF001 - now it is known to be ours, and not kept yet
-            self._keep(lease)
+        self._keep_what_was_resumed()
         return lease
 
     # -- looking -------------------------------------------------------------------------------------
@@ -191,14 +191,16 @@ class MultiLock(LockBase[Masters, Lease]):
         # The same steps as in `acquire`, not a call of it or of a helper: every frame on the way back to the
         # caller is one more place for a Ctrl-C to strike after the grant (R11).
         before = len(self._entries())
+        outcome = inside = None
         try:
             outcome = self._try(blocking=True, timeout=None)
             if isinstance(outcome, Lease):
-                if not self._bound:
-                    self._masters._own.inside.append((self._plan, outcome))  # noqa: SLF001
+                inside = Inside(outcome, self._entries(), sys._getframe(1))  # noqa: SLF001 - see `_leaving`
+                self._goes_in(inside)
                 return outcome
         except BaseException:
-            self._drop_unless(before)
+            self._is_left(inside)
+            self._drop_unless(before, outcome)
             raise
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
@@ -206,21 +208,35 @@ class MultiLock(LockBase[Masters, Lease]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            depth = len(self._entries()) - 1
+            inside = self._leaving(sys._getframe(1), closed=kind is GeneratorExit)  # noqa: SLF001 - see there
+            depth = 0 if inside is None else len(inside.entries) - 1
         except BaseException:       # interrupted at our very first step
-            self._drop_unless(len(self._entries()) - 1)
+            inside = self._leaving(sys._getframe(1), closed=kind is GeneratorExit)  # noqa: SLF001
+            if inside is not None:
+                self._drop(inside, len(inside.entries) - 1)
             raise
         try:
-            if not self._bound:
-                self._gone(self._got())
-            self.release()
-        except LockLost as lost:
+            if inside is None and kind is GeneratorExit:
+                return      # what is thrown away was left before
+            self._is_left(inside)
+            inside = self._still(inside)
+            self._give_back(inside.lease, inside.entries)
+        except RedlockError as failed:
             if error is None:
                 raise
-            error.add_note(f"besides, {lost.message}")      # never hide the body's error
+            error.add_note(f"besides, {failed.message}")    # never hide the body's error
         except BaseException:
-            self._drop_unless(depth)
+            if inside is not None:
+                self._drop(inside, depth)
             raise
+
+    def _drop(self, inside: Inside[Lease], depth: int) -> None:
+        """Interrupted while it was left (R11)."""
+        self._is_left(inside)
+        if len(inside.entries) > depth:
+            self._left(inside.lease, inside.entries)
+        if not self._still_entered(inside.lease, inside.entries):
+            self._release(inside.lease)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call of ``function`` holds the lock."""

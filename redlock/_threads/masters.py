@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +14,7 @@ from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.keep import Keeping
-    from redlock._core.terms import Plan
     from redlock._health.records import Health, Probe
-    from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock
 
 T = TypeVar("T")
+
+
+class _Life:
+    """Ends with a thread."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Own(threading.local):
@@ -34,8 +39,14 @@ class Own(threading.local):
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        # Of locks that are not bound, what each `with` has got: with the plan of its lock, the innermost last.
-        self.inside: list[tuple[Plan, Lease]] = []
+        self._life = _Life()
+        # Whether the thread has not ended (R15).  Not `Thread.is_alive`: of a thread that `threading` did not start
+        # that is always true.
+        self.alive: Callable[[], bool] = functools.partial(_goes_on, weakref.ref(self._life))
+
+
+def _goes_on(life: weakref.ref[_Life]) -> bool:
+    return life() is not None
 
 
 class Masters(MastersBase):
@@ -83,9 +94,10 @@ class Masters(MastersBase):
         return self._checkup(timeout, probing if probe else None).run()
 
     def close(self) -> None:
-        """Send what is owed, for at most `node_timeout`, then leave no thread and no socket.
+        """End what is under way, send what is owed, for at most `node_timeout`, then leave no thread and no socket.
 
-        Leases that are held are not released: their keys go when their TTL does.
+        Who is acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
+        go when their TTL does.
         """
         with self._making.lock:
             self._closed = True

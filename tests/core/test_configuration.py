@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import redis
@@ -74,6 +75,15 @@ def test_locks(options, said):
     with pytest.raises(ConfigurationError) as caught:
         MultiLock(masters=Masters(URLS), **options)
     assert said in str(caught.value)
+
+
+def test_a_drift_that_leaves_less_than_half_of_the_ttl():
+    """R6, R7: no acquire could ever succeed."""
+    masters = Masters(URLS, drift_factor=0.499)
+    with pytest.raises(ConfigurationError, match=r"ttl=1 with drift_factor=0.499: 0.499 s are left .* a smaller drift_factor"):
+        masters.lock("job", ttl=1)
+    masters.lock("job", ttl=1, min_validity=0.4)
+    masters.lock("job", ttl=10)
 
 
 def test_calls():
@@ -149,6 +159,14 @@ def test_no_repr_shows_a_password(url):
         f"user:{SECRET}@10.0.0.1",
         f"redis://user:{SECRET}@[10.0.0.1",
         f"redis://user:{SECRET}@10.0.0.1?db={SECRET}",
+        f"redis://user:12/{SECRET}@10.0.0.1",       # as does what comes before these: it would be shown as host and port
+        f"redis://{SECRET}/x@10.0.0.1",
+        f"redis://{SECRET}#x@10.0.0.1",
+        f"redis://{SECRET}?x@10.0.0.1",
+        f"redis://user:a@{SECRET}/x@10.0.0.1",
+        f"unix://user:x/{SECRET}@/tmp/redis.sock",
+        f"unix://user:a@x/{SECRET}@/tmp/redis.sock",
+        f"redis://:{SECRET}\udce9@10.0.0.1",
     ],
 )
 def test_no_error_about_a_url_shows_its_password(url):
@@ -157,6 +175,63 @@ def test_no_error_about_a_url_shows_its_password(url):
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("url", ["unix:///tmp/redis@1.sock", f"unix://user:{SECRET}@/tmp/redis@1.sock"])
+def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
+    (endpoint,) = Masters([url])._endpoints
+    assert endpoint.name == "/tmp/redis@1.sock"  # noqa: S108 - never opened
+
+
+# Of nobody; expired, which does not matter to who only reads it.
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBeDCCAR2gAwIBAgIUZVVpqPfDf6eEG63I4h2rc8aWO+swCgYIKoZIzj0EAwIw
+ETEPMA0GA1UEAwwGbm9ib2R5MB4XDTI2MTEyMjEwMTg0MloXDTI2MTEyMzEwMTg0
+MlowETEPMA0GA1UEAwwGbm9ib2R5MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE
+v96PL677yC3bMazC4pnrJL1Va7XNPnmCQfwg8TTBDOma0/v1B3H1JLco3hwhJkTW
+4veCNtVg8R98/BRMKZTrxqNTMFEwHQYDVR0OBBYEFN7+hYKiTmFZQzLftLAFs53n
+zI5wMB8GA1UdIwQYMBaAFN7+hYKiTmFZQzLftLAFs53nzI5wMA8GA1UdEwEB/wQF
+MAMBAf8wCgYIKoZIzj0EAwIDSQAwRgIhAOx1LBVNfnV8p9ILTyJlyDaIvqbIL9as
+DF1HmCKTeR0zAiEA4qeWWQmWwaskugOVxZWrtIJIeDfnJxpF+uhcPXGbWlw=
+-----END CERTIFICATE-----
+"""
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    file = tmp_path / "certificate.pem"
+    file.write_text(CERTIFICATE, encoding="ascii")
+    return file
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
+def test_a_tls_file_that_cannot_be_used_is_refused_at_once_and_named(option, certificate, tmp_path):
+    """Section 5: no server is at fault, and no new try would cure it."""
+    (tmp_path / "junk").write_text("junk", encoding="ascii")
+    rest = {"ssl_certfile": str(certificate)} if option == "ssl_keyfile" else {}
+    for file, why in [("missing", "No such file"), ("", "Is a directory"), ("junk", "PEM")]:
+        settings: dict[str, Any] = {**rest, option: str(tmp_path / file)}
+        query = "&".join(f"{name}={value}" for name, value in settings.items())
+        for master in (f"rediss://10.0.0.1?{query}", *(
+            world(host="10.0.0.1", ssl=True, **settings) for world in (redis.Redis, redis.asyncio.Redis)
+        )):
+            with pytest.raises(ConfigurationError, match=f"10.0.0.1:6379.*{option}={tmp_path / file}.*{why}"):
+                Masters([master])
+
+
+def test_tls_files_that_can_be_read_are_taken(certificate):
+    Masters([f"rediss://10.0.0.1?ssl_ca_certs={certificate}"])
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [("ssl_certfile={}", "ssl_certfile={}: no private key"), ("ssl_keyfile={}", "without ssl_certfile")],
+)
+def test_a_certificate_and_its_key_belong_together(query, said, certificate):
+    with pytest.raises(ConfigurationError) as caught:
+        Masters([f"rediss://10.0.0.1?{query.format(certificate)}"])
+    assert said.format(certificate) in str(caught.value)
 
 
 def test_settings_of_a_client_count_its_patience_does_not():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -225,14 +227,15 @@ def test_max_hold(quick, redlock_servers, watch):
     assert len(told) == 1
 
 
-def test_an_owner_that_has_ended_is_not_kept(redlock_servers):
-    """R15: the watchdog dies with its owner.  Of a task: see test_loss.py."""
+@pytest.mark.parametrize(
+    "start", [lambda work: threading.Thread(target=work).start(), lambda work: _thread.start_new_thread(work, ())]
+)
+def test_an_owner_that_has_ended_is_not_kept(redlock_servers, start):
+    """R15: the watchdog dies with its owner, whoever started that.  Of a task: see test_loss.py."""
     with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
-        leases = []
-        owner = threading.Thread(target=lambda: leases.append(take(masters.lock("job", ttl=TTL))))
-        owner.start()
-        owner.join()
-        assert leases[0].wait_lost(3 * TTL)
+        leases: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        start(lambda: leases.put(take(masters.lock("job", ttl=TTL))))
+        assert leases.get(timeout=30).wait_lost(3 * TTL)
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -288,6 +291,30 @@ def test_handed_over_to_another_process(quick, redlock_servers):
     eventually(lambda: lease.lost, 3 * TTL)
     assert lease.loss().reason == "expired"
     eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_taken_over_by_several_extensions_at_a_time_and_kept_once(redlock_servers, monkeypatch):
+    """C9: `on_lost` is called once."""
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        first = masters.lock("job", ttl=9, auto_extend=False)
+        lease = take(first)
+        told: list[Any] = []
+        lock = masters.lock("job", ttl=9, token=lease.token, fence=lease.fence, on_lost=told.append, max_hold=0.5)
+        both = threading.Barrier(2)
+        real = lock._extended
+
+        def extended(*what):
+            real(*what)
+            both.wait(30)       # it is confirmed now, and kept by nobody
+
+        monkeypatch.setattr(lock, "_extended", extended)
+        other = threading.Thread(target=lock.extend)
+        other.start()
+        lock.extend()
+        other.join()
+        eventually(lambda: told)
+        time.sleep(0.3)
+        assert len(told) == 1
 
 
 def test_a_token_of_nobody(quick):

@@ -1,0 +1,546 @@
+"""What is left when an ``async with`` is: its own lease and no other, whoever closes it, and its own cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import sys
+import weakref
+from typing import Any
+
+import pytest
+
+from redlock import AsyncLease, LockLost, NotAcquired, NotExtended, NotHeld, QuorumUnreachable, RedlockError
+from tests.asyncio.virtual import MASTERS, OTHER, Deployment, run
+
+BOUND = pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
+
+
+def short(d: Deployment, **options: Any) -> Any:
+    """A lock whose lease is lost after its TTL."""
+    return d.masters.lock("job", ttl=1.0, auto_extend=False, **options)
+
+
+async def lost(d: Deployment) -> None:
+    """It is: also on these masters, which know no time."""
+    await asyncio.sleep(1.1)
+    for fake in d.fakes:
+        fake.keys.clear()
+
+
+def held(d: Deployment, lease: AsyncLease) -> bool:
+    return lease.valid and d.keys() == [{"redlock:job": lease.token}] * MASTERS
+
+
+async def close(d: Deployment) -> None:
+    await d.masters.close()
+    d.shut()
+
+
+def myself() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+async def another(coroutine: Any) -> Any:
+    """In a task of its own, or what it raised."""
+    return (await asyncio.gather(asyncio.create_task(coroutine), return_exceptions=True))[0]
+
+
+# -- thrown away -----------------------------------------------------------------------------------------
+
+
+@BOUND
+@pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
+@pytest.mark.parametrize("how", ["closed", "dropped", "goes on"])
+def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(bound, stack, how):
+    """P8: it is closed in the task of that holder, or in one that Python makes for it."""
+
+    async def scene(d):
+        lock = short(d, bound=bound)
+
+        async def items():
+            if stack:
+                async with contextlib.AsyncExitStack() as entered:
+                    await entered.enter_async_context(lock)
+                    yield 1
+            else:
+                async with lock:
+                    yield 1
+
+        generator = items()
+        await another(anext(generator))
+        await lost(d)
+        async with lock as lease:
+            if how == "closed":
+                await generator.aclose()
+            elif how == "dropped":
+                del generator
+                gc.collect()
+            elif bound and stack:
+                return      # in another frame of another task: nothing says that this is not the end of ours
+            else:
+                with pytest.raises(LockLost):
+                    await anext(generator)
+            await d.quiet()
+            assert held(d, lease)
+        await d.quiet()
+        assert not any(d.keys())
+
+    run(scene)
+
+
+@BOUND
+def test_a_pending_task_that_is_collected_leaves_the_next_holder_alone(bound):
+    """P8: whoever happens to run then."""
+
+    async def scene(d):
+        lock = short(d, bound=bound, cancel_on_loss=False)
+
+        async def waits():
+            async with lock:
+                await d.loop.create_future()
+
+        task = asyncio.create_task(waits())
+        await lost(d)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        async with lock as lease:
+            del task
+            gc.collect()
+            await d.quiet()
+            assert held(d, lease)
+
+    run(scene)
+
+
+@pytest.mark.parametrize("cancel_on_loss", [True, False])
+def test_a_pending_task_is_collected_as_any_other(cancel_on_loss):
+    """Nothing of ours keeps it: its lock is given back."""
+
+    async def scene(d):
+        async def waits():
+            async with d.masters.lock("job", ttl=10, cancel_on_loss=cancel_on_loss):
+                await d.loop.create_future()
+
+        task = asyncio.create_task(waits())
+        await d.quiet()
+        assert all(d.keys())
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        known = weakref.ref(task)
+        del task
+        gc.collect()
+        assert known() is None
+        await d.quiet()
+        assert not any(d.keys())
+
+    run(scene)
+
+
+@BOUND
+@pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
+def test_a_generator_that_is_left_in_the_middle_gives_it_back(bound, stack):
+    """P7: Python closes it in a task of its own, while the one that entered goes on."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10, bound=bound)
+
+        async def items():
+            async with contextlib.AsyncExitStack() if stack else lock as entered:
+                if stack:
+                    await entered.enter_async_context(lock)
+                yield 1
+
+        async for _ in items():
+            assert all(d.keys())
+            break
+        gc.collect()
+        await d.quiet()
+        assert not any(d.keys())
+        assert lock._inside == []
+
+    run(scene)
+
+
+def test_a_generator_ends_in_another_task_than_it_began_in():
+    """Its ``async with`` is the holder, and gives it back."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10)
+
+        async def items():
+            async with lock:
+                yield 1
+
+        generator = items()
+        await anext(generator)
+        assert await another(anext(generator, None)) is None
+        await d.quiet()
+        assert not any(d.keys())
+
+    run(scene)
+
+
+def test_two_generators_of_one_task_on_one_lock():
+    """The first one has lost it, and goes on: each ends its own."""
+
+    async def scene(d):
+        lock = short(d, cancel_on_loss=False)
+
+        async def items():
+            async with lock:
+                yield 1
+
+        first = items()
+        await anext(first)
+        await lost(d)
+        async with lock:
+            await d.quiet()
+        await d.quiet()
+        assert not any(d.keys())
+        async with lock as lease:
+            with pytest.raises(LockLost):
+                await anext(first)
+            assert held(d, lease)
+
+    run(scene)
+
+
+# -- entered here, left there ----------------------------------------------------------------------------
+
+
+def test_tasks_that_take_turns_at_entering_and_leaving():
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10, bound=False)
+        await lock.__aenter__()
+        assert await another(lock.__aexit__(None, None, None)) is None
+        assert isinstance(await another(lock.__aenter__()), AsyncLease)
+        await lock.__aexit__(None, None, None)
+        assert not lock.owned()
+        await d.quiet()
+        assert not any(d.keys())
+
+    run(scene)
+
+
+@pytest.mark.parametrize("cancel_on_loss", [True, False])
+def test_a_task_that_entered_is_not_kept(cancel_on_loss):
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10, bound=False, cancel_on_loss=cancel_on_loss)
+        tasks = []
+        for _ in range(3):
+            task = asyncio.create_task(lock.__aenter__())
+            tasks.append(weakref.ref(task))
+            await task
+            del task
+            await another(lock.__aexit__(None, None, None))
+        gc.collect()
+        assert [known() for known in tasks] == [None] * 3
+        assert lock._inside == []
+
+    run(scene)
+
+
+def test_a_stack_whose_lease_was_lost_is_left_in_another_task():
+    """Not bound: while the next one holds it (P8)."""
+
+    async def scene(d):
+        lock = short(d, bound=False)
+        stack = contextlib.AsyncExitStack()
+        await another(stack.enter_async_context(lock))
+        await lost(d)
+        async with lock as lease:
+            with pytest.raises(LockLost):
+                await stack.aclose()
+            assert held(d, lease)
+
+    run(scene)
+
+
+def test_a_stack_is_given_what_was_acquired():
+    """`push` leaves what it has not entered."""
+
+    async def scene(d):
+        for bound in (True, False):
+            lock = d.masters.lock("job", ttl=10, bound=bound)
+            async with contextlib.AsyncExitStack() as stack:
+                assert await lock.acquire()
+                stack.push_async_exit(lock)
+            await d.quiet()
+            assert not any(d.keys())
+
+    run(scene)
+
+
+# -- what the statement raises ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("meanwhile", ["masters closed", "released"])
+def test_a_lost_body_that_has_nothing_left_to_release(meanwhile):
+    """Its cancellation is taken back whatever the release says, or it would strike what is around."""
+
+    async def scene(d):
+        lock = short(d)
+        with pytest.raises(LockLost):
+            async with asyncio.timeout(5), lock:
+                try:
+                    await asyncio.sleep(10)
+                finally:
+                    if meanwhile == "released":
+                        with contextlib.suppress(LockLost):
+                            await lock.release()
+                    else:
+                        await close(d)
+        assert myself().cancelling() == 0
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await asyncio.sleep(1)
+        if meanwhile == "released":
+            await close(d)
+
+    run(scene, tidy=False)
+
+
+@BOUND
+@pytest.mark.parametrize("meanwhile", ["masters closed", "released"])
+@pytest.mark.parametrize("ends", ["raises", "is cancelled", "ends"])
+def test_a_release_that_fails_does_not_hide_how_the_body_ended(bound, meanwhile, ends):
+    async def scene(d):
+        async def work():
+            lock = d.masters.lock("job", ttl=10, bound=bound)
+            async with lock:
+                if meanwhile == "released":
+                    await lock.release()
+                else:
+                    await close(d)
+                if ends == "raises":
+                    raise ZeroDivisionError
+                if ends == "is cancelled":
+                    myself().cancel()
+                    await asyncio.sleep(1)
+
+        error = await another(work())
+        if ends == "ends":
+            assert type(error) is (NotHeld if meanwhile == "released" else RedlockError)
+        elif ends == "raises":
+            assert isinstance(error, ZeroDivisionError)
+            assert error.__notes__[0].startswith("besides, ")
+        else:
+            assert isinstance(error, asyncio.CancelledError)
+        if meanwhile == "released":
+            await close(d)
+
+    run(scene, tidy=False)
+
+
+def test_a_lost_body_beside_very_many_holds():
+    """Who acquires and never releases is looked through (`_MANY`); a statement is told all the same."""
+
+    async def scene(d):
+        with pytest.raises(LockLost):
+            async with short(d, cancel_on_loss=False):
+                await lost(d)
+                for number in range(101):
+                    await d.masters.lock(f"other-{number}", ttl=10, auto_extend=False).acquire()
+        await asyncio.sleep(10)
+        for fake in d.fakes:
+            fake.keys.clear()
+
+    run(scene)
+
+
+def test_a_cancelled_release_is_observed():
+    """It has released (P7)."""
+
+    async def scene(d):
+        seen: list[str] = []
+        d.masters._observer = _observer(seen)
+        lock = d.masters.lock("job", ttl=10)
+        await lock.acquire()
+        d.mute(*range(MASTERS))
+        task = asyncio.create_task(_released(lock, lock._entries()))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert seen == ["LockAcquired", "LockReleased"]
+
+    run(scene)
+
+
+async def _released(lock: Any, entries: list[Any]) -> None:
+    lock._entries = lambda: entries     # those of who acquired it
+    await lock.release()
+
+
+def _observer(seen: list[str]) -> Any:
+    from redlock._base.observer import Observer  # noqa: PLC0415 - nobody else observes
+
+    return Observer(lambda event: seen.append(type(event).__name__))
+
+
+# -- interrupted -----------------------------------------------------------------------------------------
+
+
+class Alarm(Exception):  # noqa: N818 - what a signal handler raises
+    pass
+
+
+@BOUND
+@pytest.mark.parametrize("how", ["acquire", "async with"])
+def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, bound):
+    """R11: at every line of ours from the end of the wait on.  No key stays, and the name is free for others."""
+
+    async def scene(d):
+        at, struck = 0, []
+        while True:
+            at += 1
+            lock = d.masters.lock("job", ttl=10, bound=bound)
+            strike = Strike(at)
+            try:
+                with strike.tracing():
+                    if how == "acquire":
+                        await lock.acquire()
+                        strike.over = True
+                        await lock.release()
+                    else:
+                        async with lock:
+                            strike.over = True
+            except Alarm:
+                struck.append(strike.where)
+            await d.quiet()
+            assert not any(d.keys()), strike.where
+            assert not lock.owned()
+            assert not lock._inside
+            assert await another(d.masters.lock("job", ttl=10).acquire(timeout=0.1)), strike.where
+            for fake in d.fakes:
+                fake.keys.clear()
+            await asyncio.sleep(10)
+            if strike.left > 0:
+                break
+        assert len(struck) > 20
+
+    run(scene)
+
+
+class Strike:
+    """Raises at the n-th line of the lock, and of what it calls, after its operation has ended."""
+
+    FILES = ("_asyncio/lock.py", "_base/lock.py", "_asyncio/masters.py")
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+        self.over = False       # the caller has it
+        self.where = ""
+        self._granted = False
+
+    @contextlib.contextmanager
+    def tracing(self):
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def __call__(self, frame: Any, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if code.co_name == "_tried":
+            self._granted = True
+        if self.over or not code.co_filename.endswith(self.FILES):
+            return None
+        # What is asked for before a wait comes again after it, to go on.
+        if event == "line" and self._granted and code.co_name not in ("acquire", "__aenter__"):
+            self.left -= 1
+            if self.left == 0:
+                self.where = f"{code.co_filename}:{frame.f_lineno}"
+                sys.settrace(None)
+                raise Alarm
+        return self
+
+
+# -- the loop --------------------------------------------------------------------------------------------
+
+
+async def _tries(d: Deployment, attempt: Any, seconds: float = 1.0) -> int:
+    """Again and again, until somebody else has had enough; virtual time passes only while the loop turns."""
+    stop = asyncio.Event()
+
+    async def others():
+        for _ in range(10):
+            await asyncio.sleep(0)
+        stop.set()
+
+    going = asyncio.create_task(others())
+    tries = 0
+    while not stop.is_set():
+        tries += 1
+        assert tries < 100, "the loop stands still"
+        with contextlib.suppress(QuorumUnreachable, NotAcquired, NotExtended):
+            assert not await attempt()
+    await going
+    return tries
+
+
+@pytest.mark.parametrize("how", ["acquire", "async with"])
+def test_who_is_refused_at_once_lets_the_holder_go_on(how):
+    """What is known already needs no wait: without a turn for others the holder would never release."""
+
+    async def scene(d):
+        release = asyncio.Event()
+
+        async def holds():
+            async with d.masters.lock("job", ttl=10):
+                await release.wait()
+
+        async def enters():
+            async with d.masters.lock("job", ttl=10, timeout=0):
+                return True
+
+        holder = asyncio.create_task(holds())
+        await d.quiet()
+        await _tries(d, enters if how == "async with" else lambda: d.masters.lock("job", ttl=10).acquire(blocking=False))
+        release.set()
+        await holder
+
+    run(scene)
+
+
+@pytest.mark.parametrize("what", ["acquire", "extend"])
+def test_an_outage_lets_others_go_on(what):
+    """... nor would the masters ever be connected again."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10)
+        await lock.acquire()
+        for number in range(MASTERS):
+            d.hang_up(number)
+        await d.quiet()
+        if what == "acquire":
+            await _tries(d, lambda: d.masters.lock("other", ttl=10).acquire(blocking=False))
+        else:
+            await _tries(d, lock.extend)
+        for fake in d.fakes:
+            fake.keys.clear()
+        d.driver.shut()
+
+    run(scene, tidy=False)
+
+
+def test_one_refusal_is_not_held_up():
+    """Only a second one in the same turn of the loop."""
+
+    async def scene(d):
+        for fake in d.fakes:
+            fake.keys["redlock:job"] = OTHER
+        lock = d.masters.lock("job", ttl=10)
+        assert await lock.acquire(timeout=0) is None
+        before = d.loop.selector.rounds
+        holder = d.masters.lock("held", ttl=10, bound=False)
+        await holder.acquire()
+        before = d.loop.selector.rounds
+        assert await d.masters.lock("held", ttl=10).acquire(blocking=False) is None
+        assert d.loop.selector.rounds == before
+        await holder.release()
+
+    run(scene)

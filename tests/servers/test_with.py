@@ -1,0 +1,200 @@
+"""What is left when a ``with`` is: its own lease and no other, whichever thread or task leaves it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+from redlock import LockLost, LockReleased, Masters, NotHeld, RedlockError
+from tests.servers.interrupt import Interrupt
+from tests.servers.look import all_up, eventually, nothing_left
+
+TTL = 0.8
+
+
+def elsewhere(work):
+    """What ``work()`` returns or raises in another thread, for which another task stands on a loop."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(work())
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return outcome[0]
+
+
+def test_threads_that_take_turns_at_entering_and_leaving(redlock_servers, masters):
+    lock = masters.lock("job", ttl=10, bound=False)
+    lock.__enter__()
+    assert elsewhere(lambda: lock.__exit__(None, None, None)) is None
+    assert not lock.owned()
+    elsewhere(lock.__enter__)
+    assert lock.owned()
+    lock.__exit__(None, None, None)
+    assert not lock.owned()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_leaving_what_was_lost_leaves_the_next_holder_alone(masters):
+    """P8: where it is not bound, and another thread does it."""
+    lock = masters.lock("job", ttl=TTL, auto_extend=False, bound=False, timeout=5)
+    elsewhere(lock.__enter__)
+    assert lock.lease.wait_lost(5)
+    lease = lock.__enter__()
+    assert isinstance(elsewhere(lambda: lock.__exit__(None, None, None)), LockLost)
+    assert lease.valid
+    assert lock.owned()
+    lock.__exit__(None, None, None)
+
+
+def test_a_body_that_has_released_it(masters):
+    """What it raises is what it raised."""
+    lock = masters.lock("job", ttl=10)
+    with pytest.raises(ZeroDivisionError) as caught, lock:
+        lock.release()
+        raise ZeroDivisionError
+    assert "does not hold" in caught.value.__notes__[0]
+    with pytest.raises(NotHeld), lock:
+        lock.release()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_body_whose_masters_are_closed(world, redlock_servers, fails):
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        with pytest.raises(ZeroDivisionError if fails else RedlockError) as caught, masters.lock("job", ttl=1):
+            masters.close()
+            if fails:
+                raise ZeroDivisionError
+        assert "closed" in (caught.value.__notes__[0] if fails else str(caught.value))
+    eventually(lambda: nothing_left(redlock_servers))       # nothing renews it
+
+
+@pytest.mark.parametrize("timeout", [None, 0.1])
+def test_a_lease_that_was_handed_over_is_waited_for_without_haste(world, masters, monkeypatch, timeout):
+    """C11: before its first extension it has no end yet, and nobody looks for one again and again."""
+    lease = masters.lock("job", ttl=10, token="handed-over").lease  # noqa: S106 - of a lock
+    real = getattr(lease, "_real", lease)
+    looks = []
+
+    def look():
+        looks.append(time.monotonic())
+        if len(looks) > 5:
+            raise ZeroDivisionError     # enough
+        return True
+
+    monkeypatch.setattr(real, "_mine", look)
+    monkeypatch.setattr(type(real), "_CHUNK", 0.1)
+    if timeout is None:
+        with pytest.raises(ZeroDivisionError):
+            lease.wait_lost()
+        assert looks[-1] - looks[0] > 0.1
+    else:
+        assert lease.wait_lost(timeout) is False
+
+
+# -- threads ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
+@pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
+def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(redlock_servers, redlock_masters, bound, stack):
+    """P8: it is closed by the thread that drops it, inside of a ``with`` of its own."""
+    lock = redlock_masters.lock("job", ttl=TTL, auto_extend=False, bound=bound, timeout=5)
+
+    def items():
+        if stack:
+            with contextlib.ExitStack() as entered:
+                entered.enter_context(lock)
+                yield 1
+        else:
+            with lock:
+                yield 1
+
+    for begin in (next, lambda generator: elsewhere(lambda: next(generator))):
+        generator = items()
+        begin(generator)
+        assert lock.lease is not None
+        assert lock.lease.wait_lost(5)
+        with lock as lease:
+            generator.close()
+            assert lease.valid
+            assert lock.owned()
+            redlock_masters.status("job")
+            assert redlock_servers.client(0).get("redlock:job") == lease.token.encode()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_generator_that_is_dropped_in_another_thread_gives_it_back(redlock_servers, redlock_masters):
+    """P7: the thread that entered goes on, and would have it renewed."""
+    lock = redlock_masters.lock("job", ttl=10)
+
+    def items():
+        with lock:
+            yield 1
+
+    generators = [items()]
+    next(generators[0])
+    assert lock.owned()
+    elsewhere(generators.clear)
+    assert not lock.owned()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_at_every_line_of_what_is_not_bound(redlock_servers):
+    """R11: as of what is bound, whose entries tell how far it came."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+        eventually(lambda: all_up(masters))
+        with masters.lock("job", ttl=10):
+            pass
+        at, struck = 0, 0
+        while True:
+            at += 1
+            lock, other = masters.lock("job", ttl=10, bound=False), masters.lock("other", ttl=10)
+            interrupt = Interrupt(at)
+            try:
+                with interrupt.tracing(), lock:
+                    pass
+            except KeyboardInterrupt:
+                struck += 1
+            print(at, interrupt.where)
+            assert not lock.owned()
+            assert lock._inside == []
+            with other:     # whoever comes next finds all in order
+                pass
+            eventually(lambda: nothing_left(redlock_servers), 3.0)
+            if interrupt.left > 0:
+                break       # it was over before line number `at`
+        assert struck > 50
+
+
+@pytest.mark.timeout(300)
+def test_a_release_that_is_interrupted_is_observed_once(redlock_servers):
+    seen: list[object] = []
+    with Masters(redlock_servers.urls, restart_guard=False, observer=seen.append) as masters:
+        lock = masters.lock("job", ttl=10)
+        at = 0
+        while True:
+            at += 1
+            lock.acquire()
+            del seen[:]
+            interrupt = Interrupt(at)
+            with contextlib.suppress(KeyboardInterrupt), interrupt.tracing():
+                lock.release()
+            if lock.owned():
+                lock.release()      # before anything was done
+            print(at, interrupt.where)
+            assert sum(isinstance(event, LockReleased) for event in seen) <= 1
+            if interrupt.left > 0:
+                break
+            assert lock.lease is not None
+            if "/_core/release.py" in interrupt.where and not lock.lease.lost:
+                assert any(isinstance(event, LockReleased) for event in seen), interrupt.where
