@@ -8,12 +8,15 @@ credential providers.  Then the bare socket is taken over: a vote has our deadli
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import re
 import socket
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import hiredis
 import redis
@@ -109,7 +112,9 @@ def _from_url(url: str) -> Endpoint:
         raise ConfigurationError(f"{scheme[0]}… has several URLs in it, separated by commas: give them one by one")
     shown = f"{scheme[0]}…"
     try:
+        url.encode()
         parts = urlsplit(url)
+        _no_password_behind(parts)
         tcp, host, port = parts.scheme in ("redis", "rediss"), parts.hostname, parts.port
         parse: Any = redis.connection.parse_url
         settings: dict[str, Any] = dict(parse(url))
@@ -127,6 +132,13 @@ def _from_url(url: str) -> Endpoint:
         )
     kind = settings.pop("connection_class", Connection)
     return _endpoint({parent.__name__ for parent in kind.__mro__}, settings)
+
+
+def _no_password_behind(parts: SplitResult) -> None:
+    """Raise if what is taken for the host is the beginning of a password with a / # or ? in it: it would be shown."""
+    host = parts.netloc.rpartition("@")[2]
+    if host and any("@" in part for part in (parts.path, parts.fragment, parts.query.partition("=")[0])):
+        raise ValueError
 
 
 def _endpoint(parents: set[str], given: dict[str, Any]) -> Endpoint:
@@ -180,11 +192,49 @@ def _checked(target: Endpoint) -> Endpoint:
     """Let redis-py look at the settings now, while somebody is there who can change them."""
     try:
         _build(target, 1.0)
+        if target.tls:
+            _check_files(target.settings)
     except Exception as error:  # noqa: BLE001 - TypeError, ValueError or its own, as the setting is
         raise ConfigurationError(
             f"the settings for {target.name} are refused: {masked(target, str(error))}"
         ) from None
     return target
+
+
+def _check_files(settings: dict[str, Any]) -> None:
+    """Raise ValueError for a file that TLS could never be spoken with: redis-py looks at them when it connects."""
+    given = {option: settings[option] for option in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile") if settings.get(option)}
+    for option, file in given.items():
+        try:
+            changed = Path(file).stat().st_mtime_ns
+            Path(file).open("rb").close()
+        except OSError as error:
+            raise ValueError(f"{option}={file}: {error.strerror}") from None
+        if option != "ssl_keyfile" and not _has_certificates(file, changed):
+            raise ValueError(f"{option}={file}: no certificate in PEM format")
+    certificate, key = given.get("ssl_certfile"), given.get("ssl_keyfile")
+    if key and not certificate:
+        raise ValueError(f"ssl_keyfile={key} without ssl_certfile: a key belongs to a certificate")
+    if certificate:
+        try:
+            # "" for none: OpenSSL would ask on the terminal
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, settings.get("ssl_password") or "")
+        except ssl.SSLError as error:
+            where = f"ssl_keyfile={key}" if key else f"ssl_certfile={certificate}"
+            why = f" ({error.reason})" if error.reason else ""
+            raise ValueError(
+                f"{where}: no private key in PEM format that can be used with the certificate and ssl_password{why}"
+            ) from None
+
+
+@functools.lru_cache(maxsize=16)
+def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - else it would not be looked at again
+    """The authorities of a whole system take some ten milliseconds; every master may name them."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+    except ssl.SSLError:
+        return False
+    return True
 
 
 def _build(target: Endpoint, timeout: float) -> Any:
@@ -252,6 +302,13 @@ class Dial:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
+    def disown(self) -> None:
+        """In a forked child: close our copy of the descriptor without a word to the other side."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with contextlib.suppress(OSError):      # its owner was closing it when we were forked
+                os.close(sock.detach())
+
     def failure(self, error: BaseException) -> Failure:
         """What a failed attempt means for the vote of this master."""
         found = classify(error, self.words(error))
@@ -261,7 +318,11 @@ class Dial:
 
     def words(self, error: BaseException) -> str:
         """What ``error`` says, on one line and without the password."""
-        return masked(self._target, str(error)) or type(error).__name__
+        try:
+            text = str(error)
+        except Exception:  # noqa: BLE001 - a user's, of a credential provider for instance, and whoever connects depends on us
+            text = ""
+        return masked(self._target, text) or type(error).__name__
 
 
 # What is wrong when no connection can be made.  Waiting may cure the last two; somebody has to change

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import math
 import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+FAILED = 71     # EX_OSERR of sysexits.h: what it has for errors of a program, 70, is "lost" here
+# What may be shown of what stands before an @.
+_HARMLESS = re.compile(r"'?(--[\w-]+=)?([a-z]+://)?")
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,9 +33,25 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """What was given is quoted, and may be an address with a password in the wrong place."""
-        message = re.sub(r"//[^\s]*@", "//***@", message)
-        print(f"{self.prog}: {message}\nTry: {self.prog} --help", file=sys.stderr)  # noqa: T201
+        complain(f"{self.prog}: {_masked(message)}\nTry: {self.prog} --help")
         self.exit(self._usage_error)
+
+
+def complain(text: str) -> None:
+    """On standard error, in one piece.  If nobody can be told, the exit code has to do."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def _masked(message: str) -> str:
+    """A password may have blanks, colons and @ in it: so all up to the last one is taken for one."""
+    what, colon, given = message.partition(": ")        # words of argparse alone come before that
+    secret, at, rest = given.rpartition("@")
+    harmless = _HARMLESS.match(secret)
+    if at and harmless:
+        given = f"{harmless[0]}***@{rest}"
+    return what + colon + re.sub("password=.*", "password=***", given, flags=re.DOTALL)
 
 
 def add_deployment(parser: Parser) -> None:
@@ -37,7 +60,7 @@ def add_deployment(parser: Parser) -> None:
     group.add_argument(
         "--config", metavar="FILE", help="TOML file with the masters, credentials, TLS files and these options"
     )
-    group.add_argument("--prefix", metavar="TEXT", help="of every key (default: redlock:)")
+    group.add_argument("--prefix", type=_text, metavar="TEXT", help="of every key (default: redlock:)")
     group.add_argument(
         "--max-ttl", type=seconds, metavar="SECONDS", help="the longest TTL of any client, the same in all of them"
     )
@@ -49,6 +72,15 @@ def add_deployment(parser: Parser) -> None:
         action="store_true",
         help="let masters vote right after their start: for brand-new deployments, and for clients that do so",
     )
+
+
+def _text(given: str) -> str:
+    """Keys are UTF-8; an argument may be any bytes."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{given!r}: allowed is text in UTF-8") from None
+    return given
 
 
 def seconds(text: str) -> float:
@@ -71,15 +103,57 @@ def _seconds(text: str, allowed: Callable[[float], bool], what: str) -> float:
     return number
 
 
-def entry(main: Callable[[list[str]], int], broken_pipe: int) -> NoReturn:
-    """Run a command as the program: no traceback for Ctrl-C or for a reader that has gone."""
+def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAILED) -> NoReturn:
+    """Run a command as the program: an exit code and at most a line, whatever happens, and no traceback."""
+    _open_streams()
+    code: int | str | None
     try:
         code = main(sys.argv[1:])
         sys.stdout.flush()
+    except SystemExit as ending:
+        code = ending.code
     except KeyboardInterrupt:
         code = 130      # as shells say it of a program that ended by SIGINT
     except BrokenPipeError:
-        # What is still in the buffer would be complained of at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = broken_pipe
+    except Exception as error:  # noqa: BLE001 - a 1 would mean something else
+        complain(f"redlock-{Path(sys.argv[0]).stem.removeprefix('redlock-')}: {_explained(error)}")
+        code = failed
+    for number, stream in enumerate((sys.stdout, sys.stderr), 1):
+        try:
+            stream.flush()
+        except OSError:     # what is still in the buffer would be complained of at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """What whoever starts this has closed is /dev/null: else the next file or pipe would get its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)      # has this number, the lowest that is free
+            os.set_inheritable(number, True)
+    # What Python found closed is None.
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")       # as standard error
+
+
+def print_utf_8() -> None:
+    """For programs that read it, whatever the terminal understands."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{type(error).__name__}: {error}"
+    import traceback  # noqa: PLC0415 - seldom needed
+
+    # Its text may quote anything, passwords as well.
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}, a defect of this program: {place.filename}, line {place.lineno}"

@@ -36,7 +36,7 @@ exit codes:
   0 OK         every master votes, and nothing is wrong
   1 WARNING    locks can be taken, and something is wrong
   2 CRITICAL   no lock can be taken (--strict: or anything is wrong)
-  3 UNKNOWN    wrong arguments or configuration
+  3 UNKNOWN    wrong arguments or configuration, or nothing could be found out or printed
 """
 
 
@@ -71,12 +71,14 @@ def main(argv: list[str]) -> int:
     given = this.parse_intermixed_args(_with_interval(argv))
     if given.watch is not None and (given.prometheus or given.acl):
         this.error("--watch goes with the table or with --json")
+    if given.prometheus or given.acl:
+        arguments.print_utf_8()     # as keys are, and the exposition format
     try:
         if given.acl:
             return _acl(given)
         return _check(given)
     except ConfigurationError as error:
-        print(f"redlock-check: {error}", file=sys.stderr)  # noqa: T201
+        arguments.complain(f"redlock-check: {error}")
         return UNKNOWN
 
 
@@ -93,16 +95,9 @@ def _with_interval(argv: list[str]) -> list[str]:
 def _acl(given: argparse.Namespace) -> int:
     from redlock._health import rights  # noqa: PLC0415 - each way takes what it needs
 
-    try:
-        wanted = config.deployment(given.urls, given)
-    except ConfigurationError:
-        # The rule does not depend on the masters, but for the database; a file that is wrong is another matter.
-        if given.urls or given.config is not None:
-            raise
-        prefix, databases = given.prefix, False
-    else:
-        prefix, databases = wanted.options.get("prefix"), wanted.databases
-    print(rights.rule("redlock:" if prefix is None else prefix, database=databases))  # noqa: T201
+    # The rule does not depend on the masters, but for the database.
+    wanted = config.deployment(given.urls, given, masters_needed=False)
+    print(rights.rule(wanted.options.get("prefix", "redlock:"), database=wanted.databases))  # noqa: T201
     return OK
 
 
@@ -187,11 +182,11 @@ def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[],
             # Not now: it waits for threads that connect, and one may be in a handshake with a master that hangs.
             threading.Thread(target=masters.close, name="redlock-check closing", daemon=True).start()
 
-    return lambda: checkup.check(wanted.urls, terms, timeout, take_a_lock if probe else None, adopt=adopt)
+    return checkup.checks(wanted.urls, terms, timeout, take_a_lock if probe else None, adopt=adopt)
 
 
 def entry() -> NoReturn:
-    arguments.entry(main, UNKNOWN)
+    arguments.entry(main, UNKNOWN, UNKNOWN)
 
 
 if __name__ == "__main__":

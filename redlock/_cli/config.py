@@ -7,10 +7,11 @@ environment or the file as well.  Nothing here ever shows one.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from redlock import ConfigurationError
 
@@ -28,6 +29,7 @@ _ACCESS: dict[str, type] = dict.fromkeys(
 _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "prefix": str, "max_ttl": (int, float), "node_timeout": (int, float), "restart_guard": bool,
 }
+_PASSWORDS = ("password", "password_file", "password_env")     # the first that is there
 _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
 
 
@@ -41,15 +43,18 @@ class Deployment:
     @property
     def databases(self) -> bool:
         """Whether any address names a database but the first."""
-        return any(urlsplit(url).path.strip("/") not in ("", "0") for url in self.urls if not url.startswith("unix:"))
+        return any(_database(url) not in ("", "0") for url in self.urls)
 
 
-def deployment(urls: Sequence[str], arguments: argparse.Namespace) -> Deployment:
+def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_needed: bool = True) -> Deployment:
     """What was given as arguments, else in the file, else in the environment.
 
     Raises:
         ConfigurationError: for anything that cannot be right.  The text has no password.
     """
+    if not all(split(some) for some in getattr(arguments, "masters", ())):
+        raise ConfigurationError("--masters is empty: is the variable set that it comes from? To take those of "
+                                 f"{MASTERS} or of --config, leave it out")
     from_file: dict[str, Any] = {}
     if arguments.config is not None:
         from_file = _read(arguments.config)
@@ -59,7 +64,9 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace) -> Deployment
         masters = [{"url": url} for url in urls]
     elif not masters:
         masters = [{"url": url} for url in split(os.environ.get(MASTERS, ""))]
-    if not masters:
+    if not masters and masters_needed:
+        if arguments.config is not None:
+            raise _nameless(arguments.config)
         raise ConfigurationError(
             f"no masters: give their URLs (redis://HOST:PORT), or put them, separated by commas, into {MASTERS}, "
             "or into a file for --config"
@@ -71,7 +78,7 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace) -> Deployment
         "restart_guard": False if arguments.no_restart_guard else None,
     }
     given = {key: value for key, value in options.items() if value is not None}
-    return Deployment(tuple(_address({**defaults, **master}) for master in masters), {**from_file, **given})
+    return Deployment(tuple(_address(_with(defaults, master)) for master in masters), {**from_file, **given})
 
 
 def split(value: str) -> list[str]:
@@ -83,24 +90,28 @@ def _read(file: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - most do not have a file
 
     try:
-        content = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(file).read_text(encoding="utf-8-sig"))     # some editors begin it with a mark
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not TOML: it is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{file} is not TOML: {error}") from None
-    masters = content.get("masters")
-    if not isinstance(masters, list) or not masters:
-        raise ConfigurationError(f'{file} names no masters: write masters = ["redis://HOST:PORT", …]')
-    content["masters"] = [{"url": one} if isinstance(one, str) else one for one in masters]
+    if "masters" in content:        # or they are given elsewhere
+        if not isinstance(content["masters"], list) or not content["masters"]:
+            raise _nameless(file)
+        content["masters"] = [{"url": one} if isinstance(one, str) else one for one in content["masters"]]
     _check(content, {"masters": list, **_ACCESS, **_OPTIONS}, file)
-    for number, master in enumerate(content["masters"], 1):
+    for number, master in enumerate(content.get("masters", ()), 1):
         where = f"{file}, master {number}"
         if not isinstance(master, dict) or "url" not in master:
             raise ConfigurationError(f"{where}: write a URL, or a table with at least a url")
         _check(master, {"url": str, **_ACCESS}, where)
     return content
+
+
+def _nameless(file: str) -> ConfigurationError:
+    return ConfigurationError(f'{file} names no masters: write masters = ["redis://HOST:PORT", …]')
 
 
 def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> None:
@@ -115,6 +126,12 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
             raise ConfigurationError(f"{where}: {key} has to be {wanted}")
 
 
+def _with(defaults: Mapping[str, Any], master: Mapping[str, Any]) -> dict[str, Any]:
+    """A master, and what it does not say itself; it has one password, of whatever kind."""
+    own = any(kind in master for kind in _PASSWORDS)
+    return {key: value for key, value in defaults.items() if not (own and key in _PASSWORDS)} | dict(master)
+
+
 def _address(master: Mapping[str, Any]) -> str:
     """Its URL, with user, password and TLS files in it."""
     url: str = master["url"]
@@ -122,15 +139,16 @@ def _address(master: Mapping[str, Any]) -> str:
     if not separator:
         return url      # `Masters` says what is wrong with it
     place, _, query = rest.partition("?")
-    login, _, place = place.rpartition("@") if "@" in place else ("", "", place)
+    authority = re.split("[/#]", place, maxsplit=1)[0]      # an @ in the path has nothing to do with a login
+    login, _, host = authority.rpartition("@")
     user, colon, secret = login.partition(":")
     if not colon:
         password = _password(master)
         if password is not None:
-            name = master.get("username") or os.environ.get(USERNAME, "")
+            name = master.get("username") or _environment(USERNAME) or ""
             user, colon, secret = user or quote(str(name), safe=""), ":", quote(password, safe="")
     if user or colon:
-        place = f"{user}{colon}{secret}@{place}"
+        place = f"{user}{colon}{secret}@{host}{place[len(authority):]}"
     if scheme == "rediss":
         files = [f"{option}={quote(master[key], safe='/')}" for key, option in _TLS.items() if key in master]
         query = "&".join(part for part in (query, *files) if part)
@@ -148,7 +166,27 @@ def _password(master: Mapping[str, Any]) -> str | None:
             raise ConfigurationError(f"the password file {master['password_file']}: {why}") from None
     if "password_env" in master:
         variable = master["password_env"]
-        if variable not in os.environ:
+        password = _environment(variable)
+        if password is None:
             raise ConfigurationError(f"the environment variable {variable} is not set, and password_env names it")
-        return os.environ[variable]
-    return os.environ.get(PASSWORD)
+        return password
+    return _environment(PASSWORD)
+
+
+def _environment(variable: str) -> str | None:
+    value = os.environ.get(variable)
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:      # it may be any bytes
+        raise ConfigurationError(f"the environment variable {variable} is not UTF-8") from None
+    return value
+
+
+def _database(url: str) -> str:
+    """As redis-py reads it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:      # its text may quote the password
+        raise ConfigurationError("one of the addresses is no URL of a master: write redis://HOST:PORT") from None
+    path = "" if parts.scheme == "unix" else parts.path.strip("/")
+    return parse_qs(parts.query).get("db", [path])[0]

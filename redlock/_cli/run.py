@@ -43,6 +43,7 @@ exit codes:
   that of the command, 128 + n if signal n ended it, 126 or 127 if it could not be started
   64 wrong arguments or configuration     69 no quorum of masters
   70 the lock was lost while it ran       75 the lock was not acquired in time
+  71 an error of the system, or of redlock-run itself
 """
 
 

@@ -22,8 +22,8 @@ class Style:
     """How to print to one stream: colours only for a terminal, and not where NO_COLOR is set."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.terminal = stream.isatty()
-        self.coloured = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"        # one that knows escape sequences
+        self.coloured = self.terminal and not os.environ.get("NO_COLOR")
 
     @property
     def width(self) -> int:

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import shutil
+import signal
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from redlock._cli import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
 
     from redlock import Health, MasterHealth
 
 _REMEMBERED = 8     # changes
 _CLEAR, _HOME, _TO_THE_END = "\x1b[2J", "\x1b[H", "\x1b[J"
 _HIDE, _SHOW, _REST_OF_LINE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
+_COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
+_ENDS = (signal.SIGTERM, signal.SIGHUP)     # without unwinding
 
 
 def watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
     """Until Ctrl-C.  Returns the last one."""
+    with _redrawn() if style.terminal else contextlib.nullcontext():
+        return _watch(check, every, style)
+
+
+def _watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
     before: Health | None = None
     last: Health | None = None
     known: dict[str, str] = {}      # the last process that was seen behind each address
     history: deque[str] = deque(maxlen=_REMEMBERED)
-    if style.terminal:
-        sys.stdout.write(_HIDE + _CLEAR)
     try:
         while True:
             begun = time.monotonic()
@@ -49,10 +58,32 @@ def watch(check: Callable[[], Health], every: float, style: table.Style) -> Heal
         if last is None:
             raise
         return last
+
+
+@contextlib.contextmanager
+def _redrawn() -> Iterator[None]:
+    """A clear screen without a cursor, which is there again at the end, also at one by a signal."""
+    # What is ignored (nohup) stays so.
+    before = {number: signal.signal(number, _end) for number in _ENDS if signal.getsignal(number) is not signal.SIG_IGN}
+    try:
+        sys.stdout.write(_HIDE + _CLEAR)
+        yield
     finally:
-        if style.terminal:
+        with contextlib.suppress(OSError):      # the terminal has gone
             sys.stdout.write(_SHOW)
             sys.stdout.flush()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    for one in _ENDS:
+        signal.signal(one, _not_again)
+    sys.exit(128 + number)
+
+
+def _not_again(number: int, frame: FrameType | None) -> None:
+    """Often both come, and nothing may interrupt the end.  SIG_IGN would be complained of if one is pending."""
 
 
 def _redraw(
@@ -62,9 +93,21 @@ def _redraw(
     report += table.lines(health, style, changed)
     if history:
         report += ["", style.paint("Changes", "bold"), *history]
-    room = shutil.get_terminal_size().lines - 1
-    sys.stdout.write(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in report[:room]) + _TO_THE_END)
+    columns, rows = shutil.get_terminal_size()
+    # One that is broken by the terminal would push the first ones out; at its margin not all do the same.
+    shown = [cut(line, columns - 1) for line in report[: rows - 1]]
+    sys.stdout.write(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _TO_THE_END)
     sys.stdout.flush()
+
+
+def cut(line: str, columns: int) -> str:
+    """As much of it as there is room for, and all of its colours, which take none."""
+    shown = ""
+    for part in _COLOUR.split(line):
+        if not part.startswith("\x1b"):
+            part, columns = part[:columns], columns - len(part[:columns])  # noqa: PLW2901
+        shown += part
+    return shown
 
 
 def changes(before: Health, after: Health) -> Iterator[tuple[str, str]]:

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from redlock import ConfigurationError
-from redlock._cli.config import deployment
+from redlock import ConfigurationError, Masters
+from redlock._cli.config import deployment, split
 
 SECRET = "geheim/#?"    # noqa: S105 - with what has to be percent-encoded
 
@@ -32,6 +32,11 @@ def file(tmp_path):
         return given(config=str(path))
 
     return write
+
+
+def names_a_database(url):
+    """Then `redlock-check --acl` grants SELECT."""
+    return deployment([url], given()).databases
 
 
 def test_arguments_win_over_the_file_and_the_file_over_the_environment(monkeypatch, file):
@@ -100,6 +105,93 @@ def test_user_and_password_from_the_environment_go_where_there_are_none(monkeypa
     )
     monkeypatch.setenv("REDLOCK_USERNAME", "locker")
     assert deployment(urls[:1], given()).urls == ("redis://locker:geheim%2F%23%3F@10.0.0.1",)
+
+
+def test_an_at_sign_in_the_path_of_a_socket_is_no_login(monkeypatch):
+    """C20: what stands before it would be taken for a user, and shown as part of the path."""
+    monkeypatch.setenv("REDLOCK_PASSWORD", "hunter2")
+    given_ones = ["unix:///run/redis@1.sock", "unix://alice@/run/redis@1.sock", "unix://:own@/run/a@b.sock?db=1"]
+    urls = deployment(given_ones, given()).urls
+    assert urls == (
+        "unix://:hunter2@/run/redis@1.sock", "unix://alice:hunter2@/run/redis@1.sock", "unix://:own@/run/a@b.sock?db=1",
+    )
+    assert "hunter2" not in repr(Masters(urls[:1]))
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://hun/ter@h", "redis://u:hun/ter@h", "redis://u:12/ter@h", "unix://u:hun/ter@/run/redis.sock"]
+)
+def test_a_slash_in_a_password_is_refused_and_not_shown(monkeypatch, url):
+    monkeypatch.setenv("REDLOCK_PASSWORD", "hunter2")
+    with pytest.raises(ConfigurationError, match="percent-encode") as caught:
+        Masters(deployment([url], given()).urls)
+    assert "hun" not in str(caught.value)
+    assert "ter@" not in str(caught.value)
+
+
+@pytest.mark.parametrize("default", ['password = "common"', 'password_file = "{}/common"', 'password_env = "COMMON"'])
+@pytest.mark.parametrize("own", ['password = "own"', 'password_file = "{}/own"', 'password_env = "OWN"'])
+def test_a_masters_own_password_wins_over_that_of_all_whatever_their_kinds(file, tmp_path, monkeypatch, default, own):
+    for word in ("common", "own"):
+        (tmp_path / word).write_text(word, encoding="utf-8")
+        monkeypatch.setenv(word.upper(), word)
+    master = f'{{ url = "redis://b", {own} }}'
+    urls = deployment([], file(f'{default}\nmasters = ["redis://a", {master}]'.replace("{}", str(tmp_path)))).urls
+    assert urls == ("redis://:common@a", "redis://:own@b")
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("redis://h", False), ("redis://h/0", False), ("redis://h?db=0", False), ("redis://h/2", True), ("redis://h?db=2", True),
+        ("redis://h/2?db=0", False), ("unix:///run/redis.sock", False), ("unix:///run/redis.sock?db=2", True),
+    ],
+)
+def test_a_database_is_named_in_the_path_or_in_the_query(url, named):
+    assert names_a_database(url) is named
+
+
+def test_an_address_that_cannot_be_read_is_said_so_where_only_its_database_matters():
+    with pytest.raises(ConfigurationError, match="is no URL of a master") as caught:
+        names_a_database("redis://:geheim@[::1:6379")
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize("variable", ["REDLOCK_USERNAME", "REDLOCK_PASSWORD"])
+def test_a_variable_that_is_not_utf_8_is_named(monkeypatch, variable):
+    monkeypatch.setenv("REDLOCK_PASSWORD", "geheim")
+    monkeypatch.setenv(variable, "caf\udce9")
+    with pytest.raises(ConfigurationError, match=f"{variable} is not UTF-8") as caught:
+        deployment(["redis://a"], given())
+    assert "caf" not in str(caught.value)
+
+
+def test_a_variable_that_the_file_names_and_that_is_not_utf_8(monkeypatch, file):
+    monkeypatch.setenv("MINE", "caf\udce9")
+    with pytest.raises(ConfigurationError, match="MINE is not UTF-8"):
+        deployment([], file('password_env = "MINE"\nmasters = ["redis://a"]'))
+
+
+def test_masters_that_were_given_and_are_empty_are_not_those_of_the_environment(monkeypatch):
+    """``--masters "$UNSET"``: the lock would be taken somewhere else."""
+    monkeypatch.setenv("REDLOCK_MASTERS", "redis://env")
+    for masters in ([""], [" , "], ["redis://a", ""]):
+        with pytest.raises(ConfigurationError, match="--masters"):
+            deployment([url for some in masters for url in split(some)], given(masters=masters))
+    assert deployment([], given(masters=[])).urls == ("redis://env",)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(file):
+    assert deployment([], file('\ufeffmasters = ["redis://a"]')).urls == ("redis://a",)
+
+
+def test_a_file_may_leave_the_masters_to_the_arguments_or_the_environment(file, monkeypatch):
+    config = file('password = "p"\nprefix = "x:"')
+    wanted = deployment(["redis://a"], config)
+    assert wanted.urls == ("redis://:p@a",)
+    assert wanted.options == {"prefix": "x:"}
+    monkeypatch.setenv("REDLOCK_MASTERS", "redis://env")
+    assert deployment([], config).urls == ("redis://:p@env",)
 
 
 @pytest.mark.parametrize(

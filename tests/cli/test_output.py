@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from redlock import Health, Probe
 from redlock._cli import table
 from redlock._cli.prometheus import exposition
-from redlock._cli.watch import changes, restarts
+from redlock._cli.watch import changes, cut, restarts
 from redlock._health.facts import Clock
 from redlock._health.verdict import judge
 from tests.health.facts import TERMS, dead, healthy, with_last
@@ -74,6 +74,7 @@ def test_colours_are_for_terminals_alone_and_not_where_they_are_unwanted(monkeyp
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b" not in "\n".join(table.lines(health, table.Style(Terminal())))
+    assert not table.Style(Terminal()).terminal     # nothing can be redrawn there
 
 
 def test_on_a_terminal_no_sentence_is_wider_than_it(monkeypatch):
@@ -85,6 +86,20 @@ def test_on_a_terminal_no_sentence_is_wider_than_it(monkeypatch):
     assert max(len(line) for line in rest) <= 90
     # Broken, not cut: every word is still there.
     assert mixed().summary.split() == " ".join(plain[plain.index("") :]).split()[-len(mixed().summary.split()):]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("abcdef", "abcde"),
+        ("abc", "abc"),
+        ("\x1b[31mabc\x1b[0mdef", "\x1b[31mabc\x1b[0mde"),
+        ("\x1b[31mabcdef\x1b[0m", "\x1b[31mabcde\x1b[0m"),      # a colour ends all the same
+        ("abcdef\x1b[1mg\x1b[0m", "abcde\x1b[1m\x1b[0m"),
+    ],
+)
+def test_a_line_is_cut_and_its_colours_are_not(line, shown):
+    assert cut(line, 5) == shown
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,12 @@ def ended(main, arguments):
         (["--config", "/does/not/exist"], "No such file"),
         (["--acl", "--config", "/does/not/exist"], "No such file"),
         (["--prefix", "a\0b", "redis://h"], "NUL"),
+        (["--prefix", "caf\udce9", "redis://h"], "UTF-8"),
+        (["--acl", "--prefix", "caf\udce9"], "UTF-8"),     # else the rule would be one for other keys
+        (["--acl", "redis://:geheim@[::1:6379"], "is no URL of a master"),
+        (["rediss://h?ssl_ca_certs=/does/not/exist"], "ssl_ca_certs=/does/not/exist: No such file"),
+        ([""], "write redis://HOST:PORT"),
+        (["--timeout", "redis://u:my geheim@h"], "argument --timeout: 'redis://***@h': allowed is"),
     ],
 )
 def test_redlock_check(arguments, says, capsys):
@@ -79,6 +85,14 @@ HOST = ["--masters", "redis://h"]
         (["", *HOST, "--", "true"], "1 to 512"),
         (["job", "--masters", "redis://:geheim@h:x", "--", "true"], "is no URL of a master"),
         (["job", "--config", "/does/not/exist", "--", "true"], "No such file"),
+        (["job", "--masters", "", "--", "true"], "--masters is empty"),
+        (["job", "--masters", "rediss://h?ssl_ca_certs=/not/there", "--", "true"], "ssl_ca_certs=/not/there: No such file"),
+        # With a blank, without a scheme, two of them, in a query: not a word of it is shown.
+        (["job", "redis://:my geheim@h", "--", "true"], "unrecognized arguments: redis://***@h"),
+        (["job", "u:geheim@h", "--", "true"], "unrecognized arguments: ***@h"),
+        (["job", "u:geheim@h", "redis://u:ge heim@geheim@i", "--", "true"], "unrecognized arguments: ***@i"),
+        (["job", "--x=u: geheim@h", "--", "true"], "unrecognized arguments: --x=***@h"),
+        (["job", "redis://h?password=my geheim", "--", "true"], "unrecognized arguments: redis://h?password=***"),
     ],
 )
 def test_redlock_run(arguments, says, capsys):

@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from examples import check_situations
 from redlock import Masters
-from redlock._cli.check import main
+from redlock._cli.check import _checker, main
+from redlock._cli.config import Deployment
 from redlock.testing import LocalMasters, clock_available
 from tests.servers.commands import CHECK, run, start
 from tests.servers.look import eventually
@@ -256,6 +257,20 @@ def test_the_command_is_installed():
         done = run([str(program)], three.urls)
     assert done.returncode == 0
     assert done.stdout.startswith("OK: 3 of 3 masters vote")
+
+
+def test_a_tls_file_that_is_being_replaced_ends_no_watch():
+    """What cannot be right is found at the start; later it may be right again at the next check."""
+    if shutil.which("redis-server") is None:
+        missing("redis-server")     # others may have no TLS
+    with check_situations._tls_server() as (port, authority):
+        check = _checker(Deployment((f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}",), {}), 3.0, probe=False)
+        file = Path(authority)
+        assert check().masters[0].votes
+        away = file.rename(file.with_suffix(".old"))
+        assert not check().masters[0].votes
+        away.rename(file)
+        assert check().masters[0].votes
 
 
 def test_what_the_probe_found_does_not_wait_for_its_connections_to_close(servers, monkeypatch, capsys):

@@ -14,7 +14,7 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from redlock import Masters, NotAcquired, QuorumUnreachable
+from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually, logged, nothing_left
 from tests.servers.one import free_port, redis_server
@@ -314,6 +314,21 @@ def test_tls(world, redlock_servers, tls_port, certificate):
             held.release()
             assert waiting.end() is not None
         assert masters.status("job" * 100).token is None
+
+
+def test_a_key_of_another_certificate_is_refused_at_once_and_named(certificate, tmp_path):
+    key, encrypted = tmp_path / "key.pem", tmp_path / "encrypted.pem"
+    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+    subprocess.run(
+        ["openssl", "rsa", "-in", certificate / "key.pem", "-aes128", "-passout", f"pass:{SECRET}", "-out", encrypted],
+        check=True, capture_output=True,
+    )
+    address = f"rediss://127.0.0.1?ssl_certfile={certificate / 'cert.pem'}&ssl_keyfile="
+    for wrong in (f"{key}", f"{encrypted}", f"{encrypted}&ssl_password=guessed"):
+        with pytest.raises(ConfigurationError, match=f"ssl_keyfile={wrong.partition('&')[0]}: no private key"):
+            Masters([address + wrong])
+    for right in (f"{certificate / 'key.pem'}", f"{encrypted}&ssl_password={SECRET}"):
+        Masters([address + right]).close()
 
 
 def test_tls_with_an_unknown_certificate(world, four, tls_port):

@@ -1,0 +1,242 @@
+"""How the commands begin and end as programs: whatever becomes of their streams, an error of theirs, a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from tests.servers.commands import CHECK, RUN, environment, run
+
+NOBODY = "redis://127.0.0.1:1"      # answers there
+ASKED = [*CHECK, "--no-probe", "--timeout", "2", NOBODY]
+
+
+def shell(redirections: str, command: list[str], **options):
+    """As a shell starts it, which can close streams; "true" behind it keeps it from replacing itself."""
+    return run(["sh", "-c", f'"$@" {redirections}; code=$?; true; exit $code', "sh", *command], **options)
+
+
+# -- an error of the program itself ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [[], ["--json"], ["--prometheus"], ["--acl"], ["--watch"], ["--watch", "--json"]])
+def test_what_cannot_be_printed_is_unknown_and_no_warning(option):
+    """Section 6: 1 is WARNING, and 0 is OK; nobody has read either."""
+    done = shell(">/dev/full", [*ASKED, *option])
+    assert done.returncode == 3
+    assert done.stderr == "redlock-check: OSError: [Errno 28] No space left on device\n"
+
+
+def test_not_even_the_complaint_can_be_printed():
+    assert shell("2>/dev/full", [*CHECK, "--nonsense"]).returncode == 3
+    assert shell(">/dev/full 2>&1", ASKED).returncode == 3
+    assert shell("2>/dev/full", [*RUN, "--nonsense"]).returncode == 64
+
+
+@pytest.mark.parametrize(("module", "code"), [("check", 3), ("run", 71)])
+def test_an_error_in_the_program_is_one_line_and_says_nothing_secret(module, code):
+    """It is neither a warning, nor "lost" (70): for redlock-run the nearest one of sysexits.h that is free."""
+    broken = (
+        f"import sys; from redlock._cli import config, {module} as it\n"
+        "def deployment(*_, **__): raise ValueError('geheim')\n"
+        "config.deployment = deployment; it.entry()"
+    )
+    done = run([sys.executable, "-c", broken, *(["job", "--", "true"] if module == "run" else [])])
+    assert done.returncode == code
+    assert re.fullmatch(r"redlock-\S+: ValueError, a defect of this program: <string>, line 2\n", done.stderr)
+    assert done.stdout == ""
+
+
+# -- characters that cannot be encoded ---------------------------------------------------------------
+
+
+def test_what_cannot_be_encoded_is_printed_another_way():
+    done = run([*ASKED, "redis://h\xf6st.invalid:1"], environment={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 2
+    assert r"h\xf6st.invalid:1" in done.stdout
+
+
+@pytest.mark.parametrize("options", [["--acl", "--prefix", "\xe9"], ["--prometheus", "redis://\xe9:1"]])
+def test_what_programs_read_is_utf_8_whatever_the_terminal_is(options):
+    """Keys are UTF-8 (section 4): a rule with another prefix would be one for other keys."""
+    done = subprocess.run([*ASKED, *options], capture_output=True, check=False, env=environment(PYTHONIOENCODING="ascii"))
+    assert "\xe9".encode() in done.stdout
+    assert done.stderr == b""
+
+
+# -- streams that are closed -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_nothing_about_the_exit_code(closed):
+    done = shell(closed, ASKED)
+    assert done.returncode == 2
+    assert done.stderr == ""
+    assert done.stdout.startswith("CRITICAL") is (">&-" not in closed)
+
+
+def test_errors_do_not_go_to_standard_output():
+    done = shell("2>&-", [*CHECK, "nonsense"])
+    assert done.returncode == 3
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("closed", ["", "<&-", ">&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_nothing_that_is_opened_gets_the_number_of_a_stream(closed, tmp_path):
+    """A pipe of redlock-run would be the standard output of its command."""
+    program = (
+        "import json, os, sys; from redlock._cli import arguments\n"
+        "def main(argv):\n"
+        "    found = {'opened': os.pipe(), 'inherited': [os.get_inheritable(n) for n in range(3)],\n"
+        "             'there': all((sys.stdin, sys.stdout, sys.stderr)), 'read': sys.stdin.read()}\n"
+        "    print('to nobody'); print('to nobody', file=sys.stderr)\n"
+        "    with open(argv[0], 'w') as file: json.dump(found, file)\n"
+        "    return 5\n"
+        "arguments.entry(main, 6)"
+    )
+    file = tmp_path / "found"
+    done = shell(closed, [sys.executable, "-c", program, str(file)], stdin=subprocess.DEVNULL)
+    assert done.returncode == 5
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert min(found["opened"]) > 2
+    assert found["inherited"] == [True] * 3
+    assert found["there"]
+    assert found["read"] == ""
+
+
+# -- on a terminal -----------------------------------------------------------------------------------
+
+
+class OnTerminal:
+    """A command on a terminal of 24 lines of 80 columns."""
+
+    def __init__(self, command: list[str], **variables: str) -> None:
+        self._ours, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        variables = {"TERM": "xterm"} | variables
+        self.process = subprocess.Popen(
+            command, stdin=its, stdout=its, stderr=its, start_new_session=True, env=environment(None, **variables)
+        )
+        os.close(its)
+        self.seen = ""
+
+    def read_until(self, wanted: str, seconds: float = 20.0) -> str:
+        until = time.monotonic() + seconds
+        while wanted not in self.seen:
+            assert time.monotonic() < until, self.seen
+            self._read(0.1)
+        return self.seen
+
+    def end(self) -> int:
+        """Its exit code, once it has ended; all that it has written is in `seen` then."""
+        code = self.process.wait(20)
+        while self._read(0.1):
+            pass
+        return code
+
+    def _read(self, seconds: float) -> bytes:
+        data = b""
+        if select.select([self._ours], [], [], seconds)[0]:
+            with contextlib.suppress(OSError):      # EIO: the other side is closed
+                data = os.read(self._ours, 65536)
+        self.seen += data.decode()
+        return data
+
+    def hang_up(self) -> None:
+        os.close(self._ours)
+        self._ours = -1
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self._ours >= 0:
+            self.hang_up()
+
+
+@pytest.fixture
+def terminal():
+    with contextlib.ExitStack() as all_of_them:
+        def on(command, **variables):
+            one = OnTerminal(command, **variables)
+            all_of_them.callback(one.close)
+            return one
+
+        yield on
+
+
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_a_watch_leaves_a_cursor(terminal, number):
+    watch = terminal([*ASKED, "--watch", "0.2"])
+    assert HIDE in watch.read_until("CRITICAL")
+    watch.process.send_signal(number)
+    assert watch.end() == 128 + number
+    assert watch.seen.rpartition(HIDE)[2].count(SHOW) == 1
+    assert "Traceback" not in watch.seen
+
+
+def test_two_signals_at_once_leave_a_cursor(terminal):
+    """As of a terminal that is closed while the machine goes down."""
+    for _ in range(5):
+        watch = terminal([*ASKED, "--watch", "0.2"])
+        watch.read_until("CRITICAL")
+        watch.process.send_signal(signal.SIGHUP)
+        watch.process.send_signal(signal.SIGTERM)
+        assert abs(watch.end()) % 128 in (signal.SIGHUP, signal.SIGTERM)     # or by the second one, after the end of the first
+        assert watch.seen.count(SHOW) == 1
+        assert "Traceback" not in watch.seen
+
+
+def test_a_terminal_that_goes_ends_a_watch(terminal):
+    watch = terminal([*ASKED, "--watch", "0.2"])
+    watch.read_until("CRITICAL")
+    watch.hang_up()     # without a signal, for it was not the one of the session
+    assert watch.process.wait(20) == 3
+
+
+def test_a_signal_that_is_ignored_stays_ignored(terminal):
+    """As by nohup."""
+    watch = terminal(["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *ASKED, "--watch", "0.2"])
+    watch.read_until("CRITICAL")
+    watch.process.send_signal(signal.SIGHUP)
+    for _ in range(2):      # goes on
+        watch.seen = ""
+        watch.read_until("\x1b[H")
+    watch.process.send_signal(signal.SIGINT)
+    assert watch.end() == 2
+
+
+def test_a_frame_fits_on_the_terminal(terminal):
+    watch = terminal([*ASKED, "redis://a-name-that-needs-much-room.example.invalid:1", "--watch", "0.2"])
+    watch.read_until("CRITICAL")
+    watch.process.send_signal(signal.SIGTERM)
+    watch.end()
+    frame = watch.seen.split("\x1b[H")[1].partition("\x1b[J")[0]
+    lines = [re.sub(r"\x1b\[\d*[mK]", "", line).rstrip("\r") for line in frame.split("\n")]
+    assert lines[0].startswith("Every 0.2 s")
+    assert len(lines) <= 24
+    assert max(map(len, lines)) < 80        # at the margin some terminals break the line, others wait
+    assert any("MASTER" in line for line in lines)
+
+
+def test_a_terminal_that_understands_nothing_gets_no_escape_sequence(terminal):
+    watch = terminal([*ASKED, "--watch", "0.2"], TERM="dumb")
+    watch.read_until("CRITICAL")
+    watch.process.send_signal(signal.SIGINT)
+    assert watch.end() == 2
+    assert "\x1b" not in watch.seen
