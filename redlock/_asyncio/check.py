@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import queue
 import threading
-from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
 from redlock import _clock
@@ -14,23 +14,13 @@ from redlock._health.records import Health, Probe
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from redlock._asyncio.masters import AsyncMasters
 
 
 async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health:  # noqa: ASYNC109 - it bounds threads
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Health] = loop.create_future()
-    probes: list[Future[Probe]] = []
-
-    def probing(_: float) -> Probe:
-        probes.append(asyncio.run_coroutine_threadsafe(_probe(masters), loop))
-        try:
-            return probes[0].result()
-        except CancelledError:      # below: nobody looks at it any more
-            return Probe(ok=False, seconds=0.0, error="cancelled")
-
+    probing = _Probing(masters, loop, timeout)
     checkup = masters._checkup(timeout, probing if probe else None)  # noqa: SLF001
 
     def tell(health: Health | BaseException) -> None:
@@ -55,8 +45,41 @@ async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health
         return await done
     finally:
         checkup.stop()
-        for one in probes:
-            one.cancel()    # late, or nobody waits: it rolls back (R11)
+        probing.end()
+
+
+class _Probing:
+    """The probe of one check: a thread waits until a task of the loop is done."""
+
+    def __init__(self, masters: AsyncMasters, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+        self._masters = masters
+        self._loop = loop
+        self._timeout = timeout
+        self._over = False
+        self._task: asyncio.Task[Probe] | None = None
+        self._done: queue.SimpleQueue[asyncio.Task[Probe] | None] = queue.SimpleQueue()
+
+    def __call__(self, _: float) -> Probe:
+        """In the thread."""
+        task = None
+        with contextlib.suppress(RuntimeError, queue.Empty):    # the loop was closed before this, or meanwhile
+            self._loop.call_soon_threadsafe(self._begin)
+            task = self._done.get(timeout=self._timeout)
+        if task is None or task.cancelled():        # nobody looks at it any more
+            return Probe(ok=False, seconds=0.0, error="cancelled")
+        return task.result()
+
+    def _begin(self) -> None:
+        if not self._over:
+            self._task = self._loop.create_task(_probe(self._masters))
+            self._task.add_done_callback(self._done.put)
+
+    def end(self) -> None:
+        """It is late, or nobody waits: it rolls back (R11), or does not begin."""
+        self._over = True
+        self._done.put(None)
+        if self._task is not None and not self._loop.is_closed():
+            self._task.cancel()
 
 
 async def _probe(masters: AsyncMasters) -> Probe:

@@ -14,7 +14,7 @@ from redlock._asyncio.housekeeper import Housekeeper
 from redlock._asyncio.keeper import Keeper
 from redlock._asyncio.links import Links
 from redlock._asyncio.operation import Operation
-from redlock._base.links import CLOSED, TICK
+from redlock._base.links import CLOSED, TICK, report_failure
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Driver:
     async def close(self) -> None:
         """Send what is owed, for at most `node_timeout` (R11), then leave no thread and no socket."""
         links = self._links
+        self.keeper.closing = True
         try:
             for operation in list(links.operations):
                 operation.interrupt(RedlockError(CLOSED))
@@ -126,11 +127,17 @@ class Driver:
             self._housekeeper.abort()
 
     def stop(self) -> None:
-        """`shut` from any thread: the masters were thrown away."""
+        """`shut` from any thread: the masters were thrown away, or their loop is closed.
+
+        Raises nothing: there may be others to be shut.
+        """
         try:
             self.loop.call_soon_threadsafe(self.shut)
         except RuntimeError:        # it is closed
-            self.shut()
+            try:
+                self.shut()
+            except Exception:  # noqa: BLE001 - see above
+                report_failure("closing the connections of an event loop that is closed failed")
 
     def settle_at_exit(self) -> None:
         """The interpreter exits: give masters that are owed a release `node_timeout` to confirm it (R11).
@@ -161,8 +168,12 @@ _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 def _at_exit() -> None:
     for driver in list(_DRIVERS):
-        if not driver.loop.is_running():    # in a thread that nobody ended: it settles its debts itself
+        if driver.loop.is_running():    # in a thread that nobody ended: it settles its debts itself
+            continue
+        try:
             driver.settle_at_exit()
+        except Exception:  # noqa: BLE001 - the others have debts, too
+            report_failure("sending what is owed at the end failed")
 
 
 def _in_child() -> None:

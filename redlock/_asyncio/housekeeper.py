@@ -96,7 +96,8 @@ class Housekeeper:
 
     def abort(self) -> None:
         """End the attempts to connect that are under way."""
-        self.ready.set()
+        if not self._loop.is_closed():      # else nobody waits any more, and whoever did cannot be woken
+            self.ready.set()
         for dial in list(self._dialling.values()):
             dial.abort()
 

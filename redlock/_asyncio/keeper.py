@@ -31,6 +31,7 @@ class Keeper:
         self._roster = Roster()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
+        self.closing = False        # what is under way is broken off, and nobody has to hear of it
 
     def add(self, keeping: Keeping) -> None:
         keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
@@ -105,7 +106,7 @@ class Keeper:
         self._put_back(*rest)
 
     def _done(self, keepings: list[Keeping], ended: asyncio.Future[Any]) -> None:
-        if not ended.cancelled() and ended.exception() is not None and not self._links.closed:
+        if not ended.cancelled() and ended.exception() is not None and not (self.closing or self._links.closed):
             report_failure(failed_to_keep(keepings), ended.exception())
         if not self._links.closed:
             self._put_back(*keepings)

@@ -79,10 +79,10 @@ class AsyncMasters(MastersBase):
         return await check(self, timeout, probe=probe)
 
     async def close(self) -> None:
-        """Send what is owed, for at most `node_timeout`, then leave no thread and no socket.
+        """End what is under way, send what is owed, for at most `node_timeout`, then leave no thread and no socket.
 
-        Leases that are held are not released: their keys go when their TTL does.  Other loops that this
-        was used on close their connections as soon as they run.
+        Who is acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
+        go when their TTL does.  Other loops that this was used on close their connections as soon as they run.
         """
         with self._making.lock:
             self._closed = True
@@ -142,7 +142,7 @@ class AsyncMasters(MastersBase):
                 self._drivers.clear()       # they were disowned
                 self._process = process.mark
             for other in [known for known in self._drivers if known.is_closed()]:
-                self._drivers.pop(other).shut()
+                self._drivers.pop(other).stop()
             driver = self._drivers[loop] = Driver(
                 self._endpoints,
                 self._terms.electorate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from redlock import _connect
@@ -35,11 +36,12 @@ AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 class Link(Stream, Generic[AnyInbox]):
     """One master's connection and the queue of what is under way on it."""
 
-    __slots__ = ("_recognise", "_take", "pipeline")
+    __slots__ = ("_recognise", "_take", "pipeline", "votes_from")
 
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
         super().__init__(master, endpoint)
         self.pipeline: Pipeline[AnyInbox] = Pipeline(master, patience)
+        self.votes_from = -math.inf     # as an observer was told last
         self._take, self._recognise = self.pipeline.answered, self.pipeline.recognised
 
     def open(self, sock: socket.socket, now: float) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
 CLOSED = "these Masters were closed"
 _SETTLED = 1.0          # a connection that lasted for so many seconds is made again without a pause
+_SAME = 0.001           # the same sum, taken at two times, in seconds
 
 Cork: TypeAlias = "list[Stream] | deque[Stream]"        # what is to be flushed, in this order
 # What there is to log, with its level, and what an observer is told of it.
@@ -45,9 +46,10 @@ _log.addHandler(logging.NullHandler())      # whether and where it is shown is t
 
 
 def report(news: News, observer: Observer | None) -> None:
-    """Log it, and tell the observer.  Never while others have to wait: either may be slow, or raise."""
+    """Log it, and tell the observer.  Never while others have to wait: either may be slow."""
     for level, text, tell in news:
-        _log.log(level, "%s", printable(text))
+        with contextlib.suppress(Exception):    # of a handler, as below
+            _log.log(level, "%s", printable(text))
         if observer is not None and tell is not None:
             tell(observer)
 
@@ -56,6 +58,10 @@ def report_failure(text: str, error: BaseException | None = None) -> None:
     """Log an exception that nobody is there to catch: the present one, or ``error``."""
     with contextlib.suppress(Exception):    # of a handler: it must not break what goes on
         _log.error("%s", text, exc_info=error or True)
+
+
+def _is_up(master: str, quarantined: float) -> Callable[[Observer], None]:
+    return lambda observer: observer.master_up(master, quarantined)
 
 
 class LinksBase(ABC, Generic[AnyInbox]):
@@ -360,13 +366,28 @@ class LinksBase(ABC, Generic[AnyInbox]):
         if 0 < quarantined < math.inf:
             up += f", restarted, and votes in {quarantined:.1f} s"
         level = logging.INFO if link.failures or quarantined else logging.DEBUG
-        news: News = [(level, up, lambda observer: observer.master_up(name, quarantined))]
+        news: News = [(level, up, _is_up(name, quarantined))]
         if notice:
             news.append((logging.WARNING, notice, None))
         link.open(sock, now)
+        link.votes_from = now + quarantined
         self._watch(link)
         self.settle_debts(link, now)
         self._tell()
+        return news + self._other_voters(now)
+
+    def _other_voters(self, now: float) -> News:
+        """Masters whose votes count from another time on because of what was heard of others (R21, C16)."""
+        news: News = []
+        for link in self.all:
+            if link.sock is None:
+                continue
+            quarantined = self.electorate.quarantined_for(link.master, now)
+            if abs(max(now, link.votes_from) - (now + quarantined)) > _SAME:
+                link.votes_from = now + quarantined
+                objection = self.electorate.objection(link.master, now)
+                text = f"master {link.endpoint.name} {objection.reason if objection else 'votes'}"
+                news.append((logging.INFO, text, _is_up(link.endpoint.name, quarantined)))
         return news
 
     def unattached(self, link: Stream, failure: Failure) -> News:
@@ -420,3 +441,5 @@ class LinksBase(ABC, Generic[AnyInbox]):
             if sock is not None:
                 with contextlib.suppress(OSError):      # its owner was closing it when we were forked
                     os.close(sock.detach())
+            if link.dial is not None:
+                link.dial.disown()

@@ -59,9 +59,13 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
         if end == "kept":
             yield from repair(terms, plan, lease, claim, ttl - (at - claim.sent_at))
         return Extension(end, at, claim.tally)
+    except GeneratorExit:
+        _drop(asked)
+        raise
     finally:
         _let_go(asked)
-        lease._changed()        # it lasts longer; or too few have answered, and its keeper has no time to lose
+        if not ceiling.dropped:
+            lease._changed()    # it lasts longer; or too few have answered, and its keeper has no time to lose
 
 
 _Asked: TypeAlias = tuple["Plan", "LeaseState", Ceiling]     # a lease that is to be extended, and how
@@ -109,8 +113,15 @@ def _end(asked: Sequence[_Asked], valid_until: Mapping[Ceiling, float], claim: C
 def _let_go(asked: Collection[_Asked]) -> None:
     """Whatever came of it, they are not under way any more."""
     for _, lease, ceiling in asked:
-        with lease._guard():
-            lease._extension_ends(ceiling)
+        if not ceiling.dropped:
+            with lease._guard():
+                lease._extension_ends(ceiling)
+
+
+def _drop(asked: Collection[_Asked]) -> None:
+    """Nobody drives their operation any more."""
+    for _, lease, ceiling in asked:
+        lease._extension_dropped(ceiling)
 
 
 class Extending(Claim):
@@ -184,11 +195,14 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
                 plan, lease, ceiling = under_way.pop(place)
                 if end == "kept" and (claim.missing or lease._lacking):
                     yield from repair(terms, plan, lease, claim, ceiling.ttl - (at - sent_at))
-        return extensions
+    except GeneratorExit:
+        _drop(under_way.values())
+        raise
     finally:
         if under_way:
             renewal.open = False
             _let_go(under_way.values())
+    return extensions
 
 
 def _extendable(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> dict[int, _Asked]:

@@ -12,6 +12,7 @@ from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from redlock._core import quorum
 from redlock._core.extend import MOST, Extension, extend, renew
 from redlock._core.release import farewell
 
@@ -31,6 +32,7 @@ _SPREAD = 0.2       # up to so much of the pause earlier: leases that were grant
 _STEP = 1 / 32
 _RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
 _LEFT = 1 - 1 / RENEWALS     # of the TTL, when a lease is due at the latest
+_LEFT_OF_VALIDITY = 3 / 4    # ... but never more than this of what the drift leaves of it, or it would be due at once again
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
 _VOID = 64          # so many entries of a roster may be void, besides as many as there are good ones
 _CROWD = 256        # so many newcomers are not looked through for those that are over
@@ -110,7 +112,8 @@ class Keeping:
             self._renew_at = self._since + _pause(lease.ttl, self._random())
         if lease._ceilings:  # noqa: SLF001 - it is about to move again, and not to be forestalled
             end = math.inf
-        self._at = _in_step(self._renew_at, end, lease.ttl, self._terms.phase)
+        latest = end - _left(lease.ttl, self._terms.drift_factor)   # the holder itself may have made the TTL shorter since
+        self._at = _in_step(self._renew_at, latest, lease.ttl, self._terms.phase)
         self._for = end
 
     @property
@@ -180,10 +183,16 @@ def _pause(ttl: float, spread: float) -> float:
 
 
 @lru_cache(maxsize=16)
-def _in_step(at: float, end: float, ttl: float, phase: float) -> float:
-    """At ``at``, or so that enough is left before ``end``, or up to a step earlier: one number for all who meet there."""
+def _left(ttl: float, drift_factor: float) -> float:
+    """Seconds before its end at which a lease is due at the latest."""
+    return min(ttl * _LEFT, (ttl - quorum.drift(ttl, drift_factor)) * _LEFT_OF_VALIDITY)
+
+
+@lru_cache(maxsize=16)
+def _in_step(at: float, latest: float, ttl: float, phase: float) -> float:
+    """At ``at`` or at ``latest``, or up to a step earlier: one number for all who meet there."""
     step = ttl * _STEP
-    at = min(at, end - ttl * _LEFT)     # the holder itself may have made the TTL shorter since
+    at = min(at, latest)
     return (math.floor(at / step - phase) + phase) * step
 
 

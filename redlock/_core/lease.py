@@ -27,6 +27,7 @@ class Ceiling:
 
     valid_until: float
     ttl: float
+    dropped: bool = False       # with its operation: nobody says when it ends
 
 
 class LeaseState:
@@ -175,6 +176,10 @@ class LeaseState:
 
     def _extension_begins(self, ceiling: Ceiling) -> bool:
         """An extension is about to be sent.  True: it lasts shorter from now on."""
+        if self._ceilings:
+            for other in list(self._ceilings):
+                if other.dropped:
+                    self._extension_ends(other)
         self._ceilings[ceiling] = True
         valid_until = ceiling.valid_until
         self._keys_until = max(self._keys_until, valid_until + ceiling.ttl)
@@ -190,7 +195,7 @@ class LeaseState:
         """
         ttl = ceiling.ttl
         if len(self._ceilings) > 1:
-            others = ((other.valid_until, other.ttl) for other in self._ceilings if other is not ceiling)
+            others = ((other.valid_until, other.ttl) for other in list(self._ceilings) if other is not ceiling)
             valid_until, ttl = min([(valid_until, ttl), *others])
         self.valid_until, self.ttl = valid_until, ttl
         self._votes = votes
@@ -203,6 +208,16 @@ class LeaseState:
             ceilings[ceiling] = False
             if True not in ceilings.values():
                 ceilings.clear()
+
+    def _extension_dropped(self, ceiling: Ceiling) -> None:
+        """Its operation was thrown away.
+
+        By the collector perhaps, in a thread that it has stopped in the middle of anything: so this takes no lock and
+        tells nobody.  If others overlap it, the next one that begins finds out that it is over.
+        """
+        ceiling.dropped = True
+        if len(self._ceilings) == 1:
+            self._ceilings.pop(ceiling, None)
 
     def _unanswered(self) -> None:
         """An extension was: if it runs out now, that is why."""
@@ -234,7 +249,8 @@ class LeaseState:
             self._on_change()
 
     def _may_be_on(self, masters: Iterable[int]) -> None:
-        self._asked = self._asked.union(masters)
+        with self._guard():     # its holder may extend it in a thread of its own, and repair others
+            self._asked = self._asked.union(masters)
 
     def __repr__(self) -> str:
         if self._released:

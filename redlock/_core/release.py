@@ -88,25 +88,29 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
 
     The lease is over before the first byte is sent, whatever comes back.  Masters that do not answer
     are owed the release (R10).  Where too few answer to know better, the lease counts as having been
-    ours: it was valid, and nobody has denied it.
+    ours: it was valid, and nobody has denied it.  Where it was released before, by somebody who was interrupted
+    or in another thread, it counts as well: keys that are gone prove nothing then.
     """
     if lease.lost:
         interruption = yield from insist(farewell(plan, lease), *aside(lease))
         if interruption is not None:
             raise interruption
         return False
-    # To every master that may have a key of this lease, and owed to it.
-    claim = Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until)  # noqa: SLF001
+    again = lease._released  # noqa: SLF001 - the operations are its other half
+    claim: Claim | None = None
     try:
-        lease._end()  # noqa: SLF001 - the operations are its other half
+        lease._end()  # noqa: SLF001
+        # To every master that may have a key of this lease, and owed to it.  Which these are is read when it has ended: no
+        # repair is written from now on.
+        claim = Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until)  # noqa: SLF001
         at = yield from claim.ask(then=_after(lease))
     except GeneratorExit:
         raise
     except BaseException:
         lease._changed()  # noqa: SLF001
-        yield from insist(claim, *aside(lease))
+        yield from insist(claim or farewell(plan, lease), *aside(lease))
         raise
-    ours = not claim.tally.denied
+    ours = again or not claim.tally.denied
     if not ours:
         lease._said = claim.tally.votes  # noqa: SLF001
         lease._found_gone(claim.reason)  # noqa: SLF001

@@ -239,6 +239,17 @@ def read_announce(value: Any) -> float:
     raise BadReply(_odd(value))
 
 
+def read_announced(value: bytes) -> float:
+    """What the key holds, as the script takes it; 0: it is replaced.  ValueError: it is refused."""
+    try:
+        ms = float(value)
+    except ValueError:
+        return 0.0
+    if ms >= _BEYOND:
+        raise BadReply(_odd(value))
+    return ms / 1000 if ms > 0 else 0.0
+
+
 def how_long(remaining: float) -> str:
     """Of a key, for people."""
     return f"for {remaining:.3f} s" if math.isfinite(remaining) else "without expiry"

@@ -65,10 +65,12 @@ class Checkup:
         self._probe = probe
         self._adopt = adopt
         self._survey = Survey(endpoints, terms.prefix, timeout)
+        self._stopped = False
         self._probed: list[Probe] = []
 
     def stop(self) -> None:
-        """From another thread: `run` returns soon."""
+        """From another thread: `run` returns soon, and no probe is begun."""
+        self._stopped = True
         self._survey.stop()
 
     def run(self) -> Health:
@@ -88,6 +90,8 @@ class Checkup:
         facts = self._survey.wait_for(
             lambda some: voting(some, self._terms_for(some)) >= need, min(self._last_call, self._deadline)
         )
+        if self._stopped:
+            return None
         terms = self._terms_for(facts)
         able = voting(facts, terms)
         if able < need:
@@ -117,11 +121,15 @@ class Checkup:
         return replace(self._terms, max_ttl=governing_max_ttl(facts, self._terms.max_ttl))
 
 
-def check(
+def checks(
     urls: Sequence[str], terms: Terms, timeout: float, probe: Callable[[float], Probe] | None, *, adopt: bool
-) -> Health:
-    """A check without a `Masters`, for those who have yet to learn ``max_ttl`` from the masters."""
-    return Checkup([_connect.endpoint(url) for url in urls], terms, timeout, probe, adopt=adopt).run()
+) -> Callable[[], Health]:
+    """Makes checks without a `Masters`, for those who have yet to learn ``max_ttl`` from the masters.
+
+    What is wrong with the addresses is found now: a TLS file that is being replaced ends no series of checks.
+    """
+    endpoints = [_connect.endpoint(url) for url in urls]
+    return lambda: Checkup(endpoints, terms, timeout, probe, adopt=adopt).run()
 
 
 def probe(lock: _Lock) -> Probe:

@@ -148,8 +148,10 @@ class Examination:
                         durable=_connect.durable(answer),
                     )
                 case "GET", bytes() if question.words[1] == wire.announcement_key(self._prefix):
-                    with contextlib.suppress(ValueError):
-                        self._know(announced=wire.read_announce(int(answer)))
+                    try:
+                        self._know(announced=wire.read_announced(answer))
+                    except ValueError:
+                        self._know(unannounced=_text(answer))
                 case _:
                     pass
 

@@ -37,6 +37,7 @@ class MasterFacts:
         connected: it got as far as an authenticated connection.
         at: when INFO was answered, on the clock of R5.
         announced: the longest TTL that any client announced, in seconds; 0: nobody did (R21).
+        unannounced: what is in the place of that, and lets no client connect.
         durable: append-only file with appendfsync always.
         write: its refusal to change a key (READONLY, OOM, MOVED).
         refused: its refusal to do anything now (BUSY, LOADING).
@@ -57,6 +58,7 @@ class MasterFacts:
     appendfsync: str | None = None
     durable: bool = False
     announced: float = 0.0
+    unannounced: str | None = None
     write: Refusal | None = None
     refused: Refusal | None = None
     missing: tuple[str, ...] = ()

@@ -276,6 +276,18 @@ _WITHOUT = {
 }
 
 
+def _announcement(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+    if facts.unannounced is None:
+        return
+    key = f"redlock-max-ttl:{terms.prefix}"
+    yield Finding(
+        "critical",
+        "announcement",
+        f"no client can connect: its key {key} holds {facts.unannounced!r:.40}, which is not the max_ttl of any client",
+        f"find out who wrote that, and delete the key {key} there: each client announces its max_ttl when it connects",
+    )
+
+
 def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
     refusal = facts.write
     if refusal is None or _role(facts) != "master":
@@ -362,7 +374,7 @@ def _slow(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[MasterFacts, Terms], Iterator[Finding]], ...] = (
-    _not_master, _rights, _read_only, _evicting, _nearly_full, _failover, _slow, _forgets,
+    _not_master, _rights, _announcement, _read_only, _evicting, _nearly_full, _failover, _slow, _forgets,
 )
 
 

@@ -6,29 +6,51 @@ import contextlib
 import os
 
 
+class _End:
+    """Where a pipe is written to, open for as long as anybody refers to it.
+
+    Whoever writes has let go of the interpreter's lock.  If it were closed then, its number could be somebody else's
+    by the time at which the kernel looks at it.
+    """
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write(self) -> None:
+        os.write(self._fd, b"!")
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+
+
 class Bell:
     """A pipe to poll on: `ring` makes its `fd` readable, `silence` ends that."""
 
     __slots__ = ("_write", "fd")
 
     def __init__(self) -> None:
-        self.fd, self._write = os.pipe()
+        self.fd, write = os.pipe()
         os.set_blocking(self.fd, False)
-        os.set_blocking(self._write, False)
+        os.set_blocking(write, False)
+        self._write: _End | None = _End(write)
 
     def ring(self) -> None:
-        # Full: it rings already.  Closed: nobody is left to hear it.
-        with contextlib.suppress(OSError):
-            os.write(self._write, b"!")
+        end = self._write
+        if end is not None:     # else nobody is left to hear it
+            with contextlib.suppress(OSError):      # full: it rings already
+                end.write()
 
     def silence(self) -> None:
         with contextlib.suppress(OSError):
             os.read(self.fd, 4096)
 
     def close(self) -> None:
-        read, write, self.fd, self._write = self.fd, self._write, -1, -1
-        for fd in (read, write):
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        """Takes no lock: the collector may do this in any thread, and a forked child does."""
+        read, self.fd, self._write = self.fd, -1, None
+        with contextlib.suppress(OSError):
+            os.close(read)
 
     __del__ = close

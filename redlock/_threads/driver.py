@@ -62,6 +62,7 @@ class Driver:
         events = waiter.events
         step: Callable[[Any], Any] = op.send
         argument: Any = None
+        links.running[waiter] = None
         try:
             if not self._ready:
                 self._get_ready()
@@ -95,12 +96,13 @@ class Driver:
 
     def settle(self) -> None:
         """Send what is owed, for at most `node_timeout` (R11)."""
-        if self._ready and not self._closed:
+        if not self._closed:
             self._housekeeper.settle(self._node_timeout)
 
     def close(self) -> None:
-        """Send what is owed, then leave no thread and no socket.  May be called twice."""
+        """End what is under way, send what is owed, then leave no thread and no socket.  May be called twice."""
         try:
+            self._links.begin_to_close()
             self.settle()
         finally:
             self._closed = True

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import _clock
 from redlock._base.feed import Feed
-from redlock._base.links import TICK, report, report_failure
+from redlock._base.links import CLOSED, TICK, report, report_failure
 from redlock._connect import Dial
 from redlock._core.effects import Failure, Wait
 from redlock._core.listen import LINGER
 from redlock._threads.keeper import Keeper
 from redlock._threads.waiter import Waiter
+from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     import socket
@@ -76,12 +77,20 @@ class Housekeeper:
         links = self._links
         began = _clock.now()
         with links.mutex:   # the lock of `changed`
-            links.changed.wait_for(lambda: self._ending or links.decide(), self._connect_timeout)
+            links.changed.wait_for(lambda: self._over or links.decide(), self._connect_timeout)
             took = min(_clock.now() - began, self._connect_timeout - (_clock.now() - began))
-            links.changed.wait_for(lambda: self._ending or links.tried(), max(0.0, took))
+            links.changed.wait_for(lambda: self._over or links.tried(), max(0.0, took))
+
+    @property
+    def _over(self) -> bool:
+        """Nothing is connected for anybody any more."""
+        return self._ending or self._links.closing
 
     def settle(self, seconds: float) -> None:
-        """Give masters that are owed a release so long to answer it (R11)."""
+        """Give masters that are owed a release so long to answer it (R11).
+
+        At the end operations have to take back first what they asked for.
+        """
         until = _clock.now() + seconds
         waiter = Waiter(self._links.relay)
         self._links.flush()     # what a leader that never came back has left
@@ -92,8 +101,9 @@ class Housekeeper:
             self._links.forget(waiter)
 
     def _owes(self) -> bool:
-        with self._links.mutex:
-            return self._links.owe()
+        links = self._links
+        with links.mutex:
+            return links.owe() or (links.closing and bool(links.running))
 
     def end(self) -> None:
         """Stop, from wherever: takes no lock, so that a garbage collection may call it."""
@@ -132,6 +142,8 @@ class Housekeeper:
         finally:
             self._links.close()
             self._abort_dials()
+            for renewal in list(self.keeper.operations):    # here, and not by the collector wherever that strikes
+                renewal.interrupt(RedlockError(CLOSED))
 
     def _nudge(self) -> None:
         """Do not wait any longer: there is work for the keeper."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
 from redlock._base.links import CLOSED, LinksBase
-from redlock._core.effects import Leave, Listen, Timeout
+from redlock._core.effects import Enter, Listen, Timeout, Turn
 from redlock._threads.bell import Bell
 from redlock._threads.relay import Relay
 from redlock.errors import RedlockError
@@ -83,6 +83,8 @@ class Links(LinksBase[AnyInbox]):
         self._to_flush: list[Stream] = []
         self.relay = Relay()
         self._line = threading.Lock()   # of the line in front of the masters; the last one to be taken
+        self.running: dict[Waiter, None] = {}       # the operations of callers
+        self.closing = False            # nothing begins any more, and only what is given back is taken
 
     # -- for the driver ------------------------------------------------------------------------------
 
@@ -95,31 +97,45 @@ class Links(LinksBase[AnyInbox]):
         leader = self._leader
         if leader is None or leader is waiter:
             with self.mutex:
-                self._refuse_if_closed()
+                if self.closing:
+                    self._refuse_to_send(request)
                 if self._asked:
                     self._flush()
                 if self._leader is None:
                     self._leader = waiter
                 self._submit(request, waiter, _clock.now())
             return
-        self._refuse_if_closed()
+        if self.closing:
+            self._refuse_to_send(request)
         now = request.sent_at = _clock.now()
         self._asked.append(Asked(request, waiter, now, request.open, list(self._receivers(request))))
         if self._polling or self._leader is None:
             self.flush()
 
+    def _refuse_to_send(self, request: Send) -> None:
+        """Unless it has to arrive."""
+        if self.closed or request.owed_until is None:
+            raise RedlockError(CLOSED)
+
+    def _refuse_to_wait(self, effect: Wait, waiter: Waiter) -> None:
+        """Unless it is a release that is waited for, or the wait of a thread of ours."""
+        request = effect.closes
+        if self.closed or (waiter in self.running and (request is None or request.owed_until is None)):
+            raise RedlockError(CLOSED)
+
     def cork(self, request: Send, kept: Kept) -> None:
         """Write ``request`` with `flush`, or with what somebody else writes."""
         with self.mutex:
-            self._refuse_if_closed()
+            if self.closed:
+                raise RedlockError(CLOSED)
             self._take_over()
             self._submit(request, kept, _clock.now(), self._to_flush)
 
     def aside(self, effect: Aside, waiter: AnyInbox) -> None:
         """Do what concerns no master."""
         with self.mutex if type(effect) is Listen else self._line:
-            if type(effect) is not Leave:
-                self._refuse_if_closed()
+            if self.closing and type(effect) in (Enter, Listen):
+                raise RedlockError(CLOSED)
             woken = self._aside(effect, waiter)
         for inbox in woken:
             self.nudge(inbox)
@@ -165,6 +181,8 @@ class Links(LinksBase[AnyInbox]):
         slept, patience = False, _PATIENCE
         now = _clock.now()
         while not events:
+            if self.closing:
+                self._refuse_to_wait(effect, waiter)
             if self._leader is not waiter:
                 self._join(waiter, impatient=slept)
             if now >= until:
@@ -177,8 +195,6 @@ class Links(LinksBase[AnyInbox]):
                 self.relay.pass_on(waiter)
                 slept = waiter.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
-            if self.closed:
-                raise RedlockError(CLOSED)
             if not events:
                 now = _clock.now()
         return events.popleft()
@@ -248,12 +264,13 @@ class Links(LinksBase[AnyInbox]):
             waiter.prepare()
             if waiter.events:
                 return waiter.events.popleft()
+            if self.closing:
+                raise RedlockError(CLOSED)
             now = _clock.now()
             if now >= until:
                 return Timeout(now)
             self.relay.pass_on(waiter)
             waiter.sleep(min(until - now, _NAP))
-            self._refuse_if_closed()
 
     def nudge(self, waiter: AnyInbox) -> None:
         """Let it look at its events, whatever it is waiting for."""
@@ -265,6 +282,7 @@ class Links(LinksBase[AnyInbox]):
     def finish(self, waiter: Waiter) -> None:
         """The operation of ``waiter`` is over; late answers to it are the housekeeper's business."""
         self.forget(waiter)
+        self.running.pop(waiter, None)
         if waiter.ear is not None:
             with self.mutex:
                 self.unlisten(waiter)
@@ -339,9 +357,20 @@ class Links(LinksBase[AnyInbox]):
         if link is not None:
             self._read(link, now)
 
+    def begin_to_close(self) -> None:
+        """From now on operations only end: they take back what they have asked for, and what they release is waited for."""
+        with self.mutex:
+            self.closing = True
+            self.changed.notify_all()
+        now = _clock.now()
+        for waiter in list(self.running):
+            waiter.events.append(Turn(now))     # says nothing: it goes on to wait, which is refused
+            self.nudge(waiter)
+
     def close(self) -> None:
         """Close every descriptor.  Operations under way fail."""
         with self.mutex:
+            self.closing = True
             self.hang_up()
             self.changed.notify_all()
             for follower in list(self._followers):
@@ -355,15 +384,12 @@ class Links(LinksBase[AnyInbox]):
             self.bell.close()
 
     def disown(self) -> None:
+        self.closing = True
         super().disown()
         self.bell.close()
         self._lead_bell.close()
 
     # -- with the mutex held -------------------------------------------------------------------------
-
-    def _refuse_if_closed(self) -> None:
-        if self.closed:
-            raise RedlockError(CLOSED)
 
     def _in_debt(self, link: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         if self.dozing:
@@ -384,6 +410,8 @@ class Links(LinksBase[AnyInbox]):
 
     def _watch_room(self, link: Stream, *, wanted: bool) -> None:
         self._poll.modify(link.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
+        if wanted and self._polling:
+            self._lead_bell.ring()      # who sits in poll() asks for what was wanted when it began to
 
     def _wake_housekeeper(self) -> None:
         self.dozing = False

@@ -5,8 +5,13 @@
 -- ARGV  max_ttl in ms
 --
 -- returns the largest value announced, in ms
+--
+-- What is no number is replaced.  A number that no client can have announced is not: it may stand where the largest was.
 
 local known = tonumber(redis.call('GET', KEYS[1]) or '0') or 0
+if known >= 9007199254740992 then
+  return redis.error_reply('BADMAXTTL ' .. KEYS[1] .. ' does not hold the max_ttl of a client: delete it')
+end
 if known >= tonumber(ARGV[1]) then
   return known
 end

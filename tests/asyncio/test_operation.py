@@ -859,3 +859,24 @@ def test_a_pair_of_sockets_delivers_at_once():
         theirs.setblocking(False)
         ours.send(b"x")
         assert theirs.recv(1) == b"x"
+
+
+def test_a_renewal_that_close_breaks_off_is_no_failure(caplog):
+    """Also while close waits for what is owed, with the links still open."""
+
+    async def scene(d: Deployment) -> None:
+        await d.masters.lock("job", ttl=0.9).acquire()
+        other = d.masters.lock("other", ttl=5, bound=False)
+        await other.acquire()
+        d.mute(*ALL)
+        await asyncio.sleep(0.25)
+        releasing = asyncio.ensure_future(other.release())
+        while len(d.links.operations) < 2:      # the release, and the renewal of the first  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await d.masters.close()
+        with pytest.raises(RedlockError, match="closed"):
+            await releasing
+        d.shut()
+
+    run(scene, tidy=False)
+    assert not caplog.records

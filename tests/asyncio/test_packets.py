@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import types
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redlock._base.lock import Entry
+from redlock._core.electorate import Facts
 from redlock._core.listen import Ear
 from redlock._core.refusals import ErrorReply
 from tests.asyncio.virtual import (
@@ -25,6 +27,8 @@ from tests.core.resp import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
+
+    from redlock._base.links import News
 
 TASKS = 10
 
@@ -486,5 +490,50 @@ def test_a_burst_that_takes_longer_than_node_timeout_to_begin_is_answered_meanwh
             await lock.release()
 
         await asyncio.gather(*map(one, range(400)))
+
+    run(scene)
+
+
+class Told:
+    """An observer of masters that come up."""
+
+    def __init__(self) -> None:
+        self.up: list[tuple[str, float]] = []
+
+    def hear(self, news: News) -> list[tuple[str, float]]:
+        """Of which masters ``news`` say that they are up, and when their votes count."""
+        self.up.clear()
+        observer: Any = self
+        for _, _, tell in news:
+            if tell is not None:
+                tell(observer)
+        return self.up.copy()
+
+    def master_up(self, master: str, quarantined: float) -> None:
+        self.up.append((master, quarantined))
+
+    def master_down(self, master: str, reason: str) -> None:
+        pass
+
+
+def test_what_one_master_says_may_change_the_votes_of_others_and_is_told():
+    """C16: the second address of a server, whichever was connected first."""
+
+    async def scene(d: Deployment) -> None:
+        told = Told()
+        for number in (0, 1):
+            d.hang_up(number)
+        await d.quiet()
+        for number in (1, 0):
+            d.fakes[number].connect()
+            d.loop.add_reader(d.fakes[number].sock, d.fakes[number].hear)
+            d.links.keep(d.fakes[number].theirs)
+            d.clock.advance(1.0)
+            news = d.links.attach(d.links.all[number], d.fakes[number].theirs, Facts("the same", 10**6), d.clock.now)
+            if number:
+                assert told.hear(news) == [("fake-1:6379", 0.0)]
+            else:
+                assert told.hear(news) == [("fake-0:6379", 0.0), ("fake-1:6379", math.inf)]
+                assert "master fake-1:6379 is the same server as fake-0:6379" in news[1][1]
 
     run(scene)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock, patch
 
 import pytest
 
 from redlock._core.effects import NEVER as EFFECTS_NEVER, Send
-from redlock._core.extend import Extension, extend
+from redlock._core.extend import Extension, extend, renew
+from redlock._core.lease import LeaseState
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes, turns
 
 if TYPE_CHECKING:
-    from redlock._core.lease import LeaseState
     from redlock._core.terms import Plan
     from redlock.errors import Reason
 
@@ -479,4 +480,52 @@ def test_two_extensions_that_leave_in_the_other_order() -> None:
     world._write(long_send)
     world._write(short_send)        # the last word on every master: 1 s
     world.run(rest(long))           # the answers to the short one are lost
+    assert lease.valid_until <= START + 1.0
+
+
+# -- thrown away -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
+def test_thrown_away_it_takes_no_lock_and_tells_nobody(together: bool) -> None:
+    """The collector may do so in a thread that holds any of them, and would wait for itself."""
+    world = World(*[silent()] * 3)
+    leases = [(plan, world.lease(plan)) for plan in (world.plan("a"), world.plan("b"))]
+    plan, lease = leases[0]
+    operation: Any = renew(world.terms, leases, START) if together else extend(world.terms, plan, lease, 10.0, START)
+    operation.send(None)
+    operation.send(None)        # it waits for the answers
+    lease._on_change = Mock(side_effect=AssertionError)
+    with patch.object(LeaseState, "_guard", side_effect=AssertionError):
+        operation.close()
+
+
+@pytest.mark.parametrize("overlapping", [1, 3])
+def test_thrown_away_it_does_not_limit_the_next_one(overlapping: int) -> None:
+    """C6: only what overlaps it does."""
+    world = World(*[ours()] * 3)
+    plan = world.plan(ttl=10.0)
+    lease = world.lease(plan)
+    operations = [extend(world.terms, plan, lease, 10.0, world.now) for _ in range(overlapping)]
+    for operation in operations:
+        operation.send(None)
+    for operation in operations:
+        operation.close()
+    world.now += 5.0
+    assert extended(world, plan, lease).kind == "kept"
+    assert lease.valid_until == pytest.approx(START + 5.0 + 10.0 * 0.99 - 0.002)
+    assert not lease._ceilings
+
+
+def test_thrown_away_it_limits_those_that_overlap_it() -> None:
+    """C6: its request may be on its way, and shorten the keys behind theirs."""
+    world = World(*[ours()] * 3)
+    plan = world.plan(ttl=10.0)
+    lease = world.lease(plan)
+    other = extend(world.terms, plan, lease, 10.0, world.now)
+    world._write(other.send(None))  # type: ignore[arg-type]
+    short = extend(world.terms, plan, lease, 1.0, world.now)
+    world._write(short.send(None))  # type: ignore[arg-type]
+    short.close()
+    world.run(rest(other))
     assert lease.valid_until <= START + 1.0

@@ -14,6 +14,7 @@ from redlock._core import keep
 from redlock._core.effects import Send, Timeout
 from redlock._core.extend import Extension, extend
 from redlock._core.keep import _STEP, OVER, RENEWALS, Keeping, Roster, tasks
+from redlock._core.quorum import drift
 from redlock._core.release import release
 from tests.core.world import NEVER, PROPERTY, START, Master, World, down
 
@@ -49,9 +50,10 @@ class Scene:
         max_hold: float | None = None,
         alive: Callable[[], bool] = lambda: True,
         spread: float = 0.0,
+        drift_factor: float = 0.01,
         **lease: Any,
     ) -> None:
-        self.world = World(*(masters or [ours()] * 3))
+        self.world = World(*(masters or [ours()] * 3), drift_factor=drift_factor)
         self.plan: Plan = self.world.plan(ttl=TTL)
         self.lease: LeaseState = self.world.lease(self.plan, **lease)
         self.told: list[float] = []
@@ -148,6 +150,18 @@ def test_two_renewals_may_be_missed(spread: float, ttl: float) -> None:
     assert scene.extend(ttl) == "kept"
     left = scene.lease.valid_until - scene.keeping.due
     assert left >= scene.lease.ttl * (RENEWALS - 1) / RENEWALS - 1e-6
+
+
+@pytest.mark.parametrize("factor", [0.01, 0.3, 0.34, 0.49])
+def test_however_little_the_drift_leaves_there_is_a_pause(factor: float) -> None:
+    """... and enough is left for one more, should it be missed."""
+    scene = Scene(drift_factor=factor, valid_until=START + TTL - drift(TTL, factor))
+    for _ in range(5):
+        left = scene.lease.remaining()
+        due = scene.keeping.due
+        assert due - scene.world.now > TTL / 20
+        assert scene.lease.valid_until - due > left / 2
+        assert scene.look().kind == "kept"
 
 
 def test_a_renewal_under_way_does_not_hide_the_end() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
 from redlock._core.extend import extend
+from redlock._core.lease import Ceiling, LeaseState
 from redlock._core.release import farewell, release
-from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down
+from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, turns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from redlock.errors import Reason
 
 GONE: list[Any] = [0, b""]
@@ -186,6 +191,71 @@ def test_interrupted_it_still_goes_to_everybody(number: int, written: int | None
     assert {sent.token for sent in world.sent} == {"token-0"}
     assert all(sent.request.owed_until is not None for sent in world.sent)
     assert not lease.valid
+    assert not lease.lost
+
+
+def test_it_goes_where_a_repair_goes_at_the_same_moment() -> None:
+    """P7: a keeper gives the key back to a master, in its thread, just before the lease ends."""
+    world = World(*[ours()] * 3)
+    plan = world.plan()
+    lease = world.lease(plan, asked=frozenset([1, 2]))
+    end = lease._end
+
+    def repaired_just_before() -> None:
+        lease._may_be_on([0])
+        lease._extension_begins(Ceiling(START + 50.0, 50.0))
+        end()
+
+    with patch.object(LeaseState, "_end", lambda _: repaired_just_before()):
+        world.run(release(world.terms, plan, lease))
+    [sent] = world.sent
+    assert sent.to == {0, 1, 2}
+    assert sent.request.owed_until == START + 100.0     # R10
+
+
+def test_interrupted_before_it_is_known_where_it_goes_it_still_goes_there() -> None:
+    """R11."""
+    world = World(*[ours()] * 3)
+    plan = world.plan()
+    lease = world.lease(plan, asked=frozenset([1, 2]))
+    with patch("redlock._core.release.Claim", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        world.run(release(world.terms, plan, lease))
+    assert world.verbs() == ["release"]
+    assert world.sent[0].to == {1, 2}
+    assert not lease.valid
+
+
+def test_masters_that_may_have_it_are_noted_one_at_a_time() -> None:
+    """A keeper and a holder may both repair."""
+    world = World(*[ours()] * 3)
+    lease = world.lease(world.plan(), asked=frozenset([2]))
+    held: list[bool] = []
+
+    class Masters(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            held.append(guard.locked())
+            return super().__iter__()
+
+    guard = Lock()
+    with patch.object(LeaseState, "_guard", lambda _: guard):
+        lease._may_be_on(Masters([0, 1]))
+    assert held == [True]
+    assert lease._asked == {0, 1, 2}
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_once_more_it_finds_nothing_and_that_is_no_loss(interrupted: bool) -> None:
+    """C8, C9: the one before has removed the keys.  It was interrupted, or is another thread's."""
+    world = World(*[Master(0.01, {"release": turns([1, 0], GONE)})] * 3)
+    plan = world.plan()
+    lease = world.lease(plan)
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            world.run(release(world.terms, plan, lease), Interrupt(frozenset([1]), KeyboardInterrupt()))
+    else:
+        first: Any = release(world.terms, plan, lease)
+        world._write(first.send(None))
+    assert world.run(release(world.terms, plan, lease)) is True
     assert not lease.lost
 
 

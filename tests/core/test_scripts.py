@@ -421,6 +421,28 @@ def test_announce_raises_and_never_lowers() -> None:
         assert master.pttl(key) == -1
 
 
+@pytest.mark.parametrize("value", ["9007199254740992", "99999999999999999999", "1e300", "inf"])
+def test_announce_refuses_what_no_client_can_have_announced(value: str) -> None:
+    """It may stand where the largest was, which is not for the next client to guess; and it would not come back as it is."""
+    master = ScriptedMaster()
+    key = "redlock-max-ttl:redlock:"
+    master.set(key, value)
+    with pytest.raises(ErrorReplied, match=f"^BADMAXTTL {key} does not hold the max_ttl of a client: delete it"):
+        master.run(wire.announce("redlock:", 60.0))
+    assert master.get(key) == value
+    with pytest.raises(ValueError, match="unexpected answer"):
+        wire.read_announced(value.encode())
+
+
+@pytest.mark.parametrize("value", ["9007199254740991", "300000", "3e5", "60000", "1000", "0", "-5", "1.5", "nan", "soon", ""])
+def test_what_is_announced_is_read_from_the_key_as_by_the_script(value: str) -> None:
+    """By a check, which writes nothing."""
+    master = ScriptedMaster()
+    master.set("redlock-max-ttl:redlock:", value)
+    largest = wire.read_announce(master.run(wire.announce("redlock:", 60.0)))
+    assert max(60.0, wire.read_announced(value.encode())) == largest
+
+
 def test_announce_mends_a_value_that_is_none() -> None:
     master = ScriptedMaster()
     master.set("redlock-max-ttl:redlock:", "soon")

@@ -103,6 +103,28 @@ def test_a_probe_that_does_not_come_back_is_a_finding_in_time():
     assert "not done within 0.5 s" in health.findings[0].message
 
 
+def test_one_that_is_stopped_begins_no_probe(monkeypatch):
+    """Whoever waited for it is gone, and a lock would be nobody's."""
+    table = [(healthy(0), 0.0), (healthy(1), 0.0), (healthy(2), NEVER)]
+    taken: list[float] = []
+    wait_for = survey.Survey.wait_for
+
+    def stopped_meanwhile(*arguments):
+        facts = wait_for(*arguments)
+        stopped.stop()
+        return facts
+
+    def probe(max_ttl: float) -> Probe:
+        taken.append(max_ttl)
+        return Probe(ok=True, seconds=0.0)
+
+    monkeypatch.setattr(survey.Survey, "wait_for", stopped_meanwhile)
+    targets: Any = table
+    stopped = Checkup(targets, TERMS, 5.0, probe)
+    stopped.run()
+    assert taken == []
+
+
 def test_who_adopts_takes_the_longest_max_ttl_that_is_announced():
     table = [(replace(healthy(i), announced=120.0 * i), 0.0) for i in range(3)]
     health, taken, _ = check(table, adopt=True)

@@ -148,6 +148,16 @@ def test_the_longest_max_ttl_announced_governs():
     assert governing_max_ttl([healthy(i) for i in range(3)], 60.0) == 60.0
 
 
+def test_an_announcement_that_lets_no_client_connect_takes_away_the_vote():
+    health = judge(with_last(healthy(4, unannounced="1e300")), TERMS, TOOK)
+    last = health.masters[FIFTH]
+    assert not last.votes
+    assert codes(last.findings) == ["announcement"]
+    assert last.findings[0].level == "critical"
+    assert "redlock-max-ttl:redlock: holds '1e300'" in last.findings[0].message
+    assert health.status == "WARNING"
+
+
 def test_who_forgets_nothing_is_exempt():
     fresh = healthy(4, info={"uptime_in_seconds": "1"}, durable=True, appendonly="yes", appendfsync="always")
     assert judge(with_last(fresh), TERMS, TOOK).ok

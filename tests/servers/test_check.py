@@ -11,8 +11,9 @@ import time
 import pytest
 import redis
 
-from redlock import AsyncMasters, ConfigurationError, Masters, RedlockError
+from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, QuorumUnreachable, RedlockError
 from redlock._health import rights
+from redlock._health.checkup import Checkup
 from redlock._health.examine import Examination
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually, nothing_left
@@ -101,6 +102,21 @@ def test_without_a_probe_nothing_is_written(world, servers):
         assert servers.keys() == [{}] * 5
         masters.check()
     assert written() > before
+
+
+def test_an_announcement_that_lets_no_client_connect_is_found_without_a_probe(world, servers):
+    for i in range(3):
+        servers.client(i).set("redlock-max-ttl:redlock:", "1e300")
+    with world.Masters(servers.urls) as masters:
+        health = masters.check(probe=False)
+        assert health.status == "CRITICAL"
+        assert codes(health) == {"announcement", "too-few"}
+        with pytest.raises(QuorumUnreachable, match="BADMAXTTL redlock-max-ttl:redlock: does not hold the max_ttl of a client"):
+            masters.lock("job", ttl=10).acquire(timeout=0)
+        for i in range(3):      # as the finding says
+            servers.client(i).delete("redlock-max-ttl:redlock:")
+        assert masters.lock("job", ttl=10).acquire(timeout=5) is not None
+        assert masters.check(probe=False).ok
 
 
 def test_many_checks_leave_one_fence_and_no_connection(world, servers):
@@ -305,3 +321,71 @@ def test_a_check_that_is_cancelled_leaves_nothing():
             servers.resume(i)
         eventually(lambda: nothing_left(servers))
     gc.collect()
+
+
+class Begins:
+    """A probe that is about to begin: it waits until ``go``."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.there, self.go = threading.Event(), threading.Event()
+        self.acquired: list[object] = []
+        run_probe, acquire = Checkup._run_probe, AsyncMultiLock.acquire
+
+        def waits(checkup, max_ttl):
+            self.there.set()
+            self.go.wait(10)
+            run_probe(checkup, max_ttl)
+
+        def counted(lock, *arguments, **options):
+            self.acquired.append(lock)
+            return acquire(lock, *arguments, **options)
+
+        monkeypatch.setattr(Checkup, "_run_probe", waits)
+        monkeypatch.setattr(AsyncMultiLock, "acquire", counted)
+
+
+def no_threads() -> bool:
+    return not [one for one in threading.enumerate() if one.name.startswith("redlock-check")]
+
+
+def test_no_probe_begins_after_a_check_was_cancelled(servers, monkeypatch):
+    begins = Begins(monkeypatch)
+
+    async def main():
+        async with AsyncMasters(servers.urls) as masters:
+            task = asyncio.create_task(masters.check(timeout=30.0))
+            await asyncio.to_thread(begins.there.wait, 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            begins.go.set()
+            await asyncio.to_thread(eventually, no_threads)
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert begins.acquired == []
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_check_whose_loop_is_closed_leaves_no_thread(servers, monkeypatch, asked):
+    """Before its thread asks the loop for a probe, or after it; neither says a word."""
+    begins = Begins(monkeypatch)
+    masters = AsyncMasters(servers.urls)
+    loop = asyncio.new_event_loop()
+
+    async def main():
+        task = loop.create_task(masters.check(timeout=2.0))
+        task._log_destroy_pending = False   # type: ignore[attr-defined]  # its owner's mistake, here on purpose
+        await asyncio.to_thread(begins.there.wait, 10)
+        return task
+
+    task = loop.run_until_complete(main())
+    if asked:
+        begins.go.set()
+        time.sleep(0.1)
+    loop.close()
+    begins.go.set()
+    eventually(no_threads)
+    assert not task.done()
+    assert begins.acquired == []
+    asyncio.run(masters.close())

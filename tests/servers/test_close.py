@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from inspect import GEN_CLOSED, getgeneratorstate
+from typing import Any
 
 import pytest
 
-from redlock import RedlockError
-from tests.servers.look import eventually
+from redlock import Masters, RedlockError
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
 
 
 def descriptors() -> int:
@@ -82,3 +87,112 @@ def test_dropped_without_close_it_goes_away(world, redlock_servers):
     gc.collect()
     eventually(lambda: set(threading.enumerate()) == threads)
     eventually(lambda: gc.collect() >= 0 and descriptors() == before)
+
+
+def test_close_takes_back_what_is_being_acquired(world, redlock_servers):
+    """P7, R11: masters that are slow to grant it are slow to hear of the end as well."""
+    masters = world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0)
+    eventually(lambda: all_up(masters))
+    for i in range(3):
+        redlock_servers.pause(i)
+    ended: list[Any] = []
+    thread = threading.Thread(target=lambda: ended.append(outcome(masters.lock("job", ttl=30))))
+    thread.start()
+    eventually(lambda: all(lock_keys(redlock_servers)[3:]))
+    began = time.monotonic()
+    masters.close()
+    assert time.monotonic() - began < 3
+    thread.join(5)
+    for i in range(3):
+        redlock_servers.resume(i)
+    assert [str(error) for error in ended] == ["these Masters were closed"]
+    eventually(lambda: nothing_left(redlock_servers), 2.0)
+
+
+def test_close_in_the_middle_of_everything_leaves_no_key_of_nobody(world, redlock_servers):
+    """P7: who was told that it has not got it need not release it."""
+    failed = []
+
+    def work(masters, name):
+        for number in itertools.count():
+            lock = masters.lock(f"{name}-{number}", ttl=30)
+            if not isinstance(outcome(lock), world.Lease):
+                failed.append(f"redlock:{name}-{number}")
+                return
+            with contextlib.suppress(RedlockError):
+                lock.release()
+
+    for number in range(8):
+        masters = world.Masters(redlock_servers.urls, restart_guard=False)
+        eventually(lambda masters=masters: all_up(masters))
+        threads = [threading.Thread(target=work, args=(masters, f"{number}-{i}")) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+        masters.close()
+        for thread in threads:
+            thread.join(5)
+    assert len(failed) == 32
+    eventually(lambda: not set(failed).intersection(set().union(*lock_keys(redlock_servers))), 1.0)
+
+
+def outcome(lock):
+    """The lease, or the error."""
+    try:
+        return lock.acquire()
+    except RedlockError as error:
+        return error
+
+
+def test_a_release_under_way_is_waited_for(redlock_servers):
+    """It is over when the masters have answered, and not because its `Masters` are."""
+    masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=2.0)
+    eventually(lambda: all_up(masters))
+    lock = masters.lock("job", ttl=30, bound=False)
+    take(lock)
+    for i in range(3):
+        redlock_servers.pause(i)
+    releaser = ThreadPoolExecutor(1).submit(lock.release)
+    eventually(lambda: not any(lock_keys(redlock_servers)[3:]))
+    thaw = threading.Timer(0.3, lambda: [redlock_servers.resume(i) for i in range(3)])
+    thaw.start()
+    masters.close()
+    assert releaser.result(1) is None
+    thaw.join()
+    assert nothing_left(redlock_servers)
+
+
+def test_nothing_begins_while_it_closes(redlock_servers):
+    """Also in a thread that was about to when nothing was closed yet."""
+    masters = Masters(redlock_servers.urls, restart_guard=False)
+    with masters.lock("job", ttl=10):
+        pass
+    driver = masters._driver
+    assert driver is not None
+    driver._links.begin_to_close()
+    for work in (masters.lock("job", ttl=10).acquire, lambda: masters.status("job")):
+        with pytest.raises(RedlockError, match="closed"):
+            work()
+    masters.close()
+    assert nothing_left(redlock_servers)
+
+
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+def test_a_renewal_under_way_ends_with_its_masters(redlock_servers, end):
+    """In their thread.  Left to the collector it would end in any other, in the middle of anything."""
+    masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.3)
+    lease = take(masters.lock("job", ttl=0.9, bound=False))
+    for i in range(5):
+        redlock_servers.pause(i)
+    keeper = masters._driver._housekeeper.keeper  # type: ignore[union-attr]
+    (renewal,) = eventually(lambda: list(keeper.operations))
+    if end == "closed":
+        masters.close()
+    else:
+        del masters
+        gc.collect()
+    eventually(lambda: getgeneratorstate(renewal._op) == GEN_CLOSED)
+    assert not keeper.operations
+    assert not lease._ceilings
+    for i in range(5):
+        redlock_servers.resume(i)

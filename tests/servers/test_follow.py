@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 from redlock import Lease, QuorumUnreachable, _clock
 from redlock._core import wire
-from redlock._core.effects import Wait
+from redlock._core.effects import Turn, Wait
 from redlock._threads.keeper import Keeper, Kept
 from redlock._threads.relay import Relay
 from redlock._threads.waiter import Waiter
@@ -96,6 +97,31 @@ def test_who_asks_leads_if_nobody_does(pairs):
     assert pairs.links._leader is None
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS
+
+
+def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_poll(pairs):
+    """It has not asked to be told when there is room again; nobody else will be."""
+    links, leader = pairs.links, Waiter(pairs.links.relay)
+    follower = Follower(pairs, lambda: links.wait(Wait(_clock.now() + LONG), leader))
+    pairs.resign()
+    eventually(lambda: links._polling)
+    for fake in pairs.fakes:
+        fake.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    large = "x" * 200_000
+    links.send(question(large), Waiter(links.relay))
+    assert all(link.stuck for link in links.all)
+
+    def all_of_it_came() -> bool:
+        for fake in pairs.fakes:
+            fake.hear()
+        return names(pairs) == [[large]] * MASTERS
+
+    try:
+        eventually(all_of_it_came)
+    finally:
+        leader.put(Turn(_clock.now()))
+        links.nudge(leader)
+        follower.end()
 
 
 def test_an_attempt_that_is_over_is_not_made(pairs):

@@ -134,11 +134,30 @@ def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_se
             client.delete("redlock:job")
 
 
-def test_a_log_handler_that_raises_costs_no_master(world, redlock_servers):
-    class Broken(logging.Filter):
-        def filter(self, record):
-            raise ZeroDivisionError
+class Broken(logging.Filter):
+    def filter(self, record):
+        raise ZeroDivisionError
 
+
+def test_a_log_handler_that_raises_is_nothing_to_whoever_waits(world, redlock_servers):
+    """C1: that the quorum is gone is logged by the one that finds it out, and it goes on waiting."""
+    logger, broken = logging.getLogger("redlock"), Broken()
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+        eventually(lambda: all_up(masters))
+        logger.addFilter(broken)
+        try:
+            for i in range(3):
+                redlock_servers.pause(i)
+            with pytest.raises(QuorumUnreachable):
+                masters.lock("job", ttl=10).acquire(timeout=0.3)
+            for i in range(3):
+                redlock_servers.resume(i)
+            assert masters.lock("job", ttl=10).acquire(timeout=5) is not None
+        finally:
+            logger.removeFilter(broken)
+
+
+def test_a_log_handler_that_raises_costs_no_master(world, redlock_servers):
     logger = logging.getLogger("redlock")
     broken = Broken()
     with world.forgives(ZeroDivisionError), world.Masters(redlock_servers.urls, restart_guard=False) as masters:
@@ -194,3 +213,30 @@ def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_maste
     assert os.waitstatus_to_exitcode(status) == 0
     with redlock_masters.lock("job", ttl=10):
         eventually(lambda: sum(bool(keys) for keys in lock_keys(redlock_servers)) >= 3)
+
+
+class _SealedError(Exception):
+    def __str__(self) -> str:
+        return str(self.args[1])        # its author's mistake: there is none
+
+
+class _SealedAtFirst(redis.CredentialProvider):
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def get_credentials(self):
+        self.asked += 1
+        if self.asked == 1:
+            raise _SealedError("the vault is sealed")
+        return "default", ""
+
+
+def test_an_exception_that_cannot_be_shown_ends_one_attempt_to_connect_and_no_more(world, redlock_servers):
+    """Its name has to do; the thread that connects goes on to say that it failed."""
+    provider = _SealedAtFirst()
+    client = redis.Redis(host="127.0.0.1", port=redlock_servers.ports[0], credential_provider=provider)
+    with world.Masters([client], restart_guard=False) as masters:
+        with pytest.raises(QuorumUnreachable, match="error: _SealedError"):
+            masters.lock("job", ttl=10).acquire(timeout=0)
+        assert masters.lock("job", ttl=10).acquire(timeout=5) is not None
+    assert provider.asked == 2

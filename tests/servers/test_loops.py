@@ -17,6 +17,7 @@ import time
 import pytest
 
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
+from redlock._asyncio import driver
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually, lock_keys, nothing_left
 from tests.servers.needs import missing
@@ -189,6 +190,82 @@ def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
     assert not reported
 
 
+def left_while_it_waits_for_the_links(masters, servers):
+    """A loop whose task has begun its first round (R2), towards masters that hang while they are connected to."""
+    for i in range(5):
+        servers.pause(i)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(masters.lock("job").acquire())
+    task._log_destroy_pending = False   # type: ignore[attr-defined]  # its owner's mistake, here on purpose
+    loop.run_until_complete(asyncio.sleep(0.05))
+    return loop, task
+
+
+def test_a_loop_that_is_closed_while_a_task_waits_for_the_links(redlock_servers):
+    """The next loop works at once, as after any other end."""
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    loop, task = left_while_it_waits_for_the_links(masters, redlock_servers)
+    loop.close()
+    for i in range(5):
+        redlock_servers.resume(i)
+    assert asyncio.run(use(masters))
+    asyncio.run(masters.close())
+    eventually(lambda: connections(redlock_servers) == [0] * 5)
+    assert not task.done()
+
+
+def test_close_after_a_loop_was_closed_while_a_task_waited_for_the_links(redlock_servers):
+    """What that loop had is closed, and what this one has as well."""
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    loop, task = left_while_it_waits_for_the_links(masters, redlock_servers)
+
+    async def main():
+        using = asyncio.create_task(use(masters, "other"))
+        await asyncio.sleep(0.05)       # this loop has begun while the other one was open
+        loop.close()
+        for i in range(5):
+            redlock_servers.resume(i)
+        await using
+        await masters.close()
+
+    asyncio.run(main())
+    eventually(lambda: connections(redlock_servers) == [0] * 5)
+    assert not task.done()
+
+
+def test_one_that_fails_in_the_end_does_not_keep_others_from_theirs(redlock_servers, monkeypatch, caplog):
+    """R11: whatever goes wrong with the connections of one loop."""
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    loops = [asyncio.new_event_loop() for _ in range(3)]
+    for loop in loops:
+        loop.run_until_complete(use(masters))
+    drivers = set(masters._drivers.values())
+    shut, settled = driver.Driver.shut, []
+
+    def shut_and_raise(one):
+        shut(one)
+        if one.loop.is_closed():
+            raise ZeroDivisionError("shut")
+
+    def settle_and_raise(one):
+        settled.append(one)
+        raise ZeroDivisionError("settled")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "_DRIVERS", drivers.copy())
+        patch.setattr(driver.Driver, "settle_at_exit", settle_and_raise)
+        driver._at_exit()
+        assert set(settled) == drivers
+        assert caplog.text.count("ZeroDivisionError: settled") == 3
+        for loop in loops[:2]:
+            loop.close()
+        patch.setattr(driver.Driver, "shut", shut_and_raise)
+        loops[2].run_until_complete(masters.close())
+    loops[2].close()
+    assert caplog.text.count("ZeroDivisionError: shut") == 2
+    eventually(lambda: connections(redlock_servers) == [0] * 5)
+
+
 @pytest.mark.parametrize("loop_is", ["open", "closed"])
 def test_a_coroutine_that_is_thrown_away_rolls_back(redlock_servers, loop_is):
     masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
@@ -280,7 +357,7 @@ def test_masters_of_the_other_world_are_refused(redlock_servers):
 
 
 PROGRAM = """
-import asyncio, gc, logging
+import asyncio, gc, logging, socket
 from redlock import AsyncMasters
 # How slow this machine is, nobody asked.
 logging.getLogger("asyncio").addFilter(lambda record: not record.msg.startswith("Executing"))
@@ -299,6 +376,15 @@ async def leaves_a_waiter():
         asyncio.create_task(hold())
         await asyncio.sleep(0.05)
 
+async def leaves_a_task_that_waits_for_the_links():
+    global silent
+    listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    silent = AsyncMasters([f"redis://127.0.0.1:{{one.getsockname()[1]}}" for one in listening])
+    asyncio.create_task(silent.lock("job").acquire())._log_destroy_pending = False
+    await asyncio.sleep(0.05)
+    for one in listening:
+        one.detach()        # they go with the process
+
 async def leaves_an_acquire_under_way():
     await use()
     asyncio.create_task(hold())
@@ -314,6 +400,7 @@ ENDS = {
     "collected": "asyncio.run(use()); del masters; gc.collect()",
     "waiter-left": "asyncio.run(leaves_a_waiter())",
     "acquire-left": "asyncio.run(leaves_an_acquire_under_way())",
+    "waiting-for-links": "l = asyncio.new_event_loop(); l.run_until_complete(leaves_a_task_that_waits_for_the_links()); l.close()",
     "uvloop": "import uvloop; [uvloop.run(use()) for _ in range(2)]",
     "uvloop-acquire-left": "import uvloop; uvloop.run(leaves_an_acquire_under_way())",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -110,6 +112,36 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
                 thread.start()
                 assert in_child(child) == 0
             thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_fork_while_connections_are_being_made(redlock_servers):
+    """They will be the parent's."""
+    for i in range(5):
+        redlock_servers.pause(i)
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        thread = threading.Thread(target=lambda: take(masters.lock("job", ttl=10)))
+        thread.start()
+
+        def dialled() -> list[int]:
+            """The numbers of their descriptors; redis-py has sent its first words by then."""
+            dials: list[Any] = [link.dial for link in masters._driver._links.all] if masters._driver else []
+            socks = [getattr(dial and dial._connection, "_sock", None) for dial in dials]
+            return [sock.fileno() for sock in socks if sock is not None]
+
+        numbers = eventually(lambda: len(dialled()) == 5 and dialled())
+
+        def child() -> int:
+            for number in numbers:
+                with contextlib.suppress(OSError):
+                    os.fstat(number)
+                    return 1
+            return 0
+
+        assert in_child(child) == 0
+        for i in range(5):
+            redlock_servers.resume(i)
+        thread.join()
 
 
 def test_the_end_of_a_thread_that_holds_it_lets_the_next_one_pass(redlock_masters):
