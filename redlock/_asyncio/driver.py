@@ -52,6 +52,7 @@ class Driver:
         self.keeper = Keeper(self._links)
         self._node_timeout = node_timeout
         self.loop = loop
+        self._ended_at_once = False     # in this turn of the loop an operation has
         _DRIVERS.add(self)
 
     async def run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
@@ -68,6 +69,8 @@ class Driver:
         self._links.unclaimed.add(operation)
         try:
             operation.start()
+            if operation.ended.done():
+                await self._let_others_go_on()
             return await operation.ended
         except BaseException as error:
             if isinstance(error, GeneratorExit):    # thrown away, and perhaps its loop is closed already
@@ -82,6 +85,19 @@ class Driver:
             raise
         finally:
             self._links.unclaimed.discard(operation)
+
+    async def _let_others_go_on(self) -> None:
+        """What is known already, that no master can be asked for example, needs no wait; but whoever asks again and again
+        would stop the loop, and with it what it waits for.  So the second such end in one turn of the loop ends the turn.
+        """
+        if self._ended_at_once:
+            await asyncio.sleep(0)
+        else:
+            self._ended_at_once = True
+            self.loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._ended_at_once = False
 
     def post(self, op: Op[Any]) -> None:
         """Carry out what ``op`` sends before it waits for the first time."""

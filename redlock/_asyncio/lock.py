@@ -198,7 +198,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             for grant in won:           # those that `undo` has not seen
                 self._masters._post(self._release_of(lease or self._lease_of(grant)))  # noqa: SLF001
             raise
-        await _took_a_turn()
         return outcome
 
     def _take_back(self, got: AsyncLease | Refusal | None) -> None:
@@ -243,10 +242,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             LockLost: it had ended, or a majority of masters says so now.
         """
         lease = self._held(self._entries())
-        extension = await self._masters._run(self._extension_of(lease, ttl))  # noqa: SLF001
-        if extension.kind == "unanswered":
-            await _took_a_turn()
-        self._extended(lease, extension)
+        self._extended(lease, await self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
         self._keep_what_was_resumed()
         return lease
 
@@ -384,18 +380,3 @@ def _this_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - whatever awaits us is one
     return task
-
-
-async def _took_a_turn() -> None:
-    """Where it is known already that it cannot be, an operation fails without a wait: whoever tries again and again
-    would stop the loop, and with it what it waits for.  So a second failure in one turn of the loop ends that turn.
-    """
-    loop = asyncio.get_running_loop()
-    if loop in _FAILED:
-        await asyncio.sleep(0)
-    else:
-        _FAILED.add(loop)
-        loop.call_soon(_FAILED.discard, loop)
-
-
-_FAILED: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()     # in the turn that they are at

@@ -506,7 +506,7 @@ def test_who_is_refused_at_once_lets_the_holder_go_on(how):
     run(scene)
 
 
-@pytest.mark.parametrize("what", ["acquire", "extend"])
+@pytest.mark.parametrize("what", ["acquire", "extend", "locked", "status"])
 def test_an_outage_lets_others_go_on(what):
     """... nor would the masters ever be connected again."""
 
@@ -516,10 +516,12 @@ def test_an_outage_lets_others_go_on(what):
         for number in range(MASTERS):
             d.hang_up(number)
         await d.quiet()
-        if what == "acquire":
-            await _tries(d, lambda: d.masters.lock("other", ttl=10).acquire(blocking=False))
-        else:
-            await _tries(d, lock.extend)
+        await _tries(d, {
+            "acquire": lambda: d.masters.lock("other", ttl=10).acquire(blocking=False),
+            "extend": lock.extend,
+            "locked": lock.locked,
+            "status": lambda: d.masters.status("job"),
+        }[what])
         for fake in d.fakes:
             fake.keys.clear()
         d.driver.shut()
