@@ -31,6 +31,7 @@ FORWARDED = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
 )
 _NOT_FOUND, _NOT_STARTED = 127, 126     # as in shells (C24)
+_DO_NOTHING = (signal.SIGCHLD, signal.SIGWINCH)         # unless they are caught
 _WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)    # the terminal
 _ERROR = struct.Struct("i")
 
@@ -64,7 +65,9 @@ class Signals:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            # Python speaks of a race if one of them arrives just when it is not caught any more, and the watchdog ends now.
+            if number not in _DO_NOTHING:
+                signal.signal(number, handler)  # type: ignore[arg-type]
         signal.set_wakeup_fd(self._fd_before)
 
     def _arrive(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
@@ -102,6 +105,8 @@ class Job:
                 os._exit(_NOT_STARTED)
         os.close(word)
         os.close(failure)
+        # It lets us go on nevertheless.  Threads inherit this, so whichever of them the kernel asks, it stays to be seen.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
         with contextlib.suppress(OSError):      # whoever of the two comes first; it may have ended by now
             os.setpgid(self.group, self.group)
         self._begun = self._reaped = False
@@ -198,15 +203,10 @@ class Job:
         """
         self.send(signal.SIGSTOP)       # that one cannot be ignored
         self._terminal.take()
-        continued: list[int] = []
-        before = {
-            number: signal.signal(number, signal.SIG_DFL),
-            signal.SIGCONT: signal.signal(signal.SIGCONT, lambda number, _: continued.append(number)),
-        }
-        signal.pthread_kill(threading.get_ident(), number)      # here we stand still
-        for one, handler in before.items():
-            signal.signal(one, handler)
-        if not continued and number in _WANTS_IT:
+        handler = signal.signal(number, signal.SIG_DFL)
+        signal.pthread_kill(threading.get_ident(), number)      # here we stand still; what came before to go on is void
+        signal.signal(number, handler)
+        if signal.SIGCONT not in signal.sigpending() and number in _WANTS_IT:
             # No shell is left that could let us go on, so the kernel did not stop us.  To those that it has stopped
             # already it says this.
             self.send(signal.SIGHUP)
@@ -214,6 +214,7 @@ class Job:
             self._terminal.give(self.group)
         self._hear(signals)     # what came with it, a hang-up for example, comes first
         self.send(signal.SIGCONT)
+        signals.wake()      # what came has been heard here, and whoever waits has to see what it was about
 
 
 def _become(command: list[str], word: int, failure: int) -> NoReturn:

@@ -419,6 +419,23 @@ def test_a_command_does_not_begin_after_the_lock_has_ended(servers):
     assert "the command was not begun" in errors
 
 
+# The handlers of signals that would do nothing are not taken away again: one that arrives in that moment makes Python
+# print "ignored due to race condition", and a watchdog that has been dismissed sends one just then.
+STAY_CAUGHT = """
+import signal
+from redlock._cli.job import Signals
+with Signals():
+    pass
+for number in signal.SIGCHLD, signal.SIGWINCH:
+    assert callable(signal.getsignal(number)), number
+assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+"""
+
+
+def test_signals_that_do_nothing_stay_caught():
+    subprocess.run([sys.executable, "-c", STAY_CAUGHT], check=True, timeout=60)
+
+
 def test_a_watchdog_that_is_killed(servers):
     """It has another name than redlock-run, so that it takes more than `killall`; and then the command does not go on."""
     with started(["job", NEW, "--", "sh", "-c", STUBBORN], servers.urls) as process:
@@ -507,6 +524,7 @@ class Terminal:
         )
         os.close(slave)
         self.seen = ""
+        self._looked = 0        # so much of it
 
     def __enter__(self) -> Terminal:
         return self
@@ -536,15 +554,16 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def read_until(self, text: str, seconds: float = 30) -> None:
+        """Behind what was read for before: it may have come together with that."""
         until = time.monotonic() + seconds
-        at = len(self.seen)
-        while text not in self.seen[at:]:
+        while text not in self.seen[self._looked :]:
             assert time.monotonic() < until, f"no {text!r} in {self.seen!r}"
             if select.select([self._master], [], [], 0.1)[0]:
                 try:
                     self.seen += os.read(self._master, 4096).decode()
                 except OSError:     # it has ended, and so has its terminal
-                    assert text in self.seen[at:], f"no {text!r} in {self.seen!r}"
+                    assert text in self.seen[self._looked :], f"no {text!r} in {self.seen!r}"
+        self._looked = self.seen.index(text, self._looked) + len(text)
 
 
 COUNTS_CTRL_C = """
@@ -610,6 +629,7 @@ def test_ctrl_z_stops_it_all_and_the_shell_has_its_terminal_back(servers):
         terminal.type("echo $((40 + 2))\n")
         terminal.read_until("42")       # the shell reads again
         terminal.type("fg\n")
+        terminal.read_until("fg\r\n")
         terminal.read_until("redlock")
         terminal.type("three\n")
         terminal.read_until("<three>")
@@ -644,10 +664,69 @@ def test_one_redlock_run_in_another_on_a_terminal(servers):
         terminal.type("\x1a")
         terminal.read_until("Stopped")
         terminal.type("fg\n")
+        terminal.read_until("fg\r\n")
         terminal.read_until("redlock")
         terminal.type("more\n")
         terminal.type("echo ended $?\n")
         terminal.read_until("ended 5")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+# A shell with one job, which it lets read from the terminal ROUNDS times, each time after it was stopped for that.
+LETS_IT_READ = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+(its_go, go), (did, its_did) = os.pipe(), os.pipe()
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.dup2(its_go, 8)
+    os.dup2(its_did, 9)
+    os.execvp(sys.argv[2], sys.argv[2:])
+os.close(its_did)
+try:
+    os.setpgid(job, job)
+except PermissionError:     # it has begun, and so has done it itself
+    pass
+for n in range(int(sys.argv[1])):
+    os.tcsetpgrp(0, os.getpgrp())
+    os.write(go, b"go\\n")
+    _, status = os.waitpid(job, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        sys.exit(f"ended in round {n}: {os.waitstatus_to_exitcode(status)}")
+    os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+    os.read(did, 1)
+os.write(go, b"no\\n")
+sys.exit(f"ended after all: {os.waitstatus_to_exitcode(os.waitpid(job, 0)[1])}")
+"""
+
+
+def test_a_job_that_is_let_go_on_again_and_again_knows_it_each_time(servers):
+    """Whatever thread the kernel tells: one that took it for a shell that has gone would end its command."""
+    rounds = 200
+    reads = ["sh", "-c", "while read go <&8 && [ $go = go ]; do read x </dev/tty; printf . >&9; done; exit 5"]
+    shell = [sys.executable, "-c", LETS_IT_READ, str(rounds)]
+    with Terminal([*shell, *RUN, "job", NEW, "--", *reads], servers.urls) as terminal:
+        terminal.type("x\n" * rounds)
+        terminal.read_until("ended after all: 5", 60)
+        assert "Traceback" not in terminal.seen
+
+
+def test_a_command_that_is_killed_while_it_is_stopped(servers):
+    """Nothing has to happen to the lock for it to be seen."""
+    with shell_on_a_terminal(servers) as terminal:
+        terminal.type(f"{RUN_JOB} --ttl 60 -- sh -c 'echo I am $$.; read x'\n")
+        terminal.read_until(".\r\n")
+        terminal.wait_for_reader()
+        (pid,) = re.findall(r"I am (\d+)\.", terminal.seen)
+        terminal.type("\x1a")
+        terminal.read_until("Stopped")
+        os.kill(int(pid), signal.SIGKILL)
+        terminal.type("fg; echo ended $?\n")
+        terminal.read_until("ended 137", 10)
         terminal.type("exit\n")
         terminal.process.wait(30)
 
