@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -24,13 +25,13 @@ def lock_keys(servers) -> list[set[str]]:
 def eventually(condition, seconds: float = 5.0):
     """Wait until ``condition()`` is true: for what happens in the background, soon but not at once.
 
-    An unreachable quorum is one more "not yet".
+    An unreachable quorum is one more "not yet", and so is an assertion of the condition, which may say more than "false".
     """
     until = time.monotonic() + seconds
     while True:
         try:
             value = condition()
-        except QuorumUnreachable as error:
+        except (QuorumUnreachable, AssertionError) as error:
             value, why = None, str(error)
         else:
             why = repr(value)
@@ -39,6 +40,13 @@ def eventually(condition, seconds: float = 5.0):
         if time.monotonic() > until:
             raise AssertionError(f"not within {seconds} s: {condition}, last: {why}")
         time.sleep(0.005)
+
+
+def no_thread_besides(before: set[threading.Thread]) -> bool:
+    """One of the tests before may have been ending ``before``."""
+    more = set(threading.enumerate()) - before
+    assert not more, more
+    return True
 
 
 def nothing_left(servers) -> bool:

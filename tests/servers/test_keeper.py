@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from redlock import ConfigurationError, LockLost, Masters, NotHeld, _clock
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
+from tests.servers.look import all_up, eventually, lock_keys, no_thread_besides, nothing_left, take
 from tests.servers.proxy import Proxy
 
 TTL = 0.6
@@ -441,11 +441,11 @@ def test_who_waits_is_woken_in_time_though_the_ttl_was_made_shorter(quick, redlo
 
 
 def test_keeping_costs_no_thread_and_no_connection_for_each(quick, redlock_servers):
-    before = threading.active_count()
+    before = set(threading.enumerate())
     locks = [quick.lock(f"job:{i}", ttl=3 * TTL, bound=False) for i in range(200)]
     for lock in locks:
         take(lock)
-    eventually(lambda: threading.active_count() == before)
+    eventually(lambda: no_thread_besides(before))
     time.sleep(4 * TTL)
     assert all(lock.lease.valid for lock in locks)
     assert [len(redlock_servers.client(i).client_list()) for i in range(5)] == [2] * 5
