@@ -325,6 +325,12 @@ class Dial:
         return masked(self._target, text) or type(error).__name__
 
 
+# What we say of the server's certificate and its TLS, and what it says of ours.
+_TLS = re.compile(
+    "CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|Hostname mismatch|UNSUPPORTED_PROTOCOL"
+    "|_ALERT_[A-Z_]*(CERTIFICATE|UNKNOWN_CA|PROTOCOL_VERSION|HANDSHAKE_FAILURE)"
+)
+
 # What is wrong when no connection can be made.  Waiting may cure the last two; somebody has to change
 # something for the others.
 Trouble: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
@@ -343,11 +349,11 @@ def trouble(error: BaseException, text: str) -> Trouble:
         return "auth"
     if isinstance(error, NoPermissionError):
         return "permission"
-    if "DB index is out of range" in text:
+    if "DB index is out of range" in text or "SELECT is not allowed" in text:     # a cluster has one
         return "database"
     if isinstance(error, InvalidResponse):
         return "protocol"
-    if any(word in text for word in ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "Hostname mismatch")):
+    if _TLS.search(text):
         return "tls"
     if isinstance(error, (redis.TimeoutError, TimeoutError)):
         return "timeout"
@@ -376,7 +382,7 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
     for _ in commands:
         try:
             answers.append(connection.read_response())
-        except (ResponseError, AuthenticationError) as error:
+        except ResponseError as error:     # redis-py has closed the connection if it is any other
             answers.append(error)   # an answer all the same; the rest still has to be read
     info, config, announced = answers[-3:]
     for loaded in answers[:-3]:
@@ -443,16 +449,16 @@ def _tune(sock: socket.socket) -> None:
 
 def pack(call: Call) -> bytes:
     """The command that runs a script by its name in the master's cache."""
-    return pack_words(("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args))
+    return pack_words(("EVALSHA", call.script.sha, str(len(call.keys)), *call.keys, *call.args))
 
 
 def pack_text(call: Call) -> bytes:
     """The same with the text of the script, for a master that has forgotten it."""
-    return pack_words(("EVAL", call.script.text, len(call.keys), *call.keys, *call.args))
+    return pack_words(("EVAL", call.script.text, str(len(call.keys)), *call.keys, *call.args))
 
 
-def pack_words(words: tuple[Any, ...]) -> bytes:
-    """A command."""
+def pack_words(words: tuple[str, ...]) -> bytes:
+    """A command.  Of strings only: at a number hiredis runs signal handlers, and crashes if one raises."""
     packed: bytes = hiredis.pack_command(words)
     return packed
 

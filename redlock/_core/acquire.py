@@ -69,15 +69,15 @@ def acquire(
         if outcome is None:
             ticket.inbox = None     # nobody has to tell us any more; a lease that referred to it would be a cycle
             outcome = yield from _contend(terms, plan, deadline, won, ticket)
+        if isinstance(outcome, Refusal):
+            interruption = yield from insist(Leave(ticket))
+            if interruption is not None:
+                raise interruption
     except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
         raise
     except BaseException:
         yield from insist(Leave(ticket))
         raise
-    if isinstance(outcome, Refusal):
-        interruption = yield from insist(Leave(ticket))
-        if interruption is not None:
-            raise interruption
     return outcome
 
 
@@ -180,14 +180,14 @@ def attempt(
                 if won is not None:
                     won.append(grant)
                 return grant
+        interruption = yield from rollback(plan, token, ballot)
+        if interruption is not None:
+            raise interruption
     except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
         raise
     except BaseException:       # cancelled, Ctrl-C: the keys must not outlive us (R11)
         yield from rollback(plan, token, ballot)
         raise
-    interruption = yield from rollback(plan, token, ballot)
-    if interruption is not None:
-        raise interruption
     return refusal
 
 

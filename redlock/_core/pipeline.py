@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from redlock._core.effects import Failure
+from redlock import scripts
+from redlock._core import wire
+from redlock._core.effects import Failure, Send
 from redlock._core.refusals import ErrorReply
-
-if TYPE_CHECKING:
-    from redlock._core.effects import Send
 
 
 class Inbox(Protocol):
@@ -39,6 +38,17 @@ class Entry(Generic[AnyInbox]):
     inbox: AnyInbox
     at: float
     text: bool = False      # sent as text, because the master had forgotten the script
+
+
+def _with_text(request: Send) -> Send:
+    """What to send with the text of the script that ``request`` needs.
+
+    An acquire whose attempt is over must not be revived behind its release, and neither must a repair.  Their text
+    is sent all the same, for no names: a master that always answers last would never get it.
+    """
+    creates = request.call.script in (scripts.ACQUIRE, scripts.REPAIR)
+    wanted = request.open or (request.only_if is not None and request.only_if())
+    return Send(wire.nothing(request.call.script)) if creates and not wanted else request
 
 
 class Pipeline(Generic[AnyInbox]):
@@ -122,15 +132,10 @@ class Pipeline(Generic[AnyInbox]):
         return False
 
     def _refused(self, entry: Entry[AnyInbox], error: ErrorReply, at: float) -> None:
-        """A master that forgot its scripts is given the text once.
-
-        Only while somebody still counts, or if it is owed: an acquire whose attempt is over must not be
-        revived behind its release.
-        """
+        """A master that forgot its scripts is given the text once."""
         request = entry.request
-        wanted = request.open or request.owed_until is not None
-        if error.code == "NOSCRIPT" and wanted and not entry.text:
-            again = Entry(request, entry.inbox, at, text=True)
+        if error.code == "NOSCRIPT" and not entry.text:
+            again = Entry(_with_text(request), entry.inbox, at, text=True)
             self._under_way.append(again)
             self._again.append(again)
             return

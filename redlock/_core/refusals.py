@@ -19,12 +19,15 @@ class ErrorReply(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> ErrorReply:
-        """From what a master sent.  Redis before 7 wraps what goes wrong inside a script."""
+        """From what a master sent.  Redis before 7 wraps what goes wrong inside a script.
+
+        Nor do all give a code to what a script was not permitted.
+        """
         wrapped = _WRAPPED.match(text)
-        if wrapped is None:
-            return cls(text)
-        inner = wrapped[1]
-        return cls(f"NOPERM {inner}" if inner.startswith("The user executing the script can't") else inner)
+        inner = text.removeprefix("ERR ") if wrapped is None else wrapped[1]
+        if inner.startswith(_DENIED):
+            return cls(f"NOPERM {inner}")
+        return cls(text if wrapped is None else inner)
 
     @property
     def code(self) -> str:
@@ -45,6 +48,7 @@ class ErrorReply(NamedTuple):
 
 # ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM command not allowed …
 _WRAPPED = re.compile(r"ERR Error running script .*?@user_script: ?\d+: (?:@user_script: ?\d+: )?-?(.*)", re.DOTALL)
+_DENIED = ("The user executing the script can't", "ACL failure in script")      # of Redis, of Valkey
 _LONGEST = 200
 _PASSING = frozenset(
     ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")

@@ -32,10 +32,11 @@ class Bell:
     __slots__ = ("_write", "fd")
 
     def __init__(self) -> None:
+        self.fd, self._write = -1, None     # for `close`, if a signal handler raises here
         self.fd, write = os.pipe()
+        self._write: _End | None = _End(write)
         os.set_blocking(self.fd, False)
         os.set_blocking(write, False)
-        self._write: _End | None = _End(write)
 
     def ring(self) -> None:
         end = self._write

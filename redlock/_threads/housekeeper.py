@@ -23,6 +23,7 @@ from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from redlock._base.links import News
     from redlock._base.observer import Observer
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 # leases to keep, look at least so often, in seconds.
 _LONGEST_NAP = 1.0
 _LOOK: Any = None       # an event that says nothing
+# Who waits for the first connections looks for them so often, in seconds: often at first, for most take a millisecond.
+_GLANCE, _LONGEST_GLANCE = 0.0005, 0.02
 # How long `close` waits for a thread that is in the middle of connecting, in seconds.
 _FAREWELL = 1.0
 
@@ -74,12 +77,28 @@ class Housekeeper:
 
         Then for the rest as long again as that took: the first lease should have all its keys.
         """
-        links = self._links
         began = _clock.now()
-        with links.mutex:   # the lock of `changed`
-            links.changed.wait_for(lambda: self._over or links.decide(), self._connect_timeout)
-            took = min(_clock.now() - began, self._connect_timeout - (_clock.now() - began))
-            links.changed.wait_for(lambda: self._over or links.tried(), max(0.0, took))
+        self._wait_for(self._links.decide, self._connect_timeout)
+        took = _clock.now() - began
+        self._wait_for(self._links.tried, min(took, self._connect_timeout - took))
+
+    def _wait_for(self, there: Callable[[], bool], seconds: float) -> None:
+        """Look now and then.
+
+        A `threading.Condition` would be told, but a Ctrl-C in its `wait` can come before it has the mutex back;
+        then the `with` around it releases what it does not have, or what another thread has.
+        """
+        until = _clock.now() + seconds
+        pause = _GLANCE
+        while True:
+            with self._links.mutex:
+                if self._over or there():
+                    return
+            left = until - _clock.now()
+            if left <= 0:
+                return
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_GLANCE)
 
     @property
     def _over(self) -> bool:
@@ -137,6 +156,12 @@ class Housekeeper:
     # -- the thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with self._links.mutex:     # whoever started us may have been interrupted before that was noted
+            if self._thread is None:
+                self._thread = threading.current_thread()
+            ours = self._thread is threading.current_thread()
+        if not ours:
+            return
         try:
             self._keep_house()
         finally:

@@ -67,7 +67,6 @@ class Links(LinksBase[AnyInbox]):
     def __init__(self, endpoints: Sequence[Endpoint], electorate: Electorate, node_timeout: float) -> None:
         super().__init__(endpoints, electorate, node_timeout)
         self.mutex = threading.Lock()
-        self.changed = threading.Condition(self.mutex)      # a link came up, or failed to
         self.watch = select.poll()      # of the housekeeper: hang-ups only, so that answers do not wake it
         self.dozing = False             # the housekeeper sleeps until somebody rings
         self.bell = Bell()              # for the housekeeper
@@ -361,7 +360,6 @@ class Links(LinksBase[AnyInbox]):
         """From now on operations only end: they take back what they have asked for, and what they release is waited for."""
         with self.mutex:
             self.closing = True
-            self.changed.notify_all()
         now = _clock.now()
         for waiter in list(self.running):
             waiter.events.append(Turn(now))     # says nothing: it goes on to wait, which is refused
@@ -372,7 +370,6 @@ class Links(LinksBase[AnyInbox]):
         with self.mutex:
             self.closing = True
             self.hang_up()
-            self.changed.notify_all()
             for follower in list(self._followers):
                 follower.wake()
             with self._line:
@@ -426,7 +423,7 @@ class Links(LinksBase[AnyInbox]):
             self._lead_bell.ring()      # who leads may have lost its vote here, and is not told by a hang-up
 
     def _tell(self) -> None:
-        self.changed.notify_all()
+        """Whoever waits for a link looks now and then: see `Housekeeper.wait_until_decided`."""
 
 
 def _dwindling(to: list[Link[AnyInbox]]) -> Iterator[Link[AnyInbox]]:

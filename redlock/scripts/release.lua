@@ -6,10 +6,11 @@
 --
 -- returns {1, listeners}    every name was the caller's; how many connections heard of it
 --         {0, holder}       not all were: the token of somebody else who holds one, "" if nobody does
+-- A key of another type is an error (WRONGTYPE), but the others are deleted.
 
-local token, ours, other, listeners = ARGV[1], true, '', 0
+local token, ours, other, listeners, failure = ARGV[1], true, '', 0, nil
 for i = 1, #KEYS do
-  local found = redis.call('GET', KEYS[i])
+  local found = redis.pcall('GET', KEYS[i])
   if found == token then
     redis.call('DEL', KEYS[i])
     -- pcall: where PUBLISH is not permitted the key is gone all the same, and waiters poll (R24)
@@ -19,8 +20,14 @@ for i = 1, #KEYS do
     end
   else
     ours = false
+    if type(found) == 'table' then
+      failure = found
+    end
     other = found or other
   end
+end
+if failure then
+  return failure
 end
 if ours then
   return {1, listeners}

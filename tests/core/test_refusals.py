@@ -65,6 +65,15 @@ CALL = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef0123
             f"{CALL}: @user_script:2: @user_script: 2: The user executing the script can't run this command",
             "NOPERM The user executing the script can't run this command",
         ),
+        # Redis 7, Valkey: without a code.
+        (
+            "ERR The user executing the script can't run this command or subcommand script: ab, on @user_script:3.",
+            "NOPERM The user executing the script can't run this command or subcommand script: ab, on @user_script:3.",
+        ),
+        (
+            "ERR ACL failure in script: User locks has no permissions to run the 'set' command script: ab",
+            "NOPERM ACL failure in script: User locks has no permissions to run the 'set' command script: ab",
+        ),
         # Nothing is wrapped in these.
         ("OOM command not allowed", "OOM command not allowed"),
         ("BADFENCE @user_script:1: x", "BADFENCE @user_script:1: x"),

@@ -390,6 +390,16 @@ def test_release_leaves_the_keys_of_others_alone(a: str | None, b: str | None, o
     assert len(master.published) == [a, b].count("tok")
 
 
+def test_release_goes_on_behind_a_key_of_another_type() -> None:
+    """P7: what is the caller's goes, and the error says that something was not."""
+    master = ScriptedMaster()
+    master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
+    master.set(A, [b"a list"])
+    with pytest.raises(ErrorReplied, match="WRONGTYPE"):
+        master.run(wire.release(TWO, "tok"))
+    assert master.get(B) is None
+
+
 def test_release_works_where_publishing_is_not_permitted() -> None:
     master = ScriptedMaster()
     master.run(wire.acquire(ONE, "tok", 10.0, 500, 60.0))

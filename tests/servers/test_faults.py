@@ -16,8 +16,9 @@ from redis.retry import Retry
 
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
-from tests.servers.look import all_up, eventually, logged, nothing_left
+from tests.servers.look import all_up, eventually, lock_keys, logged, nothing_left
 from tests.servers.one import free_port, redis_server
+from tests.servers.proxy import Proxy
 from tests.servers.waiter import NEVER, Waiting, feeds_up
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
@@ -70,6 +71,16 @@ def test_wrong_password_everywhere_is_told_at_once_and_apart_from_contention_and
                 masters.lock("job", ttl=10).acquire()
             assert "refused" not in str(caught.value)
             assert "held" not in str(caught.value)
+            with pytest.raises(QuorumUnreachable, match="wrong user or password"):
+                masters.status("job")
+
+
+def test_no_password_where_one_is_needed_is_told_at_once(world, tmp_path):
+    """Some servers say so to the first command only, others already to what redis-py sends before it."""
+    with redis_server(tmp_path, "--requirepass", SECRET) as port:
+        with world.Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
+            with pytest.raises(QuorumUnreachable, match="wrong user or password: Authentication required"):
+                masters.lock("job", ttl=10).acquire(timeout=20)
             with pytest.raises(QuorumUnreachable, match="wrong user or password"):
                 masters.status("job")
 
@@ -198,6 +209,32 @@ def test_script_flush_costs_nothing_but_the_text(redlock_servers, masters):
             lock.extend()
             assert lease.fence
     eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_repair_needs_no_script_that_is_known(redlock_servers, masters):
+    """R14: nobody counts its answer, and the key comes back all the same."""
+    lock = masters.lock("job", ttl=10)
+    with lock as lease:
+        eventually(lambda: len([1 for keys in lock_keys(redlock_servers) if keys]) == 5)
+        redlock_servers.client(2).script_flush()
+        redlock_servers.client(2).delete("redlock:job")
+        lock.extend()
+        lock.extend()       # whoever answered last was not waited for
+        eventually(lambda: redlock_servers.client(2).get("redlock:job") == lease.token.encode())
+
+
+def test_a_master_that_always_answers_last_learns_what_it_has_forgotten(world, redlock_servers):
+    """The attempt is decided when it says NOSCRIPT; the locks after that one are on it as well."""
+    with Proxy(redlock_servers.ports[2]) as proxy:
+        urls = [*redlock_servers.urls[:2], f"redis://127.0.0.1:{proxy.port}"]
+        with world.Masters(urls, restart_guard=False) as masters:
+            eventually(lambda: all_up(masters))
+            proxy.delay = 0.05
+            redlock_servers.client(2).script_flush()
+            with masters.lock("before", ttl=10):
+                time.sleep(0.3)
+            with masters.lock("job", ttl=10):
+                eventually(lambda: redlock_servers.client(2).exists("redlock:job"))
 
 
 def test_a_port_that_speaks_something_else(world, four):

@@ -225,6 +225,83 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
 
 
 @pytest.mark.timeout(300)
+def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
+    """R11: what two masters granted is taken back, and nobody stands in line for ever (R23)."""
+    held, free = range(3), range(3, 5)
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+        eventually(lambda: all_up(masters))
+        for i in held:
+            redlock_servers.client(i).set("redlock:job", "somebody", px=600_000)
+        assert masters._driver is not None
+        lobby = masters._driver._links.lobby
+        at = 0
+        while True:
+            at += 1
+            eventually(lambda: all_up(masters))     # it may have cost a connection
+            interrupt = Interrupt(at)
+            try:
+                with interrupt.tracing():
+                    assert masters.lock("job", ttl=60).acquire(blocking=False) is None
+            except KeyboardInterrupt:
+                pass
+            print(at, interrupt.where)
+            assert len(lobby) == 0
+            eventually(lambda: not any(redlock_servers.client(i).exists("redlock:job") for i in free), 3.0)
+            if interrupt.left > 0:
+                break
+        assert at > 50
+        for i in held:
+            redlock_servers.client(i).delete("redlock:job")
+        with masters.lock("job", ttl=10, timeout=1):
+            pass
+
+
+def test_ctrl_c_while_the_first_operation_starts_the_thread(redlock_servers, monkeypatch):
+    """There is one housekeeper, though whoever started it could not note it any more."""
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        if thread.name == "redlock-links":
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            masters.lock("job", ttl=10).acquire()
+        with masters.lock("job", ttl=10):
+            assert len([thread for thread in threading.enumerate() if thread.name == "redlock-links"]) == 1
+        time.sleep(0.3)
+        assert len([thread for thread in threading.enumerate() if thread.name == "redlock-links"]) == 1
+
+
+# A signal handler that raises, again and again, while requests are packed: hiredis crashes if it packs a number then.
+OFTEN = """
+import signal, sys
+from redlock import _connect
+from redlock._core import wire
+def strike(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, strike)
+call = wire.acquire(wire.keys_for("redlock:", ["job"]), "t", 10.0, 1, 60.0)
+struck = 0
+while struck < 2000:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 2e-5)
+        for _ in range(100):
+            _connect.pack(call), _connect.pack_text(call)
+    except KeyboardInterrupt:
+        struck += 1
+"""
+
+
+def test_ctrl_c_while_a_request_is_packed():
+    done = subprocess.run([sys.executable, "-c", OFTEN], timeout=100, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.timeout(300)
 def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
     """R26: interrupted while it enters again, or leaves: the count is what it was, and the lease goes on."""
     with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
