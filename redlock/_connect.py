@@ -373,7 +373,7 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
     commands: list[Sequence[str]] = [("SCRIPT", "LOAD", script.text) for script in scripts.ALL]
     commands += [
         ("INFO", "server"),
-        ("CONFIG", "GET", "append*"),
+        ("CONFIG", "GET", "*append*"),
         ("EVAL", announce.script.text, str(len(announce.keys)), *announce.keys, *announce.args),
     ]
     for command in commands:
@@ -411,9 +411,10 @@ def read_info(reply: bytes) -> dict[str, str]:
 def _uptime(text: str | None) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
         raise wire.BadReply(f"INFO says that uptime_in_seconds is {text!r:.40}")
-    return int(text)
+    return max(0, int(text))    # it is negative if its clock was set back to before its start
 
 
 def durable(reply: Any) -> bool:
@@ -422,7 +423,9 @@ def durable(reply: Any) -> bool:
     if not isinstance(reply, list) or not all(isinstance(word, bytes) for word in reply):
         return False
     config = dict(zip(reply[::2], reply[1::2], strict=False))
-    return bool(config.get(b"appendonly") == b"yes" and config.get(b"appendfsync") == b"always")
+    always = config.get(b"appendonly") == b"yes" and config.get(b"appendfsync") == b"always"
+    # Or it is not always: not while the file is rewritten, which may take minutes.
+    return bool(always and config.get(b"no-appendfsync-on-rewrite") != b"yes")
 
 
 def _tune(sock: socket.socket) -> None:
@@ -457,7 +460,7 @@ def pack_text(call: Call) -> bytes:
     return pack_words(("EVAL", call.script.text, str(len(call.keys)), *call.keys, *call.args))
 
 
-def pack_words(words: tuple[str, ...]) -> bytes:
+def pack_words(words: tuple[Any, ...]) -> bytes:
     """A command.  Of strings only: at a number hiredis runs signal handlers, and crashes if one raises."""
     packed: bytes = hiredis.pack_command(words)
     return packed

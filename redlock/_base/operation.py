@@ -145,8 +145,13 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                         step = self._op.send
                     break
                 except StopIteration as stop:
-                    self._end()
-                    self._ended(stop.value)
+                    try:
+                        self._end()
+                        self._ended(stop.value)
+                    except BaseException:   # of a signal handler: nobody else would tell whoever waits
+                        self._end()
+                        self._ended(stop.value)
+                        raise
                     break
                 except BaseException as error:
                     if getgeneratorstate(self._op) == GEN_CLOSED:

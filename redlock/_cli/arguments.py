@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_LONGEST = 1e9  # seconds, as for `Masters`: beyond it the operating system's timers overflow
 FAILED = 71     # EX_OSERR of sysexits.h: what it has for errors of a program, 70, is "lost" here
 # What may be shown of what stands before an @.
 _HARMLESS = re.compile(r"'?(--[\w-]+=)?([a-z]+://)?")
@@ -45,13 +46,17 @@ def complain(text: str) -> None:
 
 
 def _masked(message: str) -> str:
-    """A password may have blanks, colons and @ in it: so all up to the last one is taken for one."""
     what, colon, given = message.partition(": ")        # words of argparse alone come before that
+    return what + colon + masked(given)
+
+
+def masked(given: str) -> str:
+    """A password may have blanks, colons and @ in it: so all up to the last one is taken for one."""
     secret, at, rest = given.rpartition("@")
     harmless = _HARMLESS.match(secret)
     if at and harmless:
         given = f"{harmless[0]}***@{rest}"
-    return what + colon + re.sub("password=.*", "password=***", given, flags=re.DOTALL)
+    return re.sub("password=.*", "password=***", given, flags=re.DOTALL)
 
 
 def add_deployment(parser: Parser) -> None:
@@ -84,8 +89,8 @@ def _text(given: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """A finite number of seconds above 0."""
-    return _seconds(text, lambda number: number > 0, "more than 0")
+    """A number of seconds above 0, with which a clock can be set."""
+    return _seconds(text, lambda number: 0 < number <= _LONGEST, f"more than 0 and at most {_LONGEST:g}")
 
 
 def seconds_or_none(text: str) -> float:

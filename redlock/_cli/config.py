@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from redlock import ConfigurationError
+from redlock._cli.arguments import masked
 
 if TYPE_CHECKING:
     import argparse
@@ -78,7 +80,11 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
         "restart_guard": False if arguments.no_restart_guard else None,
     }
     given = {key: value for key, value in options.items() if value is not None}
-    return Deployment(tuple(_address(_with(defaults, master)) for master in masters), {**from_file, **given})
+    addresses = (
+        _address(_with(defaults, master), f"{arguments.config}, master {number}")
+        for number, master in enumerate(masters, 1)
+    )
+    return Deployment(tuple(addresses), {**from_file, **given})
 
 
 def split(value: str) -> list[str]:
@@ -92,11 +98,15 @@ def _read(file: str) -> dict[str, Any]:
     try:
         content = tomllib.loads(Path(file).read_text(encoding="utf-8-sig"))     # some editors begin it with a mark
     except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from None
+        shown = masked(file) if ":" in file else file       # an address, in the wrong place
+        raise ConfigurationError(f"{shown}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not TOML: it is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{file} is not TOML: {error}") from None
+    except (ValueError, RecursionError) as error:       # it may well be, and is more than Python takes
+        why = "a number in it is too long" if isinstance(error, ValueError) else "it is nested too deeply"
+        raise ConfigurationError(f"{file} is not TOML that can be read: {why}") from None
     if "masters" in content:        # or they are given elsewhere
         if not isinstance(content["masters"], list) or not content["masters"]:
             raise _nameless(file)
@@ -123,7 +133,17 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
             names = kind if isinstance(kind, tuple) else (kind,)
             wanted = " or ".join({"str": "text", "int": "a number", "bool": "true or false"}.get(one.__name__, "")
                                  for one in names if one is not float)
-            raise ConfigurationError(f"{where}: {key} has to be {wanted}")
+            raise ConfigurationError(f"{where}: {key} has to be {wanted}{_instead(key, value)}")
+
+
+def _instead(key: str, value: object) -> str:
+    """What is there, unless it may be a password."""
+    if key not in _OPTIONS:
+        return ""
+    try:
+        return f", not {reprlib.repr(value)}"
+    except ValueError:      # an int of more digits than Python prints
+        return ""
 
 
 def _with(defaults: Mapping[str, Any], master: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +152,7 @@ def _with(defaults: Mapping[str, Any], master: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in defaults.items() if not (own and key in _PASSWORDS)} | dict(master)
 
 
-def _address(master: Mapping[str, Any]) -> str:
+def _address(master: Mapping[str, Any], where: str) -> str:
     """Its URL, with user, password and TLS files in it."""
     url: str = master["url"]
     scheme, separator, rest = url.partition("://")
@@ -143,10 +163,11 @@ def _address(master: Mapping[str, Any]) -> str:
     login, _, host = authority.rpartition("@")
     user, colon, secret = login.partition(":")
     if not colon:
-        password = _password(master)
+        name = master.get("username") or _environment(USERNAME) or ""
+        user = user or quote(str(name), safe="")        # also without a password: some need none
+        password = _password(master, where)
         if password is not None:
-            name = master.get("username") or _environment(USERNAME) or ""
-            user, colon, secret = user or quote(str(name), safe=""), ":", quote(password, safe="")
+            colon, secret = ":", quote(password, safe="")
     if user or colon:
         place = f"{user}{colon}{secret}@{host}{place[len(authority):]}"
     if scheme == "rediss":
@@ -155,20 +176,24 @@ def _address(master: Mapping[str, Any]) -> str:
     return f"{scheme}://{place}" + (f"?{query}" if query else "")
 
 
-def _password(master: Mapping[str, Any]) -> str | None:
+def _password(master: Mapping[str, Any], where: str) -> str | None:
+    """What cannot be found is not quoted: it may be the password itself, written where its file is to be named."""
     if "password" in master:
         return str(master["password"])
     if "password_file" in master:
         try:
             return Path(master["password_file"]).read_text(encoding="utf-8").rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise ConfigurationError(f"the password file {master['password_file']}: {why}") from None
+        except OSError as error:
+            why = error.strerror
+        except UnicodeDecodeError:
+            why = "it is not UTF-8"
+        except ValueError:
+            why = "not the name of a file: it has a NUL in it"
+        raise ConfigurationError(f"{where}: password_file: {why}")
     if "password_env" in master:
-        variable = master["password_env"]
-        password = _environment(variable)
+        password = _environment(master["password_env"])
         if password is None:
-            raise ConfigurationError(f"the environment variable {variable} is not set, and password_env names it")
+            raise ConfigurationError(f"{where}: password_env names a variable that is not set")
         return password
     return _environment(PASSWORD)
 

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
-    from redlock import Health, MasterHealth
+    from redlock import Finding, Health, MasterHealth
 
 _REMEMBERED = 8     # changes
 _CLEAR, _HOME, _TO_THE_END = "\x1b[2J", "\x1b[H", "\x1b[J"
 _HIDE, _SHOW, _REST_OF_LINE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
+_FIGURES = re.compile(r"\S*\d\S*( (ms|s|min|h|d)\b)?")      # and what is new at every look: names, tokens
 _ENDS = (signal.SIGTERM, signal.SIGHUP)     # without unwinding
 
 
@@ -136,7 +137,12 @@ def _of_a_master(old: MasterHealth, new: MasterHealth) -> Iterator[str]:
 
 
 def _of_findings(old: Health | MasterHealth, new: Health | MasterHealth) -> Iterator[str]:
-    was = {finding.code for finding in old.findings}
-    now = {finding.code: finding for finding in new.findings}
-    yield from (f"{code}: {finding.message}" for code, finding in now.items() if code not in was)
-    yield from (f"{code} is over" for code in sorted(was - now.keys()))
+    was = {_news(finding) for finding in old.findings}
+    yield from (f"{finding.code}: {finding.message}" for finding in new.findings if _news(finding) not in was)
+    over = {finding.code for finding in old.findings} - {finding.code for finding in new.findings}
+    yield from (f"{code} is over" for code in sorted(over))
+
+
+def _news(finding: Finding) -> tuple[str, str, str]:
+    """What is told: it may become worse, or be another thing of the same code."""
+    return finding.code, finding.level, _FIGURES.sub("", finding.message)

@@ -72,7 +72,7 @@ def acquire(
         if isinstance(outcome, Refusal):
             interruption = yield from insist(Leave(ticket))
             if interruption is not None:
-                raise interruption
+                raise interruption  # noqa: TRY301 - and once more, below
     except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
         raise
     except BaseException:
@@ -182,7 +182,7 @@ def attempt(
                 return grant
         interruption = yield from rollback(plan, token, ballot)
         if interruption is not None:
-            raise interruption
+            raise interruption  # noqa: TRY301 - and once more, below
     except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
         raise
     except BaseException:       # cancelled, Ctrl-C: the keys must not outlive us (R11)

@@ -104,8 +104,15 @@ class Checkup:
         return thread
 
     def _run_probe(self, max_ttl: float) -> None:
+        """Raises nothing: in this thread nobody would hear of it, and the probe would be called late."""
         assert self._probe is not None  # noqa: S101 - for the type checker
-        self._probed.append(self._probe(max_ttl))
+        try:
+            outcome = self._probe(max_ttl)
+        except RedlockError as failed:
+            outcome = Probe(ok=False, seconds=0.0, error=failed.message)
+        except Exception as error:  # noqa: BLE001 - whatever it is, and its text may quote anything, passwords as well
+            outcome = Probe(ok=False, seconds=0.0, error=f"it ended with {type(error).__name__}")
+        self._probed.append(outcome)
 
     def _outcome(self) -> Probe | None:
         if self._probe is None:

@@ -14,11 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from redis.exceptions import InvalidResponse
+
 from redlock import _clock, _connect
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
 from redlock._health import rights
 from redlock._health.facts import Clock, MasterFacts, Refusal
+from redlock.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +38,11 @@ _OWN_SHARE = 0.95
 # Refusals of everything, not only of what changes a key.
 _WORKS_FOR_NOBODY = frozenset(("BUSY", "LOADING", "MASTERDOWN"))
 
+# A refusal that only a server knows, even if it has no other word.
+_OF_A_SERVER = _WORKS_FOR_NOBODY | {"NOAUTH", "NOPERM", "WRONGPASS"}
+
 _SOME = 65536       # bytes at once
+_DIGITS = 15        # of a time: more would not be one
 
 
 class Examination:
@@ -85,7 +92,7 @@ class Examination:
         kind = _connect.trouble(error, text)
         if kind == "timeout":
             text = self._no_answer()
-        self._know(failure=kind, text=text)
+        self._know(failure=kind, text=printable(text))
 
     def _no_answer(self) -> str:
         return f"no answer within {self._patience:g} s, while {self._stage}"
@@ -117,27 +124,38 @@ class Examination:
             sent, ours = _clock.now(), time.time()
             [answer] = self._ask([("TIME",)])
             trips.append(_clock.now() - sent)
-            if isinstance(answer, list):
-                theirs = int(answer[0]) + int(answer[1]) / 1e6
-                clocks.append(Clock(theirs - ours - trips[-1] / 2, trips[-1] / 2))
-            elif isinstance(answer, ErrorReply):
-                self._refused(answer, rights.Question(("TIME",), "time"))
+            match answer:
+                case ErrorReply():
+                    self._refused(answer, rights.Question(("TIME",), "time"))
+                case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
+                    theirs = int(seconds[:_DIGITS]) + int(micros[:_DIGITS]) / 1e6
+                    clocks.append(Clock(theirs - ours - trips[-1] / 2, trips[-1] / 2))
+                case _:
+                    raise InvalidResponse(f"it says that the time is {answer!r:.40}")
         # The quickest one knows the clock best.
         clock = min(clocks, key=lambda one: one.within, default=None)
         self._know(latency=statistics.median(trips), clock=clock)
 
     def _ask_info(self) -> bool:
         [answer] = self._ask([("INFO",)])
-        if isinstance(answer, bytes):
-            self._know(info=_connect.read_info(answer), at=_clock.now())
-        elif isinstance(answer, ErrorReply):
+        if isinstance(answer, ErrorReply):
             self._refused(answer, rights.Question(("INFO",), "info"))
-        return self.facts.failure is None
+            return self.facts.failure is None
+        info = _connect.read_info(answer) if isinstance(answer, bytes) else {}
+        if not info.keys() & {"redis_version", "run_id"}:
+            raise InvalidResponse(f"it says of itself {answer!r:.40}")
+        self._know(info={name: printable(value) for name, value in info.items()}, at=_clock.now())
+        return True
 
     def _ask_rights(self) -> None:
         asked = rights.questions(self._prefix, self._name)
-        for question, answer in zip(asked, self._ask([one.words for one in asked]), strict=True):
+        answers = self._ask([one.words for one in asked])
+        if not self.facts.info and all(isinstance(one, ErrorReply) and one.code not in _OF_A_SERVER for one in answers):
+            raise InvalidResponse(f"whatever it is asked, it says {answers[0].text}")
+        for question, answer in zip(asked, answers, strict=True):
             match question.words[0], answer:
+                case "GET", ErrorReply(code="WRONGTYPE"):   # the key of the announcement: no other one is there
+                    self._know(unannounced="something that is not a string")
                 case _, ErrorReply():
                     self._refused(answer, question)
                 case "CONFIG", list():
@@ -151,12 +169,12 @@ class Examination:
                     try:
                         self._know(announced=wire.read_announced(answer))
                     except ValueError:
-                        self._know(unannounced=_text(answer))
+                        self._know(unannounced=repr(answer.decode("utf-8", "replace")))
                 case _:
                     pass
 
     def _refused(self, answer: ErrorReply, question: rights.Question) -> None:
-        facts, text = self.facts, _connect.masked(self._target, answer.text)
+        facts, text = self.facts, printable(_connect.masked(self._target, answer.text))
         if answer.code in ("NOAUTH", "WRONGPASS"):
             self._know(failure="auth", text=text)
         elif answer.code == "NOPERM":
@@ -164,10 +182,12 @@ class Examination:
             if word not in facts.missing + facts.optional:
                 kind = "optional" if question.optional else "missing"
                 self._know(**{kind: (*getattr(facts, kind), word)})
-        elif answer.code == "ERR":
-            pass        # the contradictory options (see `rights.questions`), or a command that is not there
         elif answer.code in _WORKS_FOR_NOBODY:
             self._know(refused=facts.refused or Refusal(answer.code, text))
+        elif question.expendable or (question.contradictory and answer.code == "ERR"):
+            pass        # nobody needs it, or it was meant to be refused (see `rights.questions`)
+        elif answer.code == "ERR" or question.needs == "info":
+            self._know(lacks={**facts.lacks, question.needs.upper().replace("|", " "): text})
         else:
             self._know(write=facts.write or Refusal(answer.code, text))
 
@@ -209,4 +229,4 @@ def url(target: Endpoint) -> str:
 
 
 def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "replace")
+    return None if value is None else printable(value.decode("utf-8", "replace"))

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 Failure: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 
+_DIGITS = 20        # of 64 bits
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -37,10 +39,11 @@ class MasterFacts:
         connected: it got as far as an authenticated connection.
         at: when INFO was answered, on the clock of R5.
         announced: the longest TTL that any client announced, in seconds; 0: nobody did (R21).
-        unannounced: what is in the place of that, and lets no client connect.
+        unannounced: what is in the place of that, and lets no client connect; as it is shown.
         durable: append-only file with appendfsync always.
         write: its refusal to change a key (READONLY, OOM, MOVED).
         refused: its refusal to do anything now (BUSY, LOADING).
+        lacks: commands that every client needs and that it refuses, for it does not have them; what it says to each.
         missing: rights, in the words of an ACL rule; ``optional`` those that a client can do without.
     """
 
@@ -61,10 +64,11 @@ class MasterFacts:
     unannounced: str | None = None
     write: Refusal | None = None
     refused: Refusal | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
     def number(self, name: str) -> int | None:
         """A field of INFO."""
         value = self.info.get(name, "")
-        return int(value) if value.isdigit() else None
+        return int(value) if value.isascii() and value.isdigit() and len(value) <= _DIGITS else None

@@ -29,7 +29,18 @@ class Question(NamedTuple):
 
     @property
     def optional(self) -> bool:
+        """A client can do without the right."""
         return not _COMMANDS[self.needs]
+
+    @property
+    def contradictory(self) -> bool:
+        """It is refused by who may do it."""
+        return {"NX", "XX"} <= set(self.words)
+
+    @property
+    def expendable(self) -> bool:
+        """A client can do without the command: it takes no other refusal of SCRIPT LOAD than NOPERM."""
+        return self.optional and self.needs != "script|load"
 
 
 def rule(prefix: str, *, database: bool = False) -> str:
@@ -39,20 +50,23 @@ def rule(prefix: str, *, database: bool = False) -> str:
     """
     commands = [*_COMMANDS, *(("select",) if database else ())]
     # New users of Redis 6.2 may use all channels, and refuse a pattern as long as they may.
-    return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *_patterns(prefix)])
+    patterns = dict.fromkeys(_patterns(prefix))     # each once
+    return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])
 
 
 def _patterns(prefix: str) -> tuple[str, str, str, str]:
     """Keys of locks, of fences, of the announcement; the channels."""
     pattern = _literal(prefix)
+    if not pattern:     # a server refuses a pattern beside the one that has them all
+        return "~*", "~*", "~*", "&*:released"
     announcement = _literal(wire.announcement_key(prefix))
     # With a hash tag in the name the fence key begins as the lock key does (section 4).
     return f"~{pattern}*", f"~{{{pattern}*", f"~{announcement}", f"&{pattern}*:released"
 
 
 def _literal(text: str) -> str:
-    """A pattern for just this text.  A rule cannot have blanks: any character may stand for one."""
-    return "".join("?" if c.isspace() else f"\\{c}" if c in "*?[]\\" else c for c in text)
+    """A pattern for just this text.  A rule cannot have blanks: any bytes may stand for one."""
+    return "".join("?" * len(c.encode()) if c.isspace() else f"\\{c}" if c in "*?[]\\" else c for c in text)
 
 
 def questions(prefix: str, name: str) -> list[Question]:
@@ -66,7 +80,7 @@ def questions(prefix: str, name: str) -> list[Question]:
     locks, fences, announcements, channels = _patterns(prefix)
     return [
         Question(("GET", announcement), "get", announcements),
-        Question(("CONFIG", "GET", "append*"), "config|get"),
+        Question(("CONFIG", "GET", "*append*"), "config|get"),
         Question(("SET", lock, name, "XX", "PX", "1"), "set", locks),
         Question(("GET", lock), "get", locks),
         Question(("PTTL", lock), "pttl", locks),

@@ -171,11 +171,17 @@ def _failure(facts: MasterFacts) -> Finding:
     assert facts.failure is not None  # noqa: S101 - for the type checker
     if "max number of clients" in facts.text:
         code, message, advice = "busy", "it takes no more connections", "raise maxclients, or find out who holds them"
+    elif facts.failure == "tls" and "_ALERT_" in facts.text:
+        code, message, advice = "tls", "it does not take this client's certificate or version of TLS", _OUR_TLS
     else:
         code, message, advice = _FAILURES.get(facts.failure) or _unreachable(facts)
     return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
 
 
+_OUR_TLS = (
+    "give a certificate that it trusts with ssl_certfile=FILE&ssl_keyfile=FILE in the address, and let both sides have a "
+    "version in common"
+)
 _FAILURES: dict[Failure, tuple[str, str, str]] = {
     "auth": (
         "auth",
@@ -212,8 +218,16 @@ def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
             how += "; a port without TLS behaves like this as well"
         return "unreachable", "it does not answer", how
     how = "start the server there, or correct host and port"
-    if "closed" in facts.text or "reset" in facts.text:
-        how = "see its log for why it hangs up; a port that wants TLS needs rediss:// in the address"
+    if "protected mode" in facts.text:
+        how = "set a password there, which the address has as well, or protected-mode no where nobody else can reach it"
+    elif any(word in facts.text for word in ("closed", "reset", "EOF occurred", "Broken pipe")):
+        how = "see its log for why it hangs up; "
+        if facts.url.startswith("rediss://"):
+            how += "it may want a certificate (ssl_certfile and ssl_keyfile in the address)"
+        else:
+            how += "a port that wants TLS needs rediss:// in the address, and protected mode lets in nobody from elsewhere"
+    elif "unknown command" in facts.text or "the command AUTH" in facts.text:
+        how = "see what answers there: a server has the command AUTH, unless somebody renamed it"
     elif any(word in facts.text for word in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
         how = "correct the host name, or mend the name server"
     return "unreachable", "no connection", how
@@ -276,6 +290,27 @@ _WITHOUT = {
 }
 
 
+def _lacks(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+    if _role(facts) == "sentinel":
+        return
+    # Without the guard nobody needs INFO.
+    lacks = {name: text for name, text in facts.lacks.items() if name != "INFO" or terms.restart_guard}
+    if lacks:
+        # What follows in it has the name of the lock, which is never the same.
+        says = next(iter(lacks.values())).partition(", with args")[0]
+        message = f"it lacks {', '.join(lacks)}, which clients need: {says}"
+        yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
+    elif terms.restart_guard and facts.info and facts.number("uptime_in_seconds") is None:
+        message = "its INFO has no uptime_in_seconds, so nobody can tell whether it restarted and forgot its locks"
+        yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
+
+
+_THE_SERVER_ITSELF = (
+    "let its commands have their names (rename-command in its configuration), and give the address of the server itself, "
+    "not of a proxy"
+)
+
+
 def _announcement(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
     if facts.unannounced is None:
         return
@@ -283,14 +318,14 @@ def _announcement(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
     yield Finding(
         "critical",
         "announcement",
-        f"no client can connect: its key {key} holds {facts.unannounced!r:.40}, which is not the max_ttl of any client",
+        f"no client can connect: its key {key} holds {facts.unannounced:.40}, which is not the max_ttl of any client",
         f"find out who wrote that, and delete the key {key} there: each client announces its max_ttl when it connects",
     )
 
 
 def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
     refusal = facts.write
-    if refusal is None or _role(facts) != "master":
+    if refusal is None or _role(facts) in ("replica", "sentinel"):      # which is why
         return
     match refusal.code:
         case "OOM":
@@ -329,7 +364,8 @@ def _share(facts: MasterFacts) -> float:
 def _nearly_full(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
     share = _share(facts)
     if share > _NEARLY_FULL and (facts.write is None or facts.write.code != "OOM"):
-        message = f"{share:.0%} of maxmemory is used; when it is full it refuses locks"
+        evicts = facts.info.get("maxmemory_policy", "noeviction") != "noeviction"
+        message = f"{share:.0%} of maxmemory is used; when it is full it {'drops keys' if evicts else 'refuses locks'}"
         yield Finding("warning", "low-memory", message, "raise maxmemory, or find out what fills it")
 
 
@@ -374,7 +410,7 @@ def _slow(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[MasterFacts, Terms], Iterator[Finding]], ...] = (
-    _not_master, _rights, _announcement, _read_only, _evicting, _nearly_full, _failover, _slow, _forgets,
+    _not_master, _rights, _lacks, _announcement, _read_only, _evicting, _nearly_full, _failover, _slow, _forgets,
 )
 
 

@@ -22,7 +22,7 @@ class _End:
         os.write(self._fd, b"!")
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, AttributeError):      # a signal handler raised before it was told
             os.close(self._fd)
 
 
@@ -32,9 +32,10 @@ class Bell:
     __slots__ = ("_write", "fd")
 
     def __init__(self) -> None:
-        self.fd, self._write = -1, None     # for `close`, if a signal handler raises here
+        self.fd = -1        # for `close`, if a signal handler raises here
+        self._write: _End | None = None
         self.fd, write = os.pipe()
-        self._write: _End | None = _End(write)
+        self._write = _End(write)
         os.set_blocking(self.fd, False)
         os.set_blocking(write, False)
 

@@ -819,6 +819,33 @@ def test_an_operation_that_wants_to_wait_though_it_was_interrupted_is_closed():
     assert closed == [True]
 
 
+@pytest.mark.parametrize("where", ["_end", "_ended"])
+def test_a_signal_handler_that_raises_at_the_end_takes_no_result_away(monkeypatch, where):
+    """R11: whoever waits for what was granted has to learn it, or nobody releases it."""
+    real, raised = getattr(Operation, where), []
+
+    def interrupted(operation, *result):
+        if not raised:
+            raised.append(True)
+            raise TimeoutError
+        real(operation, *result)
+
+    monkeypatch.setattr(Operation, where, interrupted)
+
+    def op() -> Op[str]:
+        yield Wait(0.0)
+        return "granted"
+
+    async def scene(d):
+        operation = Operation(op(), d.links)
+        with pytest.raises(TimeoutError):       # for whoever stepped it
+            operation.start()
+        assert operation.over
+        return await operation.ended
+
+    assert run(scene) == "granted"
+
+
 def test_ctrl_c_inside_of_a_step_is_for_whoever_runs_the_loop():
     """As asyncio does with its own callbacks; and nothing of the operation is left."""
     left: list[Deployment] = []

@@ -107,6 +107,28 @@ def test_user_and_password_from_the_environment_go_where_there_are_none(monkeypa
     assert deployment(urls[:1], given()).urls == ("redis://locker:geheim%2F%23%3F@10.0.0.1",)
 
 
+def test_a_user_without_a_password_is_no_other_user(monkeypatch, file):
+    """One that needs none: it would be `default` that is asked, and may do more."""
+    wanted = deployment([], file("""
+        username = "locker"
+        masters = [
+            "redis://10.0.0.1:6379/1",
+            { url = "redis://10.0.0.2", username = "an other" },
+            "redis://alice@10.0.0.3",
+            "redis://:own@10.0.0.4",
+            "unix:///run/redis.sock",
+        ]
+    """))
+    assert wanted.urls == (
+        "redis://locker@10.0.0.1:6379/1", "redis://an%20other@10.0.0.2", "redis://alice@10.0.0.3", "redis://:own@10.0.0.4",
+        "unix://locker@/run/redis.sock",
+    )
+    monkeypatch.setenv("REDLOCK_USERNAME", "locker")
+    assert deployment(["redis://10.0.0.1", "redis://:own@10.0.0.2"], given()).urls == (
+        "redis://locker@10.0.0.1", "redis://:own@10.0.0.2",
+    )
+
+
 def test_an_at_sign_in_the_path_of_a_socket_is_no_login(monkeypatch):
     """C20: what stands before it would be taken for a user, and shown as part of the path."""
     monkeypatch.setenv("REDLOCK_PASSWORD", "hunter2")
@@ -205,12 +227,22 @@ def test_a_file_may_leave_the_masters_to_the_arguments_or_the_environment(file, 
         ('masters = [{ username = "x" }]', "master 1: write a URL"),
         ('masters = ["redis://a", { url = "redis://b", pasword = "geheim" }]', "master 2: 'pasword' is not known"),
         ('masters = ["redis://a"]\nmax_tll = 3', "'max_tll' is not known, allowed are"),
-        ('masters = ["redis://a"]\nmax_ttl = "3"', "max_ttl has to be a number"),
-        ('masters = ["redis://a"]\nmax_ttl = true', "max_ttl has to be a number"),
-        ('masters = ["redis://a"]\nrestart_guard = 1', "restart_guard has to be true or false"),
+        ('masters = ["redis://a"]\nmax_ttl = "3"', "max_ttl has to be a number, not '3'$"),
+        ('masters = ["redis://a"]\nmax_ttl = true', "max_ttl has to be a number, not True$"),
+        ('masters = ["redis://a"]\nrestart_guard = 1', "restart_guard has to be true or false, not 1$"),
+        ('masters = ["redis://a"]\nprefix = 0x' + "f" * 5000, "prefix has to be text"),
+        ('masters = ["redis://a"]\nmax_ttl' + ".a" * 500 + " = 1", "max_ttl has to be a number, not "),
         ('masters = ["redis://a"]\npassword = 12345', "password has to be text"),
-        ('masters = ["redis://a"]\npassword_env = "NOT_SET"', "NOT_SET is not set"),
-        ('masters = ["redis://a"]\npassword_file = "/does/not/exist"', "No such file"),
+        ('masters = ["redis://a"]\nusername = 12345', "username has to be text$"),
+        ('masters = ["redis://a"]\npassword_env = "NOT_SET"', "toml, master 1: password_env names a variable that is not set"),
+        ('masters = ["redis://a", { url = "redis://b", password_env = "geheim" }]', "master 2: password_env names a var"),
+        ('masters = ["redis://a"]\npassword_file = "/does/not/exist"', "toml, master 1: password_file: No such file"),
+        ('masters = ["redis://a", { url = "redis://b", password_file = "geheim" }]', "master 2: password_file: No such file"),
+        ('masters = ["redis://a"]\npassword_file = "/dev/null/geheim"', "master 1: password_file: Not a directory"),
+        ('masters = ["redis://a"]\npassword_file = "geheim\\u0000"', "master 1: password_file: not the name of a file"),
+        ("max_ttl = " + "9" * 5000, "is not TOML that can be read: a number in it is too long"),
+        ("x = " + "[" * 2000 + "]" * 2000, "is not TOML that can be read: it is nested too deeply"),
+        ("x = " + "{a=" * 2000 + "1" + "}" * 2000, "is not TOML that can be read: it is nested too deeply"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_the_place_and_without_the_password(file, text, says):
@@ -218,6 +250,28 @@ def test_what_is_wrong_with_a_file_is_said_with_the_place_and_without_the_passwo
         deployment([], file(text))
     assert "geheim" not in str(caught.value)
     assert "12345" not in str(caught.value)
+
+
+def test_a_password_file_that_is_not_utf_8(file, tmp_path):
+    (tmp_path / "secret").write_bytes(b"geheim\xe9")
+    with pytest.raises(ConfigurationError, match="master 1: password_file: it is not UTF-8") as caught:
+        deployment([], file(f'password_file = "{tmp_path}/secret"\nmasters = ["redis://a"]'))
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("redis://u:geheim@h", "redis://***@h: No such file"),
+        ("redis://h?password=geheim", "redis://h?password=***: No such file"),
+        ("u:gehe@im@h", "***@h: No such file"),
+        ("/does/not/exist@h.toml", "/does/not/exist@h.toml: No such file"),      # no address at all
+    ],
+)
+def test_an_address_in_the_place_of_the_file_shows_no_password(config, says):
+    with pytest.raises(ConfigurationError) as caught:
+        deployment([], given(config=config))
+    assert says in str(caught.value)
 
 
 def test_no_such_file():

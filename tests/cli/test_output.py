@@ -13,7 +13,7 @@ from redlock import Health, Probe
 from redlock._cli import table
 from redlock._cli.prometheus import exposition
 from redlock._cli.watch import changes, cut, restarts
-from redlock._health.facts import Clock
+from redlock._health.facts import Clock, Refusal
 from redlock._health.verdict import judge
 from tests.health.facts import TERMS, dead, healthy, with_last
 
@@ -170,6 +170,48 @@ def test_a_master_goes_and_comes_back():
     assert back == [
         "WARNING -> OK: 5 of 5 masters vote", "10.0.0.4:6379: votes again", "10.0.0.4:6379: unreachable is over",
     ]
+
+
+MEMORY = {"maxmemory": "1000", "used_memory": "950"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ({"info": {"maxmemory_policy": "allkeys-lru"}}, {"info": {"maxmemory_policy": "allkeys-lru", "maxmemory": "100000000"}},
+         "evicting: maxmemory-policy is allkeys-lru: it may drop a lock"),
+        ({"info": {"maxmemory_policy": "allkeys-lru"}}, {"info": {"maxmemory_policy": "allkeys-lfu"}},
+         "evicting: maxmemory-policy is allkeys-lfu"),
+        ({"info": MEMORY}, {"info": MEMORY, "write": Refusal("OOM", "OOM command not allowed")}, "low-memory: its memory is full"),
+        ({"failure": "connection", "text": "Connection refused."}, {"failure": "timeout", "text": "no answer within 3 s"},
+         "unreachable: it does not answer"),
+        ({"latency": 0.2}, {"latency": 0.3}, "slow: its votes come too late"),
+    ],
+)
+def test_a_finding_that_becomes_another_is_a_change(before, after, says):
+    """The same code, and worse news, or other ones."""
+    first, then = (judge(with_last(healthy(4, **facts)), TERMS, TOOK) for facts in (before, after))
+    texts = [text for _, text in changes(first, then)]
+    assert any(text.startswith(f"10.0.0.4:6379: {says}") for text in texts)
+    assert not any(text.endswith("is over") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"info": {"uptime_in_seconds": "2"}}, {"info": {"uptime_in_seconds": "3"}}),
+        ({"info": MEMORY}, {"info": MEMORY | {"used_memory": "980"}}),
+        ({"latency": 0.2}, {"latency": 0.21}),
+        ({"clock": Clock(1.0, 0.001)}, {"clock": Clock(1.234, 0.001)}),
+        ({"clock": Clock(119.0, 0.001)}, {"clock": Clock(121.0, 0.001)}),       # s, then min
+    ],
+)
+def test_other_figures_are_no_change(before, after):
+    """They differ at every look."""
+    first, then = (judge(with_last(healthy(4, **facts)), TERMS, TOOK) for facts in (before, after))
+    assert first.masters[4].findings
+    assert first.masters[4].findings != then.masters[4].findings
+    assert list(changes(first, then)) == []
 
 
 def test_another_process_is_noticed_also_after_it_was_away():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redlock import LockLost, Probe
+from redlock import ConfigurationError, LockLost, Probe
 from redlock._health import checkup, survey
 from redlock._health.checkup import Checkup
 from tests.health.facts import TERMS, dead, healthy
@@ -101,6 +101,22 @@ def test_a_probe_that_does_not_come_back_is_a_finding_in_time():
     assert took < 5
     assert health.status == "CRITICAL"
     assert "not done within 0.5 s" in health.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [(ConfigurationError("ttl=0 is wrong"), "ttl=0 is wrong"), (ValueError("geheim"), "it ended with ValueError")],
+)
+def test_a_probe_that_fails_altogether_is_a_finding(error, says):
+    """Not a traceback of its thread, and not one that is late; what others say may quote a password."""
+
+    def probe(_: float) -> Probe:
+        raise error
+
+    health, _, took = check([(healthy(i), 0.0) for i in range(3)], probe=probe)
+    assert took < 4
+    assert health.status == "CRITICAL"
+    assert health.findings[0].message == f"a real lock did not work: {says}"
 
 
 def test_one_that_is_stopped_begins_no_probe(monkeypatch):

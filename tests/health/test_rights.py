@@ -36,18 +36,20 @@ def test_every_command_of_a_connection_is_in_the_rule():
     assert {"evalsha", "eval"} <= granted       # see `pack` and `pack_text`
 
 
-def test_every_right_of_the_rule_is_asked_for():
-    asked = {question.needs for question in rights.questions("p:", "n")} | {"info", "time"}
-    assert asked == commands(rights.rule("p:"))
-    patterns = {question.keys for question in rights.questions("p:", "n")} - {""}
-    assert patterns == {word for word in rights.rule("p:").split() if word[0] in "~&"}
+@pytest.mark.parametrize("prefix", ["p:", ""])
+def test_every_right_of_the_rule_is_asked_for(prefix):
+    asked = {question.needs for question in rights.questions(prefix, "n")} | {"info", "time"}
+    assert asked == commands(rights.rule(prefix))
+    patterns = {question.keys for question in rights.questions(prefix, "n")} - {""}
+    assert patterns == {word for word in rights.rule(prefix).split() if word[0] in "~&"}
 
 
 @pytest.mark.parametrize(
     ("prefix", "patterns"),
     [
         ("redlock:", ["~redlock:*", "~{redlock:*", "~redlock-max-ttl:redlock:", "&redlock:*:released"]),
-        ("", ["~*", "~{*", "~redlock-max-ttl:", "&*:released"]),
+        ("", ["~*", "&*:released"]),       # a server takes no pattern after ~*
+        ("\u2028é", ["~???é*", "~{???é*", "~redlock-max-ttl:???é", "&???é*:released"]),     # it matches bytes
         ("a*b c[", ["~a\\*b?c\\[*", "~{a\\*b?c\\[*", "~redlock-max-ttl:a\\*b?c\\[", "&a\\*b?c\\[*:released"]),
     ],
 )

@@ -41,12 +41,18 @@ def test_five_healthy_ones():
         pytest.param(dead(4, "permission", "NOPERM"), "no-permission", False, "--acl", id="may-not-connect"),
         pytest.param(dead(4, "protocol", "H"), "not-redis", False, "host and port", id="http"),
         pytest.param(dead(4, "tls", "CERTIFICATE_VERIFY_FAILED"), "tls", False, "ssl_ca_certs", id="tls"),
+        pytest.param(dead(4, "tls", "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]"), "tls", False, "ssl_certfile", id="tls-certificate"),
+        pytest.param(dead(4, text="DENIED Redis is running in protected mode"), "unreachable", False, "a password there",
+                     id="protected"),
+        pytest.param(dead(4, text="it does not know the command AUTH"), "unreachable", False, "AUTH", id="no-auth"),
         pytest.param(dead(4, "database", "DB index"), "no-database", False, "one vote", id="database"),
         pytest.param(healthy(4, info={"role": "slave", "master_host": "h"}, write=Refusal("READONLY", "R")),
                      "not-master", False, "REPLICAOF NO ONE", id="replica"),
         pytest.param(healthy(4, info={"redis_mode": "sentinel"}), "not-master", False, "independent", id="sentinel"),
         pytest.param(healthy(4, refused=Refusal("MASTERDOWN", "M")), "not-master", False, "REPLICAOF", id="masterdown"),
         pytest.param(healthy(4, missing=("+set", "~redlock:*")), "no-permission", False, "--acl", id="rights"),
+        pytest.param(healthy(4, lacks={"EVAL": "ERR unknown command"}), "no-command", False, "rename-command", id="renamed"),
+        pytest.param(healthy(4, info={"uptime_in_seconds": ""}), "no-command", False, "itself", id="no-uptime"),
         pytest.param(healthy(4, optional=("+publish",)), "no-permission", True, "--acl", id="rights-it-can-do-without"),
         pytest.param(healthy(4, write=Refusal("OOM", "O")), "low-memory", False, "maxmemory", id="full"),
         pytest.param(healthy(4, info={"maxmemory": "1000001"}), "low-memory", True, "maxmemory", id="nearly-full"),
@@ -149,7 +155,7 @@ def test_the_longest_max_ttl_announced_governs():
 
 
 def test_an_announcement_that_lets_no_client_connect_takes_away_the_vote():
-    health = judge(with_last(healthy(4, unannounced="1e300")), TERMS, TOOK)
+    health = judge(with_last(healthy(4, unannounced="'1e300'")), TERMS, TOOK)
     last = health.masters[FIFTH]
     assert not last.votes
     assert codes(last.findings) == ["announcement"]
@@ -178,6 +184,58 @@ def test_without_the_guard_nobody_needs_info():
     blind = healthy(4, info={}, missing=("+info",))
     assert judge(with_last(replace(blind, info={})), TERMS, TOOK).quorum.voting == 4
     assert judge(with_last(replace(blind, info={})), replace(TERMS, restart_guard=False), TOOK).quorum.voting == 5
+
+
+def blind(**facts):
+    """It refuses INFO."""
+    return replace(healthy(4, **facts), info={})
+
+
+def test_a_refused_info_takes_away_the_vote_unless_the_guard_is_off():
+    renamed = judge(with_last(blind(lacks={"INFO": "ERR unknown command 'INFO'"})), TERMS, TOOK)
+    assert codes(renamed.masters[FIFTH].findings) == ["no-command"]
+    assert renamed.quorum.voting == 4
+    assert "INFO" in renamed.masters[FIFTH].findings[0].message
+    off = replace(TERMS, restart_guard=False)
+    assert judge(with_last(blind(lacks={"INFO": "ERR unknown command 'INFO'"})), off, TOOK).quorum.voting == 5
+    assert judge(with_last(healthy(4, info={"uptime_in_seconds": ""})), off, TOOK).quorum.voting == 5
+
+
+def test_what_lacks_a_command_says_so_in_words_that_stay_the_same():
+    """`--watch` prints a line for every change, and the name of the lock is another one each time."""
+    text = "ERR unknown command 'SET', with args beginning with: 'redlock:redlock-check:81f2' "
+    [finding] = judge(with_last(healthy(4, lacks={"SET": text, "EVAL": text})), TERMS, TOOK).masters[FIFTH].findings
+    assert "SET, EVAL" in finding.message
+    assert "unknown command 'SET'" in finding.message
+    assert "81f2" not in finding.message
+
+
+def test_a_refusal_of_one_whose_role_nobody_knows_counts():
+    health = judge(with_last(blind(write=Refusal("WHATEVER", "W"))), replace(TERMS, restart_guard=False), TOOK)
+    assert not health.masters[FIFTH].votes
+
+
+@pytest.mark.parametrize("figure", ["²", "1" * 5000, "-1", "1.5", ""])
+def test_a_figure_that_is_none_is_not_known(figure):
+    assert judge(with_last(healthy(4, info={"maxmemory": figure})), TERMS, TOOK).masters[FIFTH].maxmemory is None
+
+
+def test_a_full_one_that_evicts_refuses_nothing():
+    almost = {"maxmemory": "1000001", "maxmemory_policy": "allkeys-lru"}
+    [_, full] = judge(with_last(healthy(4, info=almost)), TERMS, TOOK).masters[FIFTH].findings
+    assert full.code == "low-memory"
+    assert "refuses" not in full.message
+    assert "drops" in full.message
+
+
+def test_who_hangs_up_on_tls_is_not_told_to_speak_tls():
+    ours = dead(4, text="Connection closed by server")
+    theirs = replace(ours, url="rediss://10.0.0.4:6379")
+    advice = [judge(with_last(one), TERMS, TOOK).masters[FIFTH].findings[0].advice for one in (ours, theirs)]
+    assert "rediss://" in advice[0]
+    assert "protected mode" in advice[0]
+    assert "rediss://" not in advice[1]
+    assert "ssl_certfile" in advice[1]
 
 
 # -- what takes several masters to see ----------------------------------------------------------------

@@ -375,6 +375,13 @@ def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, con
     assert electorate.quarantined_for(1, START + 2) >= 0
 
 
+def test_a_master_whose_clock_was_set_back_has_just_started():
+    """As far as anybody can tell: it waits, and is not refused for as long as the step was."""
+    info = b"run_id:a\r\nuptime_in_seconds:-50\r\n"
+    facts = _connect._handshake(Shaken([*[b"sha"] * len(scripts.ALL), info, [], 60_000]), "redlock:", 60.0)
+    assert facts.uptime == 0
+
+
 def test_a_real_connection_has_what_the_stand_in_has():
     """Or the property above would be about nothing."""
     for name in ("send_command", "read_response"):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import re
 import socket
+import subprocess
 import threading
 import time
 
@@ -198,6 +201,22 @@ def test_every_part_of_the_rule_is_needed_and_its_absence_is_found(without, tmp_
     assert f" {without}" in finding.message
 
 
+def test_a_server_takes_the_rule_of_an_empty_prefix(world, redlock_servers):
+    """What one needs who shares keys with other libraries."""
+    redlock_servers.reset()
+    client = redlock_servers.client(0)
+    client.execute_command("ACL", "SETUSER", "locker", "reset", "on", f">{SECRET}", *rights.rule("").split())
+    try:
+        url = f"redis://locker:{SECRET}@127.0.0.1:{redlock_servers.ports[0]}"
+        with world.Masters([url], prefix="", restart_guard=False) as masters:
+            health = masters.check()
+    finally:
+        client.acl_deluser("locker")
+    assert health.quorum.probe is not None
+    assert health.quorum.probe.ok
+    assert health.masters[0].rights_missing == ()
+
+
 def test_passwords_are_nowhere(world, tmp_path):
     with redis_server(tmp_path, "--requirepass", SECRET) as port:
         for url in (f"redis://:not-{SECRET}@127.0.0.1:{port}", f"redis://127.0.0.1:{port}"):
@@ -239,6 +258,159 @@ def test_a_master_that_sends_half_an_answer_and_stops(world, servers):
     assert health.status == "WARNING"
     assert {finding.code for finding in health.masters[4].findings} <= {"unreachable", "not-redis"}
     assert health.masters[4].findings
+
+
+@contextlib.contextmanager
+def answering(answer):
+    """Something that gives ``answer(command)`` to every command; yields its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    threading.Thread(target=talk, args=(client,), daemon=True).start()
+
+        def talk(client):
+            with client, contextlib.suppress(OSError):
+                while data := client.recv(65536):
+                    commands = re.findall(rb"\*\d+\r\n\$\d+\r\n(\w+)", data)
+                    client.sendall(b"".join(answer(command.decode()) for command in commands))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "line", ["-ERR unknown command", "-FOO bar", "+OK", ":1", "$-1", "*0", "*2\r\n$1\r\nx\r\n$1\r\ny"]
+)
+def test_what_gives_one_answer_to_everything_is_no_server(servers, line):
+    with answering(lambda _: f"{line}\r\n".encode()) as port:
+        urls = [*servers.urls[:4], f"redis://127.0.0.1:{port}"]
+        with Masters(urls, restart_guard=False) as masters:
+            health = masters.check(timeout=2.0, probe=False)
+    assert [finding.code for finding in health.masters[4].findings] == ["not-redis"]
+    assert health.quorum.voting == 4
+    assert health.quorum.can_lose == 1
+
+
+def test_what_a_server_sends_cannot_move_the_cursor():
+    says = (b"redis_version:7.0\x1b[2J\x1b[1;1HOK: all fine\r\nrun_id:a\x1b\r\nuptime_in_seconds:99999\r\n"
+            b"role:slave\r\nmaster_host:\x1b[31mx\r\nmaxmemory_policy:a\x1b]0;t\x07\r\n")
+
+    def answer(command):
+        match command:
+            case "INFO":
+                return b"$%d\r\n%s\r\n" % (len(says), says)
+            case "TIME":
+                return b"*2\r\n$1\r\n1\r\n$1\r\n1\r\n"
+            case "CONFIG":
+                return b"*4\r\n$10\r\nappendonly\r\n$4\r\n\x1b[2J\r\n$11\r\nappendfsync\r\n$1\r\n\x1b\r\n"
+            case "GET":
+                return b"$4\r\n\x1b[2J\r\n"
+            case _:
+                return b"-BAR \x1b[2J\x1b]0;x\x07\r\n"
+
+    with (
+        answering(answer) as port,
+        answering(lambda _: b"-LOADING \x1b[2J\r\n") as busy,
+        answering(lambda _: b"-\x1b[31mevil\x1b]0;x\x07\r\n") as evil,
+    ):
+        urls = [f"redis://127.0.0.1:{port}", f"redis://127.0.0.1:{busy}", f"redis://:pw@127.0.0.1:{evil}"]
+        with Masters(urls) as masters:
+            health = masters.check(timeout=2.0)
+    assert "7.0" in (health.masters[0].version or "")
+    assert "evil" in str(health.masters[2].findings)
+    texts = [health.summary, *texts_of(health.as_dict())]
+    assert [text for text in texts if not text.isprintable()] == []
+
+
+def texts_of(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for one in value for text in texts_of(one)]
+    return [value] if isinstance(value, str) else []
+
+
+NEEDED = ("EVAL", "EVALSHA", "SCRIPT", "SET", "GET", "DEL", "PTTL", "PEXPIRE", "INFO")
+SPARED = ("CONFIG", "TIME", "PUBLISH", "SUBSCRIBE")
+
+
+@pytest.mark.parametrize("command", [*NEEDED, *SPARED])
+def test_a_command_that_was_renamed(command, tmp_path):
+    """The vote counts only if clients can acquire, extend and release with it."""
+    with redis_server(tmp_path, "--rename-command", command, "") as port, redis.Redis(port=port) as client:
+        eventually(client.ping)
+        guard = command == "INFO"       # nobody else needs that
+        with Masters([f"redis://127.0.0.1:{port}"], restart_guard=guard) as masters:
+            [master] = masters.check(probe=False).masters
+    found = [finding for finding in master.findings if finding.level == "critical"]
+    assert master.votes is (command in SPARED)
+    assert [finding.code for finding in found] == ["no-command"] * (command in NEEDED)
+    assert all(re.search(rf"\b{command}\b", finding.message) for finding in found)
+
+
+def test_without_the_guard_info_may_be_renamed(tmp_path):
+    with redis_server(tmp_path, "--rename-command", "INFO", "") as port, redis.Redis(port=port) as client:
+        eventually(client.ping)
+        with Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
+            health = masters.check()
+    assert health.masters[0].votes
+    assert health.quorum.probe is not None
+    assert health.quorum.probe.ok
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
+        check=True, capture_output=True,
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("protocols", "asked"), [("TLSv1.3", ""), ("TLSv1.2", ""), ("TLSv1.2", "&ssl_min_version=772")]
+)
+def test_a_server_that_refuses_the_clients_tls(servers, certificate, tmp_path, protocols, asked):
+    """It wants a certificate, or another version."""
+    port, authority = free_port(), certificate / "cert.pem"
+    arguments = [
+        "--port", "0", "--tls-port", str(port), "--tls-auth-clients", "yes", "--tls-protocols", protocols,
+        "--tls-cert-file", str(authority), "--tls-key-file", str(certificate / "key.pem"), "--tls-ca-cert-file", str(authority),
+    ]
+    url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}{asked}"
+    with redis_server(tmp_path, *arguments, port=port), Masters([*servers.urls[:4], url]) as masters:
+        [finding] = masters.check(timeout=2.0, probe=False).masters[4].findings
+    # In 1.3 the client is done before the server has looked at its certificate: its first command may break on the way.
+    assert finding.code in {"tls", *(["unreachable"] if protocols == "TLSv1.3" else [])}
+    assert "ssl_certfile" in finding.advice
+
+
+def test_an_announcement_of_another_type(servers):
+    servers.client(4).lpush("redlock-max-ttl:redlock:", "60000")
+    with Masters(servers.urls) as masters:
+        health = masters.check(probe=False)
+    [finding] = health.masters[4].findings
+    assert finding.code == "announcement"
+    assert "redlock-max-ttl:redlock:" in finding.advice
+    assert health.quorum.voting == 4
+
+
+def test_a_cluster_has_one_database(servers):
+    answers = {"SELECT": b"-ERR SELECT is not allowed in cluster mode\r\n"}
+    with answering(lambda command: answers.get(command, b"+OK\r\n")) as port:
+        with Masters([*servers.urls[:4], f"redis://127.0.0.1:{port}/1"]) as masters:
+            health = masters.check(probe=False)
+    assert [finding.code for finding in health.masters[4].findings] == ["no-database"]
 
 
 def test_a_runaway_script_is_busy(world, servers):

@@ -236,6 +236,26 @@ def test_a_file_with_the_masters(servers, tmp_path):
     assert "anders" not in wrong.stdout + wrong.stderr
 
 
+@pytest.mark.parametrize("how", ["file", "variable"])
+def test_a_user_that_needs_no_password(servers, tmp_path, how):
+    """What `default` may do says nothing of it."""
+    for i in range(3):
+        servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", "nopass", "-@all", "+ping")
+    file = tmp_path / "redlock.toml"
+    file.write_text(f'username = "locker"\nmasters = {json.dumps(servers.urls[:3])}\n', encoding="utf-8")
+    if how == "file":
+        done = run([*CHECK, "--config", str(file)])
+    else:
+        done = run(CHECK, servers.urls[:3], environment={"REDLOCK_USERNAME": "locker"})
+    assert done.returncode == 2
+    assert "the user 'locker' lacks" in done.stdout
+
+
+def test_the_longest_timeout_that_is_allowed_works(servers):
+    done = run([*CHECK, "--timeout", "1e9"], servers.urls)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_reader_that_goes_away_is_no_traceback(servers):
     process = start([*CHECK, "--watch", "0.1"], servers.urls)
     assert process.stdout is not None
