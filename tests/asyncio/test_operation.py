@@ -822,7 +822,8 @@ def test_an_operation_that_wants_to_wait_though_it_was_interrupted_is_closed():
 @pytest.mark.parametrize("where", ["_end", "_ended"])
 def test_a_signal_handler_that_raises_at_the_end_takes_no_result_away(monkeypatch, where):
     """R11: whoever waits for what was granted has to learn it, or nobody releases it."""
-    real, raised = getattr(Operation, where), []
+    real = getattr(Operation, where)
+    raised: list[bool] = []
 
     def interrupted(operation, *result):
         if not raised:

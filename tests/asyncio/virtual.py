@@ -184,6 +184,9 @@ class Fake:
         verb, script, number, *rest = (word.decode() for word in words)
         what = next(known for known in scripts.ALL if script in (known.sha, known.text)).name
         keys, args = rest[: int(number)], rest[int(number) :]
+        if not keys:        # the text alone
+            self.forgot = self.forgot and verb != "EVAL"
+            return ErrorReply("NOSCRIPT No matching script.") if self.forgot else [1, b"0"]
         name = keys[0]
         token = {"release": args[:1], "status": [""]}.get(what, args[1:2])[0]
         self.heard.append(Heard(what, name, token, text=verb == "EVAL"))
