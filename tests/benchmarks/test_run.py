@@ -34,11 +34,16 @@ def run(folder, *arguments):
     return done.stdout, Results.read(folder / "results.json")
 
 
+# One process makes that run, the other one meanwhile that of the other libraries.
+TINY = pytest.mark.xdist_group("tiny")
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     return run(tmp_path_factory.mktemp("tiny"), "--no-peers")
 
 
+@TINY
 def test_every_scenario_has_figures(tiny):
     said, results = tiny
     left_out = {"apart"} if "it takes two processors" in said else set()
@@ -46,6 +51,7 @@ def test_every_scenario_has_figures(tiny):
     assert len(results.records) > 100
 
 
+@TINY
 def test_everybody_was_measured(tiny):
     _, results = tiny
     mine = only(EVERYBODY, "ours", "limit", "home-made")
@@ -55,6 +61,7 @@ def test_everybody_was_measured(tiny):
     assert set(results.left_out) - {LOOP.title} == {peer.title for peer in PEERS}
 
 
+@TINY
 def test_figures_are_figures(tiny):
     """What has none says why; nothing is lost, and nothing is left behind, however slow the machine."""
     _, results = tiny
@@ -65,6 +72,7 @@ def test_figures_are_figures(tiny):
         assert record.value == 0, record
 
 
+@TINY
 def test_what_it_prints(tiny):
     printed, results = tiny
     figures = [line.strip() for line in printed.splitlines() if line.startswith("    ")]
@@ -72,6 +80,7 @@ def test_what_it_prints(tiny):
     assert "written to" in printed
 
 
+@TINY
 def test_a_page_can_be_made_of_it(tiny, tmp_path):
     _, results = tiny
     page.write(results, tmp_path)

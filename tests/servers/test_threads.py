@@ -226,9 +226,9 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
 
 @pytest.mark.timeout(300)
 def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
-    """R11: what two masters granted is taken back, and nobody stands in line for ever (R23)."""
-    held, free = range(3), range(3, 5)
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+    """R11: what one of three masters granted is taken back, and nobody stands in line for ever (R23)."""
+    held, free = range(2), 2
+    with Masters(redlock_servers.urls[:3], restart_guard=False, node_timeout=1.0) as masters:
         eventually(lambda: all_up(masters))
         for i in held:
             redlock_servers.client(i).set("redlock:job", "somebody", px=600_000)
@@ -246,7 +246,7 @@ def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
                 pass
             print(at, interrupt.where)
             assert len(lobby) == 0
-            eventually(lambda: not any(redlock_servers.client(i).exists("redlock:job") for i in free), 3.0)
+            eventually(lambda: not redlock_servers.client(free).exists("redlock:job"), 3.0)
             if interrupt.left > 0:
                 break
         assert at > 50
