@@ -19,9 +19,9 @@ class ErrorReply(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> ErrorReply:
-        """From what a master sent.  Redis before 7 wraps what goes wrong inside a script.
+        """From what a master sent.
 
-        Nor do all give a code to what a script was not permitted.
+        Redis before 7 wraps what goes wrong inside a script; what the ACL forbids one comes without a code.
         """
         wrapped = _WRAPPED.match(text)
         inner = text.removeprefix("ERR ") if wrapped is None else wrapped[1]

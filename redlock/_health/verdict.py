@@ -378,14 +378,21 @@ def _forgets(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
         "no-persistence",
         f"it may forget locks in a restart ({_persistence(facts)}), and with the restart guard off it votes at once: "
         "a lock can be given away twice",
-        "switch the restart guard on, or set appendonly yes and appendfsync always",
+        f"switch the restart guard on, or set {_lasting(facts)}",
     )
 
 
 def _persistence(facts: MasterFacts) -> str:
-    if facts.appendonly == "yes":
-        return f"appendonly yes, appendfsync {facts.appendfsync}"
-    return "appendonly no"
+    if facts.appendonly != "yes":
+        return "appendonly no"
+    rewriting = ", no-appendfsync-on-rewrite yes" if facts.appendfsync == "always" else ""
+    return f"appendonly yes, appendfsync {facts.appendfsync}{rewriting}"
+
+
+def _lasting(facts: MasterFacts) -> str:
+    if facts.appendonly == "yes" and facts.appendfsync == "always":     # but not while the file is rewritten (R21)
+        return "no-appendfsync-on-rewrite no"
+    return "appendonly yes and appendfsync always"
 
 
 def _failover(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001

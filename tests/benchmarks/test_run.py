@@ -34,7 +34,7 @@ def run(folder, *arguments):
     return done.stdout, Results.read(folder / "results.json")
 
 
-# One process makes that run, the other one meanwhile that of the other libraries.
+# That run is made once, by one process.
 TINY = pytest.mark.xdist_group("tiny")
 
 

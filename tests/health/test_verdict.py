@@ -176,6 +176,9 @@ def test_with_the_guard_off_nothing_protects_who_forgets():
     assert [codes(master.findings) for master in fresh.masters] == [["no-persistence"]] * 5
     durable = [healthy(i, durable=True, appendonly="yes", appendfsync="always") for i in range(3)]
     assert judge(durable, off, TOOK).ok
+    [rewriting] = judge([healthy(0, appendonly="yes", appendfsync="always")], off, TOOK).masters[0].findings
+    assert "no-appendfsync-on-rewrite yes" in rewriting.message     # what else can it be
+    assert "no-appendfsync-on-rewrite no" in rewriting.advice
     everysec = [healthy(i, appendonly="yes", appendfsync="everysec") for i in range(3)]
     assert "everysec" in judge(everysec, off, TOOK).masters[0].findings[0].message
 
