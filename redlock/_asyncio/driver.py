@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import functools
 import os
 import select
+import threading
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock import _clock
@@ -53,6 +57,8 @@ class Driver:
         self._node_timeout = node_timeout
         self.loop = loop
         self._ended_at_once = False     # in this turn of the loop an operation has
+        self._thread = threading.get_ident()
+        self._put_off: deque[Callable[[], None]] = deque()      # until the loop runs
         _DRIVERS.add(self)
 
     async def run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
@@ -72,19 +78,20 @@ class Driver:
             if operation.ended.done():
                 await self._let_others_go_on()
             return await operation.ended
+        except GeneratorExit:       # thrown away, in whatever thread, and perhaps its loop is closed already
+            self._on_loop(functools.partial(self._break_off, operation, asyncio.CancelledError(), undo))
+            raise
         except BaseException as error:
-            if isinstance(error, GeneratorExit):    # thrown away, and perhaps its loop is closed already
-                error = asyncio.CancelledError()    # the only kind of end that an operation knows
-                self._abandon(operation, error)
-                self._links.flush()                 # there may be no next tick
-            else:
-                self._abandon(operation, error)
-            taken_back = undo()
-            if taken_back is not None:
-                self.post(taken_back)
+            self._break_off(operation, error, undo)
             raise
         finally:
             self._links.unclaimed.discard(operation)
+
+    def _break_off(self, operation: Operation[Any], error: BaseException, undo: Callable[[], Op[Any] | None]) -> None:
+        self._abandon(operation, error)
+        taken_back = undo()
+        if taken_back is not None:
+            self.post(taken_back)
 
     async def _let_others_go_on(self) -> None:
         """What is known already, that no master can be asked for example, needs no wait; but whoever asks again and again
@@ -100,7 +107,10 @@ class Driver:
         self._ended_at_once = False
 
     def post(self, op: Op[Any]) -> None:
-        """Carry out what ``op`` sends before it waits for the first time."""
+        """Carry out what ``op`` sends before it waits for the first time.  From any thread."""
+        self._on_loop(functools.partial(self._post, op))
+
+    def _post(self, op: Op[Any]) -> None:
         self._housekeeper.start()
         operation = Operation(op, self._links)
         operation.start()
@@ -113,6 +123,24 @@ class Driver:
             operation.ended.cancel()
         if not operation.over:
             operation.interrupt(error)
+
+    def _on_loop(self, what: Callable[[], None]) -> None:
+        """Do ``what`` on the thread of the loop, or of nobody if the loop is closed.  The collector may call this in any thread."""
+        running = asyncio._get_running_loop() is self.loop  # noqa: SLF001 - the documented one raises where none runs
+        idle = self._thread == threading.get_ident() and not self.loop.is_running()
+        if running or idle or self.loop.is_closed():
+            what()
+            self._links.flush()     # there may be no next tick
+            return
+        self._put_off.append(what)
+        with contextlib.suppress(RuntimeError):     # it was closed just now: whoever shuts us does it
+            self.loop.call_soon_threadsafe(self._catch_up)
+
+    def _catch_up(self) -> None:
+        """With what other threads have left to the loop."""
+        while self._put_off:
+            self._put_off.popleft()()
+        self._links.flush()
 
     # -- the end -------------------------------------------------------------------------------------
 
@@ -137,7 +165,10 @@ class Driver:
         """At once.  On the thread of the loop, or of nobody if the loop is closed."""
         _DRIVERS.discard(self)
         try:
-            self._links.shut()
+            try:
+                self._catch_up()
+            finally:
+                self._links.shut()
         finally:
             self.keeper.stop()
             self._housekeeper.abort()
@@ -161,7 +192,7 @@ class Driver:
         No loop runs any more, so this waits for the sockets itself.
         """
         links = self._links
-        links.flush()
+        self._catch_up()
         until = _clock.now() + self._node_timeout
         while links.owe() and _clock.now() < until:
             poll = select.poll()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,9 +48,12 @@ class Keeper:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _changed(self, keeping: Keeping) -> None:
-        """Its lease has ended, or its time has moved."""
-        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - the documented one raises where none runs
+    def _changed(self, keeping: Keeping, left_behind: bool) -> None:
+        """Its lease has ended, or its time has moved; or a holder of it has gone, and the collector tells us."""
+        if left_behind:
+            with contextlib.suppress(RuntimeError):     # the loop is closed: nobody looks any more
+                self._loop.call_soon_threadsafe(self._look_at, keeping)
+        elif asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - the documented one raises where none runs
             if keeping.changed():
                 self._put_back(keeping)
         elif not self._loop.is_closed():
@@ -95,7 +99,15 @@ class Keeper:
         self._alarm, self._alarm_at = None, math.inf
         now = _clock.now()
         self._see_off(self._roster.take_in()[1])
-        due = self._roster.take(now)
+        self._work(self._roster.take(now), now)
+
+    def _look_at(self, keeping: Keeping) -> None:
+        """Whether anybody holds it yet."""
+        self._see_off(self._roster.take_in()[1])
+        if not (keeping.over or self._links.closed):
+            self._work([keeping], _clock.now())
+
+    def _work(self, due: list[Keeping], now: float) -> None:
         # All in one tick, so that what they send leaves in one packet for each master.
         started, rest = tasks(due, now)
         for task, keepings in started:

@@ -12,42 +12,45 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from redlock import _clock
 from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.masters import AsyncMasters
+from redlock._base.holds import AtTheEnd, Hold, beginning
 from redlock._base.links import report_failure
-from redlock._base.lock import Entry, Inside, LockBase, always
+from redlock._base.lock import LockBase
 from redlock._core.acquire import Grant, Refusal
+from redlock._core.release import abandon
 from redlock.errors import ConfigurationError, LockLost, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
-    from types import FrameType, TracebackType
+    from types import TracebackType
 
     from tenacity.wait import wait_base
 
-    from redlock._asyncio.masters import Bodies
+    from redlock._base.holds import Leaving
     from redlock._core.effects import Op
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Body(Inside[AsyncLease]):
+class Body(Hold[AsyncLease]):
     """What runs under ``async with``: it is cancelled when the lease is lost, as by `asyncio.timeout`."""
 
-    __slots__ = ("_before", "_task", "cancelled")
+    __slots__ = ("_before", "_body", "cancelled")
 
-    def __init__(self, lease: AsyncLease, entries: list[Entry], frame: FrameType) -> None:
-        super().__init__(lease, entries, frame)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         task = _this_task()
         self.cancelled = False
-        self._task = weakref.ref(task)      # where it is not bound the task may end long before the body
+        self._body = weakref.ref(task)      # where it is not bound the task may end long before the body
         self._before = task.cancelling()
 
     @property
-    def task(self) -> asyncio.Task[Any] | None:
-        return self._task()
+    def is_ours(self) -> bool:
+        """Whether the calling task is the one that entered."""
+        return self._body() is _this_task()
 
     def lost(self) -> None:
-        task = self.task
+        task = self._body()
         self.cancelled = task is not None and task.cancel(f"the lease on {self.lease.name!r} was lost")
 
     async def over(self, error: BaseException | None) -> bool:
@@ -116,7 +119,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 
-    def _entries(self) -> list[Entry]:
+    def _caller(self) -> list[Hold[AsyncLease]]:
+        if not self._bound:
+            return self._holds
         try:
             task = asyncio.current_task()
         except RuntimeError:        # no loop runs here
@@ -124,21 +129,23 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         if task is None:
             return []
         own = self._masters._own  # noqa: SLF001 - the two are one module in two files
-        entries = own.get(task)
-        if entries is None:
-            own[task] = entries = []
-        return entries
+        holds = own.get(task)
+        if holds is None:
+            own[task] = holds = []
+        return holds
 
-    def _whose(self, lease: AsyncLease) -> tuple[Callable[[], bool], Callable[[], object] | None]:
-        tells = self._on_lost is not None or self._cancel_on_loss
-        if not (tells or self._bound):      # then it need not be a task that calls this
-            return always, None
-        task, tell = weakref.ref(_this_task()), None
-        if tells:
-            # Not a method of ours: the keeper would keep us, and our masters, from being dropped.
-            bodies = self._masters._bodies  # noqa: SLF001
-            tell = functools.partial(_tell, self._on_lost, bodies, self._cancel_on_loss, lease, task)
-        return functools.partial(_is_alive, task), tell
+    def _driver(self) -> object:
+        return self._masters._known_driver()  # noqa: SLF001
+
+    def _alive(self) -> Callable[[], bool]:
+        return functools.partial(_is_alive, weakref.ref(_this_task()))
+
+    def _teller(self, lease: AsyncLease) -> Callable[[], object] | None:
+        # Not a method of ours: the keeper would keep us, and our masters, from being dropped.
+        return functools.partial(_tell, self._on_lost, lease)
+
+    def _abandon(self, lease: AsyncLease) -> None:
+        self._masters._post(abandon(self._plan, lease))  # noqa: SLF001
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -158,25 +165,32 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             WouldDeadlock: this task holds some of the names together with others, or without them.
             ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
         """
-        outcome = None
+        mine: list[Hold[AsyncLease]] = []
         try:
-            outcome = await self._try(blocking=blocking, timeout=timeout)
+            outcome = await self._try(mine, blocking=blocking, timeout=timeout)
             if isinstance(outcome, AsyncLease):
                 return outcome
         except BaseException:
-            self._take_back(outcome)
+            self._drop(mine)
             raise
         if outcome.kind != "held":
             raise self._unreachable(outcome)
         return None
 
-    async def _try(self, *, blocking: bool, timeout: float | None) -> AsyncLease | Refusal:  # noqa: ASYNC109
+    async def _try(
+        self,
+        mine: list[Hold[AsyncLease]],
+        *,
+        blocking: bool,
+        timeout: float | None,  # noqa: ASYNC109
+        leaving: Leaving | None = None,
+        hold_class: type[Hold[AsyncLease]] = Hold,
+    ) -> AsyncLease | Refusal:
+        """``mine``: what was entered; for the caller, if this is interrupted (R11)."""
         won: list[Grant] = []
-        lease = None
         began = _clock.now()
         op = self._acquisition(won, blocking=blocking, timeout=timeout)
-        entries = self._entries()
-        again = self._reentered(entries)
+        again = self._reentered(mine, leaving, hold_class)
         if again is not None:
             return again
 
@@ -189,24 +203,27 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             self._tried(outcome, began)
             if isinstance(outcome, Grant):
                 lease = self._lease_of(outcome)
-                self._entered(lease, entries)
-                self._keep(lease)
+                self._lease = lease
+                self._entered(mine, lease, leaving, hold_class)
+                self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
                 return lease
         except BaseException:
-            if lease is not None:       # by a signal handler, between the grant and our caller (R11)
-                self._left(lease, entries)
-            for grant in won:           # those that `undo` has not seen
-                self._masters._post(self._release_of(lease or self._lease_of(grant)))  # noqa: SLF001
+            for grant in () if mine else won:       # those that `undo` has not seen
+                self._masters._post(self._release_of(self._lease_of(grant)))  # noqa: SLF001
             raise
         return outcome
 
-    def _take_back(self, got: AsyncLease | Refusal | None) -> None:
-        """Interrupted on the last steps back to our caller: nobody will release what nobody got (R11)."""
-        if isinstance(got, AsyncLease) and self._left(got, self._entries()):
-            self._masters._post(self._release_of(got))  # noqa: SLF001
+    def _drop(self, mine: list[Hold[AsyncLease]]) -> None:
+        """Interrupted by a signal handler on the way back to our caller, or thrown away: nobody else gives it back (R11)."""
+        for hold in mine:
+            if hold.leave():
+                self._throw_away(hold)
 
-    def _keep(self, lease: AsyncLease) -> None:
-        self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
+    def _throw_away(self, hold: Hold[AsyncLease]) -> None:
+        """Give it back without waiting, in whatever thread."""
+        hold.lease._end()  # noqa: SLF001
+        self._masters._post(abandon(self._plan, hold.lease), hold.driver)  # noqa: SLF001
+        self._gave_back_so_far(hold.lease)
 
     async def release(self) -> None:
         """Give the lock back, on every master that can be reached.
@@ -218,17 +235,18 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             NotHeld: this task does not hold it.
             LockLost: it was no longer ours; somebody else may have had it.
         """
-        entries = self._entries()
-        await self._give_back(self._held(entries), entries)
+        await self._give_back(self._held())
 
-    async def _give_back(self, lease: AsyncLease, entries: list[Entry]) -> None:
-        last = self._left(lease, entries)
+    async def _give_back(self, hold: Hold[AsyncLease]) -> None:
+        lease = hold.lease
+        last = hold.leave()
         try:
             ours = await self._masters._run(self._release_of(lease)) if last else not lease.lost  # noqa: SLF001
         except BaseException:
-            if not lease._over:  # noqa: SLF001 - interrupted before anything was sent (R11)
-                self._masters._post(self._release_of(lease))  # noqa: SLF001
-            self._gave_back_so_far(lease)
+            if lease._over:  # noqa: SLF001 - the lock is its other half
+                self._gave_back_so_far(lease)
+            else:       # interrupted before anything was sent (R11)
+                self._throw_away(hold)
             raise
         self._gave_back(lease, ours=ours, last=last)
 
@@ -241,7 +259,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 tried again (after a shorter ``ttl``: for that).
             LockLost: it had ended, or a majority of masters says so now.
         """
-        lease = self._held(self._entries())
+        lease = self._held().lease
         self._extended(lease, await self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
         self._keep_what_was_resumed()
         return lease
@@ -269,40 +287,50 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     async def __aenter__(self) -> AsyncLease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
-        outcome = inside = None
+        leaving = beginning(self)
+        mine: list[Hold[AsyncLease]] = []
+        hold_class: type[Hold[AsyncLease]] = Body if self._cancel_on_loss else Hold
         try:
-            outcome = await self._try(blocking=True, timeout=None)
+            outcome = await self._try(mine, blocking=True, timeout=None, leaving=leaving, hold_class=hold_class)
             if isinstance(outcome, AsyncLease):
-                kind = Body if self._cancel_on_loss else Inside
-                inside = kind(outcome, self._entries(), sys._getframe(1))  # noqa: SLF001 - see `_leaving`
-                self._goes_in(inside)
                 return outcome
         except BaseException:
-            self._is_left(inside)
-            self._take_back(outcome)
+            self._drop(mine)
             raise
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __aexit__ = AtTheEnd()
+
+    async def _leave(
+        self,
+        leaving: Leaving,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,  # noqa: ARG002 - what `__aexit__` is given
     ) -> None:
-        closed = kind is GeneratorExit
-        inside = self._leaving(sys._getframe(1), closed=closed)  # noqa: SLF001 - see there
-        self._is_left(inside)
+        """The end of an ``async with``, or `__aexit__` called by hand."""
+        hold: Hold[AsyncLease] | None = leaving.hold
         failed = None
         try:
-            held = self._still(inside)
-            if not closed:
-                await self._give_back(held.lease, held.entries)
-            elif self._left(held.lease, held.entries):      # the coroutine is thrown away, and must not wait
-                self._masters._post(self._release_of(held.lease))  # noqa: SLF001
-                self._gave_back_so_far(held.lease)
+            hold = hold or self._latest_by_hand()
+            self._check(hold)
+            if kind is GeneratorExit:       # the coroutine is thrown away, and must not wait
+                self._drop([hold])
+            else:
+                await self._give_back(hold)
         except RedlockError as why:
             failed = why
-        if closed:
+        if kind is GeneratorExit:
             return
-        if isinstance(inside, Body) and inside.cancelled and inside.task is _this_task() and not await inside.over(error):
-            lost = failed if isinstance(failed, LockLost) else inside.lease.loss()
+        if isinstance(hold, Body) and hold.cancelled and hold.is_ours and not await hold.over(error):
+            lost = failed if isinstance(failed, LockLost) else hold.lease.loss()
             if failed is not None and failed is not lost:
                 lost.add_note(f"besides, {failed.message}")
             raise lost from error
@@ -311,18 +339,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         if error is None:
             raise failed
         error.add_note(f"besides, {failed.message}")    # never hide the body's error
-
-    def _goes_in(self, inside: Inside[AsyncLease]) -> None:
-        super()._goes_in(inside)
-        if isinstance(inside, Body):
-            self._masters._bodies.setdefault(_this_task(), []).append(inside)  # noqa: SLF001
-
-    def _is_left(self, inside: Inside[AsyncLease] | None) -> None:
-        super()._is_left(inside)
-        if isinstance(inside, Body) and inside.task is not None:
-            bodies = self._masters._bodies.get(inside.task, [])  # noqa: SLF001
-            if inside in bodies:
-                bodies.remove(inside)
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """As a decorator: every call of the coroutine function holds the lock."""
@@ -345,18 +361,11 @@ def _is_alive(reference: weakref.ref[asyncio.Task[Any]]) -> bool:
     return task is not None and not task.done()
 
 
-def _tell(
-    on_lost: Callable[[AsyncLease], object] | None,
-    bodies: Bodies,     # of all locks of these masters
-    cancel: bool,
-    lease: AsyncLease,
-    reference: weakref.ref[asyncio.Task[Any]],
-) -> None:
+def _tell(on_lost: Callable[[AsyncLease], object] | None, lease: AsyncLease) -> None:
     """On the loop: the lease is lost."""
-    task = reference()
-    for body in reversed(bodies.get(task, ()) if task is not None else ()):
-        if body.lease is lease and cancel:
-            body.lost()     # the innermost: its `LockLost` goes on through those around it
+    for hold in reversed(lease._holds):  # noqa: SLF001 - the lock is its other half
+        if isinstance(hold, Body):
+            hold.lost()     # the innermost: its `LockLost` goes on through those around it
             break
     if on_lost is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._asyncio.driver import Driver
 from redlock._base import process
@@ -17,17 +17,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from redlock._asyncio.lock import AsyncMultiLock, Body
-    from redlock._base.lock import Entry
+    from redlock._asyncio.lease import AsyncLease
+    from redlock._asyncio.lock import AsyncMultiLock
+    from redlock._base.holds import Hold
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.keep import Keeping
     from redlock._health.records import Health
 
 T = TypeVar("T")
-
-
-Bodies: TypeAlias = "weakref.WeakKeyDictionary[asyncio.Task[Any], list[Body]]"     # the innermost last
 
 
 class AsyncMasters(MastersBase):
@@ -43,8 +41,7 @@ class AsyncMasters(MastersBase):
     def _set_up(self) -> None:
         self._drivers: dict[asyncio.AbstractEventLoop, Driver] = {}
         # What each task holds.
-        self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Entry]] = weakref.WeakKeyDictionary()
-        self._bodies: Bodies = weakref.WeakKeyDictionary()
+        self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Hold[AsyncLease]]] = weakref.WeakKeyDictionary()
         self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
         self._process = process.mark
         # Dropped without close(): nothing may go on for masters that nobody can reach.
@@ -120,12 +117,17 @@ class AsyncMasters(MastersBase):
     async def _run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
         return await self._driver().run(op, undo)
 
-    def _post(self, op: Op[Any]) -> None:
-        """Carry out what ``op`` sends, without waiting for an answer."""
-        self._driver().post(op)
+    def _post(self, op: Op[Any], driver: Driver | None = None) -> None:
+        """Carry out what ``op`` sends, without waiting for an answer; with a ``driver``, from whatever thread."""
+        (driver or self._driver()).post(op)
+
+    def _known_driver(self) -> Driver | None:
+        """That of the running loop; None: there is none, or these were closed just now."""
+        loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented one raises where none runs
+        return None if loop is None else self._drivers.get(loop)
 
     def _keep(self, keeping: Keeping) -> None:
-        driver = self._drivers.get(asyncio.get_running_loop())
+        driver = self._known_driver()
         if driver is not None:      # else these were closed just now, and nothing is renewed any more
             driver.keeper.add(keeping)
 

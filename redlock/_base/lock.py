@@ -6,18 +6,18 @@ import contextlib
 import functools
 import math
 import random
+import weakref
 from abc import ABC, abstractmethod
-from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from redlock import _clock, options
 from redlock._base import process
+from redlock._base.holds import AnyLease, Hold, owner
 from redlock._base.masters import MastersBase
 from redlock._core import quorum
 from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.extend import extend
 from redlock._core.keep import Keeping
-from redlock._core.lease import LeaseState
 from redlock._core.release import release
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.terms import Plan
@@ -33,50 +33,18 @@ from redlock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from types import FrameType
 
     from tenacity.wait import wait_base
 
+    from redlock._base.holds import Leaving
     from redlock._base.observer import Observer
     from redlock._core.effects import Op
     from redlock._core.extend import Extension
     from redlock._core.inspect import LockStatus
+    from redlock._core.lease import LeaseState
     from redlock._core.quorum import Tally
 
-_MANY = 100     # so many holds of one thread are not looked through for those that were lost long ago
-
 AnyMasters = TypeVar("AnyMasters", bound=MastersBase)
-AnyLease = TypeVar("AnyLease", bound=LeaseState)
-
-
-class Entry(NamedTuple):
-    """One acquire that a thread or task has not released yet, through ``lock``."""
-
-    lock: LockBase[Any, Any]
-    lease: LeaseState
-    task: object = None     # of asyncio, in which a thread entered it
-
-
-class Inside(Generic[AnyLease]):
-    """One ``with`` of a lock that was entered and has not been left."""
-
-    __slots__ = ("_code", "_frame", "entries", "lease")
-
-    def __init__(self, lease: AnyLease, entries: list[Entry], frame: FrameType) -> None:
-        self.lease = lease
-        self.entries = entries      # of the thread or task that entered: also who that is
-        # Not the frame itself, which would keep alive all that its function knows, and us among that.
-        self._frame = id(frame)
-        self._code = frame.f_code
-
-    def is_of(self, frame: FrameType) -> bool:
-        return self._frame == id(frame) and self._code is frame.f_code
-
-    @property
-    def ended(self) -> bool:
-        """There is nothing left to be released."""
-        lease = self.lease
-        return lease._over or not lease._mine()  # noqa: SLF001 - the lock is its other half
 
 
 class LockBase(ABC, Generic[AnyMasters, AnyLease]):
@@ -121,7 +89,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 the TTL.
             fencing: False: no fencing token, and no fence key is touched.
             bound: the hold belongs to the thread or task that acquired: nobody else may release or extend
-                it, and its end ends the renewals.  False: it belongs to this object, whoever uses it.
+                it, and its end ends the renewals.  False: it belongs to this object, whoever uses it, and is
+                given back when that is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
             token: resume the lease with this token, handed over from another process: `extend`, which
                 has to come first and begins the renewals, and `release`, but not `acquire`.  Such a
@@ -141,6 +110,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._private = self._masters is not masters
         self._terms = self._masters._terms  # noqa: SLF001 - the two are one module in two files
         ttl = self._check_ttl(ttl)
+        self._asks_validity = min_validity is not None
         longest = ttl - quorum.drift(ttl, self._terms.drift_factor)
         if min_validity is None:
             min_validity = ttl / 2
@@ -155,6 +125,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             min_validity = options.seconds("min_validity", min_validity, at_most=longest, why=why)
         keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
         self._plan = Plan(names, keys, ttl, min_validity, BETWEEN_ATTEMPTS if retry is None else retry)
+        self._names = frozenset(names)
         self._max_hold = None if max_hold is None else options.seconds("max_hold", max_hold)
         self._auto_extend = bool(auto_extend)
         if on_lost is not None and not callable(on_lost):
@@ -162,8 +133,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None     # the last one, whoever held it
-        self._shared: AnyLease | None = None    # where it is not bound: the one that is held
-        self._inside: list[Inside[AnyLease]] = []       # whoever entered, the latest last
+        self._holds: list[Hold[AnyLease]] = []  # where it is not bound: of whoever entered, the latest last
         self._set_up()
         self._resumed: list[AnyLease] | None = None     # taken over by its token, until somebody keeps it
         if token is not None:
@@ -174,7 +144,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _resume(self, token: str, fence: int | None) -> None:
         everywhere = frozenset(range(len(self._terms.masters)))
         grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
-        self._lease = self._shared = self._lease_of(grant, resumed=True)
+        self._lease = self._lease_of(grant, resumed=True)
+        self._entered([], self._lease, None)
         self._resumed = [self._lease]
 
     def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
@@ -203,28 +174,35 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """What it adds to a new object."""
 
     @abstractmethod
-    def _entries(self) -> list[Entry]:
-        """Those of the calling thread or task, through any lock of these masters, the latest last."""
+    def _caller(self) -> list[Hold[AnyLease]]:
+        """The holds of the calling thread or task, through any lock of these masters, or those of this object if it is not bound."""
 
     def _task(self) -> object:
-        """What else tells holders apart, besides whose `_entries` they are."""
+        """What else tells holders apart, besides the thread or task."""
+        return None
+
+    def _driver(self) -> object:
+        """Who has to carry out a release for a caller that cannot wait for it."""
         return None
 
     @abstractmethod
-    def _whose(self, lease: AnyLease) -> tuple[Callable[[], bool], Callable[[], object] | None]:
-        """Whether the thread or task that calls this now is still there later; what the keeper calls if ``lease`` is lost."""
+    def _alive(self) -> Callable[[], bool]:
+        """Whether the thread or task that calls this now is still there later."""
 
-    @property
-    def _mine(self) -> AnyLease | None:
-        """What the caller may release: its own, or that of this object."""
-        return self._latest(self._entries())
+    @abstractmethod
+    def _teller(self, lease: AnyLease) -> Callable[[], object] | None:
+        """What the keeper calls if ``lease`` is lost."""
+
+    @abstractmethod
+    def _abandon(self, lease: AnyLease) -> None:
+        """Give back what nobody else can, without waiting."""
 
     # -- looking -------------------------------------------------------------------------------------
 
     def owned(self) -> bool:
         """Whether the caller holds a lease, through this object, that is valid now.  No I/O."""
-        lease = self._mine
-        return lease is not None and lease.valid
+        hold = self._latest(self._caller())
+        return hold is not None and hold.lease.valid
 
     @property
     def lease(self) -> AnyLease | None:
@@ -244,129 +222,116 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     # -- re-entry (R26) ------------------------------------------------------------------------------
 
-    def _latest(self, entries: list[Entry]) -> AnyLease | None:
-        """What the caller, whose ``entries`` these are, may release: the lease of its latest one, or that of this object."""
-        if not self._bound:
-            return self._shared
-        for entry in reversed(entries):
-            if entry.lock is self:
-                return cast("AnyLease", entry.lease)    # our locks make our leases
+    def _latest(self, holder: list[Hold[AnyLease]]) -> Hold[AnyLease] | None:
+        """What the caller, who is ``holder``, may release or extend.
+
+        Not what a ``with`` entered in another context: that is a generator's which is suspended, of another request perhaps.
+        """
+        for hold in reversed(holder):
+            if hold.lock is self and (hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))):
+                return hold
         return None
 
-    def _reentered(self, entries: list[Entry]) -> AnyLease | None:
-        """The lease that the caller holds on the same names already, counted once more.
+    def _reentered(
+        self, mine: list[Hold[AnyLease]], leaving: Leaving | None, hold_class: type[Hold[AnyLease]] = Hold
+    ) -> AnyLease | None:
+        """The lease that the caller holds on the same names already, held once more.
 
         Raises:
-            WouldDeadlock: it holds some of the names, and would wait for itself (C5).
+            WouldDeadlock: it holds some of the names, or too little of a lease, and would wait for itself (C5).
+            ConfigurationError: it asks for what the lease has not.
         """
-        for entry in reversed(entries) if self._bound else ():
-            lease = entry.lease
-            if not lease.valid or set(lease.names).isdisjoint(self._plan.names):
+        if not self._bound:
+            return None
+        holder = self._caller()
+        for hold in reversed(holder):
+            lease = hold.lease
+            if self._names.isdisjoint(lease.names) or not lease.valid:
                 continue        # one that is lost is not entered again
-            if entry.task is not self._task():
+            if hold.abandoned:
+                self._abandon(lease)
+                continue
+            if hold.task is not self._task():
                 raise WouldDeadlock(
                     f"another task of this thread holds {lease.name!r}, and could not release it while this one waits: "
                     "in coroutines use AsyncMasters",
                     name=self._name,
                 )
-            if set(lease.names) != set(self._plan.names):
-                raise WouldDeadlock(
-                    f"this {self._holder} holds {lease.name!r} already, and would wait for itself to get {self._shown}",
-                    name=self._name,
-                )
-            if lease.fence is None and self._plan.fencing:
-                raise ConfigurationError(
-                    f"this {self._holder} holds {self._shown} without a fencing token already, and asks for one: "
-                    "give both locks the same fencing"
-                )
-            entries.append(Entry(self, lease, self._task()))
-            return cast("AnyLease", lease)
+            if not hold.entered_here:
+                continue        # somebody else in this thread of a pool, who goes on later
+            self._check_asked(hold)
+            self._entered(mine, lease, leaving, hold_class, max_hold=hold.max_hold)
+            return lease
         return None
 
-    def _entered(self, lease: AnyLease, entries: list[Entry]) -> None:
-        self._lease = lease
-        if self._bound:
-            if len(entries) >= _MANY:       # somebody acquires and never releases
-                entries[:] = [entry for entry in entries if not entry.lease.lost]
-            entries.append(Entry(self, lease, self._task()))
-        else:
-            self._shared = lease
+    def _check_asked(self, hold: Hold[AnyLease]) -> None:
+        """Whether the lease of ``hold`` has all that this lock asks for."""
+        lease, holds = hold.lease, f"this {self._holder} holds"
+        if self._names != frozenset(lease.names):
+            raise WouldDeadlock(f"{holds} {lease.name!r} already, and would wait for itself to get {self._shown}", name=self._name)
+        if lease.fence is None and self._plan.fencing:
+            raise ConfigurationError(
+                f"{holds} {self._shown} without a fencing token already, and asks for one: give both locks the same fencing"
+            )
+        if self._max_hold is not None and (hold.max_hold is None or hold.max_hold > self._max_hold):
+            raise ConfigurationError(
+                f"{holds} {self._shown} already, with max_hold={hold.max_hold}, and asks for max_hold={self._max_hold:g}: "
+                "give both locks the same max_hold"
+            )
+        if self._asks_validity and lease.remaining() < self._plan.min_validity:
+            raise WouldDeadlock(
+                f"{holds} {self._shown} already, for {lease.remaining():.3f} s yet; min_validity is {self._plan.min_validity:g} s, "
+                "and it would wait for itself to get a new lease: extend the one it has, or release it first",
+                name=self._name,
+            )
 
-    # -- which `with` it is --------------------------------------------------------------------------
+    def _entered(
+        self,
+        mine: list[Hold[AnyLease]],
+        lease: AnyLease,
+        leaving: Leaving | None,
+        hold_class: type[Hold[AnyLease]] = Hold,
+        *,
+        max_hold: float | None = None,
+    ) -> None:
+        """Put down that the caller holds ``lease``; first in ``mine``, for the caller's caller if it is interrupted."""
+        hold = hold_class(
+            self, lease, self._caller(), leaving, max_hold=max_hold or self._max_hold, task=self._task(), driver=self._driver()
+        )
+        mine.append(hold)
+        if leaving is not None:
+            leaving.hold = hold
+        hold.enter()
 
-    def _goes_in(self, inside: Inside[AnyLease]) -> None:
-        if len(self._inside) >= _MANY:      # somebody enters and never leaves
-            self._inside[:] = [one for one in self._inside if not one.ended]
-        self._inside.append(inside)
+    # -- giving back ---------------------------------------------------------------------------------
 
-    def _leaving(self, frame: FrameType, *, closed: bool) -> Inside[AnyLease] | None:
-        """The ``with`` that ``frame`` leaves now, ``closed`` by a GeneratorExit; None: it has entered none.
+    def _latest_by_hand(self) -> Hold[AnyLease]:
+        """What `__exit__` gives back that was called by hand, or by a stack that has not entered."""
+        holder = self._caller()
+        mine = [hold for hold in reversed(holder) if hold.lock is self and hold.by_hand]
+        if not self._bound:     # two leases of one lock are never valid at a time: one that is over does no harm (P8)
+            mine.sort(key=lambda hold: not hold.lease._over)  # noqa: SLF001 - the lock is its other half
+        if not mine:
+            raise self._not_held()
+        return mine[0]
 
-        Nothing is handed from the beginning of a ``with`` to its end, and thread or task do not tell: a
-        generator is closed by whoever drops it, perhaps inside of a ``with`` of its own on the same lock,
-        whose lease is none of our business (P8).  What both ends have in common is the frame.
-        """
-        entries = self._entries()
-        # Only a frame that can be left in the middle gets elsewhere.  All others end where they began, and another
-        # one may stand in their place in memory by now.
-        wanders = closed or frame.f_code.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)
-        for inside in reversed(self._inside):
-            if inside.is_of(frame) and (wanders or inside.entries is entries):
-                return inside
-
-        # A stack of contextlib, or a call by hand, leaves in another frame.  Two leases of one lock are never
-        # valid at a time: where one is over, and so there is a choice, that one does no harm.
-        def rank(inside: Inside[AnyLease]) -> tuple[bool, bool]:
-            elsewhere, valid = inside.entries is not entries, not inside.ended
-            return (elsewhere, valid) if self._bound and not closed else (valid, elsewhere)
-
-        best = min(reversed(self._inside), key=rank, default=None)
-        if best is not None and (closed or not self._bound or rank(best) != (True, True)):
-            return best
-        lease = self._latest(entries)       # it was acquired, not entered
-        return None if closed or lease is None else Inside(lease, entries, frame)
-
-    def _is_left(self, inside: Inside[AnyLease] | None) -> None:
-        if inside is not None:
-            with contextlib.suppress(ValueError):       # interrupted before that, or two are left by hand at once
-                self._inside.remove(inside)
-
-    def _still(self, inside: Inside[AnyLease] | None) -> Inside[AnyLease]:
-        """``inside``, if what that ``with`` got is still held.
+    def _check(self, hold: Hold[AnyLease]) -> None:
+        """Whether what a ``with`` got is still held at its end.
 
         Raises:
             NotHeld: it was released in the body or, where it is not bound, by somebody else.
             LockLost: it was lost before that, perhaps so long ago that others hold the next one.
         """
-        if inside is None or not inside.lease._mine():  # noqa: SLF001
+        lease = hold.lease
+        if not lease._mine():  # noqa: SLF001
             raise self._not_held()
-        lease = inside.lease
-        if self._shared is lease if not self._bound else self._is_entered(lease, inside.entries):
-            return inside
+        if not hold.given_back:
+            return
         if lease.lost:
             raise lease.loss()
         if self._bound:
             raise self._not_held()
         raise NotHeld(f"somebody else has released {self._shown}", name=self._name)
-
-    def _is_entered(self, lease: AnyLease, entries: list[Entry]) -> bool:
-        return any(entry.lock is self and entry.lease is lease for entry in entries)
-
-    def _left(self, lease: AnyLease, entries: list[Entry]) -> bool:
-        """The caller gives ``lease`` back; True if that was the last time it had entered."""
-        if not self._bound:
-            if self._shared is lease:
-                self._shared = None
-            return True
-        for i in range(len(entries) - 1, -1, -1):
-            entry = entries[i]
-            if entry.lease is lease and entry.lock is self:
-                del entries[i]
-                break
-        return not (entries and any(entry.lease is lease for entry in entries))
-
-    def _still_entered(self, lease: AnyLease, entries: list[Entry]) -> bool:
-        return bool(entries) and any(entry.lease is lease for entry in entries)
 
     # -- operations, and what their ends mean --------------------------------------------------------
 
@@ -388,23 +353,23 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             self._plan.names, self._plan.ttl, grant, clock=_clock.now, mine=process.here, resumed=resumed
         )
 
-    @abstractmethod
-    def _keep(self, lease: AnyLease) -> None: ...
-
     def _keep_what_was_resumed(self) -> None:
         """It is known to be ours now.  Of several extensions at a time one finds it here."""
         if self._resumed:
             with contextlib.suppress(IndexError):
-                self._keep(self._resumed.pop())
+                self._masters._keep(self._keeping_of(self._resumed.pop()))  # noqa: SLF001
 
     def _keeping_of(self, lease: AnyLease) -> Keeping:
         """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
-        alive, tell = self._whose(lease)
+        alive = self._alive() if self._bound else _exists(self, lease)
+        tell = self._teller(lease)
         kept: Callable[[], object] | None = None
+        released: Callable[[], object] | None = None
         observer = self._masters._observer  # noqa: SLF001
         if observer is not None:
             tell = functools.partial(_lost, observer, lease, tell)
             kept = functools.partial(observer.extended, lease)
+            released = functools.partial(observer.released, self._name, lease)
         return Keeping(
             self._terms,
             self._plan,
@@ -412,10 +377,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             _clock.now(),
             renew=self._auto_extend,
             max_hold=self._max_hold,
-            alive=alive if self._bound else always,
+            owner=functools.partial(owner, lease, alive, "gone" if self._bound else "abandoned"),
             random=random.random,
             tell=tell,
             kept=kept,
+            released=released,
         )
 
     def _tried(self, outcome: Grant | Refusal, began: float) -> None:
@@ -471,11 +437,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             votes=refusal.tally.votes(),
         )
 
-    def _held(self, entries: list[Entry]) -> AnyLease:
-        """The caller's lease, for what only its holder may do."""
-        lease = self._latest(entries)
-        if lease is not None and lease._mine():  # noqa: SLF001
-            return lease
+    def _held(self) -> Hold[AnyLease]:
+        """The caller's latest hold, for what only a holder may do."""
+        hold = self._latest(self._caller())
+        if hold is not None and hold.lease._mine():  # noqa: SLF001
+            return hold
         raise self._not_held()
 
     def _not_held(self) -> NotHeld:
@@ -524,8 +490,9 @@ def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object] | No
         then()
 
 
-def always() -> bool:
-    return True
+def _exists(lock: LockBase[Any, Any], lease: LeaseState) -> Callable[[], bool]:
+    reference = weakref.ref(lock, lease._left_behind)  # noqa: SLF001
+    return lambda: reference() is not None
 
 
 def _attempts(refusal: Refusal) -> str:

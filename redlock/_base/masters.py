@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.events import Event
     from redlock._core.inspect import LockStatus
+    from redlock._core.keep import Keeping
     from redlock._core.quorum import Tally
     from redlock._health.checkup import Checkup
     from redlock._health.records import Probe
@@ -143,6 +144,10 @@ class MastersBase:
     def _inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
         (checked,) = options.names([name])
         return inspect.inspect(self._terms, checked, self._prefix + checked)
+
+    def _keep(self, keeping: Keeping) -> None:
+        """Renew it, and tell if it is lost."""
+        raise NotImplementedError
 
     # -- for the check -------------------------------------------------------------------------------
 

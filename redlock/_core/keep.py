@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from redlock._core import quorum
 from redlock._core.extend import MOST, Extension, extend, renew
-from redlock._core.release import farewell
+from redlock._core.release import abandon, farewell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -39,18 +39,21 @@ _CROWD = 256        # so many newcomers are not looked through for those that ar
 
 # What there is to do for one or several leases; returns how each was extended, in their order.
 Task: TypeAlias = "Op[list[Extension]]"
+# Whether a lease has a holder yet.  "gone": its thread or task has ended, and the lease runs out by itself (P3).  "abandoned":
+# nobody can give it back any more, as its `with` or its lock object is no more, and so the keeper does (R15).
+Owner: TypeAlias = Literal["here", "gone", "abandoned"]
 
 
 class Keeping:
     """One lease, and what its holder wants to be done for it.
 
-    ``renew``: extend it at a third of its TTL, as long as ``alive()`` says that its owner is there.
+    ``renew``: extend it at a third of its TTL, as long as ``owner()`` says that somebody holds it.
     ``max_hold``: seconds after which it is lost whatever happens (C7).  ``random``: a number from 0 to 1,
     for every pause another one; those that were renewed together have one pause.  ``tell``: called once if it is lost, and never after a release (C9).  ``kept``: after every
-    renewal that was won.
+    renewal that was won.  ``released``: once the keeper has given it back in place of a holder that has gone.
     """
 
-    __slots__ = ("_alive", "_alone", "_at", "_busy", "_ends", "_for", "_kept", "_plan", "_random", "_refused", "_renew", "_renew_at",
+    __slots__ = ("_alone", "_at", "_busy", "_ends", "_for", "_kept", "_owner", "_plan", "_random", "_refused", "_released", "_renew", "_renew_at",
                  "_since", "_tell", "_terms", "lease", "new", "soonest", "stands")
 
     def __init__(
@@ -62,18 +65,20 @@ class Keeping:
         *,
         renew: bool,
         max_hold: float | None,
-        alive: Callable[[], bool],
+        owner: Callable[[], Owner],
         random: Callable[[], float],
         tell: Callable[[], object] | None = None,
         kept: Callable[[], object] | None = None,
+        released: Callable[[], object] | None = None,
     ) -> None:
         self.lease = lease
         self._kept = kept
+        self._released = released
         self._tell = tell
         self._terms = terms
         self._plan = plan
         self._renew = renew
-        self._alive = alive
+        self._owner = owner
         self._random = random
         self._busy = False      # an operation of ours is under way
         self._alone = False     # a master does not renew it together with others ...
@@ -135,7 +140,7 @@ class Keeping:
         if tell is not None:
             tell()
 
-    def look(self, now: float) -> Literal["nothing", "renew", "give up"]:
+    def look(self, now: float) -> Literal["nothing", "renew", "give up", "give back"]:
         """What is to be done now that it is due; see `tasks`."""
         lease = self.lease
         if now >= lease.valid_until:
@@ -145,9 +150,12 @@ class Keeping:
                 return "nothing"
             lease._lose("max_hold")  # noqa: SLF001
             return "give up"
+        owner = "gone" if self.over else self._owner()
+        if owner == "abandoned":
+            return "give back"
         if self._busy or not self._renew:
             return "nothing"
-        if not self._alive():       # its owner has gone and left it: it runs out by itself
+        if owner == "gone":
             self._renew = False
             return "nothing"
         self._busy = True
@@ -173,6 +181,12 @@ class Keeping:
 
     def _give_up(self) -> Task:
         yield farewell(self._plan, self.lease)
+        return []
+
+    def _give_back(self) -> Task:
+        yield from abandon(self._plan, self.lease)
+        if self._released is not None:
+            self._released()
         return []
 
 
@@ -221,6 +235,8 @@ def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Kee
             names += more
         elif todo == "give up":
             started.append((keeping._give_up(), [keeping]))  # noqa: SLF001
+        elif todo == "give back":
+            started.append((keeping._give_back(), [keeping]))  # noqa: SLF001
         else:
             rest.append(keeping)
     if together:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redlock.errors import LockLost, Reason, Vote
 
@@ -48,7 +48,7 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("_asked", "_ceilings", "_clock", "_keys_until", "_lacking", "_late", "_lost", "_mine", "_on_change",
+    __slots__ = ("_asked", "_ceilings", "_clock", "_holds", "_keys_until", "_lacking", "_late", "_lost", "_mine", "_on_change",
                  "_released", "_resumed", "_said", "_since", "_ticket", "_votes", "fence", "names", "token", "ttl", "valid_until")
 
     def __init__(
@@ -81,8 +81,9 @@ class LeaseState:
         self._lost: Reason | None = None
         self._late: Reason = "expired"  # what it is called when its time has run out
         self._resumed = resumed         # handed over by a token, and not confirmed by an extension yet (C11)
-        # Told whenever its end may have moved: see `Keeping.due`.
-        self._on_change: Callable[[], None] | None = None
+        # Told whenever its end may have moved (see `Keeping.due`), and by `_left_behind`, with True.
+        self._on_change: Callable[[bool], None] | None = None
+        self._holds: list[Any] = []     # every `Hold` of it that was not given back: see redlock/_base/holds.py
 
     @property
     def name(self) -> str:
@@ -246,7 +247,12 @@ class LeaseState:
     def _changed(self) -> None:
         """It has ended, or lasts longer or shorter: for a shell that lets somebody wait for that."""
         if self._on_change is not None:
-            self._on_change()
+            self._on_change(False)
+
+    def _left_behind(self, _: object = None) -> None:
+        """One of its holders has gone without giving it back.  Called by the collector: takes no lock, and only tells its keeper."""
+        if self._on_change is not None:
+            self._on_change(True)
 
     def _may_be_on(self, masters: Iterable[int]) -> None:
         with self._guard():     # its holder may extend it in a thread of its own, and repair others

@@ -83,6 +83,17 @@ def farewell(plan: Plan, lease: LeaseState) -> Send:
     return Send(call, to=lease._asked, owed_until=lease._keys_until)  # noqa: SLF001 - see `release`
 
 
+def abandon(plan: Plan, lease: LeaseState) -> Op[None]:
+    """Release what nobody can give back any more, without waiting for the answers (R15)."""
+    for hold in list(lease._holds):  # noqa: SLF001 - see `release`
+        hold.leave()
+    lease._end()  # noqa: SLF001
+    lease._changed()  # noqa: SLF001
+    interruption = yield from insist(farewell(plan, lease), *aside(lease))
+    if interruption is not None:
+        raise interruption
+
+
 def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
     """Release on every master that may have the key; True if the lease was still ours until then.
 

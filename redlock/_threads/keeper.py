@@ -66,6 +66,7 @@ class Keeper:
         self._alarms: list[tuple[float, int, Kept]] = []
         self._number = 0
         self._lost: deque[Keeping] = deque()    # and not told yet
+        self._left_behind: deque[Keeping] = deque()     # to be looked at, whether anybody holds them yet
 
     # -- from any thread -----------------------------------------------------------------------------
 
@@ -87,9 +88,12 @@ class Keeper:
         if sooner:
             self._nudge()
 
-    def _changed(self, keeping: Keeping) -> None:
-        """Its lease has ended, or its time has moved."""
-        if keeping.changed():
+    def _changed(self, keeping: Keeping, left_behind: bool) -> None:
+        """Its lease has ended, or its time has moved; or a holder of it has gone, and the collector tells us."""
+        if left_behind:
+            self._left_behind.append(keeping)
+            self._nudge()
+        elif keeping.changed():
             self.put_back(keeping)
 
     def put_back(self, *keepings: Keeping) -> None:
@@ -123,6 +127,10 @@ class Keeper:
         with self._mutex.lock:
             _, over = self._roster.take_in()
             due = self._roster.take(now)
+        while self._left_behind:
+            keeping = self._left_behind.popleft()
+            if keeping not in due and not keeping.over:
+                due.append(keeping)
         self._see_off(over)
         if due:
             started, rest = tasks(due, now)
@@ -134,7 +142,7 @@ class Keeper:
         self.links.flush()      # what they sent, in one packet for each master
         while self._lost:
             self._tell(self._lost.popleft())
-        if not self._rest(now) or self._ready or self._lost:
+        if not self._rest(now) or self._ready or self._lost or self._left_behind:
             return now
         return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect as introspection
-import sys
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
-from redlock._base.lock import Entry, Inside, LockBase
+from redlock._base.holds import AtTheEnd, Hold, beginning
+from redlock._base.lock import LockBase
 from redlock._core.acquire import Grant, Refusal
+from redlock._core.release import abandon
 from redlock._threads.lease import Lease
 from redlock._threads.masters import Masters
 from redlock.errors import ConfigurationError, RedlockError
@@ -18,6 +19,8 @@ from redlock.errors import ConfigurationError, RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from redlock._base.holds import Leaving
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,17 +40,22 @@ class MultiLock(LockBase[Masters, Lease]):
     _lease_class = Lease
     _holder = "thread"
 
-    def _entries(self) -> list[Entry]:
-        return self._masters._own.entries  # noqa: SLF001 - the two are one module in two files
+    def _caller(self) -> list[Hold[Lease]]:
+        return self._masters._own.holds if self._bound else self._holds  # noqa: SLF001 - the two are one module in two files
 
     def _task(self) -> object:
         # All tasks of a loop are one thread; a second one must not enter what the first one holds.
         loop = asyncio._get_running_loop()  # noqa: SLF001 - a look that does not raise; current_task() would, mostly
         return None if loop is None else asyncio.current_task(loop)
 
-    def _whose(self, lease: Lease) -> tuple[Callable[[], bool], Callable[[], object] | None]:
-        tell = None if self._on_lost is None else functools.partial(self._on_lost, lease)
-        return self._masters._own.alive, tell  # noqa: SLF001
+    def _alive(self) -> Callable[[], bool]:
+        return self._masters._own.alive  # noqa: SLF001
+
+    def _teller(self, lease: Lease) -> Callable[[], object] | None:
+        return None if self._on_lost is None else functools.partial(self._on_lost, lease)
+
+    def _abandon(self, lease: Lease) -> None:
+        self._masters._run(abandon(self._plan, lease))  # noqa: SLF001
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -68,26 +76,26 @@ class MultiLock(LockBase[Masters, Lease]):
                 them in another asyncio task than this one, or outside of its tasks.
             ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
         """
-        before = len(self._entries())
-        outcome = None
+        mine: list[Hold[Lease]] = []
         try:
-            outcome = self._try(blocking=blocking, timeout=timeout)
+            outcome = self._try(mine, blocking=blocking, timeout=timeout)
             if isinstance(outcome, Lease):
                 return outcome
         except BaseException:
-            self._drop_unless(before, outcome)
+            self._drop(mine)
             raise
         if outcome.kind != "held":
             raise self._unreachable(outcome)
         return None
 
-    def _try(self, *, blocking: bool, timeout: float | None) -> Lease | Refusal:
+    def _try(
+        self, mine: list[Hold[Lease]], *, blocking: bool, timeout: float | None, leaving: Leaving | None = None
+    ) -> Lease | Refusal:
+        """``mine``: what was entered; for the caller, if this is interrupted (R11)."""
         won: list[Grant] = []
-        lease = None
         began = _clock.now()
         op = self._acquisition(won, blocking=blocking, timeout=timeout)
-        entries = self._entries()
-        again = self._reentered(entries)
+        again = self._reentered(mine, leaving)
         if again is not None:
             return again
         try:
@@ -95,31 +103,22 @@ class MultiLock(LockBase[Masters, Lease]):
             self._tried(outcome, began)
             if isinstance(outcome, Grant):
                 lease = self._lease_of(outcome)
-                self._entered(lease, entries)
-                self._keep(lease)
+                self._lease = lease
+                self._entered(mine, lease, leaving)
+                self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
                 return lease
         except BaseException:
-            for grant in won:       # interrupted between the grant and our caller (R11)
-                if lease is not None:
-                    self._left(lease, entries)
-                self._release(lease or self._lease_of(grant))
+            for grant in () if mine else won:       # interrupted between the grant and our caller
+                self._release(self._lease_of(grant))
             raise
         return outcome
 
-    def _keep(self, lease: Lease) -> None:
-        self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
-
-    def _drop_unless(self, before: int, got: Lease | Refusal | None) -> None:
-        """Interrupted on the last steps back to our caller: nobody will release what nobody got (R11)."""
-        entries = self._entries()
-        if not self._bound and isinstance(got, Lease) and self._left(got, entries):
-            self._release(got)
-        while len(entries) > before:
-            lease = self._mine
-            if lease is None:
-                break
-            if self._left(lease, entries):
-                self._release(lease)
+    def _drop(self, mine: list[Hold[Lease]]) -> None:
+        """Interrupted on the way back to who called us, or in a release: nobody will give back what nobody has (R11)."""
+        for hold in mine:
+            if hold.leave():
+                self._release(hold.lease)
+                self._gave_back_so_far(hold.lease)
 
     def release(self) -> None:
         """Give the lock back, on every master that can be reached.
@@ -131,20 +130,15 @@ class MultiLock(LockBase[Masters, Lease]):
             NotHeld: this thread does not hold it.
             LockLost: it was no longer ours; somebody else may have had it.
         """
-        entries = self._entries()
-        self._give_back(self._held(entries), entries)
+        self._give_back(self._held())
 
-    def _give_back(self, lease: Lease, entries: list[Entry]) -> None:
-        depth = len(entries) - 1
+    def _give_back(self, hold: Hold[Lease]) -> None:
+        lease = hold.lease
         try:
-            last = self._left(lease, entries)
+            last = hold.leave()
             ours = self._release(lease) if last else not lease.lost
-        except BaseException:       # interrupted, perhaps before anything was done (R11)
-            if len(entries) > depth:
-                self._left(lease, entries)
-            if not self._still_entered(lease, entries):
-                self._release(lease)
-                self._gave_back_so_far(lease)
+        except BaseException:       # interrupted, perhaps before anything was done
+            self._drop([hold])
             raise
         self._gave_back(lease, ours=ours, last=last)
 
@@ -160,7 +154,7 @@ class MultiLock(LockBase[Masters, Lease]):
                 tried again (after a shorter ``ttl``: for that).
             LockLost: it had ended, or a majority of masters says so now.
         """
-        lease = self._held(self._entries())
+        lease = self._held().lease
         self._extended(lease, self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
         self._keep_what_was_resumed()
         return lease
@@ -190,53 +184,46 @@ class MultiLock(LockBase[Masters, Lease]):
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
         # The same steps as in `acquire`, not a call of it or of a helper: every frame on the way back to the
         # caller is one more place for a Ctrl-C to strike after the grant (R11).
-        before = len(self._entries())
-        outcome = inside = None
+        mine: list[Hold[Lease]] = []
         try:
-            outcome = self._try(blocking=True, timeout=None)
+            outcome = self._try(mine, blocking=True, timeout=None, leaving=beginning(self))
             if isinstance(outcome, Lease):
-                inside = Inside(outcome, self._entries(), sys._getframe(1))  # noqa: SLF001 - see `_leaving`
-                self._goes_in(inside)
                 return outcome
         except BaseException:
-            self._is_left(inside)
-            self._drop_unless(before, outcome)
+            self._drop(mine)
             raise
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __exit__ = AtTheEnd()
+
+    def _leave(
+        self,
+        leaving: Leaving,
+        kind: type[BaseException] | None,  # noqa: ARG002 - what `__exit__` is given
+        error: BaseException | None,
+        trace: TracebackType | None,  # noqa: ARG002
     ) -> None:
+        """The end of a ``with``, or `__exit__` called by hand."""
+        hold: Hold[Lease] | None = leaving.hold
         try:
-            inside = self._leaving(sys._getframe(1), closed=kind is GeneratorExit)  # noqa: SLF001 - see there
-            depth = 0 if inside is None else len(inside.entries) - 1
-        except BaseException:       # interrupted at our very first step
-            inside = self._leaving(sys._getframe(1), closed=kind is GeneratorExit)  # noqa: SLF001
-            if inside is not None:
-                self._drop(inside, len(inside.entries) - 1)
-            raise
-        try:
-            if inside is None and kind is GeneratorExit:
-                return      # what is thrown away was left before
-            self._is_left(inside)
-            inside = self._still(inside)
-            self._give_back(inside.lease, inside.entries)
+            hold = hold or self._latest_by_hand()
+            self._check(hold)
+            self._give_back(hold)
         except RedlockError as failed:
             if error is None:
                 raise
             error.add_note(f"besides, {failed.message}")    # never hide the body's error
         except BaseException:
-            if inside is not None:
-                self._drop(inside, depth)
+            if hold is not None:
+                self._drop([hold])
             raise
-
-    def _drop(self, inside: Inside[Lease], depth: int) -> None:
-        """Interrupted while it was left (R11)."""
-        self._is_left(inside)
-        if len(inside.entries) > depth:
-            self._left(inside.lease, inside.entries)
-        if not self._still_entered(inside.lease, inside.entries):
-            self._release(inside.lease)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call of ``function`` holds the lock."""

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from redlock._base.lock import Entry
+    from redlock._base.holds import Hold
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.keep import Keeping
     from redlock._health.records import Health, Probe
+    from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class Own(threading.local):
     """What each thread holds."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.holds: list[Hold[Lease]] = []
         self._life = _Life()
         # Whether the thread has not ended (R15).  Not `Thread.is_alive`: of a thread that `threading` did not start
         # that is always true.

@@ -165,7 +165,7 @@ async def cancelled_at(d: Deployment, at: int, what: str, scene: Callable[[Deplo
         finally:
             late = 0.0 if spy.struck_at is None else d.clock.now - spy.struck_at
             assert late == 0, "the cleanup waits for something"
-            if lock._mine is not None:  # extended, or acquired without an effect to be cancelled at
+            if lock.owned():  # extended, or acquired without an effect to be cancelled at
                 await lock.release()
 
     task = asyncio.create_task(work())
@@ -265,8 +265,8 @@ def test_cancelled_in_the_tick_of_an_answer(what, answers, apart):
                 await asyncio.sleep(1)  # for a cancellation that finds it over already
             finally:
                 d.speak()
-                if lock._mine is not None:  # extended; or it came after all
-                    left.append(lock._mine.remaining())
+                if lock.owned():  # extended; or it came after all
+                    left.append(lock.lease.remaining())
                     await lock.release()
 
         task = asyncio.create_task(work())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock._base.lock import Entry
 from redlock._core.electorate import Facts
 from redlock._core.listen import Ear
 from redlock._core.refusals import ErrorReply
@@ -43,7 +42,7 @@ def sends(d: Deployment) -> list[int]:
 
 async def take(d: Deployment, count: int = TASKS) -> list[Any]:
     """A lock for each of so many tasks, which begin in one tick."""
-    locks = [d.masters.lock(f"job-{number}", ttl=10) for number in range(count)]
+    locks = [d.masters.lock(f"job-{number}", ttl=10, bound=False) for number in range(count)]
 
     async def one(lock: Any) -> Any:
         await lock.acquire(timeout=0)
@@ -325,12 +324,10 @@ def test_what_the_kernel_does_not_take_waits_and_keeps_its_order():
         assert not link.stuck
         assert not d.loop.wants_to_write(fake.theirs)
         for lock in locks[100:]:
-            lock._entries().append(Entry(lock, lock.lease))
             await lock.release()
         return [(call.script, call.name) for call in fake.heard]
 
     async def release(lock: Any) -> None:
-        lock._entries().append(Entry(lock, lock.lease))
         await lock.release()
 
     names = [f"redlock:job-{number}" for number in range(200)]
@@ -428,7 +425,7 @@ def test_idle_it_does_nothing(held):
 def test_a_master_that_is_silent_costs_nothing_while_one_waits():
     async def scene(d):
         d.mute(0, 1, 2)
-        work = asyncio.create_task(d.masters.lock("job", ttl=10)._try(blocking=False, timeout=None))
+        work = asyncio.create_task(d.masters.lock("job", ttl=10)._try([], blocking=False, timeout=None))
         await d.quiet()
         before, began = d.loop.selector.rounds, d.clock.now
         refusal = await work

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.effects import Op
-    from redlock._core.keep import Task
+    from redlock._core.keep import Owner, Task
     from redlock._core.lease import LeaseState
     from redlock._core.terms import Plan
 
@@ -48,9 +48,10 @@ class Scene:
         *masters: Master,
         renew: bool = True,
         max_hold: float | None = None,
-        alive: Callable[[], bool] = lambda: True,
+        owner: Callable[[], Owner] = lambda: "here",
         spread: float = 0.0,
         drift_factor: float = 0.01,
+        released: Callable[[], object] | None = None,
         **lease: Any,
     ) -> None:
         self.world = World(*(masters or [ours()] * 3), drift_factor=drift_factor)
@@ -65,10 +66,11 @@ class Scene:
             self.world.now,
             renew=renew,
             max_hold=max_hold,
-            alive=alive,
+            owner=owner,
             random=lambda: spread,
             tell=lambda: self.told.append(self.world.now),
             kept=lambda: self.kept.append(self.world.now),
+            released=released,
         )
 
     @property
@@ -138,7 +140,7 @@ def test_those_of_one_client_are_due_together() -> None:
     other = Scene(spread=0.5)
     other.world.terms = other.world.terms._replace(phase=0.5)
     keeping = Keeping(other.world.terms, other.plan, other.lease, START, renew=True, max_hold=None,
-                      alive=lambda: True, random=lambda: 0.5)  # fmt: skip
+                      owner=lambda: "here", random=lambda: 0.5)  # fmt: skip
     assert keeping.due not in {scene.keeping.due for scene in scenes}
 
 
@@ -282,7 +284,7 @@ def test_who_waits_is_told_of_a_shortening_before_it_is_answered() -> None:
     """C6: the answers may never come, and its end is nearer by then."""
     scene = Scene(*[Master(NEVER)] * 3)
     told: list[float] = []
-    scene.lease._on_change = lambda: told.append(scene.keeping.due - scene.world.now)
+    scene.lease._on_change = lambda _: told.append(scene.keeping.due - scene.world.now)
     shorter = extend(scene.world.terms, scene.plan, scene.lease, 1.0, scene.world.now)
     shorter.send(None)
     assert told == [pytest.approx(0.988)]
@@ -378,13 +380,31 @@ def test_released_just_before_its_longest_time_was_over() -> None:
 
 def test_the_owner_has_gone() -> None:
     """R15: it is not renewed, and runs out by itself.  Somebody who comes later may still look."""
-    scene = Scene(alive=lambda: False)
+    scene = Scene(owner=lambda: "gone")
     assert scene.look() is None
     assert scene.due == pytest.approx(VALIDITY)
     assert scene.lease.valid
     assert scene.look() is None
     assert scene.lease.loss().reason == "expired"
     assert scene.world.sent == []
+
+
+@pytest.mark.parametrize("renew", [True, False])
+def test_what_nobody_can_give_back_the_keeper_gives_back(renew: bool) -> None:
+    """R15: at once, without waiting for its time, and once."""
+    released: list[float] = []
+    scene = Scene(owner=lambda: "abandoned", renew=renew, released=lambda: released.append(scene.world.now))
+    started, rest = tasks([scene.keeping], scene.world.now)
+    assert rest == []
+    ((task, keepings),) = started
+    assert keepings == [scene.keeping]
+    assert scene.world.run(task) == []
+    assert [sent.verb for sent in scene.world.sent] == ["release"]
+    assert (scene.lease.valid, scene.lease.lost) == (False, False)
+    assert scene.due == OVER - START
+    assert released == [scene.world.now]
+    assert tasks([scene.keeping], scene.world.now) == ([], [scene.keeping])
+    assert scene.told == []
 
 
 @pytest.mark.parametrize("how", ["keeper", "holder", "look"])
@@ -430,7 +450,7 @@ def test_resumed() -> None:
     assert scene.extend(TTL) == "kept"
     keeping = Keeping(
         scene.world.terms, scene.plan, scene.lease, scene.world.now,
-        renew=True, max_hold=None, alive=lambda: True, random=lambda: 0.0,
+        renew=True, max_hold=None, owner=lambda: "here", random=lambda: 0.0,
     )
     assert keeping.due == in_step(START + VALIDITY - TTL * 2 / 3)
 

@@ -49,7 +49,7 @@ class Scene:
         kept: list[float] = []
         keeping = Keeping(
             world.terms, plan, lease, world.now,
-            **({"renew": True, "max_hold": None, "alive": lambda: True} | options),
+            **({"renew": True, "max_hold": None, "owner": lambda: "here"} | options),
             random=lambda: 0.5, tell=lambda: told.append(world.now), kept=lambda: kept.append(world.now),
         )  # fmt: skip
         return Held(plan, lease, keeping, told, kept)
@@ -146,7 +146,7 @@ def test_released_and_lost_ones_are_not_asked_for() -> None:
 def test_each_has_its_end() -> None:
     """C7, R15: together with those that go on."""
     scene = Scene(leases=1, max_hold=1.0)
-    scene.held += [scene._hold(1, 1), scene._hold(2, 1, alive=lambda: False), scene._hold(3, 1)]
+    scene.held += [scene._hold(1, 1), scene._hold(2, 1, owner=lambda: "gone"), scene._hold(3, 1)]
     scene.world.now = max(keeping.due for keeping in scene.keepings)
     assert sorted(scene.go(), key=len) == [[], ["kept", "kept"]]
     assert [held.lease.valid for held in scene.held] == [False, True, True, True]

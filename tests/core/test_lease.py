@@ -282,7 +282,7 @@ def test_a_shell_is_told_when_it_ends() -> None:
 def test_whoever_keeps_it_is_told_when_its_end_moves() -> None:
     lease = Clock().lease()
     seen: list[bool] = []
-    lease._on_change = lambda: seen.append(lease._over)
+    lease._on_change = lambda _: seen.append(lease._over)
     lease._changed()
     lease._lose("taken")
     lease._lose("max_hold")     # it has ended already: nothing has changed

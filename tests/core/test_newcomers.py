@@ -36,10 +36,10 @@ class Scene:
         lease = world.lease(plan, token=f"token-{number}", **options.pop("lease", {}))
         keeping = Keeping(
             world.terms, plan, lease, world.now,
-            **({"renew": True, "max_hold": None, "alive": lambda: True} | options),
+            **({"renew": True, "max_hold": None, "owner": lambda: "here"} | options),
             random=lambda: spread, tell=lambda: self.told.append(keeping),
         )  # fmt: skip
-        lease._on_change = lambda: self.changed(keeping)
+        lease._on_change = lambda _: self.changed(keeping)
         if self.roster.add(keeping):
             self.see_off(self.roster.take_in()[1])
         self.wakes_at = min(self.wakes_at, keeping.soonest)
@@ -167,7 +167,7 @@ def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:
     plan = world.plan("name", ttl=TTL)
     for _ in range(20_000):
         lease = world.lease(plan)
-        one = Keeping(world.terms, plan, lease, world.now, renew=True, max_hold=None, alive=lambda: True, random=lambda: 0.5)
+        one = Keeping(world.terms, plan, lease, world.now, renew=True, max_hold=None, owner=lambda: "here", random=lambda: 0.5)
         if scene.roster.add(one):
             scene.roster.take_in()
         lease._end()

@@ -321,7 +321,7 @@ def test_it_tells_nobody_but_of_a_loss() -> None:
     scene = Scene(says(1, GONE, 1), says(1, GONE, 1), says(1, 1, 1), leases=3)
     told: list[int] = []
     for number, lease in enumerate(scene.leases):
-        lease._on_change = lambda number=number: told.append(number)
+        lease._on_change = lambda _, number=number: told.append(number)
     assert scene.kinds() == ["kept", "lost", "kept"]
     assert told == [1]
 

@@ -167,7 +167,6 @@ def test_ctrl_c_at_every_line_of_what_is_not_bound(redlock_servers):
                 struck += 1
             print(at, interrupt.where)
             assert not lock.owned()
-            assert lock._inside == []
             with other:     # whoever comes next finds all in order
                 pass
             eventually(lambda: nothing_left(redlock_servers), 3.0)

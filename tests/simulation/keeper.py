@@ -90,7 +90,7 @@ class Keeper:
             client.clock(),
             renew=renew,
             max_hold=max_hold,
-            alive=lambda: hold.deserted_at is None,
+            owner=lambda: "here" if hold.deserted_at is None else "gone",
             random=client.world.random.random,
             tell=partial(client.judge.told, hold),
         )
@@ -101,7 +101,7 @@ class Keeper:
             self._see_off(self._roster.take_in()[1])
         self._set_alarm(keeping.soonest)
 
-    def _changed(self, keeping: Keeping) -> None:
+    def _changed(self, keeping: Keeping, left_behind: bool) -> None:
         """Its lease has ended, or its time has moved."""
         if keeping.changed():
             self._put_back(keeping)

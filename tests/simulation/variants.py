@@ -327,7 +327,7 @@ def _() -> list[Any]:
     correct = Keeping.__init__
 
     def init(keeping: Keeping, *args: Any, **options: Any) -> None:
-        correct(keeping, *args, **(options | {"alive": lambda: True}))
+        correct(keeping, *args, **(options | {"owner": lambda: "here"}))
 
     return [mock.patch.object(Keeping, "__init__", init)]
 

@@ -1,0 +1,249 @@
+"""What nobody can give back any more is given back all the same (R15, R11): no name is blocked, nothing renewed for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import sys
+import threading
+
+import pytest
+
+from redlock import AsyncMasters, LockLost, LockReleased, Masters
+from tests.servers.look import all_up, eventually, nothing_left
+
+
+class Struck(Exception):  # noqa: N818 - what a signal handler raises
+    pass
+
+
+class AtOpcode:
+    """Raises `Struck` at the n-th bytecode of one function of a user, as a signal handler may."""
+
+    def __init__(self, code, at) -> None:
+        self.code = code
+        self.left = at
+
+    @contextlib.contextmanager
+    def tracing(self):
+        previous = sys.gettrace()
+        gc.disable()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(previous)
+            gc.enable()
+
+    def __call__(self, frame, event, arg):
+        if frame.f_code is not self.code:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.left -= 1
+            if self.left == 0:
+                raise Struck
+        return self
+
+
+def elsewhere(work):
+    """What ``work()`` returns in another thread."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def turn(masters):
+    """The fence of whoever comes next; NotAcquired if the name is blocked."""
+    with masters.lock("job", ttl=30, timeout=5) as lease:
+        return lease.fence
+
+
+@pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
+def test_a_signal_handler_that_raises_at_any_bytecode_of_a_with(redlock_servers, bound):
+    """Between the grant and the body, and between the body and the release, stands no defence of a lock's."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+        eventually(lambda: all_up(masters))
+        leases = []
+
+        def section(lock):
+            with lock as lease:
+                leases.append(lease)
+
+        at, struck = 0, 0
+        while True:
+            at += 1
+            lock = masters.lock("job", ttl=30, bound=bound)
+            strike = AtOpcode(section.__code__, at)
+            try:
+                with strike.tracing():
+                    section(lock)
+            except Struck:
+                struck += 1
+            assert not lock.owned(), at
+            fences = [elsewhere(lambda: turn(masters)), turn(masters)]
+            assert fences == sorted({*fences, *(lease.fence for lease in leases)})[-2:], at     # nobody entered again
+            eventually(lambda: nothing_left(redlock_servers))
+            if strike.left > 0:
+                break
+        assert struck > 10
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")      # struck before its first step
+def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+
+            async def section(lock):
+                async with lock:
+                    pass
+
+            async def next_turn():
+                async with masters.lock("job", ttl=30, timeout=5) as lease:
+                    return lease.fence
+
+            await next_turn()
+            at, struck, fence = 0, 0, 0
+            while True:
+                at += 1
+                lock = masters.lock("job", ttl=30)
+                strike = AtOpcode(section.__code__, at)
+                try:
+                    with strike.tracing():
+                        await section(lock)
+                except Struck:
+                    struck += 1
+                assert not lock.owned(), at
+                for fenced in (await asyncio.create_task(next_turn()), await next_turn()):
+                    assert fenced > fence, at
+                    fence = fenced
+                if strike.left > 0:
+                    break
+            assert struck > 10
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_the_names_of_an_interrupted_with_are_free_for_a_try_at_once(redlock_servers, redlock_masters):
+    """Also before its keeper has had time to notice: whoever comes back notices."""
+    lock = redlock_masters.lock("job", ttl=30)
+    enter(lock)
+    again = redlock_masters.lock("job", ttl=30)
+    assert again.acquire(blocking=False)
+    again.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def enter(lock):
+    """As a `with` whose frame was torn down: its end is looked up, it is entered, and nobody leaves."""
+    leaving = type(lock).__exit__
+    lease = lock.__enter__()
+    assert leaving.hold.lease is lease
+    return lease
+
+
+def test_what_is_held_by_hand_as_well_is_not_given_back(redlock_servers, redlock_masters):
+    lock = redlock_masters.lock("job", ttl=1.0)
+    lease = lock.acquire()
+    assert enter(lock) is lease
+    assert not lease.wait_lost(1.5)     # it is renewed, for the one that is left
+    assert lease.valid
+    lock.release()
+    assert not lease.valid
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_was_given_back_for_somebody_is_observed(redlock_servers):
+    seen: list[object] = []
+    with Masters(redlock_servers.urls, restart_guard=False, observer=seen.append) as masters:
+        lease = enter(masters.lock("job", ttl=30))
+        eventually(lambda: nothing_left(redlock_servers))
+        eventually(lambda: any(isinstance(event, LockReleased) for event in seen))
+        assert (lease.valid, lease.lost) == (False, False)
+
+
+# -- not bound: its owner is the object ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"auto_extend": False}], ids=["renewed", "not-renewed"])
+def test_a_lock_object_that_is_dropped_while_it_holds(redlock_servers, redlock_masters, options):
+    lock = redlock_masters.lock("job", ttl=30, bound=False, **options)
+    lease = lock.acquire()
+    assert lease.valid
+    del lock
+    eventually(lambda: nothing_left(redlock_servers))
+    assert not lease.lost
+    with redlock_masters.lock("job", ttl=30, timeout=0):
+        pass
+
+
+def test_an_asynchronous_lock_object_that_is_dropped_while_it_holds(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            lease = await masters.lock("job", ttl=30, bound=False).acquire()
+            assert lease is not None
+            async with masters.lock("job", ttl=30, timeout=5) as next_one:
+                assert (next_one.fence or 0) > (lease.fence or 0)
+            assert not lease.lost
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_lock_object_that_is_dropped_by_the_collector_in_another_thread(redlock_servers, redlock_masters):
+    lock = redlock_masters.lock("job", ttl=30, bound=False)
+    lock.acquire()
+    lock.cycle = lock
+    del lock
+    elsewhere(gc.collect)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_lock_object_that_somebody_is_inside_of_is_not_dropped(redlock_servers, redlock_masters):
+    with redlock_masters.lock("job", ttl=0.9, bound=False) as lease:
+        gc.collect()
+        assert not lease.wait_lost(1.5)
+        assert lease.valid
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_lease_that_was_handed_over_ends_with_the_object_that_took_it(redlock_servers, redlock_masters):
+    first = redlock_masters.lock("job", ttl=30, auto_extend=False)
+    lease = first.acquire()
+    taken = redlock_masters.lock("job", ttl=30, token=lease.token, fence=lease.fence)
+    taken.extend()
+    del taken
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+# -- very many holds -------------------------------------------------------------------------------------
+
+
+def test_what_was_lost_among_very_many_holds_is_told(redlock_servers, redlock_masters):
+    """`LockLost` where it is documented, not `NotHeld`, however many the thread holds."""
+    lock = redlock_masters.lock("job", ttl=0.8, auto_extend=False)
+    lease = lock.acquire()
+    assert lease.wait_lost(5)
+    others = [redlock_masters.lock(f"other-{number}", ttl=30) for number in range(120)]
+    for other in others:
+        other.acquire()
+    with pytest.raises(LockLost, match="expired"):
+        lock.release()
+    for other in others:
+        other.release()
+
+
+def test_what_is_acquired_and_lost_again_and_again_does_not_pile_up(redlock_masters):
+    lock = redlock_masters.lock("job", ttl=10)
+    lease = lock.acquire()
+    for number in range(150):
+        other = redlock_masters.lock(f"other-{number % 3}", ttl=10, max_hold=0.001)
+        other.acquire()
+        assert other.lease.wait_lost(5)
+    assert len(redlock_masters._own.holds) <= 110
+    assert lease.valid
+    lock.release()

@@ -1,0 +1,307 @@
+"""Threads that serve one request after the other: each request holds for itself (R26, R15)."""
+
+import asyncio
+import contextlib
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+import anyio.to_thread
+import httpx
+import pytest
+from fastapi import Depends, FastAPI
+
+from redlock import AsyncMasters, Masters
+from redlock.testing import LocalMasters
+from tests.servers.look import eventually, lock_keys, nothing_left
+
+SHORT = {"ttl": 0.9, "timeout": 10}
+
+
+def in_a_thread(work):
+    """What ``work()`` returns, in a thread that has ended by then."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+@contextlib.contextmanager
+def section(masters, seen):
+    with masters.lock("invoice:42", **SHORT) as lease:
+        seen.append(lease.fence)
+        yield lease
+
+
+# -- FastAPI ---------------------------------------------------------------------------------------------
+
+
+class Requests:
+    """How many are in the section at once, and with which fences."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = 0
+        self.fences: list[int] = []
+
+    async def work(self, lease: Any) -> None:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.fences.append(lease.fence)
+        await asyncio.sleep(0.1)
+        assert lease.valid
+        self.inside -= 1
+
+
+async def serve(app: FastAPI, count: int, workers: int = 40) -> None:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = workers
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        answers = await asyncio.gather(*(client.get("/") for _ in range(count)))
+    assert [answer.status_code for answer in answers] == [200] * count
+
+
+@pytest.mark.parametrize("workers", [1, 2, 40])
+def test_fastapi_requests_through_a_synchronous_dependency(redlock_servers, redlock_masters, workers):
+    """It is entered in a thread of a pool, which the next request gets while the first one is in its section."""
+    requests = Requests()
+
+    def locked():
+        with redlock_masters.lock("invoice:42", **SHORT) as lease:
+            yield lease
+
+    app = FastAPI()
+
+    @app.get("/")
+    async def pay(lease: Annotated[Any, Depends(locked)]) -> None:
+        await requests.work(lease)
+
+    asyncio.run(serve(app, 6, workers))
+    assert requests.most == 1
+    assert requests.fences == sorted(set(requests.fences))
+    assert len(requests.fences) == 6
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_fastapi_requests_through_an_asynchronous_dependency(redlock_servers):
+    requests = Requests()
+
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+
+            async def locked():
+                async with masters.lock("invoice:42", **SHORT) as lease:
+                    yield lease
+
+            app = FastAPI()
+
+            @app.get("/")
+            async def pay(lease: Annotated[Any, Depends(locked)]) -> None:
+                await requests.work(lease)
+
+            await serve(app, 6)
+
+    asyncio.run(main())
+    assert requests.most == 1
+    assert len(set(requests.fences)) == 6
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_dependency_that_needs_the_lock_of_another_one(redlock_masters):
+    """One request asks twice: in copies of a context that was not made while it was held, so its own short wait ends it."""
+    refused: list[bool] = []
+
+    def first():
+        with redlock_masters.lock("invoice:42", **SHORT) as lease:
+            yield lease
+
+    def second(lease: Annotated[Any, Depends(first)]):
+        refused.append(redlock_masters.lock("invoice:42", ttl=0.9).acquire(timeout=0.05) is None)
+        return lease
+
+    app = FastAPI()
+
+    @app.get("/")
+    async def pay(lease: Annotated[Any, Depends(second)]) -> None:
+        assert lease.valid
+
+    asyncio.run(serve(app, 1))
+    assert refused == [True]
+
+
+# -- generators in pools ---------------------------------------------------------------------------------
+
+
+def test_a_generator_that_was_entered_in_a_thread_that_has_ended_keeps_its_lease(redlock_servers, redlock_masters):
+    """R15: a thread of a pool idles out, and the request goes on."""
+    held = section(redlock_masters, [])
+    lease = in_a_thread(held.__enter__)
+    assert not lease.wait_lost(2.5 * SHORT["ttl"])
+    assert lease.valid
+    in_a_thread(lambda: held.__exit__(None, None, None))
+    assert (lease.valid, lease.lost) == (False, False)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_generator_that_is_thrown_away_after_its_thread_has_ended(redlock_servers, redlock_masters):
+    generators = [iter_section(redlock_masters)]
+    lease = in_a_thread(lambda: next(generators[0]))
+    assert lease.valid
+    generators.clear()
+    eventually(lambda: nothing_left(redlock_servers))
+    assert not lease.lost
+
+
+def iter_section(masters):
+    with masters.lock("invoice:42", **SHORT) as lease:
+        yield lease
+
+
+def test_calls_with_contexts_of_their_own_in_one_thread_wait_for_each_other(redlock_servers, redlock_masters):
+    seen: list[int] = []
+    with ThreadPoolExecutor(1) as pool:
+        def call(work, *args):
+            return pool.submit(contextvars.copy_context().run, work, *args)
+
+        first, second = section(redlock_masters, seen), section(redlock_masters, seen)
+        call(first.__enter__).result()
+        entering = call(second.__enter__)
+        assert redlock_masters.lock("invoice:42", ttl=0.9).acquire(timeout=0.2) is None
+        assert not entering.done()
+        in_a_thread(lambda: first.__exit__(None, None, None))     # the thread that entered is waiting
+        entering.result()
+        call(second.__exit__, None, None, None).result()
+    assert len(set(seen)) == 2
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_a_suspended_generator_holds_is_not_the_next_caller_s(redlock_masters):
+    """Neither to release, nor to extend, nor to be told that it owns it."""
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+
+    def items():
+        with lock as lease:
+            yield lease
+
+    generator = items()
+    contextvars.copy_context().run(next, generator)
+    assert not lock.owned()
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.release()
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.extend()
+    assert lock.lease is not None
+    assert lock.lease.valid
+    generator.close()
+    assert not lock.lease.valid
+
+
+def test_to_thread_calls_of_many_tasks(redlock_servers, redlock_masters):
+    """Each call is a section of its own, whichever thread it gets."""
+    inside: list[int] = []
+    most: list[int] = []
+
+    def work():
+        with redlock_masters.lock("invoice:42", **SHORT):
+            inside.append(1)
+            most.append(len(inside))
+            with redlock_masters.lock("invoice:42", **SHORT):       # the same call enters again
+                pass
+            inside.pop()
+
+    async def main():
+        await asyncio.gather(*(asyncio.to_thread(work) for _ in range(8)))
+
+    asyncio.run(main())
+    assert max(most) == 1
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+# -- what shares a context enters again ------------------------------------------------------------------
+
+
+def test_a_context_manager_around_a_body_and_a_stack(redlock_servers, redlock_masters):
+    seen: list[int] = []
+    with section(redlock_masters, seen), section(redlock_masters, seen), contextlib.ExitStack() as stack:
+        lease = stack.enter_context(redlock_masters.lock("invoice:42", **SHORT))
+        assert redlock_masters.lock("invoice:42", **SHORT).acquire(timeout=0) is lease
+        redlock_masters.lock("invoice:42", **SHORT)
+    assert seen[0] == seen[1] == lease.fence
+
+
+@pytest.mark.parametrize("how", ["with", "acquire"])
+def test_a_copy_of_the_context_enters_again_if_it_was_made_meanwhile(redlock_servers, redlock_masters, how):
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+    before = contextvars.copy_context()
+    with contextlib.ExitStack() as stack:
+        if how == "with":
+            lease = stack.enter_context(lock)
+        else:
+            lease = lock.acquire()
+            stack.callback(lock.release)
+        again = redlock_masters.lock("invoice:42", **SHORT)
+        copied = contextvars.copy_context()
+        assert copied.run(again.acquire) is lease
+        copied.run(again.release)
+        assert before.run(again.acquire, timeout=0.05) is None
+        # As threads may inherit contexts: only the thread that entered enters again.
+        assert in_a_thread(lambda: copied.run(again.acquire, timeout=0.05)) is None
+        assert lease.valid
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_was_acquired_by_hand_is_its_thread_s_in_every_context(redlock_servers, redlock_masters):
+    """C10: as the cells of a notebook do, which may have a context each."""
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+    assert contextvars.copy_context().run(lock.acquire)
+    assert lock.owned()
+    lock.extend()
+    contextvars.copy_context().run(lock.release)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_contexts_that_are_copied_from_each_other_do_not_grow(redlock_masters):
+    from redlock._base.holds import _ENTERED, _MANY  # noqa: PLC0415 - the only test that looks at it
+
+    def step(left):
+        redlock_masters.lock(f"job-{left}", ttl=10).acquire()
+        contextvars.copy_context().run(redlock_masters.lock(f"job-{left}", ttl=10).acquire)
+        with redlock_masters.lock(f"other-{left}", ttl=10):
+            context = contextvars.copy_context()
+        if left:
+            context.run(step, left - 1)
+        else:
+            assert len(_ENTERED.get()) <= 2 * 400 + _MANY
+
+    step(90)
+
+
+# -- pytest fixtures of every scope ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def everywhere():
+    with LocalMasters(3) as servers, Masters(servers.urls, restart_guard=False) as masters:
+        with masters.lock("warm", ttl=10):      # its thread is there before any test looks
+            pass
+        yield servers, masters
+
+
+def holding(scope):
+    @pytest.fixture(scope=scope, name=f"held_by_{scope}")
+    def held(everywhere):
+        _, masters = everywhere
+        with masters.lock(f"fixture:{scope}", ttl=10) as lease:
+            yield lease
+
+    return held
+
+
+held_by_session, held_by_module, held_by_class, held_by_function = map(holding, ["session", "module", "class", "function"])
+
+
+@pytest.mark.parametrize("scope", ["session", "module", "class", "function"])
+@pytest.mark.parametrize("time", [1, 2])
+def test_a_fixture_that_holds_and_a_test_that_enters_again(request, everywhere, scope, time):
+    servers, masters = everywhere
+    lease = request.getfixturevalue(f"held_by_{scope}")
+    with masters.lock(f"fixture:{scope}", ttl=10, timeout=1) as again:
+        assert again is lease
+    assert lease.valid
+    assert any(f"redlock:fixture:{scope}" in keys for keys in lock_keys(servers))
