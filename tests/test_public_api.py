@@ -162,7 +162,7 @@ def test_both_worlds_have_the_same_signatures(one, other):
 @pytest.mark.parametrize(("one", "other"), WORLDS)
 def test_what_does_io_is_awaitable_in_one_world_and_in_that_alone(one, other):
     for name, member in members(other).items():
-        assert inspect.iscoroutinefunction(member) == (name in AWAITABLE), name
+        assert inspect.iscoroutinefunction(getattr(member, "__wrapped__", member)) == (name in AWAITABLE), name
         assert not inspect.iscoroutinefunction(members(one)[name]), name
 
 

@@ -207,6 +207,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 self._entered(mine, lease, leaving, hold_class)
                 self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
                 return lease
+        except GeneratorExit:
+            raise       # `undo` is called, now or by the thread of the loop
         except BaseException:
             for grant in () if mine else won:       # those that `undo` has not seen
                 self._masters._post(self._release_of(self._lease_of(grant)))  # noqa: SLF001
@@ -299,15 +301,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             raise
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
-    if TYPE_CHECKING:
-
-        async def __aexit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-
-    else:
-        __aexit__ = AtTheEnd()
-
     async def _leave(
         self,
         leaving: Leaving,
@@ -339,6 +332,15 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         if error is None:
             raise failed
         error.add_note(f"besides, {failed.message}")    # never hide the body's error
+
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __aexit__ = AtTheEnd(_leave)
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """As a decorator: every call of the coroutine function holds the lock."""

@@ -148,23 +148,27 @@ def owner(lease: LeaseState, alive: Callable[[], bool], otherwise: Owner) -> Own
 class Leaving:
     """The end of one ``with``."""
 
-    __slots__ = ("__weakref__", "hold", "lock")
+    __slots__ = ("__weakref__", "_leave", "hold", "lock")
 
-    def __init__(self, lock: Any) -> None:
+    def __init__(self, leave: Callable[..., Any], lock: object) -> None:
+        self._leave = leave
         self.lock = lock    # None: a stack of contextlib names it when it leaves
         self.hold: Hold[Any] | None = None      # what was entered
 
     def __call__(self, *args: Any) -> Any:
         lock, *how = args if self.lock is None else (self.lock, *args)
         # With us, not with our hold alone: a coroutine that is made here and never begins has left nothing.
-        return lock._leave(self, *how)  # noqa: SLF001 - the two are one statement
+        return self._leave(lock, self, *how)
 
 
 class AtTheEnd:
-    """`__exit__` or `__aexit__` of a lock: see the top of this file."""
+    """`__exit__` or `__aexit__` of a lock, which calls ``leave(lock, leaving, kind, error, trace)``: see the top of this file."""
+
+    def __init__(self, leave: Callable[..., Any]) -> None:
+        self.__wrapped__ = leave
 
     def __get__(self, lock: object, kind: type[object]) -> Leaving:
-        leaving = Leaving(lock)
+        leaving = Leaving(self.__wrapped__, lock)
         _begins.leaving = weakref.ref(leaving)
         return leaving
 

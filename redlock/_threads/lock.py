@@ -194,15 +194,6 @@ class MultiLock(LockBase[Masters, Lease]):
             raise
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-
-    else:
-        __exit__ = AtTheEnd()
-
     def _leave(
         self,
         leaving: Leaving,
@@ -224,6 +215,15 @@ class MultiLock(LockBase[Masters, Lease]):
             if hold is not None:
                 self._drop([hold])
             raise
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+
+    else:
+        __exit__ = AtTheEnd(_leave)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call of ``function`` holds the lock."""

@@ -1,0 +1,127 @@
+"""A coroutine that is thrown away where its loop does not run gives back what it holds (R11)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+import pytest
+
+from redlock import AsyncMasters
+from tests.servers.look import eventually, nothing_left
+
+
+def masters_of(servers):
+    return AsyncMasters(servers.urls, restart_guard=False, node_timeout=1.0)
+
+
+async def body(lock, ended):
+    try:
+        async with lock:
+            await asyncio.Event().wait()
+    except BaseException as error:
+        ended.append(type(error))
+        raise
+
+
+async def inside(lock, ended):
+    """A coroutine that is suspended inside of its ``async with``."""
+    async with lock:        # the masters are connected
+        pass
+    coroutine = body(lock, ended)
+    future = coroutine.send(None)
+    while not future.done():  # noqa: ASYNC110 - to the tick
+        await asyncio.sleep(0)
+    coroutine.send(None)
+    assert lock.lease.valid
+    return coroutine
+
+
+@pytest.mark.parametrize("then", ["stopped", "closed", "another runs"])
+def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
+    masters, ended = masters_of(redlock_servers), []
+    lock = masters.lock("job", ttl=30)
+    loop = asyncio.new_event_loop()
+    coroutine = loop.run_until_complete(inside(lock, ended))
+
+    async def throw_away():
+        coroutine.close()
+
+    if then == "closed":
+        loop.close()
+    if then == "another runs":
+        asyncio.run(throw_away())
+    else:
+        coroutine.close()
+    assert ended == [GeneratorExit]
+    assert (lock.lease.valid, lock.lease.lost) == (False, False)
+    eventually(lambda: nothing_left(redlock_servers))
+    asyncio.run(masters.close())
+    loop.close()
+
+
+@pytest.mark.parametrize("how", ["closed", "collected"])
+def test_a_body_is_thrown_away_by_another_thread_while_its_loop_runs(redlock_servers, how):
+    """And somebody else on that loop waits for the lock."""
+
+    async def main():
+        async with masters_of(redlock_servers) as masters:
+            ended = []
+            lock = masters.lock("job", ttl=30)
+            coroutines = [await inside(lock, ended)]
+            lease = lock.lease
+            waiting = asyncio.create_task(masters.lock("job", ttl=30).acquire(timeout=10))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            if how == "closed":
+                await asyncio.to_thread(coroutines[0].close)
+            else:
+                coroutines.append(coroutines)
+                del coroutines
+                thread = threading.Thread(target=gc.collect)
+                thread.start()
+                thread.join()
+            got = await waiting
+            assert got.fence > lease.fence
+            assert ended == [GeneratorExit]
+            assert not lease.lost
+            await masters.lock("job", ttl=30, token=got.token).release()
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_an_acquire_is_thrown_away_by_another_thread_while_its_loop_runs(redlock_servers):
+    """At every await of its way to the lock."""
+
+    async def main():
+        async with masters_of(redlock_servers) as masters:
+            async with masters.lock("job", ttl=30):
+                pass
+            for steps in range(4):
+                coroutine = masters.lock("job", ttl=30).acquire()
+                coroutine.send(None)
+                for _ in range(steps):
+                    await asyncio.sleep(0.005)
+                await asyncio.to_thread(coroutine.close)
+                async with masters.lock("job", ttl=30, timeout=5):
+                    pass
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_body_that_is_thrown_away_before_its_loop_ever_runs_again(redlock_servers):
+    """By another thread: its loop does it as soon as it runs, or the masters do at the end."""
+    masters, ended = masters_of(redlock_servers), []
+    lock = masters.lock("job", ttl=30)
+    loop = asyncio.new_event_loop()
+    coroutine = loop.run_until_complete(inside(lock, ended))
+    thread = threading.Thread(target=coroutine.close)
+    thread.start()
+    thread.join()
+    assert ended == [GeneratorExit]
+    loop.run_until_complete(masters.close())
+    loop.close()
+    eventually(lambda: nothing_left(redlock_servers))
