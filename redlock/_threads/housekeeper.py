@@ -134,14 +134,16 @@ class Housekeeper:
         """Wait until no thread and no socket is left, after `end`.
 
         A thread that is connecting may be inside the resolver, a TLS handshake or somebody's credential
-        provider, where nothing can wake it.  It is waited for a moment, and then closes what it gets.
+        provider, where nothing can wake it.  It is waited for a moment, and then closes what it gets.  Our caller may be
+        an observer, told in one of these threads, which then ends as soon as it returns.
         """
+        this = threading.current_thread()
         if self._thread is None:
             self._links.close()
-        elif self._thread is not threading.current_thread():
+        elif self._thread is not this:
             self._thread.join()
             with self._links.mutex:
-                dialling = list(self._dialling)
+                dialling = [thread for thread in self._dialling if thread is not this]
             until = _clock.now() + _FAREWELL
             for thread in dialling:
                 while thread.is_alive() and _clock.now() < until:

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
+from redlock._base import decorated
 from redlock._base.lock import Entry, Inside, LockBase
 from redlock._core.acquire import Grant, Refusal
 from redlock._threads.lease import Lease
@@ -240,11 +241,10 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call of ``function`` holds the lock."""
+        decorated.check(function)
         for kind, is_one in _RUNS_LATER:
-            if is_one(function):
-                raise ConfigurationError(
-                    f"{function.__qualname__} is {kind}: its body would run after the release"
-                )
+            if decorated.runs_as(function, is_one):
+                raise ConfigurationError(f"{decorated.shown(function)} is {kind}: its body would run after the release")
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> R:
