@@ -14,13 +14,20 @@ _LONGEST_SHOWN = 200    # characters of a wrong value
 LONGEST = 1e9           # thirty years; beyond it the operating system's timers overflow
 
 
-def seconds(option: str, value: object, *, above: float = 0.0, at_most: float = LONGEST, why: str = "") -> float:
-    """A finite number of seconds in ``(above, at_most]``."""
+def seconds(
+    option: str, value: object, *, above: float = 0.0, at_most: float = LONGEST, below: float = math.inf, why: str = ""
+) -> float:
+    """A finite number of seconds in ``(above, at_most]``, and less than ``below``."""
     number = _number(option, value, "a number of seconds")
-    if math.isfinite(number) and above < number <= at_most:
+    if math.isfinite(number) and above < number <= at_most and number < below:
         return number
-    allowed = f"more than {above:g} and at most {at_most:g} s"
+    allowed = f"more than {above:g} and " + (f"at most {at_most:g} s" if at_most < below else f"less than {below:g} s")
     raise ConfigurationError(f"{option}={shown(value)}: allowed is {allowed}{': ' if why else ''}{why}")
+
+
+def third(of: float) -> float:
+    """A third of it, and a trifle: 0.2 is one of 0.6 (R7), though not in floats."""
+    return of / 3 * (1 + 1e-12)
 
 
 def timeout(option: str, value: object) -> float:

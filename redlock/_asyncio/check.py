@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from redlock import _clock
 from redlock._health.checkup import PATIENCE
 from redlock._health.records import Health, Probe
+from redlock._thread import start
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health
         with contextlib.suppress(RuntimeError):     # the loop was closed meanwhile
             loop.call_soon_threadsafe(tell, health)
 
-    threading.Thread(target=run, name="redlock-check", daemon=True).start()
+    start(threading.Thread(target=run, name="redlock-check", daemon=True))
     try:
         return await done
     finally:

@@ -201,6 +201,8 @@ class Driver:
                     poll.register(link.fd, select.POLLIN)
             poll.poll(TICK * 100)
             links.look()
+            for link in links.all:
+                links.settle_debts(link, _clock.now())
         self.shut()
 
     def disown(self) -> None:

@@ -13,6 +13,7 @@ from redlock._base.links import report
 from redlock._connect import Dial
 from redlock._core.effects import Failure
 from redlock._core.listen import LINGER
+from redlock._thread import why_not
 
 if TYPE_CHECKING:
     import socket
@@ -139,10 +140,11 @@ class Housekeeper:
         self._dialling[thread] = dial
         try:
             thread.start()
-        except RuntimeError as error:       # no more threads to be had: try again later
+        except RuntimeError as error:       # try again later, unless that is of no use
+            reason, for_good = why_not(error)
             del self._dialling[thread]
             link.dial = None
-            self._failed(link, Failure("error", str(error), sent=False))
+            self._failed(link, Failure("error", reason, sent=False, configuration=for_good))
 
     def _connect(self, link: Stream, dial: Dial) -> None:
         """In the thread."""

@@ -60,8 +60,11 @@ class Keeper:
             self._loop.call_soon_threadsafe(self._changed_elsewhere, keeping)
 
     def _changed_elsewhere(self, keeping: Keeping) -> None:
-        """On another loop, whose line is not ours: if it was released there, let others pass here (R23)."""
-        if keeping.over and not keeping.lease.lost:
+        """On another loop, whose line and connections are not ours.  If it is over there, what may set its keys stands
+        before its release here (R10), and others pass (R23).
+        """
+        if keeping.over and not self._links.closed:
+            Operation(keeping.give_up(), self._links).start()
             for effect in aside(keeping.lease):
                 self._links.pass_by(effect)
         if keeping.changed():

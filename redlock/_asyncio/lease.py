@@ -9,15 +9,34 @@ from redlock import _clock
 from redlock._core.lease import LeaseState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Final
+
+    from redlock._core.acquire import Grant
 
 
 class AsyncLease(LeaseState):
     __doc__ = LeaseState.__doc__
-    __slots__ = ("_waiting",)
+    __slots__ = ("_loop", "_waiting")
 
     # In the chunks of a wait: the clock of a loop stands still while the machine sleeps (R5).
     _CHUNK: Final = 1.0
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        ttl: float,
+        grant: Grant,
+        *,
+        clock: Callable[[], float],
+        mine: Callable[[], bool],
+        resumed: bool = False,
+    ) -> None:
+        super().__init__(names, ttl, grant, clock=clock, mine=mine, resumed=resumed)
+        self._loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented one raises where none runs
+
+    def _is_here(self) -> bool:
+        return asyncio._get_running_loop() is self._loop  # noqa: SLF001
 
     async def wait_lost(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
         """Wait until this lease is lost; True if it is, False if it was released or ``timeout`` has passed.

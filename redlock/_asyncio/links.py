@@ -196,7 +196,7 @@ class Links(LinksBase[AnyOperation]):
         self.on_broken(link)
 
     def _in_debt(self, link: Stream) -> None:
-        if isinstance(link, Link) and link not in self._paying and not self.loop.is_closed():
+        if isinstance(link, Link) and link.sock is not None and link not in self._paying and not self.loop.is_closed():
             self._paying.add(link)
             self.loop.call_later(TICK, self._pay, link)
 

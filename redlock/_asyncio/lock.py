@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from redlock import _clock
 from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.masters import AsyncMasters
+from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, beginning
 from redlock._base.links import report_failure
 from redlock._base.lock import LockBase
@@ -343,10 +344,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         __aexit__ = AtTheEnd(_leave)
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        """As a decorator: every call of the coroutine function holds the lock."""
-        if not introspection.iscoroutinefunction(function):
+        """As a decorator: every call of the coroutine function holds the lock, or of an object whose ``__call__`` is one."""
+        decorated.check(function)
+        if not decorated.runs_as(function, introspection.iscoroutinefunction):
             raise ConfigurationError(
-                f"{getattr(function, '__qualname__', function)} is no coroutine function: "
+                f"{decorated.shown(function)} is no coroutine function: "
                 "only what is awaited as a whole can run under an AsyncMultiLock"
             )
 

@@ -102,7 +102,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
 
     @abstractmethod
     def _in_debt(self, link: Stream) -> None:
-        """Its master could not do a release now: call `settle_debts` after a while."""
+        """A release is to be sent to its master again: call `settle_debts` after a while."""
 
     @abstractmethod
     def _want_feeds(self) -> None:
@@ -217,6 +217,8 @@ class LinksBase(ABC, Generic[AnyInbox]):
         for entry in debts:
             if link.pipeline.down is None:      # else it broke at the one before, and they are owed again
                 self._write(link, _connect.pack(entry.request.call), now)
+        if link.pipeline.in_debt:       # of what is to be asked again, but later
+            self._in_debt(link)
         link.torn = False
 
     def owe(self) -> bool:

@@ -76,7 +76,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """Check the options; nothing is sent.
 
         Args:
-            name: 1 to 512 bytes of UTF-8, or a sequence of names, of which all are taken or none.
+            name: 1 to 512 bytes of UTF-8, or a sequence of names, of which all are taken or none.  None of them
+                may be where the fencing token of another one is kept: ``["{u}", "{u}:fence"]``.
             masters: an object that several locks share, or what its class takes first; then they are
                 private to this lock, and `close` closes them.
             ttl: seconds after which the masters forget a holder that is gone.
@@ -86,7 +87,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             max_hold: seconds after which the lease is lost although it could be renewed, and its keys are
                 released (C7); None: no limit.
             min_validity: an acquire that leaves less than so many seconds has failed (R7); None: half
-                the TTL.
+                the TTL.  It is less than what the allowance for clock drift leaves of the TTL.
             fencing: False: no fencing token, and no fence key is touched.
             bound: the hold belongs to the thread or task that acquired: nobody else may release or extend
                 it, and its end ends the renewals.  False: it belongs to this object, whoever uses it, and is
@@ -122,7 +123,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 )
         else:
             why = "the TTL less the allowance for clock drift"
-            min_validity = options.seconds("min_validity", min_validity, at_most=longest, why=why)
+            min_validity = options.seconds("min_validity", min_validity, below=longest, why=why)
         keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
         self._plan = Plan(names, keys, ttl, min_validity, BETWEEN_ATTEMPTS if retry is None else retry)
         self._names = frozenset(names)
@@ -160,7 +161,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _check_ttl(self, value: float) -> float:
         ttl = options.seconds("ttl", value, at_most=self._masters.max_ttl, why="max_ttl is the longest")
         node_timeout = self._terms.node_timeout
-        if node_timeout > ttl / 3:
+        if node_timeout > options.third(ttl):
             raise ConfigurationError(
                 f"ttl={options.shown(value)} with node_timeout={node_timeout:g}: allowed is a ttl of at least "
                 f"{3 * node_timeout:g} s, three times node_timeout, or too little of it is left when the "

@@ -6,7 +6,7 @@ import logging
 import os
 import random
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from redlock import _clock, _connect, _installed, options
 from redlock._base.forklock import ForkLock
@@ -75,7 +75,7 @@ class MastersBase:
         self._endpoints = _endpoints(masters)
         max_ttl = options.seconds("max_ttl", max_ttl)
         node_timeout = options.seconds(
-            "node_timeout", node_timeout, at_most=max_ttl / 3, why="a third of max_ttl at most (R7)"
+            "node_timeout", node_timeout, at_most=options.third(max_ttl), why="a third of max_ttl at most (R7)"
         )
         self._connect_timeout = options.seconds("connect_timeout", connect_timeout)
         fence_ttl = options.seconds("fence_ttl", fence_ttl)
@@ -95,6 +95,7 @@ class MastersBase:
             self._observer = Observer(observer)
         self.max_ttl = max_ttl
         self._prefix = prefix
+        self._announced = wire.announcement_key(prefix)
         self._restart_guard = bool(restart_guard)
         names = tuple(target.name for target in self._endpoints)
         self._terms = Terms(
@@ -139,7 +140,22 @@ class MastersBase:
     # -- for the locks -------------------------------------------------------------------------------
 
     def _keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
-        return wire.keys_for(self._prefix, names, fencing=fencing)
+        keys = wire.keys_for(self._prefix, names, fencing=fencing)
+        if not {self._announced, *keys.fences}.isdisjoint(keys.locks):
+            self._refuse(names, keys)
+        return keys
+
+    def _refuse(self, names: tuple[str, ...], keys: wire.Keys) -> NoReturn:
+        """One of them is no name of a lock: what stands at its key would be taken for the other."""
+        for name, lock in zip(names, keys.locks, strict=True):
+            if lock in keys.fences:     # it would be granted, and lost when it is extended
+                whose = options.shown(names[keys.fences.index(lock)])
+                raise ConfigurationError(
+                    f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is kept: take another name"
+                )
+        raise ConfigurationError(
+            f"name={options.shown(names)}: at {options.shown(self._announced)} the masters keep the longest TTL of all clients: take another name"
+        )
 
     def _inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
         (checked,) = options.names([name])

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from redlock._core.listen import Ear
@@ -39,11 +39,13 @@ class Send:
     With ``owed_until`` it is a release that must arrive: where the connection breaks before the
     answer, or the master cannot do it now, it is sent again until that time (R10).
 
+    With a ``doubt`` it stands behind nothing: a master that does not say that it was ours is asked again until that time (R10).
+
     With ``only_if`` it is dropped unless that is true in the moment in which it is written, with nothing
     written in between: what must not stand behind a release that somebody else sends asks so.
     """
 
-    __slots__ = ("call", "only_if", "open", "owed_until", "sent_at", "to")
+    __slots__ = ("call", "doubt", "only_if", "open", "owed_until", "sent_at", "to")
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Send:
         self.to = to
         self.owed_until = owed_until
         self.only_if = only_if
+        self.doubt: Doubt | None = None
         self.sent_at = NEVER
         self.open = False       # somebody still counts the answers: `voted`, `answered` and `failed` are told, else `late`
 
@@ -73,6 +76,13 @@ class Send:
     def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - nobody counts
         """A master will not answer; True: that decides."""
         return False
+
+
+class Doubt(Protocol):
+    """Masters that may see what sets a key later than its release: another connection carries it."""
+
+    def remains(self, master: int, value: Any) -> bool:
+        """Whether it does although ``master`` has answered ``value`` to the release."""
 
 
 @dataclass(slots=True, eq=False)

@@ -179,7 +179,8 @@ class Keeping:
             self._at = _in_step(self._renew_at, math.inf, lease.ttl, self._terms.phase)
         self._refused = extension.refused
 
-    def _give_up(self) -> Task:
+    def give_up(self) -> Task:
+        """Release it; nobody waits for that."""
         yield farewell(self._plan, self.lease)
         return []
 
@@ -234,7 +235,7 @@ def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Kee
             together.append(keeping)
             names += more
         elif todo == "give up":
-            started.append((keeping._give_up(), [keeping]))  # noqa: SLF001
+            started.append((keeping.give_up(), [keeping]))
         elif todo == "give back":
             started.append((keeping._give_back(), [keeping]))  # noqa: SLF001
         else:

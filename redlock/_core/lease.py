@@ -48,8 +48,9 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("_asked", "_ceilings", "_clock", "_holds", "_keys_until", "_lacking", "_late", "_lost", "_mine", "_on_change",
-                 "_released", "_resumed", "_said", "_since", "_ticket", "_votes", "fence", "names", "token", "ttl", "valid_until")
+    __slots__ = ("_asked", "_astray", "_ceilings", "_clock", "_holds", "_keys_until", "_lacking", "_late", "_lost", "_mine",
+                 "_on_change", "_released", "_repaired", "_resumed", "_said", "_since", "_ticket", "_votes", "fence", "names",
+                 "token", "ttl", "valid_until")
 
     def __init__(
         self,
@@ -72,6 +73,8 @@ class LeaseState:
         self._ticket = grant.ticket     # its place in line (R23)
         self._asked = grant.asked       # masters that may have a key of ours
         self._keys_until = max(grant.valid_until, grant.decided_at) + ttl   # by then every one of them has expired
+        self._astray = resumed          # what sets its keys has not all travelled on one connection to each master (R10)
+        self._repaired: frozenset[int] = frozenset()    # masters that may have been given it back (R14)
         self._lacking: tuple[int, ...] = ()     # masters that said so, perhaps when an extension was decided already (R14)
         # Of all extensions that overlapped, until none is under way; True: this one is yet.
         self._ceilings: dict[Ceiling, bool] = {}
@@ -256,7 +259,19 @@ class LeaseState:
 
     def _may_be_on(self, masters: Iterable[int]) -> None:
         with self._guard():     # its holder may extend it in a thread of its own, and repair others
-            self._asked = self._asked.union(masters)
+            masters = frozenset(masters)
+            self._repaired |= masters
+            self._asked |= masters
+            self._astray = self._astray or not self._is_here()
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether a release that is sent here stands behind all that may set a key (R10)."""
+        return not self._astray and self._is_here()
+
+    def _is_here(self) -> bool:
+        """Whether the caller asks the masters over the connections that carried the acquire."""
+        return True
 
     def __repr__(self) -> str:
         if self._released:

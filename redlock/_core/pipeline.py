@@ -25,6 +25,8 @@ class Inbox(Protocol):
 
 AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 
+# A release in doubt is asked again after a part of the patience; twice as late each time, up to some times the patience.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
 _CROWD = 64     # so many debts are kept without a look at whether they have expired
 
 CONNECTING = Failure("error", "still connecting", sent=False)
@@ -38,6 +40,7 @@ class Entry(Generic[AnyInbox]):
     inbox: AnyInbox
     at: float
     text: bool = False      # sent as text, because the master had forgotten the script
+    pause: float = 0.0      # of a release that was asked again because of a `Doubt`: how long that was put off
 
 
 def _with_text(request: Send) -> Send:
@@ -111,7 +114,7 @@ class Pipeline(Generic[AnyInbox]):
     def answered(self, value: Any, at: float) -> bool:
         """The next answer came.  Its request counts it, unless that is decided; whoever waits is told when it is.
 
-        True: it is an error, and `again` and `in_debt` may say what is to be done about it.
+        True: `again` and `in_debt` may say what is to be done about it.
 
         Raises:
             ConnectionAbortedError: nothing was asked, so whatever this connection carries cannot be trusted.
@@ -129,13 +132,17 @@ class Pipeline(Generic[AnyInbox]):
             request.late(self.master, value)
         elif request.answered(self.master, value, at):
             entry.inbox.put(request)
-        return False
+        if request.doubt is None or not request.doubt.remains(self.master, value):
+            return False
+        pause = min(2 * entry.pause or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
+        self._owed.append(Entry(request, entry.inbox, at + pause, pause=pause))
+        return True
 
     def _refused(self, entry: Entry[AnyInbox], error: ErrorReply, at: float) -> None:
         """A master that forgot its scripts is given the text once."""
         request = entry.request
         if error.code == "NOSCRIPT" and not entry.text:
-            again = Entry(_with_text(request), entry.inbox, at, text=True)
+            again = Entry(_with_text(request), entry.inbox, at, text=True, pause=entry.pause)
             self._under_way.append(again)
             self._again.append(again)
             return
@@ -172,7 +179,8 @@ class Pipeline(Generic[AnyInbox]):
         self._forgive(at)
         if self.down is not None:
             return []
-        due, self._owed = [Entry(entry.request, entry.inbox, at) for entry in self._owed], []
+        due = [Entry(entry.request, entry.inbox, at, pause=entry.pause) for entry in self._owed if entry.at <= at]
+        self._owed = [entry for entry in self._owed if entry.at > at]
         self._under_way.extend(due)
         return due
 

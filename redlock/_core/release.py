@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from redlock._core import wire
 from redlock._core.acquire import insist
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from redlock._core.rounds import End
     from redlock._core.terms import Plan, Terms
     from redlock.errors import Outcome, Reason
+
+
+AnySend = TypeVar("AnySend", bound=Send)
 
 
 class Claim(Round):
@@ -77,10 +81,40 @@ def _after(lease: LeaseState) -> Iterator[Leave]:
     yield from aside(lease)
 
 
+class Doubt:
+    """What no connection keeps in order: the release of a lease whose keys are set over other ones (R10).
+
+    A master that does not have the key may not have seen the acquire yet.  Neither does it say so where an extension has
+    given it back: then it is the second time that counts, when the acquire has come as well.
+    """
+
+    __slots__ = ("_repaired",)
+
+    def __init__(self, lease: LeaseState) -> None:
+        self._repaired = set(lease._repaired)  # noqa: SLF001 - see `release`
+
+    def remains(self, master: int, value: Any) -> bool:
+        with suppress(ValueError):
+            if isinstance(wire.read_owned(value), wire.NotOwned):
+                return True
+        if master not in self._repaired:
+            return False
+        self._repaired.remove(master)
+        return True
+
+
+def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
+    """Have it sent until every master has seen what it takes back, unless it stands behind that."""
+    if not lease._in_order:  # noqa: SLF001 - see `release`
+        request.doubt = Doubt(lease)
+        request.call = request.call._replace(usual=())      # every answer is to be read
+    return request
+
+
 def farewell(plan: Plan, lease: LeaseState) -> Send:
     """The release of what is lost already: nobody has to wait for it, whatever they would answer."""
     call = wire.release(plan.keys, lease.token)
-    return Send(call, to=lease._asked, owed_until=lease._keys_until)  # noqa: SLF001 - see `release`
+    return _doubted(Send(call, to=lease._asked, owed_until=lease._keys_until), lease)  # noqa: SLF001 - see `release`
 
 
 def abandon(plan: Plan, lease: LeaseState) -> Op[None]:
@@ -113,7 +147,7 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         lease._end()  # noqa: SLF001
         # To every master that may have a key of this lease, and owed to it.  Which these are is read when it has ended: no
         # repair is written from now on.
-        claim = Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until)  # noqa: SLF001
+        claim = _doubted(Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until), lease)  # noqa: SLF001
         at = yield from claim.ask(then=_after(lease))
     except GeneratorExit:
         raise

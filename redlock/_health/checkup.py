@@ -11,6 +11,7 @@ from redlock._core.quorum import majority
 from redlock._health.records import Probe
 from redlock._health.survey import Survey
 from redlock._health.verdict import governing_max_ttl, judge, voting
+from redlock._thread import start
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Checkup:
             return None
         max_ttl = terms.max_ttl
         thread = threading.Thread(target=self._run_probe, args=(max_ttl,), name="redlock-check probe", daemon=True)
-        thread.start()
+        start(thread)
         return thread
 
     def _run_probe(self, max_ttl: float) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._health.examine import Examination
+from redlock._thread import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ class Survey:
             thread = threading.Thread(
                 target=self._run, args=(look,), name=f"redlock-check {look.facts.name}", daemon=True
             )
-            thread.start()
+            start(thread)
             self._threads.append((look, thread))
 
     def _run(self, look: Examination) -> None:

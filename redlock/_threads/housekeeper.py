@@ -17,6 +17,7 @@ from redlock._base.links import CLOSED, TICK, report, report_failure
 from redlock._connect import Dial
 from redlock._core.effects import Failure, Wait
 from redlock._core.listen import LINGER
+from redlock._thread import start, why_not
 from redlock._threads.keeper import Keeper
 from redlock._threads.waiter import Waiter
 from redlock.errors import RedlockError
@@ -65,11 +66,11 @@ class Housekeeper:
         self._dialling: set[threading.Thread] = set()
 
     def start(self) -> None:
-        """Connect to all masters in the background, if that has not begun yet."""
+        """Connect to all masters in the background, if that has not begun yet.  RedlockError: that cannot begin."""
         with self._links.mutex:
             if self._thread is None and not self._ending:
                 thread = threading.Thread(target=self._run, name="redlock-links", daemon=True)
-                thread.start()
+                start(thread)
                 self._thread = thread
 
     def wait_until_decided(self) -> None:
@@ -133,14 +134,16 @@ class Housekeeper:
         """Wait until no thread and no socket is left, after `end`.
 
         A thread that is connecting may be inside the resolver, a TLS handshake or somebody's credential
-        provider, where nothing can wake it.  It is waited for a moment, and then closes what it gets.
+        provider, where nothing can wake it.  It is waited for a moment, and then closes what it gets.  Our caller may be
+        an observer, told in one of these threads, which then ends as soon as it returns.
         """
+        this = threading.current_thread()
         if self._thread is None:
             self._links.close()
-        elif self._thread is not threading.current_thread():
+        elif self._thread is not this:
             self._thread.join()
             with self._links.mutex:
-                dialling = list(self._dialling)
+                dialling = [thread for thread in self._dialling if thread is not this]
             until = _clock.now() + _FAREWELL
             for thread in dialling:
                 while thread.is_alive() and _clock.now() < until:
@@ -255,10 +258,11 @@ class Housekeeper:
         self._dialling.add(thread)
         try:
             thread.start()
-        except RuntimeError as error:       # no more threads to be had: try again later
+        except RuntimeError as error:       # try again later, unless that is of no use
+            reason, for_good = why_not(error)
             link.dial = None
             self._dialling.discard(thread)
-            self._links.unattached(link, Failure("error", str(error), sent=False))
+            self._links.unattached(link, Failure("error", reason, sent=False, configuration=for_good))
 
     def _connect(self, link: Stream, dial: Dial) -> None:
         try:

@@ -8,6 +8,7 @@ import inspect as introspection
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
+from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, beginning
 from redlock._base.lock import LockBase
 from redlock._core.acquire import Grant, Refusal
@@ -227,11 +228,10 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """As a decorator: every call of ``function`` holds the lock."""
+        decorated.check(function)
         for kind, is_one in _RUNS_LATER:
-            if is_one(function):
-                raise ConfigurationError(
-                    f"{function.__qualname__} is {kind}: its body would run after the release"
-                )
+            if decorated.runs_as(function, is_one):
+                raise ConfigurationError(f"{decorated.shown(function)} is {kind}: its body would run after the release")
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> R:

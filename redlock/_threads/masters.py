@@ -101,7 +101,7 @@ class Masters(MastersBase):
         """End what is under way, send what is owed, for at most `node_timeout`, then leave no thread and no socket.
 
         Who is acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
-        go when their TTL does.
+        go when their TTL does.  Called by an observer it may leave the thread in which that is told, until it returns.
         """
         with self._making.lock:
             self._closed = True

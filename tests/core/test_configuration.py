@@ -56,7 +56,8 @@ def test_masters(options, said):
         ({"timeout": math.nan}, "timeout=nan"),
         ({"timeout": None}, "not NoneType"),
         ({"min_validity": 0}, "min_validity=0"),
-        ({"min_validity": 30}, "at most 29.698 s"),
+        ({"min_validity": 30}, "min_validity=30: allowed is more than 0 and less than 29.698 s"),
+        ({"min_validity": 29.698}, "less than 29.698 s"),       # all of it would have to be left
         ({"retry": 3}, "tenacity"),
         ({"name": ""}, "0 bytes"),
         ({"name": "x" * 513}, "513 bytes"),
@@ -68,6 +69,9 @@ def test_masters(options, said):
         ({"name": []}, "at least one"),
         ({"name": ["a", 1]}, "name=1"),
         ({"name": ["a", "b", "a"]}, "'a' is there twice"),
+        # One would be granted the other's fence, or the fence the other's token.
+        ({"name": ["{u}", "{u}:fence"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
+        ({"name": ["{u}:fence", "b", "{u}"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
     ],
 )
 def test_locks(options, said):
@@ -75,6 +79,39 @@ def test_locks(options, said):
     with pytest.raises(ConfigurationError) as caught:
         MultiLock(masters=Masters(URLS), **options)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "node_timeout"), [(0.6, 0.2), (0.3, 0.1), (0.9, 0.3), (1.2, 0.4), (2.1, 0.7), (0.06, 0.02), (30.0, 10.0)]
+)
+def test_a_third_of_the_ttl_is_allowed(ttl, node_timeout):
+    """R7, also where floats have no such third."""
+    Masters(URLS, node_timeout=node_timeout).lock("job", ttl=ttl)
+    Masters(URLS, node_timeout=node_timeout, max_ttl=ttl).lock("job", ttl=ttl)
+    with pytest.raises(ConfigurationError, match=f"a ttl of at least {ttl:g} s"):
+        Masters(URLS, node_timeout=node_timeout).lock("job", ttl=ttl * 0.99999)
+    with pytest.raises(ConfigurationError, match="a third of max_ttl at most"):
+        Masters(URLS, node_timeout=node_timeout * 1.00001, max_ttl=ttl)
+
+
+def test_a_min_validity_of_nearly_all_that_there_is():
+    Masters(URLS).lock("job", min_validity=29.697)
+
+
+def test_names_that_are_the_fence_key_of_another_one():
+    """Without fencing there is none; in two locks they only refuse each other."""
+    Masters(URLS).lock(["{u}", "{u}:fence"], fencing=False)
+    Masters(URLS).lock("{u}:fence")
+    Masters(URLS).lock(["u", "u:fence"])
+    with pytest.raises(ConfigurationError, match=r"'\{u\}:fence' is where the fencing token of 'u' is kept"):
+        Masters(URLS, prefix="").lock(["u", "{u}:fence"])
+
+
+def test_a_name_that_is_the_key_of_the_announcements():
+    """R21: it holds a number without an expiry, and every client would wait for that for ever."""
+    with pytest.raises(ConfigurationError, match="at 'redlock-max-ttl:' the masters keep the longest TTL of all clients"):
+        Masters(URLS, prefix="").lock("redlock-max-ttl:")
+    Masters(URLS).lock("redlock-max-ttl:")
 
 
 def test_a_drift_that_leaves_less_than_half_of_the_ttl():

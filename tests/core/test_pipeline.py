@@ -397,6 +397,50 @@ def test_what_a_master_cannot_do_now_is_owed(text: str, again: bool) -> None:
     assert [entry.request for entry in pipeline.due(0.2)] == [request] * again
 
 
+class Until:
+    """A `Doubt` that remains for so many answers."""
+
+    def __init__(self, answers: int) -> None:
+        self.left = answers
+
+    def remains(self, master: int, value: Any) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def test_a_release_in_doubt_is_asked_again_later_and_later() -> None:
+    """R10: what sets the key may be on its way over another connection."""
+    pipeline = connected(patience=0.25)
+    request = release(owed_until=100.0)
+    request.open = True
+    request.doubt = Until(8)
+    submit(pipeline, request, 0.0)
+    now, pauses = 0.0, []
+    while True:
+        more = pipeline.answered([0, b""], now)
+        assert pipeline.owes == more
+        if not more:
+            break
+        asked = now
+        while not pipeline.due(now):
+            now += 1 / 1024
+        pauses.append(round(now - asked, 2))
+        request.open = False    # whoever counts has been told of the first answer
+    assert pauses == [0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
+    assert len(request.told) == 1
+    assert pipeline.idle
+
+
+def test_nor_is_it_asked_for_longer_than_the_key_can_live() -> None:
+    pipeline = connected(patience=0.25)
+    request = release(owed_until=10.0)
+    request.doubt = Until(9)
+    submit(pipeline, request, 0.0)
+    assert pipeline.answered([0, b""], 9.99)
+    assert not pipeline.due(10.1)
+    assert pipeline.idle
+
+
 def test_an_acquire_that_a_master_could_not_do_is_not_tried_again() -> None:
     pipeline = connected()
     request = acquire()

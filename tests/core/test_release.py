@@ -346,6 +346,60 @@ def test_the_release_of_a_resumed_lease_is_owed_as_well() -> None:
     assert owed_until >= START + 10.0
 
 
+HAS: list[Any] = [1, 0]
+
+
+def test_a_release_that_stands_behind_its_acquire_is_not_in_doubt() -> None:
+    """R10: what the masters answer proves what it seems to."""
+    world = World(Master(0.0, {"extend": GONE}), ours(), ours())
+    plan = world.plan()
+    lease = world.lease(plan)
+    world.run(extend(world.terms, plan, lease, 10.0, world.now))
+    assert lease._repaired == {0}
+    assert farewell(plan, lease).doubt is None
+    world.run(release(world.terms, plan, lease))
+    assert world.sent[-1].request.doubt is None
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_one_of_a_resumed_lease_is_until_a_master_has_had_the_key(lost: bool) -> None:
+    """R10, P7: the acquire went over somebody else's connections, and may come yet."""
+    world = World(*[ours()] * 3)
+    plan = world.plan()
+    lease = world.resumed(plan)
+    if lost:
+        lease._lose("taken")
+    world.run(release(world.terms, plan, lease))
+    request = world.sent[-1].request
+    assert request.doubt is not None
+    assert request.call.usual == ()     # every answer is looked at
+    assert [request.doubt.remains(0, value) for value in (GONE, TAKEN, HAS)] == [True, True, False]
+    assert not request.doubt.remains(1, "nonsense")
+
+
+def test_a_master_that_was_given_the_key_back_has_it_twice() -> None:
+    """R14: what an extension set there is no sign of the acquire."""
+    world = World(Master(0.0, {"extend": GONE}), ours(), ours())
+    plan = world.plan()
+    lease = world.resumed(plan)
+    world.run(extend(world.terms, plan, lease, 10.0, world.now))
+    doubt = farewell(plan, lease).doubt
+    assert doubt is not None
+    assert [doubt.remains(0, value) for value in (HAS, GONE, HAS)] == [True, True, False]
+    assert not doubt.remains(1, HAS)
+
+
+def test_one_that_was_given_back_over_other_connections_is_in_doubt_everywhere() -> None:
+    """R10, R14: extended on another loop; its own loop does not know what travels there."""
+    world = World(Master(0.0, {"extend": GONE}), ours(), ours())
+    plan = world.plan()
+    lease = world.lease(plan)
+    with patch.object(LeaseState, "_is_here", return_value=False):
+        assert farewell(plan, lease).doubt is not None
+        world.run(extend(world.terms, plan, lease, 10.0, world.now))
+    assert farewell(plan, lease).doubt is not None
+
+
 def test_dropped_it_says_nothing() -> None:
     world = World(*[ours()] * 3)
     plan = world.plan()

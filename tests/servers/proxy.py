@@ -19,6 +19,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.replies = "pass"
         self.delay = 0.0
+        self._lagging: set[socket.socket] = set()   # of clients, whose requests wait here
         self._target = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -45,7 +46,7 @@ class Proxy:
 
     def _pump(self, client: socket.socket, server: socket.socket) -> None:
         halved = False
-        held = b""
+        held, late = b"", b""
         with contextlib.suppress(OSError, ValueError), client, server:
             while not self._closed:
                 if held and self.replies == "pass":
@@ -54,9 +55,13 @@ class Proxy:
                 for ready in select.select([client, server], [], [], 0.01)[0]:
                     data = ready.recv(65536)
                     if not data:
+                        while late and client in self._lagging and not self._closed:
+                            time.sleep(0.01)        # what was sent before the end arrives before it
+                        if not self._closed:
+                            server.sendall(late)
                         return
                     if ready is client:
-                        server.sendall(data)
+                        late += data
                         continue
                     if self.delay:
                         time.sleep(self.delay)
@@ -70,6 +75,16 @@ class Proxy:
                         held += data
                     elif self.replies == "lose":
                         return
+                if late and client not in self._lagging and not self._closed:
+                    server.sendall(late)
+                    late = b""
+
+    def lag(self) -> None:
+        """What is asked on the connections that there are now waits here, until they `catch_up`."""
+        self._lagging.update(client for client, _ in self._pairs)
+
+    def catch_up(self) -> None:
+        self._lagging.clear()
 
     def drop(self) -> None:
         """Reset every connection that there is."""

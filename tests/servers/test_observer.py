@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import socket
+import threading
 import time
 
 import pytest
 
 from redlock import (
+    AsyncMasters,
     ConfigurationError,
     LeaseExtended,
     LeaseLost,
@@ -16,12 +21,14 @@ from redlock import (
     LockRefused,
     LockReleased,
     MasterDown,
+    Masters,
     MasterUp,
     QuorumBack,
     QuorumLost,
     QuorumUnreachable,
+    RedlockError,
 )
-from tests.servers.look import all_up, eventually, take
+from tests.servers.look import all_up, eventually, no_thread_besides, take
 
 TTL = 0.6
 
@@ -134,3 +141,65 @@ def test_an_observer_that_raises_breaks_nothing(world, redlock_servers, caplog):
     assert "ZeroDivisionError: mine" in caplog.text
     with pytest.raises(ConfigurationError, match="observer"):
         world.Masters(redlock_servers.urls, observer=5)
+
+
+# -- closed by the observer ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", [MasterUp, MasterDown, LockAcquired, LeaseExtended, LeaseLost, LockReleased, QuorumLost])
+def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
+    """In whatever thread it is told: that one is not waited for."""
+    told: list[object] = []
+    before = set(threading.enumerate())
+
+    def observe(event):
+        if isinstance(event, when) and not told:
+            told.append(event)
+            masters.close()
+
+    masters = Masters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=0.1, observer=observe)
+    with contextlib.suppress(RedlockError):     # wherever it is closed, what is under way says so
+        lock = masters.lock("job", ttl=TTL, auto_extend=when is LeaseExtended)
+        take(lock, timeout=0)
+        eventually(lambda: told or when is LockReleased, 3 * TTL)
+        lock.release()
+    eventually(lambda: told)
+    eventually(lambda: no_thread_besides(before))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
+    assert masters._driver is None
+
+
+@pytest.mark.parametrize("when", [MasterUp, MasterDown, LockAcquired, LeaseExtended, LeaseLost, LockReleased, QuorumLost])
+def test_the_observer_closes_the_masters_of_a_loop(redlock_servers, caplog, when):
+    told: list[object] = []
+    before = set(threading.enumerate())
+
+    async def main():
+        closing = []
+
+        def observe(event):
+            if isinstance(event, when) and not told:
+                told.append(event)
+                closing.append(asyncio.get_running_loop().create_task(masters.close()))
+
+        masters = AsyncMasters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=0.1, observer=observe)
+        with contextlib.suppress(RedlockError):
+            lock = masters.lock("job", ttl=TTL, auto_extend=when is LeaseExtended)
+            await lock.acquire(timeout=0)
+            await asyncio.to_thread(eventually, lambda: told or when is LockReleased, 3 * TTL)
+            await lock.release()
+        await asyncio.gather(*closing)
+        assert len(closing) == 1
+        assert not masters._drivers
+
+    asyncio.run(main())
+    eventually(lambda: no_thread_besides(before))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
+
+
+def urls_for(when, servers):
+    """A majority of these is down, if that is to be observed."""
+    with contextlib.ExitStack() as stack:       # ports at which nobody listens when they are used
+        nowhere = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3)]
+    down = [f"redis://127.0.0.1:{port}" for port in nowhere]
+    return [*servers.urls[:2], *down] if when in (MasterDown, QuorumLost) else servers.urls

@@ -40,7 +40,8 @@ async def inside(lock, ended):
 
 @pytest.mark.parametrize("then", ["stopped", "closed", "another runs"])
 def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
-    masters, ended = masters_of(redlock_servers), []
+    masters = masters_of(redlock_servers)
+    ended: list[object] = []
     lock = masters.lock("job", ttl=30)
     loop = asyncio.new_event_loop()
     coroutine = loop.run_until_complete(inside(lock, ended))
@@ -67,7 +68,7 @@ def test_a_body_is_thrown_away_by_another_thread_while_its_loop_runs(redlock_ser
 
     async def main():
         async with masters_of(redlock_servers) as masters:
-            ended = []
+            ended: list[object] = []
             lock = masters.lock("job", ttl=30)
             coroutines = [await inside(lock, ended)]
             lease = lock.lease
@@ -114,7 +115,8 @@ def test_an_acquire_is_thrown_away_by_another_thread_while_its_loop_runs(redlock
 
 def test_a_body_that_is_thrown_away_before_its_loop_ever_runs_again(redlock_servers):
     """By another thread: its loop does it as soon as it runs, or the masters do at the end."""
-    masters, ended = masters_of(redlock_servers), []
+    masters = masters_of(redlock_servers)
+    ended: list[object] = []
     lock = masters.lock("job", ttl=30)
     loop = asyncio.new_event_loop()
     coroutine = loop.run_until_complete(inside(lock, ended))

@@ -428,7 +428,7 @@ def _() -> list[Any]:
         yield request
         return []
 
-    return [mock.patch.object(Keeping, "_give_up", give_up)]
+    return [mock.patch.object(Keeping, "give_up", give_up)]
 
 
 # -- the line inside a process -----------------------------------------------------------------------

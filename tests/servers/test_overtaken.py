@@ -1,0 +1,159 @@
+"""A release that does not travel where its acquire did must not leave the key behind (R10, P7).
+
+One master's link lags: what was asked on it waits in a proxy, while other connections to that master do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from redlock import AsyncMasters
+from tests.servers.look import eventually, lock_keys, nothing_left, script_calls
+from tests.servers.proxy import Proxy
+
+LAGS = 4
+SOON = 4.0      # seconds, of a TTL of 20
+OPTIONS: dict[str, Any] = {"restart_guard": False, "node_timeout": 0.1}     # so often what is owed is asked again, at first
+
+
+@pytest.fixture
+def proxy(redlock_servers):
+    with Proxy(redlock_servers.ports[LAGS]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def urls(redlock_servers, proxy):
+    return [*redlock_servers.urls[:LAGS], proxy.url]
+
+
+async def soon(condition):
+    await asyncio.to_thread(eventually, condition, SOON)
+
+
+async def everywhere(masters, servers) -> int:
+    """Connect to all of them; then how many scripts the one behind the lagging link has run."""
+    loop = asyncio.get_running_loop()
+    def there():
+        return asyncio.run_coroutine_threadsafe(masters.status("whatever"), loop).result().votes[LAGS].outcome == "free"
+    await soon(there)
+    return scripts_there(servers)
+
+
+def elsewhere(work):
+    """Await ``work()`` on a loop of its own, in a thread of its own."""
+    return asyncio.to_thread(lambda: asyncio.run(work()))
+
+
+def scripts_there(servers) -> int:
+    """How many scripts the master behind the lagging link has run."""
+    return script_calls(servers)[LAGS]
+
+
+def acquired_there(servers) -> int:
+    """How often a key was set there."""
+    return int(servers.client(LAGS).info("commandstats").get("cmdstat_set", {"calls": 0})["calls"])
+
+
+def up(masters) -> bool:
+    """Also the master behind that link, which may connect after the others."""
+    votes = masters.status("whatever").votes
+    return bool(votes[LAGS].outcome == "free")
+
+
+def test_released_on_another_loop_while_that_of_the_acquire_runs(redlock_servers, proxy, urls):
+    """The loop of the acquire sends it as well, behind the acquire, however long the link lags."""
+    masters = AsyncMasters(urls, **OPTIONS)
+    lock = masters.lock("job", ttl=1, bound=False, auto_extend=False)
+
+    async def main():
+        await everywhere(masters, redlock_servers)
+        proxy.lag()
+        await lock.acquire()
+        await elsewhere(releases)
+        await masters.close()
+
+    async def releases():
+        before = await everywhere(masters, redlock_servers)
+        await lock.release()
+        await soon(lambda: scripts_there(redlock_servers) > before)
+        await asyncio.sleep(2.5)        # now it is owed no more: its key must have expired
+        assert lock_keys(redlock_servers) == [set()] * 5
+        before, seen = scripts_there(redlock_servers), acquired_there(redlock_servers)
+        proxy.catch_up()
+        await soon(lambda: acquired_there(redlock_servers) > seen and scripts_there(redlock_servers) >= before + 2)
+        assert lock_keys(redlock_servers) == [set()] * 5
+
+    asyncio.run(main())
+
+
+def test_released_on_another_loop_when_that_of_the_acquire_was_closed(redlock_servers, proxy, urls):
+    """Each call of a worker has a loop of its own."""
+    masters = AsyncMasters(urls, **OPTIONS)
+    lock = masters.lock("job", ttl=20, bound=False, auto_extend=False)
+
+    async def acquires():
+        await everywhere(masters, redlock_servers)
+        proxy.lag()
+        await lock.acquire()
+
+    async def releases():
+        before = await everywhere(masters, redlock_servers)
+        await lock.release()
+        await soon(lambda: scripts_there(redlock_servers) > before)
+        seen = acquired_there(redlock_servers)
+        proxy.catch_up()
+        await soon(lambda: acquired_there(redlock_servers) > seen)
+        await soon(lambda: nothing_left(redlock_servers))
+        await masters.close()
+
+    asyncio.run(acquires())
+    asyncio.run(releases())
+
+
+@pytest.fixture
+def handed_over(world, redlock_servers, proxy, urls):
+    """A lease that is resumed where all masters are connected; one of them has not seen the acquire."""
+    with world.Masters(urls, **OPTIONS) as here, world.Masters(urls, **OPTIONS) as elsewhere:
+        eventually(lambda: up(here))
+        proxy.lag()
+        eventually(lambda: up(elsewhere))
+        lease = here.lock("job", ttl=20, auto_extend=False).acquire()
+        yield elsewhere.lock("job", ttl=20, token=lease.token, fence=lease.fence)
+
+
+def test_a_lease_that_was_handed_over(redlock_servers, proxy, handed_over):
+    before = scripts_there(redlock_servers)
+    handed_over.release()
+    eventually(lambda: scripts_there(redlock_servers) > before + 4)      # it is asked again, later and later
+    seen = acquired_there(redlock_servers)
+    proxy.catch_up()
+    eventually(lambda: acquired_there(redlock_servers) > seen)
+    eventually(lambda: nothing_left(redlock_servers), SOON)
+
+
+def test_one_that_was_given_back_meanwhile_to_the_master_that_has_not_seen_it(redlock_servers, proxy, handed_over):
+    """R14: that the master has the key then says nothing of the acquire, which is to come yet."""
+    eventually(lambda: handed_over.extend() and all(lock_keys(redlock_servers)))
+    handed_over.release()
+    eventually(lambda: nothing_left(redlock_servers))
+    seen = acquired_there(redlock_servers)
+    proxy.catch_up()
+    eventually(lambda: acquired_there(redlock_servers) > seen)
+    eventually(lambda: nothing_left(redlock_servers), SOON)
+
+
+def test_one_that_every_master_has_is_released_once(world, redlock_servers):
+    """What is handed over as a rule costs nothing more."""
+    with world.Masters(redlock_servers.urls, restart_guard=False) as here:
+        lease = here.lock("job", ttl=20, auto_extend=False).acquire()
+        eventually(lambda: all(lock_keys(redlock_servers)))
+        with world.Masters(redlock_servers.urls, restart_guard=False) as elsewhere:
+            eventually(lambda: all(vote.outcome == "held" for vote in elsewhere.status("job").votes))
+            before = script_calls(redlock_servers)
+            elsewhere.lock("job", ttl=20, token=lease.token, fence=lease.fence).release()
+            eventually(lambda: not world.links(elsewhere).owe())
+            assert script_calls(redlock_servers) == [calls + 1 for calls in before]
