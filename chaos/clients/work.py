@@ -66,7 +66,7 @@ class Worker:
         self._held = held
         self._stores = Stores(directory / "stores.sqlite")
         self._handovers = Handovers(directory / "handovers")
-        self._given: set[str] = set()
+        self._given: dict[str, Held] = {}       # kept: a lock that is not bound gives back what it holds when it is dropped
         self._random = random.Random(f"work {settings.seed} {record.process} {name}")
         often = {act: n for act, n in _OFTEN[settings.work].items() if act != "cancelled" or world.can_cancel}
         if settings.work == "visited" and name != "1":
@@ -191,7 +191,7 @@ class Worker:
         await self._work(held, self._random.uniform(0, 0.03))
         lease = held.lease
         if lease.remaining() > 0.6 * self._settings.ttl:
-            self._given.add(lease.token)
+            self._given[lease.token] = held
             self._handovers.offer(Offer(name, lease.token, lease.fence, lease.valid_until, self._process))
         else:
             await self._give_back(held)

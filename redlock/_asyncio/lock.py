@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect as introspection
 import sys
@@ -15,7 +16,7 @@ from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, beginning
 from redlock._base.links import report_failure
-from redlock._base.lock import LockBase
+from redlock._base.lock import LockBase, to_be_told
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.release import abandon
 from redlock.errors import ConfigurationError, LockLost, RedlockError
@@ -141,9 +142,16 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     def _alive(self) -> Callable[[], bool]:
         return functools.partial(_is_alive, weakref.ref(_this_task()))
 
-    def _teller(self, lease: AsyncLease) -> Callable[[], object] | None:
-        # Not a method of ours: the keeper would keep us, and our masters, from being dropped.
-        return functools.partial(_tell, self._on_lost, lease)
+    @staticmethod
+    def _tell(on_lost: Callable[[AsyncLease], object] | None, lease: AsyncLease) -> None:
+        """On the loop."""
+        for hold in reversed(lease._holds):  # noqa: SLF001 - the lock is its other half
+            if isinstance(hold, Body):
+                hold.lost()     # the innermost: its `LockLost` goes on through those around it
+                break
+        with contextlib.ExitStack() as all_of_them:     # also if one raises
+            for told in reversed(to_be_told(on_lost, lease)):
+                all_of_them.callback(_call, told, lease)
 
     def _abandon(self, lease: AsyncLease) -> None:
         self._masters._post(abandon(self._plan, lease))  # noqa: SLF001
@@ -365,14 +373,7 @@ def _is_alive(reference: weakref.ref[asyncio.Task[Any]]) -> bool:
     return task is not None and not task.done()
 
 
-def _tell(on_lost: Callable[[AsyncLease], object] | None, lease: AsyncLease) -> None:
-    """On the loop: the lease is lost."""
-    for hold in reversed(lease._holds):  # noqa: SLF001 - the lock is its other half
-        if isinstance(hold, Body):
-            hold.lost()     # the innermost: its `LockLost` goes on through those around it
-            break
-    if on_lost is None:
-        return
+def _call(on_lost: Callable[[AsyncLease], object], lease: AsyncLease) -> None:
     told = on_lost(lease)
     if introspection.iscoroutine(told):
         telling = asyncio.get_running_loop().create_task(told)

@@ -97,8 +97,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 has to come first and begins the renewals, and `release`, but not `acquire`.  Such a
                 lock is not bound.
             fence: the fencing token of the lease that is resumed.
-            on_lost: called once with the lease if it is lost, never after a normal release.  It must not
-                block.  Nobody is told of leases that outlive `close` of their masters.
+            on_lost: called once with the lease if it is lost, never after a normal release, also where this lock
+                entered again what its thread or task held already.  It must not block.  Nobody is told of leases
+                that outlive `close` of their masters.
 
         Raises:
             ConfigurationError: for a value that cannot be right; the text has it and what is allowed.
@@ -190,9 +191,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _alive(self) -> Callable[[], bool]:
         """Whether the thread or task that calls this now is still there later."""
 
-    @abstractmethod
-    def _teller(self, lease: AnyLease) -> Callable[[], object] | None:
-        """What the keeper calls if ``lease`` is lost."""
+    # Called by the keeper if a lease is lost, with our `on_lost`.  No method of ours: we and our masters may be dropped.
+    _tell: Callable[[Callable[[AnyLease], object] | None, AnyLease], object]
 
     @abstractmethod
     def _abandon(self, lease: AnyLease) -> None:
@@ -262,6 +262,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 continue        # somebody else in this thread of a pool, who goes on later
             self._check_asked(hold)
             self._entered(mine, lease, leaving, hold_class, max_hold=hold.max_hold)
+            if self._on_lost is not None:
+                lease._tells += (self._on_lost,)  # noqa: SLF001
             return lease
         return None
 
@@ -363,12 +365,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _keeping_of(self, lease: AnyLease) -> Keeping:
         """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
         alive = self._alive() if self._bound else _exists(self, lease)
-        tell = self._teller(lease)
+        tell = functools.partial(type(self)._tell, self._on_lost, lease)  # noqa: SLF001 - ours
+        lost: Callable[[], object] = tell
         kept: Callable[[], object] | None = None
         released: Callable[[], object] | None = None
         observer = self._masters._observer  # noqa: SLF001
         if observer is not None:
-            tell = functools.partial(_lost, observer, lease, tell)
+            lost = functools.partial(_lost, observer, lease, tell)
             kept = functools.partial(observer.extended, lease)
             released = functools.partial(observer.released, self._name, lease)
         return Keeping(
@@ -380,7 +383,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             max_hold=self._max_hold,
             owner=functools.partial(owner, lease, alive, "gone" if self._bound else "abandoned"),
             random=random.random,
-            tell=tell,
+            tell=lost,
             kept=kept,
             released=released,
         )
@@ -398,6 +401,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _gave_back(self, lease: AnyLease, *, ours: bool, last: bool) -> None:
         """A release is over."""
+        if not last:
+            self._left(lease)
         if last and ours:
             lease._on_change = None  # noqa: SLF001 - its keeper has let it go: no cycle is left to the collector
         observer = self._masters._observer  # noqa: SLF001
@@ -410,6 +415,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """The wait for the answers to a release was cut short: it is given back all the same."""
         if lease._released:  # noqa: SLF001
             self._gave_back(lease, ours=True, last=True)
+
+    def _left(self, lease: AnyLease) -> None:
+        """Somebody has given back ``lease``, and does not want to hear of it any more."""
+        if lease._tells and not lease.lost and self._on_lost in lease._tells:  # noqa: SLF001
+            tells = list(lease._tells)  # noqa: SLF001
+            tells.remove(self._on_lost)
+            lease._tells = tuple(tells)  # noqa: SLF001
 
     def _not_acquired(self, refusal: Refusal) -> NotAcquired:
         """Somebody else has it."""
@@ -485,10 +497,18 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return False
 
 
-def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object] | None) -> None:
+def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object]) -> None:
     observer.lost(lease)
-    if then is not None:
-        then()
+    then()
+
+
+def to_be_told(on_lost: Callable[[AnyLease], object] | None, lease: AnyLease) -> list[Callable[[AnyLease], object]]:
+    """Each `on_lost` of a loss, once: that of the lock that acquired, and of those that entered again (C9)."""
+    found = [] if on_lost is None else [on_lost]
+    for other in lease._tells:  # noqa: SLF001 - the lock is its other half
+        if other not in found:
+            found.append(other)
+    return found
 
 
 def _exists(lock: LockBase[Any, Any], lease: LeaseState) -> Callable[[], bool]:

@@ -49,7 +49,7 @@ class LeaseState:
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
     __slots__ = ("_asked", "_astray", "_ceilings", "_clock", "_holds", "_keys_until", "_lacking", "_late", "_lost", "_mine",
-                 "_on_change", "_released", "_repaired", "_resumed", "_said", "_since", "_ticket", "_votes", "fence", "names",
+                 "_on_change", "_released", "_repaired", "_resumed", "_said", "_since", "_tells", "_ticket", "_votes", "fence", "names",
                  "token", "ttl", "valid_until")
 
     def __init__(
@@ -86,6 +86,7 @@ class LeaseState:
         self._resumed = resumed         # handed over by a token, and not confirmed by an extension yet (C11)
         # Told whenever its end may have moved (see `Keeping.due`), and by `_left_behind`, with True.
         self._on_change: Callable[[bool], None] | None = None
+        self._tells: tuple[Callable[[Any], object], ...] = ()   # `on_lost` of those who entered it again
         self._holds: list[Any] = []     # every `Hold` of it that was not given back: see redlock/_base/holds.py
 
     @property

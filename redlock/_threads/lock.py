@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect as introspection
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from redlock import _clock
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, beginning
-from redlock._base.lock import LockBase
+from redlock._base.lock import LockBase, to_be_told
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.release import abandon
 from redlock._threads.lease import Lease
@@ -52,8 +53,11 @@ class MultiLock(LockBase[Masters, Lease]):
     def _alive(self) -> Callable[[], bool]:
         return self._masters._own.alive  # noqa: SLF001
 
-    def _teller(self, lease: Lease) -> Callable[[], object] | None:
-        return None if self._on_lost is None else functools.partial(self._on_lost, lease)
+    @staticmethod
+    def _tell(on_lost: Callable[[Lease], object] | None, lease: Lease) -> None:
+        with contextlib.ExitStack() as all_of_them:     # also if one raises
+            for told in reversed(to_be_told(on_lost, lease)):
+                all_of_them.callback(told, lease)
 
     def _abandon(self, lease: Lease) -> None:
         self._masters._run(abandon(self._plan, lease))  # noqa: SLF001

@@ -52,7 +52,7 @@ def test_used_first_in_a_callback_of_atexit(redlock_servers, program):
     """It works where Python starts threads then, and says at once that it does not where it does not."""
     code = AT_EXIT.format(urls=redlock_servers.urls, program=PROGRAMS[program].replace("\n", "\n    "))
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.stderr == ""
     said = "done" if sys.version_info < (3, 12) else "Python is exiting and starts no thread any more"

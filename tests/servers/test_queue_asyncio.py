@@ -260,6 +260,33 @@ def test_nested_bodies_whose_lease_is_lost(redlock_servers, cancel_on_loss):
     play(redlock_servers, scene)
 
 
+def test_a_body_that_is_to_be_cancelled_inside_of_one_that_is_not(redlock_servers):
+    """R26: what the second one asks for, it gets."""
+
+    async def scene(masters):
+        levels: list[Any] = []
+
+        async def work():
+            try:
+                async with masters.lock("job", ttl=0.9, cancel_on_loss=False):
+                    try:
+                        async with masters.lock("job", ttl=0.9):
+                            for i in range(5):
+                                await asyncio.to_thread(redlock_servers.client(i).delete, "redlock:job")
+                            await asyncio.sleep(20)
+                    except LockLost:
+                        levels.append("inner")
+            except LockLost:
+                levels.append("outer")
+
+        task = asyncio.create_task(work())
+        await task
+        assert task.cancelling() == 0
+        assert levels == ["inner", "outer"]
+
+    play(redlock_servers, scene)
+
+
 @pytest.mark.parametrize("objects", [1, 2])
 def test_a_body_whose_inner_level_is_over_is_cancelled_all_the_same(redlock_servers, objects):
     """C13: who entered again and left is still told that the lease is lost."""

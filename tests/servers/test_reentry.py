@@ -138,6 +138,72 @@ def test_who_needs_a_fence_does_not_get_a_lease_without_one(quiet):
         assert lease.valid
 
 
+# -- what the second one asks for --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("enter", ["acquire", "with"])
+def test_less_validity_than_is_asked_for_would_be_waiting_for_oneself(quiet, enter):
+    """R26: it was handed over in silence, with a tenth of a second left."""
+    with quiet.lock("job", ttl=10, auto_extend=False) as lease:
+        asks = quiet.lock("job", ttl=30, min_validity=25)
+        with pytest.raises(WouldDeadlock, match=r"for 9\.\d+ s yet; min_validity is 25 s"):
+            if enter == "acquire":
+                asks.acquire()
+            else:
+                asks.__enter__()
+        assert not asks.owned()
+        assert lease.valid
+        quiet.lock("job", ttl=30, min_validity=25)
+        with quiet.lock("job", ttl=30, min_validity=5):
+            pass
+        with quiet.lock("job", ttl=30):         # who asks for nothing gets what there is
+            pass
+        again = quiet.lock("job", ttl=30)
+        again.acquire()
+        again.extend()
+        with asks as more:
+            assert more is lease
+        again.release()
+
+
+def test_a_shorter_max_hold_than_that_of_the_lease_is_refused(quiet):
+    with quiet.lock("job", ttl=10, max_hold=60), quiet.lock("job", ttl=10, max_hold=100), quiet.lock("job", ttl=10):
+        with pytest.raises(ConfigurationError, match=r"with max_hold=60.* asks for max_hold=5: give both"):
+            quiet.lock("job", ttl=10, max_hold=5).acquire()
+        with quiet.lock("job", ttl=10, max_hold=60):
+            pass
+    with quiet.lock("job", ttl=10), pytest.raises(ConfigurationError, match="max_hold=None"):
+        quiet.lock("job", ttl=10, max_hold=60).acquire()
+
+
+def test_each_that_is_inside_is_told_of_the_loss_once(redlock_servers, quiet):
+    """C9: also the ones that entered again, but not one that has left."""
+    told: list[Any] = []
+
+    def tells(name):
+        return lambda lease: told.append((name, lease.token))
+
+    def fails(lease):
+        told.append(("fails", lease.token))
+        raise ZeroDivisionError
+
+    outer = quiet.lock("job", ttl=1.0, on_lost=tells("outer"))
+    inner, left = (quiet.lock("job", ttl=1.0, on_lost=tells(name)) for name in ("inner", "left"))
+    failing = quiet.lock("job", ttl=1.0, on_lost=fails)
+    lease = take(outer)
+    for lock in (inner, failing, left, inner):
+        assert lock.acquire() is lease
+    left.release()
+    eventually(lambda: all(lock_keys(redlock_servers)))
+    lose(redlock_servers)
+    eventually(lambda: len(told) >= 3)
+    time.sleep(0.05)
+    assert told == [("outer", lease.token), ("inner", lease.token), ("fails", lease.token)]
+    for lock in (inner, inner, failing, outer):
+        with pytest.raises(LockLost):
+            lock.release()
+
+
 def test_others_wait_until_the_last_release(world, quiet):
     lock = quiet.lock("job", ttl=10)
     lock.acquire()
