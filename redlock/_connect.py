@@ -22,7 +22,13 @@ import hiredis
 import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
-from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.connection import (
+    AbstractConnection,
+    Connection,
+    DefaultParser,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -38,6 +44,7 @@ from redlock._core import wire
 from redlock._core.effects import Failure
 from redlock._core.electorate import Facts
 from redlock._core.refusals import ErrorReply
+from redlock._core.sizes import Sizes, TooMuch
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -238,13 +245,35 @@ def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - else i
 
 
 def _build(target: Endpoint, timeout: float) -> Any:
-    return target.kind(
+    connection = target.kind(
         **target.settings,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
         protocol=2,     # one answer to one command, nothing pushed in between
+        parser_class=_Parser,
     )
+    connection.send_packed_command = functools.partial(_send, connection)   # type: ignore[method-assign]
+    return connection
+
+
+def _send(connection: Any, packed: Any, check_health: bool = False) -> None:  # noqa: ARG001 - as redis-py calls it
+    for part in (packed,) if isinstance(packed, (bytes, str)) else packed:
+        if not send(connection._sock, part):  # noqa: SLF001
+            return
+
+
+def send(sock: socket.socket, data: Any) -> bool:
+    """Send ``data``, of which the answer will be read in any case; False: it hung up.
+
+    That is no error yet, for it may have said why, and only who reads learns it: in TLS 1.3 that it wants another
+    certificate, in plain text that it takes no more clients.
+    """
+    try:
+        sock.sendall(data)
+    except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        return False
+    return True
 
 
 def masked(target: Endpoint, text: str) -> str:
@@ -469,7 +498,37 @@ def pack_words(words: tuple[Any, ...]) -> bytes:
 NOTHING = object()  # what a parser says while an answer is not complete
 
 
+class _Reader:
+    """A parser of hiredis, which is not handed what announces more than anybody would answer."""
+
+    __slots__ = ("_reader", "_sizes", "gets", "has_data")
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self._sizes = Sizes()
+        self.gets = reader.gets
+        self.has_data = reader.has_data
+
+    def feed(self, data: Any, begin: int = 0, length: int | None = None) -> None:
+        """Raises `InvalidResponse`."""
+        if length is not None:      # redis-py's buffer
+            data = bytes(data[begin:begin + length])
+        try:
+            self._sizes.add(data)
+        except TooMuch as error:
+            raise InvalidResponse(str(error)) from None
+        self._reader.feed(data)
+
+
+class _Parser(DefaultParser):   # type: ignore[misc, valid-type]
+    """That of redis-py, which is in use until we take the socket over."""
+
+    def on_connect(self, connection: Any, **options: Any) -> None:
+        super().on_connect(connection, **options)
+        self._reader: Any = _Reader(self._reader)
+
+
 def parser() -> Any:
     """A parser that is fed bytes and gives answers, errors as `ErrorReply`."""
     reply_error: Callable[[str], Any] = ErrorReply.read
-    return hiredis.Reader(protocolError=InvalidResponse, replyError=reply_error, notEnoughData=NOTHING)
+    return _Reader(hiredis.Reader(protocolError=InvalidResponse, replyError=reply_error, notEnoughData=NOTHING))
