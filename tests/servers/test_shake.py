@@ -106,9 +106,10 @@ class Patient(redis.CredentialProvider):
     """Between the handshake of TLS and the first command, by which time the server has hung up."""
 
     def __init__(self) -> None:
-        self.gone = threading.Event()
+        self.asked, self.gone = threading.Event(), threading.Event()
 
     def get_credentials(self) -> tuple[str, str]:
+        self.asked.set()
         assert self.gone.wait(10)
         return "user", "password"
 
@@ -158,6 +159,7 @@ def test_why_a_master_hung_up_is_read_though_nothing_can_be_written_any_more():
     provider = Patient()
 
     def serve(connection: socket.socket) -> None:
+        assert provider.asked.wait(10)      # else connecting itself may fail
         connection.sendall(b"-ERR max number of clients reached\r\n")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
