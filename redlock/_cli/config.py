@@ -113,9 +113,7 @@ def _read(file: str) -> dict[str, Any]:
             raise _nameless(file)
         content["masters"] = [{"url": one} if isinstance(one, str) else one for one in content["masters"]]
     _check(content, {"masters": list, **_ACCESS, **_OPTIONS}, file)
-    for key in _TIMES:
-        if key in content and not can_be_set(content[key]):
-            raise ConfigurationError(f"{file}: {key} = {reprlib.repr(content[key])}: allowed is {SECONDS}")
+    _check_times(content, file)
     for number, master in enumerate(content.get("masters", ()), 1):
         where = f"{file}, master {number}"
         if not isinstance(master, dict) or "url" not in master:
@@ -138,6 +136,13 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
             wanted = " or ".join({"str": "text", "int": "a number", "bool": "true or false"}.get(one.__name__, "")
                                  for one in names if one is not float)
             raise ConfigurationError(f"{where}: {key} has to be {wanted}{_instead(key, value)}")
+
+
+def _check_times(table: Mapping[str, Any], where: str) -> None:
+    """Here, for what follows from a wrong one would be blamed on an option of which nobody has thought."""
+    for key in _TIMES:
+        if key in table and not can_be_set(table[key]):
+            raise ConfigurationError(f"{where}: {key} = {reprlib.repr(table[key])}: allowed is {SECONDS}")
 
 
 def _instead(key: str, value: object) -> str:
