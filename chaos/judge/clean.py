@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from chaos.judge.violation import Violation, later, short, stamp, violation
@@ -52,6 +53,7 @@ def _last(key: Key, look: Event, set_at: dict[str, list[Event]]) -> Event | None
 
 
 def _judge(key: Key, look: Event, ttl: float, setter: Event | None, *, alive: bool) -> list[Violation]:
+    look = replace(look, keys=(key,))       # the offending one: there may be thousands
     where = look.target[0] if look.target else "a master"
     what = f"at {stamp(look.t)} {where} had a key of {key.lock!r} ({short(key.token)})"
     if key.pttl_ms == _GONE:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import ssl
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
 
-from redlock import ConfigurationError, Masters, MultiLock, RedlockError
+from redlock import ConfigurationError, Masters, MultiLock, RedlockError, _url
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 SECRET = "s3cr3t-word"  # noqa: S105
@@ -228,12 +229,14 @@ def test_what_a_url_says_and_nobody_would_do_is_refused(url, said):
 
 
 def test_what_a_url_says_is_what_is_done():
-    url = "rediss://an%20other:p%2Fw%2520@H:1/3?client_name=me&ssl_check_hostname=no&ssl_min_version=772&ssl_cert_reqs=none"
+    url = "rediss://an%20other:p%2Fw%2520@H:1/3?client_name=me&ssl_check_hostname=no&ssl_cert_reqs=none"
     (target,) = Masters([url])._endpoints
     assert target.settings == {
         "host": "h", "port": 1, "db": 3, "username": "an other", "password": "p/w%20", "client_name": "me",
-        "ssl_check_hostname": False, "ssl_min_version": 772, "ssl_cert_reqs": "none",
+        "ssl_check_hostname": False, "ssl_cert_reqs": "none",
     }
+    # Older versions of redis-py do not know it, and say so.
+    assert _url.read("rediss://h?ssl_min_version=772") == ("rediss", {"host": "h", "ssl_min_version": ssl.TLSVersion.TLSv1_3})
     (target,) = Masters(["unix://u:p@/run/a%20b.sock?db=1"])._endpoints
     assert target.settings == {"path": "/run/a b.sock", "username": "u", "password": "p", "db": 1}
     (target,) = Masters(["redis://h/?username=u&password=p"])._endpoints
