@@ -69,7 +69,7 @@ class Job:
     def as_expected(self, found: Judged) -> bool:
         if self.variant is None:
             return found.ending == "passed"
-        return bool(found.verdict[self.variant.breaks].violations)
+        return found.verdict[self.variant.breaks].count > 0
 
 
 def main(args: argparse.Namespace) -> int:
@@ -200,7 +200,7 @@ def _line(job: Job, found: Judged) -> str:
         f"{sum(summary.faults.values())} faults, {sum(summary.lost.values())} told of a loss"
     )
     if job.variant is not None:
-        times = len(found.verdict[job.variant.breaks].violations)
+        times = found.verdict[job.variant.breaks].count
         caught = f"caught: {job.variant.breaks} {times} times" if times else f"NOT caught: {job.variant.breaks} holds"
         return f"{figures}; {caught}"
     broken = [ruling.violations[0].sentence for ruling in found.verdict.rulings if ruling.violations and ruling.name in found.verdict.must]

@@ -5,12 +5,14 @@
     {"t": 10.0, "process": "client-1", "op": "acquire", "phase": "invoke", "lock": "a"}
     {"t": 10.1, "process": "client-1", "op": "acquire", "phase": "ok", "lock": "a", "token": "f00",
      "fence": 1, "valid_until": 12.0}
+    {"events": 2}
 
 Whoever writes has a file of its own, and `merge` makes one of them.  docs/chaos-history.md lists all fields.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -22,9 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 SCHEMA: Final = 1
+FOOTER: Final = "footer"    # in a header: the last line is one, so that a cut at the end of a line is noticed
 NEMESIS: Final = "nemesis"
 OBSERVER: Final = "observer"
 
@@ -112,10 +115,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A whole one.  ``events`` are in the order of their times, those of one time in that of the file (C31)."""
+    """``events`` are in the order of their times, those of one time in that of the file (C31).
+
+    ``perhaps_cut``: the file has no footer, and may have been cut at the end of a line.
+    """
 
     header: Header
     events: tuple[Event, ...] = field(repr=False)
+    perhaps_cut: bool = False
 
     @property
     def begin(self) -> float:
@@ -137,7 +144,8 @@ def read(path: str | os.PathLike[str]) -> History:
         Unreadable: it cannot be read, is cut short, or has a line that this schema does not know (C31).
     """
     try:
-        return parse(Path(path).read_bytes())
+        with Path(path).open("rb") as file:
+            return _history(file)
     except OSError as error:
         raise Unreadable(f"{os.fspath(path)}: {error.strerror or error}") from error
     except Unreadable as error:
@@ -146,20 +154,50 @@ def read(path: str | os.PathLike[str]) -> History:
 
 def parse(data: bytes) -> History:
     """The history that ``data`` is the file of.  Raises `Unreadable`."""
-    lines = _lines(data)
-    if not lines:
+    return _history(io.BytesIO(data))
+
+
+def _history(file: Iterable[bytes]) -> History:
+    lines = _lines(file)
+    first = next(lines, None)
+    if first is None:
         raise Unreadable("is empty: not even a header")
-    header = _header(lines[0])
-    events = [_event(text, number) for number, text in enumerate(lines[1:], start=2)]
+    values = _object(first, 1)
+    header = _header(values)
+    promised = _Fields(values, 1).perhaps_flag(FOOTER)
+    events: list[Event] = []
+    known: dict[str, str] = {}      # each text once: names and tokens are in many lines
+    footer = False
+    for number, text in enumerate(lines, start=2):
+        found = _object(text, number)
+        if footer:
+            raise Unreadable(f"line {number}: stands behind the footer, which is the last line")
+        footer = _is_footer(found)
+        if not footer:
+            events.append(_event(found, number, known))
+        elif found["events"] != len(events):
+            raise Unreadable(
+                f"line {number}: the footer says that {_shown(found['events'])} events were written, and {len(events)} are there"
+            )
+    if promised and not footer:
+        raise Unreadable(f"line {len(events) + 1}: is the last one, and the header promises a footer, so the file is cut short")
     events.sort(key=lambda event: event.t)
-    return History(header, tuple(events))
+    return History(header, tuple(events), perhaps_cut=not footer)
 
 
-def _lines(data: bytes) -> list[bytes]:
-    lines = data.split(b"\n")
-    if lines.pop():
-        raise Unreadable(f"line {len(lines) + 1}: has no newline, so the file is cut short")
-    return lines
+def _is_footer(values: dict[str, Any]) -> bool:
+    return "events" in values and "t" not in values and "process" not in values
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.80}"
+
+
+def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
+    for number, line in enumerate(file, start=1):
+        if not line.endswith(b"\n"):
+            raise Unreadable(f"line {number}: has no newline, so the file is cut short")
+        yield line[:-1]
 
 
 def _object(text: bytes, line: int) -> dict[str, Any]:
@@ -179,9 +217,10 @@ def _no_number(text: str) -> float:
 class _Fields:
     """Takes typed values out of one line, and says which line it was if one is missing or of another type."""
 
-    def __init__(self, values: dict[str, Any], line: int) -> None:
+    def __init__(self, values: dict[str, Any], line: int, known: dict[str, str] | None = None) -> None:
         self._values = values
         self._line = line
+        self._known = {} if known is None else known
 
     def wrong(self, name: str, wanted: str) -> Unreadable:
         if self._values.get(name) is None:
@@ -195,7 +234,7 @@ class _Fields:
         value = self._values.get(name)
         if not isinstance(value, str):
             raise self.wrong(name, "a string")
-        return value
+        return self._known.setdefault(value, value)
 
     def number(self, name: str) -> float:
         value = self._values.get(name)
@@ -225,7 +264,7 @@ class _Fields:
         value = self._values.get(name)
         if not isinstance(value, str) or value not in allowed:
             raise self.wrong(name, "one of " + ", ".join(allowed))
-        return value
+        return self._known.setdefault(value, value)
 
     def perhaps_text(self, name: str) -> str | None:
         return None if self._values.get(name) is None else self.text(name)
@@ -259,13 +298,13 @@ class _Fields:
             raise self.wrong(name, "a list of objects")
         found = []
         for one in value:
-            fields = _Fields(one, self._line)
+            fields = _Fields(one, self._line, self._known)
             found.append(Key(fields.text("lock"), fields.text("token"), fields.perhaps_whole("pttl_ms")))
         return tuple(found)
 
 
-def _header(text: bytes) -> Header:
-    fields = _Fields(_object(text, 1), 1)
+def _header(values: dict[str, Any]) -> Header:
+    fields = _Fields(values, 1)
     schema = fields.raw("schema")
     if isinstance(schema, bool) or schema != SCHEMA:
         raise Unreadable(f"line 1: schema is {schema!r:.80}, only {SCHEMA} is known here")
@@ -297,8 +336,8 @@ def demanded(names: Iterable[str]) -> tuple[Must, ...]:
     return tuple(must)
 
 
-def _event(text: bytes, line: int) -> Event:
-    fields = _Fields(_object(text, line), line)
+def _event(values: dict[str, Any], line: int, known: dict[str, str]) -> Event:
+    fields = _Fields(values, line, known)
     process = fields.text("process")
     event = Event(
         line=line,
@@ -383,20 +422,22 @@ class Writer:
 def merge(
     paths: Iterable[str | os.PathLike[str]], header: Header | Mapping[str, object], out: str | os.PathLike[str]
 ) -> None:
-    """Makes one history of the files that writers have written, in the order of time.
+    """Makes one history of the files that writers have written, in the order of time, with a footer.
 
     ``out`` is there whole, or not at all.
 
     Raises:
         Unreadable: one of the files cannot be read, or is cut short; or the header is none.
     """
-    first = _line(header.as_dict() if isinstance(header, Header) else header)
-    _header(first)
+    first = _line({**(header.as_dict() if isinstance(header, Header) else header), FOOTER: True})
+    _header(_object(first, 1))
     found: list[tuple[float, bytes]] = []
     for path in paths:
         try:
-            lines = _lines(Path(path).read_bytes())
-            found.extend((_event(text, number).t, text) for number, text in enumerate(lines, start=1))
+            with Path(path).open("rb") as part:
+                found.extend(
+                    (_event(_object(text, number), number, {}).t, text) for number, text in enumerate(_lines(part), start=1)
+                )
         except OSError as error:
             raise Unreadable(f"{os.fspath(path)}: {error.strerror or error}") from error
         except Unreadable as error:
@@ -408,6 +449,7 @@ def merge(
         with half.open("wb") as file:
             file.write(first)
             file.writelines(text + b"\n" for _, text in found)
+            file.write(_line({"events": len(found)}))
         half.replace(target)
     except BaseException:
         half.unlink(missing_ok=True)

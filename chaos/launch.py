@@ -119,11 +119,11 @@ def judged(ended: subprocess.Popen[bytes], out: Path, must: tuple[Must, ...], sh
 def _shown(shows: Shows, verdict: Verdict, summary: Summary) -> int:
     if shows == "lost update":
         return sum(store.lost_updates or 0 for store in summary.stores if store.store == "plain")
-    return len(verdict[shows].violations)
+    return verdict[shows].count
 
 
 def _broken(verdict: Verdict) -> list[str]:
     return [
-        f"{ruling.name} {ruling.outcome}" + (f" {len(ruling.violations)} times" if ruling.violations else "")
+        f"{ruling.name} {ruling.outcome}" + (f" {ruling.count} times" if ruling.count else "")
         for ruling in verdict.rulings if ruling.name in verdict.must and ruling.outcome != "passed"
     ]  # fmt: skip

@@ -75,7 +75,7 @@ def summarize(history: History, verdict: Verdict) -> Summary:
         locks=_locks(history, clients),
         lost=dict(sorted(Counter(e.reason or "unknown" for e in clients if (e.op, e.phase) == ("lost", "info")).items())),
         stores=tuple(found for store in get_args(Store) if (found := _store(clients, store))),
-        violations={ruling.name: len(ruling.violations) for ruling in verdict.rulings},
+        violations={ruling.name: ruling.count for ruling in verdict.rulings},
     )
 
 

@@ -16,13 +16,18 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
-from urllib.parse import SplitResult, urlsplit
 
 import hiredis
 import redis
 import redis.asyncio
 from redis.backoff import NoBackoff
-from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.connection import (
+    AbstractConnection,
+    Connection,
+    DefaultParser,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -33,22 +38,20 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from redlock import options, scripts
+from redlock import _url, options, scripts
 from redlock._core import wire
 from redlock._core.effects import Failure
 from redlock._core.electorate import Facts
 from redlock._core.refusals import ErrorReply
+from redlock._core.sizes import Sizes, TooMuch
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from redlock._core.wire import Call
 
 T = TypeVar("T")
-
-_SCHEME = re.compile("[a-z+]{1,12}://")
-_ANOTHER = re.compile(", *(rediss?|unix)://")
 
 # What of a client's settings says where a server is and who we are.  Its timeouts, retries, decoding
 # and pooling are its own business (R4, C17).
@@ -79,6 +82,22 @@ class Endpoint:
         return self.kind is SSLConnection
 
 
+def endpoints(masters: Iterable[object]) -> tuple[Endpoint, ...]:
+    """Of each one its endpoint.  Raises `ConfigurationError`, which says of several which one it is."""
+    several = tuple(masters)
+    return tuple(_nth(index, master, len(several)) for index, master in enumerate(several))
+
+
+def _nth(index: int, master: object, size: int) -> Endpoint:
+    try:
+        return endpoint(master)
+    except ConfigurationError as error:
+        if size == 1:
+            raise
+        host = _url.host_of(master) if isinstance(master, str) else ""
+        raise ConfigurationError(f"masters[{index}]{f' ({host})' if host else ''}: {error}") from None
+
+
 def endpoint(master: object) -> Endpoint:
     """From a URL or a client of redis-py to an endpoint.
 
@@ -86,7 +105,8 @@ def endpoint(master: object) -> Endpoint:
         ConfigurationError: if it is neither, or the URL cannot be read.  The text has no password.
     """
     if isinstance(master, str):
-        return _from_url(master)
+        scheme, settings = _url.read(master)
+        return _endpoint({_KINDS[scheme]}, settings)
     if isinstance(master, (redis.Redis, redis.asyncio.Redis)):
         pool = master.connection_pool
         parents = {parent.__name__ for parent in pool.connection_class.__mro__}
@@ -101,44 +121,7 @@ def endpoint(master: object) -> Endpoint:
     )
 
 
-def _from_url(url: str) -> Endpoint:
-    scheme = _SCHEME.match(url)     # and no more: what follows, or stands there instead, may be a password
-    if scheme is None:
-        raise ConfigurationError(
-            "the URL of a master begins with redis://, rediss:// (TLS) or unix://, and this one does not: "
-            "write redis://HOST:PORT"
-        )
-    if _ANOTHER.search(url):
-        raise ConfigurationError(f"{scheme[0]}… has several URLs in it, separated by commas: give them one by one")
-    shown = f"{scheme[0]}…"
-    try:
-        url.encode()
-        parts = urlsplit(url)
-        _no_password_behind(parts)
-        tcp, host, port = parts.scheme in ("redis", "rediss"), parts.hostname, parts.port
-        parse: Any = redis.connection.parse_url
-        settings: dict[str, Any] = dict(parse(url))
-    except ValueError:
-        # The parser's own words may quote the password, if the mistake is a character in it.
-        raise ConfigurationError(
-            f"{shown} is no URL of a master: write redis://, rediss:// or unix://, percent-encode "
-            "characters like / # ? in a password, and give a port from 1 to 65535"
-        ) from None
-    if tcp and (not host or port == 0):
-        missing = "has port 0" if host else "names no host"
-        raise ConfigurationError(
-            f"{shown} {missing}: write redis://HOST:PORT, with a port from 1 to 65535, "
-            "and percent-encode characters like / # ? in a password"
-        )
-    kind = settings.pop("connection_class", Connection)
-    return _endpoint({parent.__name__ for parent in kind.__mro__}, settings)
-
-
-def _no_password_behind(parts: SplitResult) -> None:
-    """Raise if what is taken for the host is the beginning of a password with a / # or ? in it: it would be shown."""
-    host = parts.netloc.rpartition("@")[2]
-    if host and any("@" in part for part in (parts.path, parts.fragment, parts.query.partition("=")[0])):
-        raise ValueError
+_KINDS = {"redis": "Connection", "rediss": "SSLConnection", "unix": "UnixDomainSocketConnection"}
 
 
 def _endpoint(parents: set[str], given: dict[str, Any]) -> Endpoint:
@@ -238,13 +221,35 @@ def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - else i
 
 
 def _build(target: Endpoint, timeout: float) -> Any:
-    return target.kind(
+    connection = target.kind(
         **target.settings,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
         protocol=2,     # one answer to one command, nothing pushed in between
+        parser_class=_Parser,
     )
+    connection.send_packed_command = functools.partial(_send, connection)   # type: ignore[method-assign]
+    return connection
+
+
+def _send(connection: Any, packed: Any, check_health: bool = False) -> None:  # noqa: ARG001 - as redis-py calls it
+    for part in (packed,) if isinstance(packed, (bytes, str)) else packed:
+        if not send(connection._sock, part):  # noqa: SLF001
+            return
+
+
+def send(sock: socket.socket, data: Any) -> bool:
+    """Send ``data``, of which the answer will be read in any case; False: it hung up.
+
+    That is no error yet, for it may have said why, and only who reads learns it: in TLS 1.3 that it wants another
+    certificate, in plain text that it takes no more clients.
+    """
+    try:
+        sock.sendall(data)
+    except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        return False
+    return True
 
 
 def masked(target: Endpoint, text: str) -> str:
@@ -469,7 +474,37 @@ def pack_words(words: tuple[Any, ...]) -> bytes:
 NOTHING = object()  # what a parser says while an answer is not complete
 
 
+class _Reader:
+    """A parser of hiredis, which is not handed what announces more than anybody would answer."""
+
+    __slots__ = ("_reader", "_sizes", "gets", "has_data")
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self._sizes = Sizes()
+        self.gets = reader.gets
+        self.has_data = reader.has_data
+
+    def feed(self, data: Any, begin: int = 0, length: int | None = None) -> None:
+        """Raises `InvalidResponse`."""
+        if length is not None:      # redis-py's buffer
+            data = bytes(data[begin:begin + length])
+        try:
+            self._sizes.add(data)
+        except TooMuch as error:
+            raise InvalidResponse(str(error)) from None
+        self._reader.feed(data)
+
+
+class _Parser(DefaultParser):   # type: ignore[misc, valid-type]
+    """That of redis-py, which is in use until we take the socket over."""
+
+    def on_connect(self, connection: Any, **options: Any) -> None:
+        super().on_connect(connection, **options)
+        self._reader: Any = _Reader(self._reader)
+
+
 def parser() -> Any:
     """A parser that is fed bytes and gives answers, errors as `ErrorReply`."""
     reply_error: Callable[[str], Any] = ErrorReply.read
-    return hiredis.Reader(protocolError=InvalidResponse, replyError=reply_error, notEnoughData=NOTHING)
+    return _Reader(hiredis.Reader(protocolError=InvalidResponse, replyError=reply_error, notEnoughData=NOTHING))

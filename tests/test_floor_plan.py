@@ -8,7 +8,7 @@
             _health/             what the masters say of themselves, and what it means
       _connect.py  _events.py
              _core/              no clock, no randomness, no socket, no thread, no event loop
-    options.py  scripts/  _clock.py  _installed.py  _thread.py
+    options.py  scripts/  _clock.py  _installed.py  _thread.py  _url.py
            errors.py
 
     chaos/__main__.py            imports no command before it is asked for
@@ -53,6 +53,7 @@ PACKAGES = ("redlock", "chaos")
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("redlock.errors",),
     ("redlock.options", "redlock.scripts", "redlock._clock", "redlock._installed", "redlock._thread"),
+    ("redlock._url",),
     ("redlock._core",),
     ("redlock._connect", "redlock._events"),
     ("redlock._health",),

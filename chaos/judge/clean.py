@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from chaos.judge.violation import Violation, later, short, stamp, violation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from chaos.history import Event, History, Key
     from chaos.judge.holds import Hold
@@ -27,11 +28,9 @@ def inspections(history: History) -> list[Event]:
     return [event for event in history.events if (event.op, event.phase) == ("inspect", "ok")]
 
 
-def clean(history: History, held: Sequence[Hold]) -> list[Violation]:
+def clean(history: History, held: Sequence[Hold]) -> Iterator[Violation]:
     """Without an inspection it holds trivially."""
     looks = inspections(history)
-    if not looks:
-        return []
     wanted = {key.token for look in looks for key in look.keys}
     set_at: dict[str, list[Event]] = {}
     for event in history.events:
@@ -41,12 +40,10 @@ def clean(history: History, held: Sequence[Hold]) -> list[Violation]:
     for hold in held:
         if hold.token in wanted:
             of.setdefault((hold.lock, hold.token), []).append(hold)
-    found = []
     for look in looks:
         for key in look.keys:
             alive = any(hold.alive(look.t) for hold in of.get((key.lock, key.token), ()))
-            found += _judge(key, look, history.header.ttl, _last(key, look, set_at), alive=alive)
-    return found
+            yield from _judge(key, look, history.header.ttl, _last(key, look, set_at), alive=alive)
 
 
 def _last(key: Key, look: Event, set_at: dict[str, list[Event]]) -> Event | None:
@@ -56,6 +53,7 @@ def _last(key: Key, look: Event, set_at: dict[str, list[Event]]) -> Event | None
 
 
 def _judge(key: Key, look: Event, ttl: float, setter: Event | None, *, alive: bool) -> list[Violation]:
+    look = replace(look, keys=(key,))       # the offending one: there may be thousands
     where = look.target[0] if look.target else "a master"
     what = f"at {stamp(look.t)} {where} had a key of {key.lock!r} ({short(key.token)})"
     if key.pttl_ms == _GONE:

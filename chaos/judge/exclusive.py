@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 from chaos.judge.violation import Violation, short, stamp, violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from chaos.judge.holds import Hold
 
 
-def exclusive(held: Iterable[Hold]) -> list[Violation]:
+def exclusive(held: Iterable[Hold]) -> Iterator[Violation]:
     """One for every hold that began while another one, with another token, was alive.
 
     ``held`` is in the order in which they began.
     """
-    found = []
     # Of each lock the hold that ends last: whoever overlaps with any earlier one overlaps with that.  If it
     # has the same token there is none, for holds of one token follow each other.
     last: dict[str, Hold] = {}
@@ -26,10 +25,9 @@ def exclusive(held: Iterable[Hold]) -> list[Violation]:
             continue    # touching is not overlapping, and this one touches at most (C25)
         other = last.get(hold.lock)
         if other is not None and other.token != hold.token and hold.start < other.end:
-            found.append(_overlap(other, hold))
+            yield _overlap(other, hold)
         if other is None or hold.end > other.end:
             last[hold.lock] = hold
-    return found
 
 
 def _overlap(one: Hold, two: Hold) -> Violation:

@@ -13,19 +13,17 @@ if TYPE_CHECKING:
     from chaos.history import Event, History
 
 
-def fenced(history: History) -> list[Violation]:
+def fenced(history: History) -> Iterator[Violation]:
     """Judges those grants that have a fence; see `without_fence`."""
     grants: dict[str, list[tuple[float, Event]]] = {}   # of each lock, with the time of the invocation
     for operation in operations(history, "acquire"):
         end = operation.end
         if end is not None and end.phase == "ok" and end.lock is not None and end.fence is not None:
             grants.setdefault(end.lock, []).append((operation.began, end))
-    found: list[Violation] = []
     for lock, granted in grants.items():
-        found += _unique(lock, [event for _, event in granted])
-        found += _ordered(lock, granted)
-    found += _stored(history)
-    return found
+        yield from _unique(lock, [event for _, event in granted])
+        yield from _ordered(lock, granted)
+    yield from _stored(history)
 
 
 def without_fence(history: History) -> list[Event]:

@@ -21,12 +21,10 @@ GRACE: Final = 0.050    # seconds, for the thread or task that tells the holder 
 _OF_THE_KEEPER: Final = ("lost", "extend")
 
 
-def prompt(history: History, held: Sequence[Hold]) -> list[Violation]:
+def prompt(history: History, held: Sequence[Hold]) -> Iterator[Violation]:
     struck = faults(history)
-    return [
-        *_used_too_late(history, held, Hindered(struck, STOPPED)),
-        *_told_too_late(history, held, Hindered(struck, STOPPED_OR_KILLED)),
-    ]
+    yield from _used_too_late(history, held, Hindered(struck, STOPPED))
+    yield from _told_too_late(history, held, Hindered(struck, STOPPED_OR_KILLED))
 
 
 def _told_too_late(history: History, held: Sequence[Hold], hindered: Hindered) -> Iterator[Violation]:

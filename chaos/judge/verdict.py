@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from chaos.judge.violation import Violation
 
 Outcome: TypeAlias = Literal["passed", "violated", "unknown"]
+LISTED: Final = 100     # violations of a kind; the rest is counted, or one broken lock would make a report of 100 MB
 EXIT_CODES: Final[dict[Outcome, int]] = {"passed": 0, "violated": 1, "unknown": 2}
 
 
@@ -27,6 +30,7 @@ EXIT_CODES: Final[dict[Outcome, int]] = {"passed": 0, "violated": 1, "unknown": 
 class Ruling:
     """What became of one promise.
 
+    ``violations`` are the first ones of them, ``count`` is how many there are.
     ``vacuous``: it holds because nothing happened that could have broken it.  ``crashed``: the judge
     did, and nothing is known.  ``note`` says why in these cases, and where the outcome is unknown.
     """
@@ -37,10 +41,11 @@ class Ruling:
     note: str = ""
     vacuous: bool = False
     crashed: bool = False
+    count: int = 0
 
     def as_dict(self) -> dict[str, object]:
         return {
-            "outcome": self.outcome, "vacuous": self.vacuous, "note": self.note,
+            "outcome": self.outcome, "vacuous": self.vacuous, "note": self.note, "count": self.count,
             "violations": [violation.as_dict() for violation in self.violations],
         }
 
@@ -99,9 +104,11 @@ def judge(history: History, must: Iterable[Must] | None = None) -> Verdict:
 
 def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:
     try:
-        found = tuple(sorted(_JUDGES[name](history, held), key=lambda one: one.at))
+        number = itertools.count()
+        every = (one for one, _ in zip(_JUDGES[name](history, held), number, strict=False))
+        found = tuple(heapq.nsmallest(LISTED, every, key=lambda one: one.at))
         if found:
-            return Ruling(name, "violated", found)
+            return Ruling(name, "violated", found, count=next(number))
         missing = without_fence(history) if name == "fenced" else ()
         if missing:
             grants = "1 grant has" if len(missing) == 1 else f"{len(missing)} grants have"

@@ -17,6 +17,7 @@ def document(history: History, verdict: Verdict, summary: Summary) -> dict[str, 
     return {
         "schema": SCHEMA,
         **verdict.as_dict(),
+        "perhaps_cut": history.perhaps_cut,
         "history": history.header.as_dict(),
         "summary": summary.as_dict(),
     }

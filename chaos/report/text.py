@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from chaos.judge import Ruling, Verdict
     from chaos.summary import Summary
 
-MOST: Final = 10    # violations of one kind that are printed; verdict.json has them all
+MOST: Final = 10    # violations of one kind that are printed; verdict.json has more
 
 
 def text(history: History, verdict: Verdict, summary: Summary) -> str:
     """Rulings, offending events, figures, and in the last line the outcome."""
-    lines = [*_rulings(verdict), "", *_figures(history, summary), "", _outcome(verdict)]
+    lines = [*_rulings(verdict), "", *_figures(history, summary), "", _outcome(history, verdict)]
     return "\n".join(_printable(line) for line in lines) + "\n"
 
 
@@ -39,7 +39,7 @@ def _rulings(verdict: Verdict) -> Iterator[str]:
     words = {"passed": "holds", "violated": "VIOLATED", "unknown": "UNKNOWN"}
     for ruling in verdict.rulings:
         demanded = "must hold" if ruling.name in verdict.must else "not demanded"
-        count = f": {_count(len(ruling.violations), 'violation')}" if ruling.violations else ""
+        count = f": {_count(ruling.count, 'violation')}" if ruling.count else ""
         note = f" ({ruling.note})" if ruling.note else ""
         yield f"{ruling.name:<10} {words[ruling.outcome]:<9} {demanded}{count}{note}"
     for ruling in verdict.rulings:
@@ -52,9 +52,10 @@ def _violations(ruling: Ruling) -> Iterator[str]:
         yield f"  {number}. {violation.sentence}"
         for event in violation.events:
             yield f"       line {event.line}: {describe(event)}"
-    more = len(ruling.violations) - MOST
+    more = ruling.count - MOST
     if more > 0:
-        yield f"  and {more} more (--json has them all)"
+        has = "them all" if ruling.count == len(ruling.violations) else f"the first {len(ruling.violations)}"
+        yield f"  and {more} more (--json has {has})"
 
 
 def _figures(history: History, summary: Summary) -> Iterator[str]:
@@ -98,7 +99,12 @@ def _right(cells: Iterable[str], widths: Iterable[int]) -> Iterator[str]:
     return (f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def _outcome(verdict: Verdict) -> str:
+def _outcome(history: History, verdict: Verdict) -> str:
+    cut = " (perhaps cut: the history has no footer, so nobody knows whether it has more)" if history.perhaps_cut else ""
+    return _of(verdict) + cut
+
+
+def _of(verdict: Verdict) -> str:
     if verdict.outcome == "unknown":
         why = verdict.note or ", ".join(
             f"{one.name}: {one.note}" for one in verdict.rulings

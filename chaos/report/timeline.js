@@ -4,7 +4,6 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const lanesCanvas = $("lanes"), overview = $("overview"), tip = $("tip");
-  const MOST_LISTED = 200;      // violations of one kind; a page of thousands helps nobody
   const MIN_SPAN = 20e-6;       // seconds; events are recorded to less than that
   const AXIS = 26, ROW = 17, PAD = 5, MARKS = 14, LABELS = 14;
 
@@ -49,11 +48,11 @@
     $("facts").textContent = [
       `seed ${history.seed}`, plural(history.masters, "master"), plural(history.clients.length, "client"),
       `TTL ${history.ttl} s`, `${plural(data.summary.events, "event")} in ${data.summary.seconds.toFixed(2)} s`,
-      `begins at t=${data.begin.toFixed(6)}`,
+      `begins at t=${data.begin.toFixed(6)}`, ...(data.perhaps_cut ? ["no footer: perhaps cut"] : []),
     ].join(" · ");
     const words = { passed: "holds", violated: "violated", unknown: "unknown" };
     for (const ruling of data.rulings) {
-      const count = ruling.violations.length ? `, ${ruling.violations.length} times` : "";
+      const count = ruling.count ? `, ${ruling.count} times` : "";
       const small = [ruling.demanded ? "" : "not demanded", ruling.note].filter(Boolean).join("; ");
       $("rulings").append(element("li", { class: `${ruling.outcome}${ruling.demanded ? "" : " optional"}` },
         element("b", {}, ruling.name), words[ruling.outcome] + count, small ? element("small", {}, small) : null));
@@ -62,14 +61,15 @@
 
   function listViolations() {
     const section = $("violations");
-    section.append(element("h2", {}, violations.length ? plural(violations.length, "violation") : "Violations"));
+    const found = data.rulings.reduce((sum, ruling) => sum + ruling.count, 0);
+    section.append(element("h2", {}, found ? plural(found, "violation") : "Violations"));
     if (!violations.length) section.append(element("p", { class: "none" }, "None was found."));
     for (const ruling of data.rulings) {
       const own = violations.filter((one) => one.ruling === ruling);
       if (!own.length) continue;
       section.append(element("h3", {}, ruling.name + (ruling.demanded ? "" : " (not demanded)")));
       const list = element("ol");
-      for (const one of own.slice(0, MOST_LISTED)) {
+      for (const one of own) {
         const link = element("a", { href: `#${one.id}`, class: "goto", title: "Show it in the timeline",
           onclick: (event) => { event.preventDefault(); choose(one, true); } }, `${seconds(one.at, 0.5)}  ${one.sentence}`);
         // Not the id of the link itself: the browser would scroll here, and away from the timeline.
@@ -77,8 +77,8 @@
           ...one.events.map(([line, , , text]) => element("code", {}, `line ${line}: ${text}`))));
       }
       section.append(list);
-      if (own.length > MOST_LISTED) {
-        section.append(element("p", { class: "none" }, `and ${own.length - MOST_LISTED} more: the buttons above the timeline go through all, verdict.json lists them`));
+      if (ruling.count > own.length) {
+        section.append(element("p", { class: "none" }, `and ${ruling.count - own.length} more, which are counted only`));
       }
     }
   }

@@ -82,7 +82,7 @@ def _data(history: History, verdict: Verdict, summary: Summary) -> dict[str, obj
         "rulings": [
             {
                 "name": ruling.name, "outcome": ruling.outcome, "note": ruling.note,
-                "demanded": ruling.name in verdict.must,
+                "demanded": ruling.name in verdict.must, "count": ruling.count,
                 "violations": [
                     {
                         "sentence": one.sentence, "at": shown(one.at), "lock": one.lock,

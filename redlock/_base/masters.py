@@ -54,7 +54,8 @@ class MastersBase:
 
         Args:
             masters: URLs (``redis://``, ``rediss://``, ``unix://``) or clients of redis-py, of which only
-                the connection settings are read.  At least one, none twice.
+                the connection settings are read.  At least one, none twice.  In a URL, ``db``, ``username``,
+                ``password``, ``client_name`` and, for TLS, ``ssl_…`` may follow a question mark, nothing else.
             node_timeout: a master's share of an attempt, in seconds; at most a third of any TTL (R7).
             connect_timeout: seconds for connecting to a master, and for the first operation to wait for it.
             drift_factor: how far the rates of clocks may differ (R6): 0.01 is 1 %.
@@ -225,7 +226,7 @@ def _endpoints(masters: Iterable[object]) -> tuple[_connect.Endpoint, ...]:
         raise ConfigurationError(
             f"masters is a {type(masters).__name__}: allowed is a list of URLs or of redis.Redis objects"
         )
-    endpoints = tuple(_connect.endpoint(master) for master in masters)
+    endpoints = _connect.endpoints(masters)
     if not endpoints:
         raise ConfigurationError("masters is empty: at least one is needed, five are usual")
     known: dict[object, int] = {}

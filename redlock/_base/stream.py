@@ -23,8 +23,8 @@ _CHUNK = 65536
 # What a socket that does not block says when it would have to; TLS has its own words for it.
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-# What the parser raises for what it cannot build.  A dozen bytes can announce an array of billions; it reserves the
-# room at once, and some versions of it then make a SystemError of the MemoryError.
+# What the parser raises for what it cannot build, or is not to: see `_core.sizes`.  Some versions of it make a SystemError
+# of a MemoryError.
 _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
 
 
@@ -129,15 +129,17 @@ class Stream:
     def _parse(self, data: bytes, now: float) -> bool:
         """`_take` every value that is whole now; True: that asks for more."""
         parser = self._parser
-        parser.feed(data)
         more = False
         self._half = True
+        try:
+            parser.feed(data)
+        except _UNREADABLE as error:
+            raise _unreadable(error) from None
         while self._half:
             try:
                 value = parser.gets()
             except _UNREADABLE as error:
-                text = str(error) or type(error).__name__
-                raise ConnectionAbortedError(f"it does not speak the Redis protocol: {text}") from None
+                raise _unreadable(error) from None
             if value is NOTHING:
                 break
             self._half = parser.has_data()
@@ -159,3 +161,7 @@ class Stream:
             self.sock.close()
         self.sock, self.fd, self.stuck = None, -1, False
         self.backlog.clear()
+
+
+def _unreadable(error: BaseException) -> ConnectionAbortedError:
+    return ConnectionAbortedError(f"it does not speak the Redis protocol: {str(error) or type(error).__name__}")

@@ -88,14 +88,22 @@ def _text(given: str) -> str:
     return given
 
 
+SECONDS = f"a number of seconds, more than 0 and at most {_LONGEST:g}"
+
+
+def can_be_set(number: float) -> bool:
+    """Whether a clock can be set with so many seconds: those of `SECONDS`."""
+    return 0 < number <= _LONGEST
+
+
 def seconds(text: str) -> float:
     """A number of seconds above 0, with which a clock can be set."""
-    return _seconds(text, lambda number: 0 < number <= _LONGEST, f"more than 0 and at most {_LONGEST:g}")
+    return _seconds(text, can_be_set, SECONDS)
 
 
 def seconds_or_none(text: str) -> float:
     """A finite number of seconds, 0 included."""
-    return _seconds(text, lambda number: number >= 0, "0 or more")
+    return _seconds(text, lambda number: number >= 0, "a number of seconds, 0 or more")
 
 
 def _seconds(text: str, allowed: Callable[[float], bool], what: str) -> float:
@@ -104,7 +112,7 @@ def _seconds(text: str, allowed: Callable[[float], bool], what: str) -> float:
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and allowed(number)):
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed is a number of seconds, {what}")
+        raise argparse.ArgumentTypeError(f"{text!r}: allowed is {what}")
     return number
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from redlock import ConfigurationError
-from redlock._cli.arguments import masked
+from redlock._cli.arguments import SECONDS, can_be_set, masked
 
 if TYPE_CHECKING:
     import argparse
@@ -31,6 +31,7 @@ _ACCESS: dict[str, type] = dict.fromkeys(
 _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "prefix": str, "max_ttl": (int, float), "node_timeout": (int, float), "restart_guard": bool,
 }
+_TIMES = ("max_ttl", "node_timeout")
 _PASSWORDS = ("password", "password_file", "password_env")     # the first that is there
 _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
 
@@ -45,7 +46,7 @@ class Deployment:
     @property
     def databases(self) -> bool:
         """Whether any address names a database but the first."""
-        return any(_database(url) not in ("", "0") for url in self.urls)
+        return any(_database(url, number) not in ("", "0") for number, url in enumerate(self.urls))
 
 
 def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_needed: bool = True) -> Deployment:
@@ -112,6 +113,7 @@ def _read(file: str) -> dict[str, Any]:
             raise _nameless(file)
         content["masters"] = [{"url": one} if isinstance(one, str) else one for one in content["masters"]]
     _check(content, {"masters": list, **_ACCESS, **_OPTIONS}, file)
+    _check_times(content, file)
     for number, master in enumerate(content.get("masters", ()), 1):
         where = f"{file}, master {number}"
         if not isinstance(master, dict) or "url" not in master:
@@ -134,6 +136,13 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
             wanted = " or ".join({"str": "text", "int": "a number", "bool": "true or false"}.get(one.__name__, "")
                                  for one in names if one is not float)
             raise ConfigurationError(f"{where}: {key} has to be {wanted}{_instead(key, value)}")
+
+
+def _check_times(table: Mapping[str, Any], where: str) -> None:
+    """Here, for what follows from a wrong one would be blamed on an option of which nobody has thought."""
+    for key in _TIMES:
+        if key in table and not can_be_set(table[key]):
+            raise ConfigurationError(f"{where}: {key} = {reprlib.repr(table[key])}: allowed is {SECONDS}")
 
 
 def _instead(key: str, value: object) -> str:
@@ -207,11 +216,11 @@ def _environment(variable: str) -> str | None:
     return value
 
 
-def _database(url: str) -> str:
-    """As redis-py reads it."""
+def _database(url: str, number: int) -> str:
+    """Whether it is one that exists, `Masters` says."""
     try:
         parts = urlsplit(url)
     except ValueError:      # its text may quote the password
-        raise ConfigurationError("one of the addresses is no URL of a master: write redis://HOST:PORT") from None
+        raise ConfigurationError(f"masters[{number}] is no URL of a master: write redis://HOST:PORT") from None
     path = "" if parts.scheme == "unix" else parts.path.strip("/")
     return parse_qs(parts.query).get("db", [path])[0]

@@ -40,12 +40,31 @@ def lines(health: Health, style: Style, changed: frozenset[str] = frozenset()) -
     """The whole report.  ``changed``: masters to point at."""
     quorum = health.quorum
     head = f"{quorum.voting} of {quorum.size} masters vote, {quorum.majority} {'are' if quorum.majority > 1 else 'is'} needed"
-    report = [f"{style.paint(health.status, health.status)}: {head}", ""]
+    behind = "" if style.terminal else f" | {_performance(health)}"
+    report = [f"{style.paint(health.status, health.status)}: {head}{behind}", ""]
     report += _table(health.masters, style, changed)
     report += _findings(health, style)
     if quorum.probe is not None and (quorum.probe.ok or quorum.voting < quorum.majority):
         report += ["", *_broken("", _of_the_probe(quorum.probe), style)]
     return [*report, "", *_broken(f"{health.status}: ", health.summary, style, health.status)]
+
+
+def _performance(health: Health) -> str:
+    """Performance data of the Monitoring Plugins, label=value[unit];warn;crit;min;max: ``3:`` is an alert below 3."""
+    quorum = health.quorum
+    size, need, probe = quorum.size, quorum.majority, quorum.probe
+    figures = [f"voting={quorum.voting};{size}:;{need}:;0;{size}", f"can_lose={quorum.can_lose};1:;;0;{size - need}"]
+    slowest = max((master.latency_ms for master in health.masters if master.latency_ms is not None), default=None)
+    if slowest is not None:
+        figures.append(f"round_trip={_plain(slowest / 1000)}s;;;0;")
+    if probe is not None and probe.ok:
+        figures.append(f"probe={_plain(probe.seconds)}s;;;0;")
+    return " ".join(figures)
+
+
+def _plain(seconds: float) -> str:
+    """To the microsecond, and without an exponent."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") if seconds >= 1e-6 else "0"  # noqa: PLR2004
 
 
 def _table(masters: Sequence[MasterHealth], style: Style, changed: frozenset[str]) -> list[str]:

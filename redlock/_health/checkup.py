@@ -136,7 +136,7 @@ def checks(
 
     What is wrong with the addresses is found now: a TLS file that is being replaced ends no series of checks.
     """
-    endpoints = [_connect.endpoint(url) for url in urls]
+    endpoints = _connect.endpoints(urls)
     return lambda: Checkup(endpoints, terms, timeout, probe, adopt=adopt).run()
 
 

@@ -198,7 +198,7 @@ class Examination:
         sock = self._sock
         assert sock is not None  # noqa: S101 - for the type checker
         sock.settimeout(self._left())
-        sock.sendall(b"".join(_connect.pack_words(command) for command in commands))
+        _connect.send(sock, b"".join(_connect.pack_words(command) for command in commands))
         answers: list[Any] = []
         while len(answers) < len(commands):
             answer = self._parser.gets()

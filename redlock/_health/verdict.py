@@ -104,13 +104,16 @@ def _judge(
 ) -> MasterHealth:
     same_as = next((one for one in everybody[:index] if _same_server(one, facts)), None)
     quarantined = 0.0
-    if terms.restart_guard and facts.number("uptime_in_seconds") is not None and same_as is None:
+    sentinel = _role(facts) == "sentinel"
+    if terms.restart_guard and facts.number("uptime_in_seconds") is not None and same_as is None and not sentinel:
         quarantined = electorate.quarantined_for(index, facts.at)
     findings: list[Finding] = []
     if facts.failure is not None:
         findings.append(_failure(facts))
     elif facts.refused is not None:
         findings.append(_busy(facts, facts.refused))
+    elif sentinel:      # what it lacks to be a master is of no interest
+        findings.append(Finding("critical", "not-master", "it is a Sentinel, not a server", _NO_SENTINEL))
     else:
         for rule in _RULES:
             findings.extend(rule(facts, terms))
@@ -171,8 +174,14 @@ def _failure(facts: MasterFacts) -> Finding:
     assert facts.failure is not None  # noqa: S101 - for the type checker
     if "max number of clients" in facts.text:
         code, message, advice = "busy", "it takes no more connections", "raise maxclients, or find out who holds them"
+    elif facts.failure == "tls" and "_ALERT_CERTIFICATE_EXPIRED" in facts.text:
+        code, message, advice = "tls", "this client's certificate has expired", "renew the one of ssl_certfile in the address"
     elif facts.failure == "tls" and "_ALERT_" in facts.text:
         code, message, advice = "tls", "it does not take this client's certificate or version of TLS", _OUR_TLS
+    elif facts.failure == "tls" and "has expired" in facts.text:
+        code, message, advice = "tls", "its certificate, or its CA's, has expired", "renew it, on that server"
+    elif facts.failure == "tls" and "not yet valid" in facts.text:
+        code, message, advice = "tls", "its certificate begins to be valid later", "set the clock right that is wrong: here or there"
     else:
         code, message, advice = _FAILURES.get(facts.failure) or _unreachable(facts)
     return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
@@ -226,6 +235,8 @@ def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
             how += "it may want a certificate (ssl_certfile and ssl_keyfile in the address)"
         else:
             how += "a port that wants TLS needs rediss:// in the address, and protected mode lets in nobody from elsewhere"
+    elif "Too many open files" in facts.text:
+        how = "give this program more open files, with ulimit -n: it is at its limit, whatever the master does"
     elif "unknown command" in facts.text or "the command AUTH" in facts.text:
         how = "see what answers there: a server has the command AUTH, unless somebody renamed it"
     elif any(word in facts.text for word in ("Name or service", "name resolution", "nodename", "getaddrinfo")):
@@ -249,6 +260,7 @@ def _busy(facts: MasterFacts, refused: Refusal) -> Finding:
 
 
 _A_MASTER = "give the address of an independent master instead, or make it one: REPLICAOF NO ONE"
+_NO_SENTINEL = "give the address of a server instead, of an independent one that no Sentinel replaces"
 _INDEPENDENT = (
     "use servers that nobody replaces: a failover promotes a replica that may not have heard of a lock yet, "
     "and the lock is given away twice"
@@ -256,12 +268,9 @@ _INDEPENDENT = (
 
 
 def _not_master(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001 - a rule
-    role = _role(facts)
-    if role == "replica":
+    if _role(facts) == "replica":
         of = f" of {facts.info['master_host']}" if facts.info.get("master_host") else ""
         yield Finding("critical", "not-master", f"it is a replica{of}, which cannot grant a lock", _A_MASTER)
-    elif role == "sentinel":
-        yield Finding("critical", "not-master", "it is a Sentinel, not a server", _A_MASTER)
 
 
 def _rights(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
@@ -291,8 +300,6 @@ _WITHOUT = {
 
 
 def _lacks(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
-    if _role(facts) == "sentinel":
-        return
     # Without the guard nobody needs INFO.
     lacks = {name: text for name, text in facts.lacks.items() if name != "INFO" or terms.restart_guard}
     if lacks:
@@ -325,7 +332,7 @@ def _announcement(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
 
 def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
     refusal = facts.write
-    if refusal is None or _role(facts) in ("replica", "sentinel"):      # which is why
+    if refusal is None or _role(facts) == "replica":        # which is why
         return
     match refusal.code:
         case "OOM":

@@ -86,8 +86,9 @@ class Tape:
         """Something else was recorded at ``t``."""
         self.event(t, "observer", "note", "info")
 
-    def bytes(self) -> bytes:
-        return "".join(json.dumps(line) + "\n" for line in (self.header, *self.lines)).encode()
+    def bytes(self, *, footer: bool = True) -> bytes:
+        end = [{"events": len(self.lines)}] if footer else []
+        return "".join(json.dumps(line) + "\n" for line in (self.header, *self.lines, *end)).encode()
 
     def history(self) -> History:
         return parse(self.bytes())

@@ -13,6 +13,7 @@ import pytest
 import chaos.judge.verdict as verdict_
 from chaos import check
 from chaos.__main__ import main
+from chaos.history import Header, Writer, merge
 from tests.chaos.tape import Tape
 from tests.chaos.test_verdict import good, overlapping
 
@@ -75,7 +76,62 @@ def test_cut_short_is_2_whatever_else_is_found(tmp_path: Path, capsys: pytest.Ca
     assert main(["check", str(path)]) == 2
     out, error = capsys.readouterr()
     assert out == ""
-    assert error == f"UNKNOWN: {path}: line 5: has no newline, so the file is cut short\n"
+    assert error == f"UNKNOWN: {path}: line 6: has no newline, so the file is cut short\n"
+
+
+def test_one_that_was_cut_in_half_between_two_lines_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part, path = tmp_path / "part", tmp_path / "history.jsonl"
+    with Writer(part, "client-1") as writer:
+        for number in range(3):
+            writer.write("acquire", "ok", t=number, lock="a", token=f"T{number}", fence=number, valid_until=number + 0.5)
+            writer.write("release", "invoke", t=number + 0.25, lock="a", token=f"T{number}")
+    merge([part], Header(locks=("a",), ttl=2.0, must=("exclusive",)), path)
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out.endswith("PASSED: exclusive\n")
+    lines = path.read_bytes().splitlines(keepends=True)
+    for cut in range(1, len(lines)):
+        path.write_bytes(b"".join(lines[:cut]))
+        assert main(["check", str(path)]) == 2
+        assert "the header promises a footer" in capsys.readouterr().err
+
+
+def test_one_without_a_footer_is_said_to_be_perhaps_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "history.jsonl"
+    for tape, code in ((good(), 0), (overlapping(), 1)):
+        path.write_bytes(tape.bytes(footer=False))
+        assert main(["check", str(path)]) == code
+        assert "(perhaps cut: the history has no footer" in capsys.readouterr().out.splitlines()[-1]
+        assert main(["check", str(path), "--json"]) == code
+        assert json.loads(capsys.readouterr().out)["perhaps_cut"] is True
+        assert main(["check", saved(tape, tmp_path), "--json"]) == code
+        assert json.loads(capsys.readouterr().out)["perhaps_cut"] is False
+
+
+def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tmp_path: Path) -> None:
+    many, report = 60_000, tmp_path / "report"
+    tape = Tape()
+    for number in range(many):
+        t = number / 1000
+        tape.held(t, f"client-{number % 6}", f"{number:040x}", until=t + 2, fence=many - number, invoked=t - 0.0005, worker="w")
+    path = saved(tape, tmp_path)
+    program = (
+        "import resource, sys; from chaos.__main__ import main\n"
+        "code = main(['check', sys.argv[1], '--out', sys.argv[2]])\n"
+        "print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1 << (20 if sys.platform == 'darwin' else 10)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path, str(report)], capture_output=True, text=True, check=True)
+    code, megabytes = done.stdout.split()[-2:]
+    assert code == "1"
+    assert int(megabytes) < 300
+    assert "and 59989 more (--json has the first 100)" in done.stdout
+    verdict = json.loads((report / "verdict.json").read_text())
+    for name, count in (("exclusive", many - 1), ("fenced", many - 1)):
+        assert verdict["rulings"][name]["count"] == verdict["summary"]["violations"][name] == count
+        listed = verdict["rulings"][name]["violations"]
+        assert len(listed) == 100
+        assert [one["at"] for one in listed] == [number / 1000 for number in range(1, 101)]     # the first ones
+    assert (report / "verdict.json").stat().st_size < 1_000_000
+    assert (report / "timeline.html").stat().st_size < 10_000_000
 
 
 def test_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +171,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["schema"], found["outcome"], found["must"]) == (1, "violated", ["exclusive"])
     assert found["history"]["seed"] == 7
-    assert found["rulings"]["fenced"] == {"outcome": "passed", "vacuous": False, "note": "", "violations": []}
+    assert found["rulings"]["fenced"] == {"outcome": "passed", "vacuous": False, "note": "", "count": 0, "violations": []}
     [violation] = found["rulings"]["exclusive"]["violations"]
     assert violation["events"] == [
         {"line": 4, "t": 3, "process": "client-1", "op": "acquire", "phase": "ok", "lock": "a", "token": "B", "fence": 2,

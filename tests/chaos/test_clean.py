@@ -148,3 +148,15 @@ def test_what_was_invoked_is_not_what_was_seen() -> None:
     tape = acquired()
     tape.event(100, "observer", "inspect", "fail", target="master-1", keys=[{"lock": "a", "token": "A", "pttl_ms": -1}])
     assert tape.ruling("clean").vacuous
+
+
+def test_of_very_many_keys_each_violation_shows_its_own() -> None:
+    """Or a hundred violations would have all the keys of their master in them, a hundred times."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=2)
+    tape.release(1.5, "client-1", "A")
+    tape.inspect(15, *((f"T{number}", -1) for number in range(5000)))
+    ruling = tape.ruling("clean")
+    assert ruling.count == 5000
+    assert [[len(event.keys) for event in one.events] for one in ruling.violations] == [[1]] * 100
+    assert [one.events[0].keys[0].token for one in ruling.violations] == [f"T{number}" for number in range(100)]

@@ -150,19 +150,48 @@ def test_the_file_is_named(tmp_path: Path) -> None:
 
 
 @PROPERTY
-@given(st.integers(0, 400))
+@given(st.integers(0, 600))
 def test_no_cut_goes_unnoticed(at: int) -> None:
-    """C31: at whatever byte it is cut, it is refused; only whole lines are a history."""
+    """C31: at whatever byte it is cut, at the end of a line, too, it is refused."""
     tape = Tape()
+    tape.header["footer"] = True
     tape.held(1, "client-1", "A", until=11)
     tape.release(2, "client-1", "A")
     data = tape.bytes()
-    part = data[:min(at, len(data))]
-    if part.endswith(b"\n"):
-        parse(part)
+    if at >= len(data):
+        assert not parse(data).perhaps_cut
     else:
         with pytest.raises(Unreadable):
-            parse(part)
+            parse(data[:at])
+
+
+def test_a_history_from_before_there_were_footers_can_be_read_and_is_perhaps_cut() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11)
+    tape.release(2, "client-1", "A")
+    assert not tape.history().perhaps_cut
+    for data in (tape.bytes(footer=False), tape.bytes(footer=False).rsplit(b"\n", 2)[0] + b"\n"):
+        assert parse(data).perhaps_cut
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (file(event(), b'{"events": 2}'), "line 3: the footer says that 2 events were written, and 1 are there"),
+        (file(event(), event(), b'{"events": 1}'), "line 4: the footer says that 1 events were written, and 2 are there"),
+        (file(event(), b'{"events": "1"}'), "the footer says that '1' events"),
+        (file(event(), b'{"events": null}'), "the footer says that None events"),
+        (file(b'{"events": 0}', event()), "line 3: stands behind the footer"),
+        (file(b'{"events": 0}', b'{"events": 0}'), "line 3: stands behind the footer"),
+        (file(event(), header={"footer": True}), "line 2: is the last one, and the header promises a footer"),
+        (file(header={"footer": True}), "line 1: is the last one, and the header promises a footer"),
+        (file(header={"footer": 1}), "'footer' is 1, it must be true or false"),
+    ],
+)
+def test_a_footer_that_does_not_fit(data: bytes, says: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        parse(data)
+    assert says in str(caught.value)
 
 
 @PROPERTY
@@ -259,7 +288,11 @@ def test_merged_in_the_order_of_time(tmp_path: Path) -> None:
     merge(sorted(tmp_path.iterdir()), {**HEADER.as_dict(), "scenario": "kill"}, out)
     assert [one.line for one in read(out).events] == [2, 3, 4, 5, 6]
     assert [one.t for one in read(out).events] == [1, 2, 2.5, 3, 4]
-    assert json.loads(out.read_bytes().splitlines()[0])["scenario"] == "kill"
+    lines = [json.loads(line) for line in out.read_bytes().splitlines()]
+    assert lines[0]["scenario"] == "kill"
+    assert lines[0]["footer"] is True
+    assert lines[-1] == {"events": 5}
+    assert not read(out).perhaps_cut
 
 
 @pytest.mark.parametrize("bad", [b'{"t": 1', b'{"t": 1}\n'])

@@ -40,8 +40,9 @@ def test_a_run(backend, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert lines[0] | {"clients": None} == {
         "schema": 1, "seed": 3, "masters": 3, "locks": ["lock-1", "lock-2"], "clients": None, "clock": "boottime",
-        "ttl": 1.0, "must": ["exclusive", "fenced", "prompt", "live", "clean"],
+        "ttl": 1.0, "must": ["exclusive", "fenced", "prompt", "live", "clean"], "footer": True,
     }  # fmt: skip
+    assert lines.pop() == {"events": len(lines) - 1}
     assert {line["process"] for line in lines[1:]} >= {"client-1", "client-2", "nemesis", "observer"}
     assert sum(line["op"] == "inspect" for line in lines[1:]) == 3
     again = chaos("check", str(tmp_path / "history.jsonl"))

@@ -53,10 +53,46 @@ def test_the_table_is_aligned_and_every_master_has_one_line():
 def test_the_first_line_is_for_monitoring_and_the_last_says_what_to_do():
     health = mixed()
     report = table.lines(health, table.Style(io.StringIO()))
-    assert report[0] == "CRITICAL: 2 of 5 masters vote, 3 are needed"
+    assert report[0].partition(" | ")[0] == "CRITICAL: 2 of 5 masters vote, 3 are needed"
     assert report[-1] == f"CRITICAL: {health.summary}"
     assert report[-1].endswith(".")
     assert "next: " in report[-1]
+
+
+def figures_of(health):
+    """As the Monitoring Plugins read the first line: 'label'=value[unit];warn;crit;min;max."""
+    first, bar, performance = table.lines(health, table.Style(io.StringIO()))[0].partition(" | ")
+    assert bar
+    assert "|" not in first + performance
+    found = {}
+    for one in performance.split(" "):
+        read = re.fullmatch(r"([a-z_]+)=([0-9.]+)(s?);([0-9.:]*);([0-9.:]*);([0-9.]*);([0-9.]*)", one)
+        assert read, one
+        found[read[1]] = read.groups()[1:]
+    return found
+
+
+def test_monitoring_draws_the_figures_behind_the_bar():
+    assert figures_of(mixed()) == {
+        "voting": ("2", "", "5:", "3:", "0", "5"), "can_lose": ("0", "", "1:", "", "0", "2"),
+        "round_trip": ("0.001", "s", "", "", "0", ""), "probe": ("0.0123", "s", "", "", "0", ""),
+    }
+    quick = judge([healthy(i, latency=0.00000012) for i in range(4)], TERMS, Probe(ok=True, seconds=1e-7))
+    found = figures_of(quick)
+    assert found["voting"] == ("4", "", "4:", "3:", "0", "4")
+    assert found["can_lose"] == ("1", "", "1:", "", "0", "1")
+    assert found["round_trip"][0] == "0"       # no exponent
+    assert found["probe"][0] == "0"
+
+
+def test_what_nobody_measured_has_no_figure():
+    assert set(figures_of(judge([dead(i) for i in range(3)], TERMS, None))) == {"voting", "can_lose"}
+    failed = Probe(ok=False, seconds=0.0, error="not tried | by us")
+    assert set(figures_of(judge([dead(0), dead(1), healthy(2)], TERMS, failed))) == {"voting", "can_lose", "round_trip"}
+
+
+def test_a_person_at_a_terminal_gets_no_figures_for_monitoring():
+    assert "|" not in table.lines(mixed(), table.Style(Terminal()))[0]
 
 
 def test_what_several_masters_share_is_said_once():

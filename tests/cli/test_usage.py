@@ -134,3 +134,26 @@ def test_as_a_program(module, code):
     assert done.returncode == code
     assert done.stderr.startswith(f"redlock-{module}: ")
     assert done.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize("main", [check.main, run.main])
+def test_what_the_file_says_is_blamed_on_the_file(main, tmp_path, capsys):
+    """And not on an option that nobody gave."""
+    file = tmp_path / "redlock.toml"
+    file.write_text('masters = ["redis://h"]\nmax_ttl = -3\n', encoding="utf-8")
+    arguments = ["--config", str(file), *(["job", "--", "true"] if main is run.main else [])]
+    assert ended(main, arguments) == (3 if main is check.main else 64)
+    errors = capsys.readouterr().err
+    assert f"{file}: max_ttl = -3: allowed is" in errors
+    assert "grace" not in errors
+
+
+def test_which_of_several_addresses_is_wrong_is_said(capsys):
+    assert ended(check.main, ["redis://10.0.0.1", "redis://:geheim@10.0.0.2:6379/abc", "redis://10.0.0.3"]) == 3
+    errors = capsys.readouterr().err
+    assert "masters[1] (10.0.0.2:6379): " in errors
+    assert "geheim" not in errors
+    assert ended(check.main, ["--acl", "redis://10.0.0.1", "redis://:geheim@[10.0.0.2"]) == 3
+    errors = capsys.readouterr().err
+    assert "masters[1] is no URL of a master" in errors
+    assert "geheim" not in errors

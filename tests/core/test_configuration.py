@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import ssl
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
 
-from redlock import ConfigurationError, Masters, MultiLock, RedlockError
+from redlock import ConfigurationError, Masters, MultiLock, RedlockError, _url
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 SECRET = "s3cr3t-word"  # noqa: S105
@@ -218,6 +219,86 @@ def test_no_error_about_a_url_shows_its_password(url):
 def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
     (endpoint,) = Masters([url])._endpoints
     assert endpoint.name == "/tmp/redis@1.sock"  # noqa: S108 - never opened
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://h:p/abc", "port from 1 to 65535"),
+        ("redis://h/abc", "a database that does not exist: allowed is a number from 0 on"),
+        ("redis://h/-1", "a number from 0 on"),
+        ("redis://h/1/2", "a number from 0 on"),
+        ("redis://h//1", "a number from 0 on"),
+        ("redis://h/\u0663", "a number from 0 on"),
+        ("redis://h?db=abc", "a number from 0 on"),
+        ("redis://h?db=9999999999", "a number from 0 on"),
+        ("redis://h/1?db=2", "says db twice"),
+        ("redis://h?db=1&db=2", "says db twice"),
+        ("redis://:one@h?password=two", "says password twice"),
+        ("redis://h?foo=1", "the option 'foo', which says nothing here: allowed are db, username"),
+        ("redis://h?foo", "the option 'foo'"),
+        ("redis://h?socket_timeout=5", "timeouts and the like are options of Masters"),
+        ("redis://h?decode_responses=true", "the option 'decode_responses'"),
+        ("redis://h?protocol=3", "the option 'protocol'"),
+        ("redis://h?host=other", "the option 'host'"),
+        ("redis://h?ssl_ca_certs=/x", "speaks no TLS: write rediss://"),
+        ("redis://h?DB=1", "the option 'DB'"),
+        ("redis://h?password=", "the option password without a value"),
+        ("rediss://h?ssl_certfile=", "the option ssl_certfile without a value"),
+        ("rediss://h?ssl_check_hostname=flase", "a wrong ssl_check_hostname: allowed is true or false"),
+        ("rediss://h?ssl_min_version=1.3", "allowed is 771 (TLS 1.2) or 772 (TLS 1.3)"),
+        ("rediss://h?ssl_cert_reqs=perhaps", "settings for h:6379 are refused"),
+        ("rediss://h?ssl_include_verify_flags=VERIFY_ALL", "VERIFY_X509_STRICT"),
+        ("rediss://h?ssl_foo=1", "the option 'ssl_foo'"),
+        ("redis://h#1", "has a # in it"),
+        ("redis://h/1#", "has a # in it"),
+        ("unix://run/redis.sock", "three slashes"),
+        ("unix:///run/redis.sock?foo=1", "the option 'foo'"),
+        ("unix:///run/redis.sock?db=abc", "a number from 0 on"),
+        ("unix:///run/redis.sock?ssl_ca_certs=/x", "speaks no TLS"),
+    ],
+)
+def test_what_a_url_says_and_nobody_would_do_is_refused(url, said):
+    """Ignored, it would be another database, another timeout or no TLS, in silence."""
+    with pytest.raises(ConfigurationError) as caught:
+        Masters([url])
+    assert said in str(caught.value)
+
+
+def test_what_a_url_says_is_what_is_done():
+    url = "rediss://an%20other:p%2Fw%2520@H:1/3?client_name=me&ssl_check_hostname=no&ssl_cert_reqs=none"
+    (target,) = Masters([url])._endpoints
+    assert target.settings == {
+        "host": "h", "port": 1, "db": 3, "username": "an other", "password": "p/w%20", "client_name": "me",
+        "ssl_check_hostname": False, "ssl_cert_reqs": "none",
+    }
+    # Older versions of redis-py do not know it, and say so.
+    assert _url.read("rediss://h?ssl_min_version=772") == ("rediss", {"host": "h", "ssl_min_version": ssl.TLSVersion.TLSv1_3})
+    (target,) = Masters(["unix://u:p@/run/a%20b.sock?db=1"])._endpoints
+    assert target.settings == {"path": "/run/a b.sock", "username": "u", "password": "p", "db": 1}
+    (target,) = Masters(["redis://h/?username=u&password=p"])._endpoints
+    assert target.settings == {"host": "h", "port": 6379, "username": "u", "password": "p"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (f"redis://user:{SECRET}@10.0.0.3:6379/abc", "masters[1] (10.0.0.3:6379): redis://… has a database"),
+        (f"redis://user:{SECRET}@10.0.0.3?foo=1", "masters[1] (10.0.0.3): redis://… has the option 'foo'"),
+        (f"redis://:{SECRET}@10.0.0.3:port", "masters[1] (10.0.0.3): redis://… is no URL"),
+        (f"redis://:{SECRET}@[::1]:1/abc", "masters[1] ([::1]:1): "),
+        (f"redis://user:x/{SECRET}@10.0.0.3", "masters[1]: redis://… is no URL"),    # "user" would be part of a login
+        (f"redis://{SECRET}?x@10.0.0.3", "masters[1]: redis://… is no URL"),
+        (f"redis://h?a=b&{SECRET}@10.0.0.3", "masters[1]: redis://… has an option that is not known"),
+        (f":{SECRET}@10.0.0.3", "masters[1]: the URL of a master begins with"),
+        (7, "masters[1]: a master is a URL or a redis.Redis, not int"),
+    ],
+)
+def test_which_of_several_urls_is_wrong_is_said(wrong, said):
+    with pytest.raises(ConfigurationError) as caught:
+        Masters([URLS[0], wrong, URLS[1]])
+    assert str(caught.value).startswith(said)
+    assert SECRET not in str(caught.value)
 
 
 # Of nobody; expired, which does not matter to who only reads it.

@@ -42,6 +42,13 @@ def test_five_healthy_ones():
         pytest.param(dead(4, "protocol", "H"), "not-redis", False, "host and port", id="http"),
         pytest.param(dead(4, "tls", "CERTIFICATE_VERIFY_FAILED"), "tls", False, "ssl_ca_certs", id="tls"),
         pytest.param(dead(4, "tls", "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]"), "tls", False, "ssl_certfile", id="tls-certificate"),
+        pytest.param(dead(4, "tls", "certificate verify failed: certificate has expired (_ssl.c:1006)"), "tls", False, "renew",
+                     id="tls-expired"),
+        pytest.param(dead(4, "tls", "certificate verify failed: certificate is not yet valid (_ssl.c:1006)"), "tls", False,
+                     "clock", id="tls-not-yet"),
+        pytest.param(dead(4, "tls", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired"), "tls", False,
+                     "renew the one of ssl_certfile", id="tls-our-own-expired"),
+        pytest.param(dead(4, text="[Errno 24] Too many open files"), "unreachable", False, "ulimit -n", id="our-own-limit"),
         pytest.param(dead(4, text="DENIED Redis is running in protected mode"), "unreachable", False, "a password there",
                      id="protected"),
         pytest.param(dead(4, text="it does not know the command AUTH"), "unreachable", False, "AUTH", id="no-auth"),
@@ -229,6 +236,30 @@ def test_a_full_one_that_evicts_refuses_nothing():
     assert full.code == "low-memory"
     assert "refuses" not in full.message
     assert "drops" in full.message
+
+
+def test_an_expired_certificate_is_no_matter_of_its_authority():
+    for text in ("certificate has expired", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED]", "certificate is not yet valid"):
+        [finding] = judge(with_last(dead(4, "tls", text)), TERMS, TOOK).masters[FIFTH].findings
+        assert "ssl_ca_certs" not in finding.advice
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_of_a_sentinel_all_is_said_when_it_is_said_that_it_is_one(guard):
+    """It is no server: it cannot be made a master, and what it would need to be one is of no interest."""
+    says = {
+        "redis_mode": "sentinel", "maxmemory": "9000000", "maxmemory_policy": "allkeys-lru", "uptime_in_seconds": "3",
+        "connected_slaves": "2",
+    }
+    sentinel = healthy(4, info=says, lacks={"EVAL": "ERR unknown command"}, missing=("+set",), latency=0.3,
+                       clock=Clock(5.0, 0.001), write=Refusal("WHATEVER", "W"), unannounced="'x'")
+    health = judge(with_last(sentinel), replace(TERMS, restart_guard=guard), TOOK)
+    [finding] = health.masters[FIFTH].findings
+    assert finding.code == "not-master"
+    assert "REPLICAOF" not in finding.advice
+    assert "server" in finding.advice
+    assert not health.masters[FIFTH].votes
+    assert health.masters[FIFTH].quarantined_s == 0
 
 
 def test_who_hangs_up_on_tls_is_not_told_to_speak_tls():

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import re
+import shutil
 import socket
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from redlock._health.checkup import Checkup
 from redlock._health.examine import Examination
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually, nothing_left
+from tests.servers.needs import missing
 from tests.servers.one import free_port, redis_server
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
@@ -390,9 +392,35 @@ def test_a_server_that_refuses_the_clients_tls(servers, certificate, tmp_path, p
     url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}{asked}"
     with redis_server(tmp_path, *arguments, port=port), Masters([*servers.urls[:4], url]) as masters:
         [finding] = masters.check(timeout=2.0, probe=False).masters[4].findings
-    # In 1.3 the client is done before the server has looked at its certificate: its first command may break on the way.
-    assert finding.code in {"tls", *(["unreachable"] if protocols == "TLSv1.3" else [])}
+    assert finding.code == "tls"
     assert "ssl_certfile" in finding.advice
+
+
+def test_a_sentinel_is_told_apart_from_a_server(servers, tmp_path):
+    configuration = tmp_path / "sentinel.conf"
+    port = free_port()
+    configuration.write_text(f"port {port}\nbind 127.0.0.1\n", encoding="utf-8")
+    binary = shutil.which("redis-server")
+    if binary is None:
+        missing("redis-server")
+    sentinel = subprocess.Popen([binary, str(configuration), "--sentinel"], stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis(port=port) as client, Masters([*servers.urls[:4], f"redis://127.0.0.1:{port}"]) as masters:
+            eventually(lambda: answers(client))
+            [finding] = masters.check(probe=False).masters[4].findings
+            with Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as alone:
+                assert [one.code for one in alone.check(probe=False).masters[0].findings] == ["not-master"]
+    finally:
+        sentinel.kill()
+        sentinel.wait()
+    assert finding.code == "not-master"
+    assert "REPLICAOF" not in finding.advice
+
+
+def answers(client):
+    with contextlib.suppress(redis.RedisError):
+        return client.ping()
+    return False
 
 
 def test_an_announcement_of_another_type(servers):

@@ -33,14 +33,21 @@ def test_a_setting_that_redis_py_refuses_is_refused_when_it_is_given(world):
     assert SECRET not in str(caught.value)
 
 
-def test_tls_settings_of_a_plain_url_are_not_its_business(world, redlock_servers):
-    urls = [f"{redlock_servers.urls[0]}?ssl_cert_reqs=none", *redlock_servers.urls[1:]]
-    with world.Masters(urls, restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
+def test_tls_settings_of_a_plain_client_are_not_its_business(world, redlock_servers):
+    """C17.  In a URL they are refused: who wrote them there thinks that TLS is spoken."""
+    first = redis.Redis(port=redlock_servers.ports[0])
+    first.connection_pool.connection_kwargs["ssl_cert_reqs"] = "none"
+    masters = [first, *redlock_servers.urls[1:]]
+    with world.Masters(masters, restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
         assert lease.valid
 
 
-def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_else(world, redlock_servers):
-    """P4: a map whose key is a list."""
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [(b"%1\r\n*1\r\n:1\r\n:1\r\n", ""), (b"*1000000000\r\n", ": it announces an answer of 1000000000 values")],
+)
+def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_else(world, redlock_servers, sent, says):
+    """P4: a map whose key is a list; an array for which there is no room."""
     with Proxy(redlock_servers.ports[4]) as proxy:
         with world.Masters([*redlock_servers.urls[:4], proxy.url], restart_guard=False, node_timeout=1.0) as masters:
             eventually(lambda: all_up(masters))
@@ -51,11 +58,11 @@ def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_el
             def junk():
                 for client, _ in proxy._pairs:
                     with contextlib.suppress(OSError):
-                        client.sendall(b"%1\r\n*1\r\n:1\r\n:1\r\n")
+                        client.sendall(sent)
 
             timer = threading.Timer(0.2, junk)
             timer.start()
-            with pytest.raises(QuorumUnreachable, match="does not speak the Redis protocol"):
+            with pytest.raises(QuorumUnreachable, match=f"does not speak the Redis protocol{says}"):
                 masters.lock("job", ttl=10).acquire(timeout=0)
             timer.join()
             proxy.replies = "pass"

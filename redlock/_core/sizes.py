@@ -1,0 +1,97 @@
+"""How much a server announces: looked at before a parser makes room for it.
+
+A dozen bytes can announce an array of a billion.  The parser reserves that room at once, and holds up the whole process
+while it gives it back; of a bulk it keeps what comes, up to half a gigabyte.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LINE: Final = 1 << 16           # bytes of a line: an error, a number, the announcement of more
+BYTES: Final = 1 << 24          # of all strings of one answer; INFO has some ten thousand
+VALUES: Final = 100_000         # in one answer
+
+# What scripts answer, nearly always: flat, short and whole.  All of it is exact, so nothing can hide in it.
+_VALUE = rb"(?::-?[0-9]{1,20}|\$-1|\$40\r\n[0-9a-f]{40}|[+-][^\r\n]{0,300})\r\n"
+_FLAT = b"|".join(rb"\*%d\r\n(?:%s){%d}" % (size, _VALUE, size) for size in range(10))
+_USUAL = re.compile(rb"(?:%s|%s)*+" % (_VALUE, _FLAT))
+
+_NUMBER = re.compile(rb"-?[0-9]{1,19}")
+_BULKS = b"$=!"
+_PAIRS = b"%|"
+_AGGREGATES = b"*~>" + _PAIRS
+
+
+class TooMuch(ValueError):  # noqa: N818 - it is no error of ours
+    """No answer to anything that is asked here is so large."""
+
+
+class Sizes:
+    """What one connection has announced of the answer that it is in the middle of.
+
+    Reads the lines that announce something, and skips the rest: what is wrong with a value is for the parser to say.
+    """
+
+    __slots__ = ("_bytes", "_line", "_skip", "_values")
+
+    def __init__(self) -> None:
+        self._line = b""        # the beginning of one
+        self._skip = 0          # bytes of a bulk that have yet to come
+        self._bytes = 0         # of this answer
+        self._values = 0        # of this answer that have not begun yet
+
+    def add(self, data: bytes) -> None:
+        """These came.
+
+        Raises:
+            TooMuch: they announce more than is allowed; nothing that follows is to be read.
+        """
+        if not (self._skip or self._line or self._values) and _USUAL.fullmatch(data):
+            return
+        if self._line:
+            data = self._line + data
+            self._line = b""
+        at, size = 0, len(data)
+        while True:
+            step = min(self._skip, size - at)
+            self._skip -= step
+            at += step
+            if at == size:
+                return
+            end = data.find(b"\r\n", at)
+            if (size if end < 0 else end) - at > LINE:
+                raise TooMuch(f"it sends a line of more than {LINE} bytes")
+            if end < 0:
+                self._line = data[at:]
+                return
+            self._begin(data[at:end])
+            at = end + 2
+
+    def _begin(self, line: bytes) -> None:
+        """A value; that of an aggregate are its parts."""
+        if self._values:
+            self._values -= 1
+        else:
+            self._bytes = 0
+        kind = line[:1]
+        if not kind:
+            return
+        if kind in _BULKS:
+            announced = _announced(line)
+            self._bytes += max(0, announced)
+            if self._bytes > BYTES:
+                raise TooMuch(f"it announces an answer of {self._bytes} bytes, allowed are {BYTES}")
+            self._skip = announced + 2 if announced >= 0 else 0
+        elif kind in _AGGREGATES:
+            self._values += max(0, _announced(line)) * (2 if kind in _PAIRS else 1)
+            if self._values > VALUES:
+                raise TooMuch(f"it announces an answer of {self._values} values, allowed are {VALUES}")
+
+
+def _announced(line: bytes) -> int:
+    """Less than 0: there is no value."""
+    if not _NUMBER.fullmatch(line, 1):
+        raise TooMuch(f"it announces {line[:40]!r}, which is no size")
+    return int(line[1:])

@@ -1,0 +1,179 @@
+"""The URL of a master, read whole: what it says and we do not take is refused, never ignored."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from redlock import options
+from redlock.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SCHEME: Final = re.compile("[a-z+]{1,12}://")
+_ANOTHER: Final = re.compile(", *(rediss?|unix)://")
+_HOST: Final = re.compile(r"([\w.-]+|\[[\w.:%]+\])(:\d{1,5})?", re.ASCII)
+
+_YES: Final = ("true", "yes", "1")
+_NO: Final = ("false", "no", "0")
+_MOST_DATABASES: Final = 2**31 - 1
+
+
+def _database(value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value[:12]) <= _MOST_DATABASES):
+        raise ValueError("a number from 0 on")
+    return int(value)
+
+
+def _flag(value: str) -> bool:
+    if value.lower() not in _YES + _NO:
+        raise ValueError("true or false")
+    return value.lower() in _YES
+
+
+def _version(value: str) -> ssl.TLSVersion:
+    known = {str(int(one)): one for one in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)}
+    if value not in known:
+        raise ValueError("771 (TLS 1.2) or 772 (TLS 1.3)")
+    return known[value]
+
+
+def _verify_flags(value: str) -> list[ssl.VerifyFlags]:
+    known = {one.name: one for one in ssl.VerifyFlags}
+    names = [name.strip() for name in value.removeprefix("[").removesuffix("]").split(",")]
+    if not all(name in known for name in names):
+        raise ValueError(f"{', '.join(str(name) for name in known)}, separated by commas")
+    return [known[name] for name in names]
+
+
+# Of the options that redis-py knows those that say where the server is and who we are; timeouts, retries, pools, decoding
+# and the protocol are ours (R4).
+_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {"db": _database, "username": str, "password": str, "client_name": str}
+_TLS: Final[dict[str, Callable[[str], Any]]] = {
+    "ssl_ca_certs": str, "ssl_ca_path": str, "ssl_ca_data": str, "ssl_certfile": str, "ssl_keyfile": str, "ssl_password": str,
+    "ssl_cert_reqs": str, "ssl_check_hostname": _flag, "ssl_min_version": _version, "ssl_ciphers": str,
+    "ssl_validate_ocsp": _flag, "ssl_validate_ocsp_stapled": _flag,
+    "ssl_include_verify_flags": _verify_flags, "ssl_exclude_verify_flags": _verify_flags,
+}
+
+
+def read(url: str) -> tuple[str, dict[str, Any]]:
+    """The scheme, and the settings of a connection in the words of redis-py.
+
+    Raises:
+        ConfigurationError: it says anything that is not taken.  The text has no password.
+    """
+    scheme = _SCHEME.match(url)     # and no more: what follows, or stands there instead, may be a password
+    if scheme is None:
+        raise ConfigurationError(
+            "the URL of a master begins with redis://, rediss:// (TLS) or unix://, and this one does not: "
+            "write redis://HOST:PORT"
+        )
+    if _ANOTHER.search(url):
+        raise ConfigurationError(f"{scheme[0]}… has several URLs in it, separated by commas: give them one by one")
+    shown = f"{scheme[0]}…"
+    parts, place = _split(url, shown)
+    found = _socket(parts, place, shown) if parts.scheme == "unix" else _server(parts, place, shown)
+    if "#" in url:
+        raise ConfigurationError(f"{shown} has a # in it: write %23 for one in a password or a path")
+    for name, value in (("username", parts.username), ("password", parts.password)):
+        if value:
+            found[name] = unquote(value)
+    _add_options(parts, found, shown)
+    return parts.scheme, found
+
+
+def _split(url: str, shown: str) -> tuple[SplitResult, tuple[str | None, int | None]]:
+    """Its parts, and the host and port."""
+    try:
+        url.encode()
+        parts = urlsplit(url)
+        _no_password_behind(parts)
+        place = parts.hostname, parts.port
+        if parts.scheme in ("redis", "rediss", "unix"):
+            return parts, place
+    except ValueError:
+        pass    # its own words may quote the password, if the mistake is a character in it
+    raise ConfigurationError(
+        f"{shown} is no URL of a master: write redis://, rediss:// or unix://, percent-encode "
+        "characters like / # ? in a password, and give a port from 1 to 65535"
+    )
+
+
+def _socket(parts: SplitResult, place: tuple[str | None, int | None], shown: str) -> dict[str, Any]:
+    if any(part is not None for part in place):
+        raise ConfigurationError(f"{shown} has a host: a path follows three slashes, as in unix:///run/redis.sock")
+    return {"path": unquote(parts.path)}
+
+
+def _server(parts: SplitResult, place: tuple[str | None, int | None], shown: str) -> dict[str, Any]:
+    host, port = place
+    if not host or port == 0:
+        missing = "has port 0" if host else "names no host"
+        raise ConfigurationError(
+            f"{shown} {missing}: write redis://HOST:PORT, with a port from 1 to 65535, "
+            "and percent-encode characters like / # ? in a password"
+        )
+    found: dict[str, Any] = {"host": unquote(host)}
+    if port is not None:
+        found["port"] = port
+    if parts.path not in ("", "/"):
+        found["db"] = _taken("db", unquote(parts.path[1:]), _database, shown)
+    return found
+
+
+def _add_options(parts: SplitResult, found: dict[str, Any], shown: str) -> None:
+    """What follows the question mark."""
+    allowed = _OPTIONS | (_TLS if parts.scheme == "rediss" else {})
+    for name, value in parse_qsl(parts.query, keep_blank_values=True, max_num_fields=100):
+        if name not in allowed:
+            _unknown(name, parts, shown)
+        if name in found:
+            raise ConfigurationError(f"{shown} says {name} twice: once is enough")
+        if not value:
+            raise ConfigurationError(f"{shown} has the option {name} without a value: give one, or leave it out")
+        found[name] = _taken(name, value, allowed[name], shown)
+
+
+def _unknown(name: str, parts: SplitResult, shown: str) -> NoReturn:
+    # With an @ behind it, it may be a part of a password.
+    what = "an option that is not known" if "@" in parts.query else f"the option {options.shown(name)}"
+    if name in _TLS:
+        raise ConfigurationError(f"{shown} has {what}, and speaks no TLS: write rediss:// for TLS, or leave it out")
+    tls = " and, with rediss://, those of TLS (ssl_ca_certs, …)" if parts.scheme == "redis" else ""
+    raise ConfigurationError(
+        f"{shown} has {what}, which says nothing here: allowed are "
+        f"{', '.join(_OPTIONS | (_TLS if parts.scheme == 'rediss' else {}))}{tls}; timeouts and the like are options of Masters"
+    )
+
+
+def _taken(name: str, value: str, read_it: Callable[[str], Any], shown: str) -> Any:
+    try:
+        return read_it(value)
+    except ValueError as error:
+        # The value is not quoted: it may be a password in the wrong place.
+        what = "a database that does not exist" if name == "db" else f"a wrong {name}"
+        raise ConfigurationError(f"{shown} has {what}: allowed is {error}") from None
+
+
+def _no_password_behind(parts: SplitResult) -> None:
+    """Raise if what is taken for the host is the beginning of a password with a / # or ? in it: it would be shown."""
+    host = parts.netloc.rpartition("@")[2]
+    if host and any("@" in part for part in (parts.path, parts.fragment, parts.query.partition("=")[0])):
+        raise ValueError
+
+
+def host_of(url: str) -> str:
+    """The host and port of a URL that may be wrong, as far as they can be told from a password; else an empty text."""
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return ""
+    rest = url[scheme.end():]
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "@" in rest[len(authority):]:
+        return ""
+    found = _HOST.match(authority.rpartition("@")[2])
+    return found[0] if found else ""
