@@ -103,6 +103,7 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         # To every master that may have a key of this lease, and owed to it.  Which these are is read when it has ended: no
         # repair is written from now on.
         claim = Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until)  # noqa: SLF001
+        lease._said = claim.tally.votes  # noqa: SLF001
         at = yield from claim.ask(then=_after(lease))
     except GeneratorExit:
         raise
@@ -112,7 +113,6 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         raise
     ours = again or not claim.tally.denied
     if not ours:
-        lease._said = claim.tally.votes  # noqa: SLF001
         lease._found_gone(claim.reason)  # noqa: SLF001
     ticket = lease._ticket  # noqa: SLF001
     if ticket is not None and (claim.heard or ticket.courtesy > NEVER):
