@@ -674,6 +674,21 @@ def test_a_command_whose_redlock_run_and_watchdog_are_killed_at_once_does_not_go
         eventually(lambda: not alive(child), 30)
 
 
+WITHOUT_GUARD = """
+import sys
+from redlock._cli import run
+sys.executable = "/does/not/exist"
+run.entry()
+"""
+
+
+def test_without_a_watchdog_nothing_is_run(servers):
+    done = run([sys.executable, "-c", WITHOUT_GUARD, "job", NEW, "--", "echo", "ran"], servers.urls)
+    assert (done.returncode, done.stdout) == (71, "")
+    assert "what would end the command in time does not run: /does/not/exist" in done.stderr
+    assert not holder_of(servers)
+
+
 def test_a_redlock_run_that_is_stopped_does_not_keep_its_command(servers):
     """SIGSTOP cannot be seen coming; the watchdog does not need to."""
     with started(["job", NEW, "--ttl", "2", "--", "sh", "-c", STUBBORN], servers.urls) as process:
