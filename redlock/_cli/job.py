@@ -23,7 +23,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from redlock._cli.guard import exists
 from redlock._cli.terminal import Terminal
 from redlock._cli.watchdog import Watchdog
 
@@ -38,6 +37,7 @@ FORWARDED = (
 _NOT_FOUND, _NOT_STARTED = 127, 126     # as in shells (C24)
 _WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)    # the terminal
 _LOOK_AGAIN = 500       # milliseconds
+_DIES_WITHIN = 1.0      # seconds, of SIGKILL
 _ERROR = struct.Struct("i")
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")       # what Python makes of the locale C
 
@@ -167,12 +167,27 @@ class Job:
         while not (self._reaped or self.dog.gone):
             if self._status() is None:
                 self.dog.wait()
-        while not self._reaped and exists(self.group):      # somebody else is its parent now, perhaps we
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.group, os.WNOHANG)
-            time.sleep(0.01)
-        self._reaped = True
+        if not self._reaped:
+            self._outlive()
+            self._reaped = True
         self._terminal.take(restore=True)
+
+    def _outlive(self) -> None:
+        """See it die where the watchdog, its parent, has been killed."""
+        until = time.monotonic() + _DIES_WITHIN
+        while True:
+            try:
+                os.killpg(self.group, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            except PermissionError:     # another user's: while it runs, nobody else gets the lock (P1)
+                pass
+            else:
+                if time.monotonic() > until:        # dead, and nobody waits for it
+                    return
+            with contextlib.suppress(ChildProcessError):        # as the first process of a container we are the parent now
+                os.waitpid(-self.group, os.WNOHANG)
+            time.sleep(0.01)
 
     def _status(self) -> int | None:
         status = self.dog.status()

@@ -647,6 +647,20 @@ def test_a_watchdog_that_is_killed(servers):
     eventually(lambda: nothing_left(servers))
 
 
+def test_a_watchdog_that_is_killed_in_a_container(servers):
+    """As its first process we are the parent of what is left; and nobody waits for what is not our child."""
+    contained = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*contained, "true"], check=False, capture_output=True).returncode:
+        missing("unshare")
+    # It is the parent of the command.
+    for first in [], ["sh", "-c", '"$@"; echo code $?', "sh"]:
+        with started(["job", NEW, "--", "sh", "-c", "sleep 100 & kill -KILL $PPID; wait"], servers.urls, [*contained, *first, *RUN]) as process:
+            output, _ = process.communicate(timeout=30)
+            assert process.returncode == (0 if first else 70)
+            assert output == ("code 70\n" if first else "")
+    eventually(lambda: nothing_left(servers))
+
+
 @pytest.mark.parametrize("pattern", ["redlock.*NAME", "NAME"])
 def test_pkill_by_the_command_line_does_not_reach_the_watchdog(servers, pattern):
     """So the command, if that was not meant, has its SIGTERM and its grace."""
@@ -1033,12 +1047,12 @@ def test_a_pager_behind_it_has_the_terminal(servers, tmp_path):
 
 def test_one_that_was_begun_in_the_background_and_is_fetched(servers, tmp_path):
     with shell_on_a_terminal(servers, tmp_path) as terminal:
-        terminal.type(f"{RUN_JOB} -- sh -c 'echo $$ >pid; exec {like_top(tmp_path)}' &\n")
+        terminal.type(f"{RUN_JOB} --ttl 60 -- sh -c 'echo $$ >pid; exec {like_top(tmp_path)}' &\n")
         file = tmp_path / "pid"
         eventually(lambda: file.exists() and file.read_text("utf-8"), 30)
         eventually(lambda: state_of(int(file.read_text("utf-8"))) == "T", 30)
         terminal.type("fg; echo ended $?\n")
-        terminal.read_until("on the screen")
+        terminal.read_until("on the screen", 10)        # not with the next renewal
         terminal.type("q")
         terminal.read_until("ended 3")
         terminal.type("exit\n")
