@@ -42,7 +42,7 @@ class Observer:
         self._tell(events.LeaseExtended(lease.name, lease.token, lease.fence, lease.remaining(), lease.votes))
 
     def released(self, name: str, lease: LeaseState) -> None:
-        self._tell(events.LockReleased(name, lease.token, lease.fence, lease._held_for))  # noqa: SLF001
+        self._tell(events.LockReleased(name, lease.token, lease.fence, lease._held_for, lease._said()))  # noqa: SLF001
 
     def lost(self, lease: LeaseState) -> None:
         self._tell(events.LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease._held_for))  # noqa: SLF001

@@ -163,17 +163,18 @@ def _watch_json(check: Callable[[], Health], every: float) -> Health:
     import json  # noqa: PLC0415
     import time  # noqa: PLC0415
 
+    from redlock._cli.watch import ended_by_ctrl_c  # noqa: PLC0415
+
     health: Health | None = None
-    try:
+    with ended_by_ctrl_c():
         while True:
             begun = time.monotonic()
             health = check()
             print(json.dumps(health.as_dict()), flush=True)  # noqa: T201
             time.sleep(max(0.0, every - (time.monotonic() - begun)))
-    except KeyboardInterrupt:
-        if health is None:
-            raise
-        return health
+    if health is None:
+        raise KeyboardInterrupt
+    return health
 
 
 def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[], Health]:

@@ -6,4 +6,5 @@ import sys
 import time
 from functools import partial
 
-now = partial(time.clock_gettime, time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
+CLOCK = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
+now = partial(time.clock_gettime, CLOCK)

@@ -1,12 +1,13 @@
 """The command under the lock: a process group of its own, its signals, its terminal, its end.
 
-Its process is forked before there is any thread and waits for the word to begin.  So the watchdog knows the group
-before there is anything in it to watch, at whatever moment redlock-run is killed; a `Popen` can only be told of
+Its process is forked before there is any thread, by the watchdog, and waits for the word to begin.  So the watchdog knows the
+group before there is anything in it to watch, at whatever moment redlock-run is killed; a `Popen` can only be told of
 when it runs already, and a function between fork and exec is not safe in a program with threads.
 
-It is in a group of its own so that all of it can be ended, and nothing else.  That makes it a background job to
-the terminal, so a Ctrl-C comes to redlock-run, which forwards it: once.  A command that wants to read from
-the terminal is stopped by the kernel; then it is given the terminal, and gets its Ctrl-C from there.
+It is in a group of its own so that all of it can be ended, and nothing else.  So it is given the terminal if redlock-run has that
+for itself, and gets its Ctrl-C from there.  In a script or a pipeline, where others need it, the command is a background job to
+the terminal: a Ctrl-C comes to redlock-run, which forwards it: once.  If it wants the terminal it is stopped, by the
+kernel or by itself, and then it is given it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ import select
 import signal
 import struct
 import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from redlock._cli.terminal import Terminal
+from redlock._cli.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,9 +35,11 @@ FORWARDED = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
 )
 _NOT_FOUND, _NOT_STARTED = 127, 126     # as in shells (C24)
-_DO_NOTHING = (signal.SIGCHLD, signal.SIGWINCH)         # unless they are caught
 _WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)    # the terminal
+_LOOK_AGAIN = 500       # milliseconds
+_DIES_WITHIN = 1.0      # seconds, of SIGKILL
 _ERROR = struct.Struct("i")
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")       # what Python makes of the locale C
 
 
 class NotStarted(Exception):  # noqa: N818 - named for what happened
@@ -57,7 +63,7 @@ class Signals:
 
     def __enter__(self) -> Self:
         self._fd_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (*FORWARDED, signal.SIGCHLD, signal.SIGTSTP):
+        for number in (*FORWARDED, signal.SIGTSTP):
             # What whoever started us has switched off (nohup) stays off, for the command as well.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._arrive)
@@ -65,8 +71,8 @@ class Signals:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            # Python speaks of a race if one of them arrives just when it is not caught any more, and the watchdog ends now.
-            if number not in _DO_NOTHING:
+            # Python speaks of a race if one arrives just when it is not caught any more; this one does nothing unless it is caught.
+            if number != signal.SIGWINCH:
                 signal.signal(number, handler)  # type: ignore[arg-type]
         signal.set_wakeup_fd(self._fd_before)
 
@@ -88,28 +94,25 @@ class Signals:
 
 
 class Job:
-    """One command, which does not get the descriptors ``not_its``.  To be made before any thread."""
+    """One command.  To be made before any thread."""
 
-    def __init__(self, command: list[str], not_its: tuple[int, ...]) -> None:
+    def __init__(self, command: list[str]) -> None:
         self._command = command
         word, self._word = os.pipe()
         self._failure, failure = os.pipe()
-        self.group = os.fork()
-        if self.group == 0:
-            try:
-                os.setpgid(0, 0)
-                for descriptor in (self._word, self._failure, *not_its):
-                    os.close(descriptor)
-                _become(command, word, failure)
-            finally:
-                os._exit(_NOT_STARTED)
+
+        def become() -> None:
+            os.close(self._word)
+            os.close(self._failure)
+            _become(command, word, failure)
+
+        self.dog = Watchdog(become)
+        self.group = self.dog.group
         os.close(word)
         os.close(failure)
         # It lets us go on nevertheless.  Threads inherit this, so whichever of them the kernel asks, it stays to be seen.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
-        with contextlib.suppress(OSError):      # whoever of the two comes first; it may have ended by now
-            os.setpgid(self.group, self.group)
-        self._begun = self._reaped = False
+        self._begun = self._reaped = self._is_stopped = False
         self._terminal = Terminal()
 
     def __enter__(self) -> Self:
@@ -121,33 +124,38 @@ class Job:
             os.close(self._word)
         self.reap()
         os.close(self._failure)
+        self.dog.close()
 
     def begin(self, environment: Mapping[str, str]) -> None:
         """With ``environment`` besides our own."""
         self._begun = True
+        if self._terminal.ours_alone():     # some ask for it in a way that does not survive a wait (`top`)
+            self._terminal.give(self.group)
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._word, "wb") as word:      # `wait` says how it ended
             word.write(os.fsencode("".join(f"{name}={value}\0" for name, value in environment.items())))
         number = os.read(self._failure, _ERROR.size)        # closed when it begins
         if number:
             raise NotStarted(self._command[0], *_ERROR.unpack(number))
 
-    def wait(self, signals: Signals, also: int, look: Callable[[], bool]) -> int | None:
+    def wait(self, signals: Signals, look: Callable[[], bool]) -> int | None:
         """Until the command ends: its exit code, 128 + n if a signal ended it.
 
-        ``look`` is called at every event, of which ``also`` is a descriptor that becomes readable for one;
-        when it returns False the wait is over: None.
+        ``look`` is called at every event, and hears the watchdog; when it returns False the wait is over: None.
         """
         poll = select.poll()
         poll.register(signals.wakes, select.POLLIN)
-        poll.register(also, select.POLLIN)
+        poll.register(self.dog.news, select.POLLIN)
         while True:
             if not look():
                 return None
             code = self._news(signals)
             if code is not None:
                 return code
-            poll.poll()
+            # That a shell has put us in front, nobody tells us.
+            poll.poll(_LOOK_AGAIN if self._is_stopped else None)
             self._hear(signals)
+            if self._is_stopped and self._terminal.in_front():
+                self._give()
 
     def send(self, number: int) -> None:
         """To the whole group, as far as it is ours: `sudo` makes it another user's."""
@@ -156,37 +164,69 @@ class Job:
 
     def reap(self) -> None:
         """It has been killed, or ended before it began."""
+        while not (self._reaped or self.dog.gone):
+            if self._status() is None:
+                self.dog.wait()
         if not self._reaped:
-            os.waitpid(self.group, 0)
+            self._outlive()
             self._reaped = True
-            self._terminal.take(restore=True)
+        self._terminal.take(restore=True)
+
+    def _outlive(self) -> None:
+        """See it die where the watchdog, its parent, has been killed."""
+        until = time.monotonic() + _DIES_WITHIN
+        while True:
+            try:
+                os.killpg(self.group, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            except PermissionError:     # another user's: while it runs, nobody else gets the lock (P1)
+                pass
+            else:
+                if time.monotonic() > until:        # dead, and nobody waits for it
+                    return
+            with contextlib.suppress(ChildProcessError):        # as the first process of a container we are the parent now
+                os.waitpid(-self.group, os.WNOHANG)
+            time.sleep(0.01)
+
+    def _status(self) -> int | None:
+        status = self.dog.status()
+        if status is not None:
+            self._is_stopped = os.WIFSTOPPED(status)
+            self._reaped = os.WIFEXITED(status) or os.WIFSIGNALED(status)
+        return status
 
     def _hear(self, signals: Signals) -> None:
         for number in signals.take():
             if number == signal.SIGTSTP:
                 self._suspend(signals)
-            elif number != signal.SIGCHLD:
+            else:
                 self.send(number)
+                if self._is_stopped and number != signal.SIGWINCH:      # else it would hear of it whenever it goes on
+                    self.send(signal.SIGCONT)
 
     def _news(self, signals: Signals) -> int | None:
-        pid, status = os.waitpid(self.group, os.WNOHANG | os.WUNTRACED)
-        if pid == 0:
+        status = self._status()
+        if status is None:
             return None
-        if os.WIFSTOPPED(status):
+        if self._is_stopped:
             self._stopped(os.WSTOPSIG(status), signals)
+        if not self._reaped:
             return None
-        self._reaped = True
         code = os.waitstatus_to_exitcode(status)
         self._terminal.take(restore=code < 0)
         return code if code >= 0 else 128 - code
 
     # -- the terminal --------------------------------------------------------------------------------
 
+    def _give(self) -> None:
+        self._terminal.give(self.group)
+        self.send(signal.SIGCONT)
+
     def _stopped(self, number: int, signals: Signals) -> None:
         wants_it = number in _WANTS_IT
-        if wants_it and self._terminal.in_front():
-            self._terminal.give(self.group)
-            self.send(signal.SIGCONT)
+        if self._terminal.in_front():       # some, like `top`, are not stopped for it by the kernel, but stop themselves
+            self._give()
         elif wants_it or self._terminal.given:      # we are in the background ourselves; or it got a Ctrl-Z
             # The rest of the pipeline that we are in stops as well, as if it had come to all of us.
             number = number if wants_it else signal.SIGTSTP
@@ -194,7 +234,7 @@ class Job:
             os.killpg(os.getpgrp(), number)
             signal.signal(number, handler)
             self._suspend(signals, number, give=True)
-        # else whoever stopped it will let it go on
+        # else who has stopped it will let it go on, or a shell puts us in front
 
     def _suspend(self, signals: Signals, number: int = signal.SIGTSTP, *, give: bool = False) -> None:
         """Stop, all of it, and go on when the shell says so; by ``number``, from which the shell sees why.
@@ -217,6 +257,19 @@ class Job:
         signals.wake()      # what came has been heard here, and whoever waits has to see what it was about
 
 
+def _given() -> dict[str, str]:
+    """The environment that we were given.  Where the locale is C, Python sets LC_CTYPE in its own (PEP 538)."""
+    environment = dict(os.environ)
+    if environment.get("LC_CTYPE") in _COERCED:
+        with contextlib.suppress(OSError):      # where there is no such file, nobody knows
+            at_first = Path("/proc/self/environ").read_bytes().split(b"\0")
+            given = [os.fsdecode(pair.partition(b"=")[2]) for pair in at_first if pair.startswith(b"LC_CTYPE=")]
+            environment |= {"LC_CTYPE": given[0]} if given else {}
+            if not given:
+                del environment["LC_CTYPE"]
+    return environment
+
+
 def _become(command: list[str], word: int, failure: int) -> NoReturn:
     """What the process does until it is the command.  That the word is never given means that it is not wanted."""
     given = b""
@@ -228,7 +281,7 @@ def _become(command: list[str], word: int, failure: int) -> NoReturn:
     try:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):     # which Python ignores; exec resets what it catches
             signal.signal(number, signal.SIG_DFL)
-        _replace(command, {**os.environ, **{name: value for name, _, value in pairs}})
+        _replace(command, {**_given(), **{name: value for name, _, value in pairs}})
     except OSError as error:
         os.write(failure, _ERROR.pack(error.errno or errno.ENOEXEC))
     os._exit(_NOT_STARTED)

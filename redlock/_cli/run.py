@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import signal
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from redlock import ConfigurationError, LockLost, QuorumUnreachable, RedlockError
+from redlock import ConfigurationError, LockLost, QuorumUnreachable, RedlockError, WouldDeadlock
 from redlock._cli import arguments, clock, config
+from redlock._cli.guard import KILLED, TERMINATED, exists
 from redlock._cli.job import Job, NotStarted, Signals
-from redlock._cli.watchdog import GONE, KILLED, TERMINATED, Watchdog, exists
+from redlock._cli.watchdog import GONE
 
 if TYPE_CHECKING:
     import argparse
     from types import FrameType
 
-    from redlock import Lease, Masters, MultiLock
+    from redlock import Lease, Masters, MultiLock, Vote
 
 USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75       # as in sysexits.h
 
@@ -29,6 +31,8 @@ _GRACE = 5.0            # C23
 # Between SIGKILL and the end of the lease: for a machine that is busy.  At most this share of the TTL.
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
 _TELL_AGAIN = 10.0      # seconds, while waiting
+_SILENT = ("error", "timeout", "pending")       # a master that may have the key yet
+_OUTER = "REDLOCK_OUTER"        # the tokens of those that the one runs in whose REDLOCK_TOKEN it is
 _EXAMPLES = """\
 examples:
   redlock-run nightly-report --no-wait -- /usr/local/bin/report --all
@@ -41,7 +45,8 @@ The command gets REDLOCK_NAME, REDLOCK_TOKEN and REDLOCK_FENCE in its environmen
 
 exit codes:
   that of the command, 128 + n if signal n ended it, 126 or 127 if it could not be started
-  64 wrong arguments or configuration     69 no quorum of masters
+  64 wrong arguments or configuration, or a redlock-run around this one holds the lock
+  69 no quorum of masters
   70 the lock was lost while it ran       75 the lock was not acquired in time
   71 an error of the system, or of redlock-run itself
 """
@@ -73,9 +78,10 @@ def parser() -> arguments.Parser:
     this.add_argument("--ttl", type=arguments.seconds, metavar="SECONDS",
                       help="so long the lock stays if this machine dies; it is renewed meanwhile (default: 30)")
     this.add_argument("--max-hold", type=arguments.seconds, metavar="SECONDS",
-                      help="end the command after so long, with 70")
+                      help="send SIGTERM to the command after so long, and end with 70")
     this.add_argument("--grace", type=arguments.seconds_or_none, metavar="SECONDS",
-                      help="between SIGTERM and SIGKILL if the lock is lost (default: 5, at most a third of the TTL)")
+                      help="between SIGTERM and SIGKILL, which come in time before the lock is lost, and after --max-hold "
+                           "(default: 5, at most a third of the TTL)")
     this.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
     arguments.add_deployment(this)
     return this
@@ -90,10 +96,10 @@ def main(argv: list[str]) -> int:
     # Some daemons ignore it, or block it, and their children could not be waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    with Watchdog() as dog, Job(command, dog.descriptors) as job:     # first of all: a fork wants no threads
+    with Job(command) as job:       # first of all: a fork wants no threads
         try:
-            return Run(given, dog, job).run()
-        except ConfigurationError as error:
+            return Run(given, job).run()
+        except (ConfigurationError, WouldDeadlock) as error:
             _say(str(error))
             return USAGE
         except QuorumUnreachable as error:
@@ -122,14 +128,14 @@ def _say(text: str) -> None:
 class Run:
     """One command under one lock."""
 
-    def __init__(self, given: argparse.Namespace, dog: Watchdog, job: Job) -> None:
+    def __init__(self, given: argparse.Namespace, job: Job) -> None:
         """Look at all that was given before anything is done."""
         urls = [url for some in given.masters for url in config.split(some)]
         self._wanted = config.deployment(urls, given)
         self._options: dict[str, Any] = dict(self._wanted.options)
         self._name: str = given.name
-        self._dog = dog
         self._job = job
+        self._dog = job.dog
         self._verbose: bool = given.verbose
         self._wait = 0.0 if given.no_wait else -1.0 if given.wait is None else given.wait
         self._quiet: bool = given.no_wait and not given.verbose
@@ -141,18 +147,18 @@ class Run:
                 f"--grace {self._grace:g}: allowed is at most half of the TTL ({self._ttl / 2:g} s), for the lock has "
                 "to be renewed before that: take a longer --ttl"
             )
-        self._max_hold: float | None = given.max_hold
-        if self._max_hold is not None and self._max_hold <= self._grace + self._margin:
-            raise ConfigurationError(
-                f"--max-hold {self._max_hold:g}: allowed is more than --grace ({self._grace:g} s), which is part of it"
-            )
-        self._lost = False
+        self._max_hold: float = math.inf if given.max_hold is None else given.max_hold
+        self._since = 0.0       # when it was acquired
+        self._lost = False      # or was held for as long as it may be
+        self._answers: tuple[Vote, ...] = ()    # to the release
+        self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").split()]
         self._signals: Signals | None = None    # while the command runs
         self._down: set[str] = set()            # masters of which it was said
 
     def run(self) -> int:
         from redlock import Masters  # noqa: PLC0415 - what is wrong with the arguments is said without it
 
+        self._dog.wait_until_ready()
         before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)
                   if signal.getsignal(number) is not signal.SIG_IGN}
         with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
@@ -160,10 +166,11 @@ class Run:
             enough = max(self._ttl / 2, self._grace + self._ttl / 6)
             lock = masters.lock(self._name, ttl=self._ttl, min_validity=enough)
             try:
+                self._refuse_to_wait_for_ourselves(masters)
                 lease = self._acquire(masters, lock)
                 if lease is None:
                     return NOT_ACQUIRED
-                self._ends = math.inf if self._max_hold is None else clock.now() + self._max_hold
+                self._since = clock.now()
                 if self._verbose:
                     _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
                 with Signals() as signals:
@@ -176,6 +183,21 @@ class Run:
         return LOST if self._lost or not released else code
 
     # -- before --------------------------------------------------------------------------------------
+
+    def _refuse_to_wait_for_ourselves(self, masters: Masters) -> None:
+        """C5.  The token says it: a name may be another prefix's, or of a hold that was over long ago."""
+        if not self._outer:
+            return
+        try:
+            holder = masters.status(self._name).token
+        except RedlockError:        # what is wrong is said when it is acquired; that it waits for a quorum, too
+            return
+        if holder in self._outer:
+            raise WouldDeadlock(
+                f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end. Take another name, "
+                f"or run the command without redlock-run; if nobody waits for this one: env -u REDLOCK_TOKEN -u {_OUTER} redlock-run ...",
+                name=self._name,
+            )
 
     def _acquire(self, masters: Masters, lock: MultiLock) -> Lease | None:
         told = threading.Event()
@@ -225,14 +247,14 @@ class Run:
     def _guarded(self, lease: Lease, signals: Signals) -> int:
         job = self._job
         times = self._times(lease)
-        self._dog.order(job.group, *times)
+        self._dog.order(*times)
         if clock.now() >= times[0]:     # stopped until now; if that comes later, the watchdog is faster than the command
             self._losing(lease, "the command was not begun")
             return LOST
 
         try:
-            job.begin({"REDLOCK_NAME": lease.name, "REDLOCK_TOKEN": lease.token, "REDLOCK_FENCE": str(lease.fence)})
-            code = job.wait(signals, self._dog.news, lambda: self._look(lease))
+            job.begin(self._exported(lease))
+            code = job.wait(signals, lambda: self._look(lease))
         except BaseException:       # nobody would watch over it any more
             job.send(signal.SIGKILL)
             job.reap()
@@ -251,21 +273,27 @@ class Run:
                 self._losing(lease, f"the command had ended by itself, with {code}")
         return code
 
+    def _exported(self, lease: Lease) -> dict[str, str]:
+        ours = {"REDLOCK_NAME": lease.name, "REDLOCK_TOKEN": lease.token, "REDLOCK_FENCE": str(lease.fence)}
+        return ours | ({_OUTER: " ".join(self._outer)} if self._outer else {})
+
     def _look(self, lease: Lease) -> bool:
         """Tell the watchdog, and hear it.  False: the command is to be killed now, or has been."""
-        self._dog.order(self._job.group, *self._times(lease))
+        self._dog.order(*self._times(lease))
         news = self._dog.heard()
         if KILLED in news:
             self._losing(lease, "the command gets SIGKILL")
         elif GONE in news:
-            self._losing(lease, "the command gets SIGKILL", "whoever would end the command in time has been killed")
+            self._losing(lease, "the command gets SIGKILL",
+                         f"lost {self._name!r}: whoever would end the command in time has been killed")
         elif TERMINATED in news:
             self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
         return KILLED not in news and GONE not in news
 
     def _times(self, lease: Lease) -> tuple[float, float]:
         """When the command has to get SIGTERM and SIGKILL, as it looks now."""
-        end = min(lease.valid_until, self._ends) - self._margin
+        # At --max-hold there is more of the lease left than the grace, or it would have ended by now; and it is renewed meanwhile.
+        end = min(lease.valid_until - self._margin, self._since + self._max_hold + self._grace)
         if not lease.valid:     # proof that somebody else may hold it: there is nothing to wait for
             now = clock.now()
             return now, min(end, now + self._grace)
@@ -276,14 +304,15 @@ class Run:
         if not first:
             _say(what)
             return
-        _say(f"lost {self._name!r}: {why or self._why(lease)}; {what}")
+        _say(f"{why or self._why(lease)}; {what}")
 
     def _why(self, lease: Lease) -> str:
-        if clock.now() >= self._ends - self._margin - self._grace:
-            return f"it was held for --max-hold {self._max_hold:g} s"
+        held = clock.now() - self._since
+        if held >= self._max_hold and lease.valid:
+            return f"{self._name!r} was held for {held:.1f} s, and --max-hold is {self._max_hold:g} s"
         if lease.lost:
-            return lease.loss().message
-        return f"no renewal has worked, and its time ends in {lease.remaining():.1f} s"
+            return f"lost {self._name!r}: {lease.loss().message}"
+        return f"lost {self._name!r}: no renewal has worked, and its time ends in {lease.remaining():.1f} s"
 
     def _told(self, event: Any) -> None:
         """By the masters, in any thread: the lease may last longer now, or shorter."""
@@ -292,6 +321,8 @@ class Run:
             case "LeaseExtended" | "LeaseLost":
                 if signals is not None:
                     signals.wake()
+            case "LockReleased":
+                self._answers = event.votes
             case "MasterDown" if self._verbose:
                 self._down.add(event.master)
                 _say(f"no connection to {event.master}: {event.reason}")
@@ -317,7 +348,12 @@ class Run:
         except RedlockError as error:
             _say(str(error))
             return True     # it is owed, or goes after the TTL
-        if self._verbose:
+        silent = [vote for vote in self._answers if vote.outcome in _SILENT]
+        if 2 * len(silent) >= len(self._answers):
+            what = (f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {self._name!r}; where they do not "
+                    f"hear of it, it stays for its TTL, {self._ttl:g} s at most")
+            _say("\n".join([what, *(f"  {vote}" for vote in silent)]))
+        elif self._verbose:
             _say(f"released {self._name!r}")
         return True
 

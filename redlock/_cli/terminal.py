@@ -29,6 +29,10 @@ class Terminal:
         except OSError:     # there is none, or it has hung up
             return False
 
+    def ours_alone(self) -> bool:
+        """Whether we have it as what a person typed: nobody else of a script or a pipeline needs it."""
+        return os.getpgrp() == os.getpid() and os.isatty(0) and os.isatty(1) and self.in_front()
+
     def give(self, group: int) -> None:
         """``group`` may read from it, and gets its Ctrl-C and Ctrl-Z."""
         if not self._before:

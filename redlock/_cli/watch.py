@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -16,6 +17,7 @@ from redlock._cli import table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
+    from typing import Self
 
     from redlock import Finding, Health, MasterHealth
 
@@ -29,16 +31,18 @@ _ENDS = (signal.SIGTERM, signal.SIGHUP)     # without unwinding
 
 def watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
     """Until Ctrl-C.  Returns the last one."""
-    with _redrawn() if style.terminal else contextlib.nullcontext():
-        return _watch(check, every, style)
+    if not style.terminal:
+        return _watch(check, every, style, None)
+    with Screen() as screen:
+        return _watch(check, every, style, screen)
 
 
-def _watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
+def _watch(check: Callable[[], Health], every: float, style: table.Style, screen: Screen | None) -> Health:
     before: Health | None = None
     last: Health | None = None
     known: dict[str, str] = {}      # the last process that was seen behind each address
     history: deque[str] = deque(maxlen=_REMEMBERED)
-    try:
+    with ended_by_ctrl_c():
         while True:
             begun = time.monotonic()
             health = last = check()
@@ -46,8 +50,8 @@ def _watch(check: Callable[[], Health], every: float, style: table.Style) -> Hea
             known.update((master.name, master.run_id) for master in health.masters if master.run_id)
             stamp = time.strftime("%H:%M:%S")
             history.extend(f"{stamp}  {text}" for _, text in news)
-            if style.terminal:
-                _redraw(health, style, frozenset(name for name, _ in news), history, every)
+            if screen is not None:
+                screen.show(_frame(health, style, frozenset(name for name, _ in news), history, every))
             elif before is None:
                 print("\n".join(table.lines(health, style)), flush=True)  # noqa: T201
             else:
@@ -55,26 +59,59 @@ def _watch(check: Callable[[], Health], every: float, style: table.Style) -> Hea
                     print(f"{stamp}  {text}", flush=True)  # noqa: T201
             before = health
             time.sleep(max(0.0, every - (time.monotonic() - begun)))
-    except KeyboardInterrupt:
-        if last is None:
-            raise
-        return last
+    if last is None:
+        raise KeyboardInterrupt
+    return last
 
 
 @contextlib.contextmanager
-def _redrawn() -> Iterator[None]:
-    """A clear screen without a cursor, which is there again at the end, also at one by a signal."""
-    # What is ignored (nohup) stays so.
-    before = {number: signal.signal(number, _end) for number in _ENDS if signal.getsignal(number) is not signal.SIG_IGN}
+def ended_by_ctrl_c() -> Iterator[None]:
+    """A watch, and the prompt after it on a line of its own: the terminal shows the ^C where the cursor is."""
     try:
-        sys.stdout.write(_HIDE + _CLEAR)
         yield
-    finally:
+    except KeyboardInterrupt:
+        if sys.stdout.isatty():
+            print(flush=True)  # noqa: T201
+
+
+class Screen:
+    """A clear screen without a cursor, which is there again at the end, also at one by a signal, and while we are stopped."""
+
+    def __init__(self) -> None:
+        self._frame = ""
+
+    def __enter__(self) -> Self:
+        # What is ignored (nohup) stays so.
+        handlers = {**dict.fromkeys(_ENDS, _end), signal.SIGTSTP: self._stop}
+        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()
+                        if signal.getsignal(number) is not signal.SIG_IGN}
+        _put(_HIDE + _CLEAR)
+        return self
+
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):      # the terminal has gone
-            sys.stdout.write(_SHOW)
-            sys.stdout.flush()
-        for number, handler in before.items():
+            _put(_SHOW)
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def show(self, frame: str) -> None:
+        self._frame = frame
+        _put(_HOME + frame + _TO_THE_END)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Ctrl-Z: the shell gets a cursor.  What was shown is shown again when it lets us go on: the next check may be far off."""
+        _put(_SHOW)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)     # here we stand still
+        signal.signal(number, self._stop)
+        _put(_HIDE + _CLEAR + _HOME + self._frame)
+
+
+def _put(text: str) -> None:
+    """Past the buffer of `sys.stdout`: a signal may strike while something is put there, and must not put more into it."""
+    data = text.encode(sys.stdout.encoding, "backslashreplace")
+    while data:
+        data = data[os.write(sys.stdout.fileno(), data) :]
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
@@ -87,9 +124,9 @@ def _not_again(number: int, frame: FrameType | None) -> None:
     """Often both come, and nothing may interrupt the end.  SIG_IGN would be complained of if one is pending."""
 
 
-def _redraw(
+def _frame(
     health: Health, style: table.Style, changed: frozenset[str], history: deque[str], every: float
-) -> None:
+) -> str:
     report = [f"Every {every:g} s, Ctrl-C ends it.   {time.strftime('%H:%M:%S')}", ""]
     report += table.lines(health, style, changed)
     if history:
@@ -97,8 +134,7 @@ def _redraw(
     columns, rows = shutil.get_terminal_size()
     # One that is broken by the terminal would push the first ones out; at its margin not all do the same.
     shown = [cut(line, columns - 1) for line in report[: rows - 1]]
-    sys.stdout.write(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _TO_THE_END)
-    sys.stdout.flush()
+    return "".join(f"{line}{_REST_OF_LINE}\n" for line in shown)
 
 
 def cut(line: str, columns: int) -> str:

@@ -1,9 +1,11 @@
-"""Ends the command before somebody else can hold the lock, whatever has become of redlock-run.
+"""Starts what ends the command in time, and talks to it: `guard`, a program of its own.
 
-A process of its own, forked before there is any thread: it needs no network, no lock of the interpreter and
-no luck.  redlock-run may hang, be stopped or be killed with SIGKILL; the time that it was told last stands.
-On the pipe from redlock-run come orders, on the one to it goes a byte for everything that is done; end of
-file there means that redlock-run is gone.
+To `ps`, `pgrep -f` and `killall` it is another program, so that who kills redlock-run by its name or its arguments does not
+kill both.  It is the parent of the command: so if it is killed itself, the kernel ends the command, where it can do that
+(PR_SET_PDEATHSIG of Linux), whether redlock-run is left or not.
+
+Considered: redlock-run as the parent, which would take its grace from the command of one that was killed; and a fork that
+overwrites its arguments, which is another thing on each system.
 """
 
 from __future__ import annotations
@@ -13,152 +15,156 @@ import math
 import os
 import select
 import signal
-import struct
-from pathlib import Path
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, NoReturn
 
-from redlock._cli import clock
+from redlock._cli import clock, guard
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Callable
 
-TERMINATED, KILLED, GONE = b"T", b"K", b"G"
-
-# The process group (0: it is over), and when it gets SIGTERM and SIGKILL.
-_ORDER = struct.Struct("<qdd")
-# poll() stands still while the machine sleeps, the clock does not.
-_CHUNK = 1.0
-_LOOK_AGAIN = 0.02      # whether a group is gone, once it was told to go
+GONE = b"G"     # the guard itself
+_BORN = b"B"    # the command's process
+_NOT_FOR_IT = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
+)
+_PR_SET_PDEATHSIG = 1
 
 
 class Watchdog:
     """The end of it that redlock-run has.  To be made before any thread.
 
-    While another process has ``descriptors`` open, it does not see the end of this one.
+    ``command`` is what the process does that is watched, in a process group of its own: `group`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, command: Callable[[], object]) -> None:
         orders, self._orders = os.pipe()
         self.news, news = os.pipe()
-        pid = os.fork()
-        if pid == 0:
+        self._pid = os.fork()
+        if self._pid == 0:
             try:
                 os.close(self._orders)
                 os.close(self.news)
-                _become(orders, news)
+                _become(orders, news, command)
             finally:
-                os._exit(0)
+                os._exit(1)
         os.close(orders)
         os.close(news)
-        self._pid = pid
-        self.descriptors = (self._orders, self.news)
+        self._done = b""
+        self._statuses: list[int] = []      # the answer, when it is there
+        self.gone = self._ready = False
+        self.group = 0
+        while not (self.group or self.gone):
+            self._hear()
         os.set_blocking(self.news, False)
 
-    def order(self, group: int, term_at: float, kill_at: float) -> None:
-        """``group`` gets SIGTERM and SIGKILL then, unless another order comes before."""
-        with contextlib.suppress(BrokenPipeError):      # `heard` says that it is gone
-            os.write(self._orders, _ORDER.pack(group, term_at, kill_at))
+    def wait_until_ready(self) -> None:
+        """Until then it looks like redlock-run to whoever kills that by name."""
+        while not self._ready:
+            self._hear_next()
+            if self.gone:
+                raise ChildProcessError(f"what would end the command in time does not run: {sys.executable} {guard.__file__}")
 
-    def heard(self) -> bytes:
-        """What it has done since the last time, or that it is `GONE` itself."""
-        try:
-            return os.read(self.news, 64) or GONE
-        except BlockingIOError:
-            return b""
+    def order(self, term_at: float, kill_at: float) -> None:
+        """The command gets SIGTERM and SIGKILL then, unless another order comes before."""
+        self._order(guard.WATCH, term_at, kill_at)
 
     def dismiss(self) -> None:
         """There is nothing to watch any more."""
-        self.order(0, math.inf, math.inf)
+        self._order(guard.GO)
 
-    def __enter__(self) -> Self:
-        return self
+    def heard(self) -> bytes:
+        """What it has done since the last time, or that it is `GONE` itself."""
+        with contextlib.suppress(BlockingIOError):
+            while not self.gone:
+                self._hear()
+        done, self._done = self._done, b""
+        return done + GONE * self.gone
 
-    def __exit__(self, *_: object) -> None:
+    def status(self) -> int | None:
+        """What has become of the command, as `os.waitpid` would say it; None: nothing new."""
+        self._statuses.clear()
+        self._order(guard.LOOK)
+        while not (self._statuses or self.gone):
+            self._hear_next()
+        return next((status for status in self._statuses if status != guard.NOTHING_NEW), None)
+
+    def wait(self) -> None:
+        """Until there is something to hear."""
+        select.select([self.news], [], [])
+
+    def close(self) -> None:
         self.dismiss()
         os.close(self._orders)
         os.waitpid(self._pid, 0)
         os.close(self.news)
 
+    def _order(self, what: bytes, term_at: float = math.inf, kill_at: float = math.inf) -> None:
+        with contextlib.suppress(BrokenPipeError):      # `heard` says that it is gone
+            os.write(self._orders, guard.ORDER.pack(what, term_at, kill_at))
 
-def _become(orders: int, news: int) -> None:
-    with contextlib.suppress(OSError):      # `killall redlock-run` is not for it either
-        Path("/proc/self/comm").write_text("redlock-guard", "ascii")
-    os.setsid()     # neither Ctrl-C nor a signal to the job's group is for this process
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+    def _hear_next(self) -> None:
+        self.wait()
+        self._hear()
+
+    def _hear(self) -> None:
+        """One piece of news: what comes behind an answer is left there, for who waits to see."""
+        data = os.read(self.news, guard.NEWS.size)
+        what, status = guard.NEWS.unpack(data) if data else (GONE, 0)
+        match what:
+            case _ if what == GONE:
+                self.gone = True
+            case _ if what == _BORN:
+                self.group = status
+            case guard.STATUS:
+                self._statuses.append(status)
+            case guard.READY:
+                self._ready = True
+            case guard.TERMINATED | guard.KILLED:
+                self._done += what
+
+
+def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
+    """The command's parent, then the guard.
+
+    It stays in the session: a job whose parent is in another one could not be stopped by its terminal.
+    """
+    os.setpgid(0, 0)        # neither Ctrl-C nor a signal to the job's group is for this process
+    us = os.getpid()
+    group = os.fork()
+    if group == 0:
+        try:
+            os.close(orders)
+            os.close(news)
+            os.setpgid(0, 0)
+            _die_with(us)
+            command()
+        finally:
+            os._exit(1)
+    with contextlib.suppress(OSError):      # whichever of the two comes first; it may have ended by now
+        os.setpgid(group, group)
+    os.write(news, guard.NEWS.pack(_BORN, group))
+    for number in _NOT_FOR_IT:
         signal.signal(number, signal.SIG_IGN)
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):      # whoever reads our output to its end must not wait for this process
-        os.dup2(null, standard)
-    Guard(orders, news).run()
+    null, program = os.open(os.devnull, os.O_RDWR), os.open(guard.__file__, os.O_RDONLY)
+    for ours, standard in ((program, 0), (null, 1), (null, 2)):     # who reads our output to its end must not wait for this process
+        os.dup2(ours, standard)
+    for descriptor in (orders, news):
+        os.set_inheritable(descriptor, True)
+    # Python looks for its library by the name that it was started by; this one is no path.  And nothing of a user's is for it.
+    home = {"PYTHONHOME": f"{sys.base_prefix}:{sys.base_exec_prefix}"}
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "REDLOCK_"))}
+    numbers = [str(number) for number in (clock.CLOCK, orders, news, group)]
+    os.execve(sys.executable, [guard.NAME, "-s", "-S", "-P", "-", *numbers], others | home)  # noqa: S606
 
 
-class Guard:
-    """What the process does."""
+def _die_with(parent: int) -> None:
+    """The kernel sends SIGKILL when that is gone, where it can; not if we become another user's (sudo)."""
+    if sys.platform == "linux":
+        with contextlib.suppress(ImportError, OSError, AttributeError):
+            import ctypes  # noqa: PLC0415 - here alone
 
-    def __init__(self, orders: int, news: int) -> None:
-        self._orders = orders
-        self._news = news
-        self._group = 0
-        self._term_at = self._kill_at = math.inf
-        self._orphaned = self._terminated = False
-
-    def run(self) -> None:
-        poll = select.poll()
-        poll.register(self._orders, select.POLLIN)
-        while True:
-            now = clock.now()
-            if self._group:
-                if now >= self._kill_at:
-                    self._signal(signal.SIGKILL)
-                    self._tell(KILLED)
-                    return
-                if now >= self._term_at and not self._terminated:
-                    self._terminated = True
-                    self._signal(signal.SIGTERM)
-                    self._signal(signal.SIGCONT)    # one that is stopped would not hear of it
-                    self._tell(TERMINATED)
-                if self._orphaned and not exists(self._group):
-                    return
-            elif self._orphaned:
-                return
-            next_at = self._kill_at if self._terminated else self._term_at
-            pause = min(max(0.0, next_at - now), _LOOK_AGAIN if self._orphaned else _CHUNK)
-            if poll.poll(math.ceil(pause * 1000)) and not self._read():
-                poll.unregister(self._orders)
-                self._orphaned = True
-                self._term_at = min(self._term_at, clock.now())
-
-    def _read(self) -> bool:
-        """Take what was ordered last.  False: nobody is there any more, or needs us."""
-        data = os.read(self._orders, _ORDER.size * 64)
-        if not data:
-            return False
-        for at in range(0, len(data), _ORDER.size):
-            group, term_at, kill_at = _ORDER.unpack_from(data, at)
-            if not group:
-                os._exit(0)
-            self._group = group
-            if self._terminated:        # there is no way back, only a quicker one forward
-                self._kill_at = min(self._kill_at, kill_at)
-            else:
-                self._term_at, self._kill_at = term_at, kill_at
-        return True
-
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._group, number)
-
-    def _tell(self, what: bytes) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._news, what)
-
-
-def exists(group: int) -> bool:
-    """Whether any process of ``group`` is left."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:     # it has become another user's
-        return True
-    return True
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
+    if os.getppid() != parent:      # before that
+        os._exit(1)

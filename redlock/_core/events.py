@@ -45,12 +45,16 @@ class LeaseExtended:
 
 @dataclass(frozen=True, slots=True)
 class LockReleased:
-    """By its holder, in time; it was ``held`` for so many seconds, as far as this process was its holder."""
+    """By its holder, in time; it was ``held`` for so many seconds, as far as this process was its holder.
+
+    ``votes`` are the answers so far; masters that have not answered are owed the release.
+    """
 
     name: str
     token: str
     fence: int | None
     held: float
+    votes: tuple[Vote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

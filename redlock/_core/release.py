@@ -122,6 +122,7 @@ def abandon(plan: Plan, lease: LeaseState) -> Op[None]:
     for hold in list(lease._holds):  # noqa: SLF001 - see `release`
         hold.leave()
     lease._end()  # noqa: SLF001
+    lease._said = tuple  # noqa: SLF001 - nobody listens to the answers
     lease._changed()  # noqa: SLF001
     interruption = yield from insist(farewell(plan, lease), *aside(lease))
     if interruption is not None:
@@ -148,6 +149,7 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         # To every master that may have a key of this lease, and owed to it.  Which these are is read when it has ended: no
         # repair is written from now on.
         claim = _doubted(Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until), lease)  # noqa: SLF001
+        lease._said = claim.tally.votes  # noqa: SLF001
         at = yield from claim.ask(then=_after(lease))
     except GeneratorExit:
         raise
@@ -157,7 +159,6 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         raise
     ours = again or not claim.tally.denied
     if not ours:
-        lease._said = claim.tally.votes  # noqa: SLF001
         lease._found_gone(claim.reason)  # noqa: SLF001
     ticket = lease._ticket  # noqa: SLF001
     if ticket is not None and (claim.heard or ticket.courtesy > NEVER):

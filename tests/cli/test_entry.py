@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -18,7 +19,8 @@ import time
 
 import pytest
 
-from tests.servers.commands import CHECK, RUN, environment, run
+from tests.servers.commands import CHECK, ON_A_TERMINAL, RUN, environment, run
+from tests.servers.needs import missing
 
 NOBODY = "redis://127.0.0.1:1"      # answers there
 ASKED = [*CHECK, "--no-probe", "--timeout", "2", NOBODY]
@@ -121,14 +123,15 @@ def test_nothing_that_is_opened_gets_the_number_of_a_stream(closed, tmp_path):
 
 
 class OnTerminal:
-    """A command on a terminal of 24 lines of 80 columns."""
+    """A command on a terminal of 24 lines of 80 columns; ``controlling``: which sends it signals."""
 
-    def __init__(self, command: list[str], **variables: str) -> None:
+    def __init__(self, command: list[str], *, controlling: bool = False, **variables: str) -> None:
         self._ours, its = pty.openpty()
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         variables = {"TERM": "xterm"} | variables
         self.process = subprocess.Popen(
-            command, stdin=its, stdout=its, stderr=its, start_new_session=True, env=environment(None, **variables)
+            [sys.executable, "-c", ON_A_TERMINAL, *command] if controlling else command,
+            stdin=its, stdout=its, stderr=its, start_new_session=not controlling, env=environment(None, **variables),
         )
         os.close(its)
         self.seen = ""
@@ -139,6 +142,9 @@ class OnTerminal:
             assert time.monotonic() < until, self.seen
             self._read(0.1)
         return self.seen
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
 
     def end(self) -> int:
         """Its exit code, once it has ended; all that it has written is in `seen` then."""
@@ -169,8 +175,8 @@ class OnTerminal:
 @pytest.fixture
 def terminal():
     with contextlib.ExitStack() as all_of_them:
-        def on(command, **variables):
-            one = OnTerminal(command, **variables)
+        def on(command, **options):
+            one = OnTerminal(command, **options)
             all_of_them.callback(one.close)
             return one
 
@@ -200,6 +206,51 @@ def test_two_signals_at_once_leave_a_cursor(terminal):
         assert abs(watch.end()) % 128 in (signal.SIGHUP, signal.SIGTERM)     # or by the second one, after the end of the first
         assert watch.seen.count(SHOW) == 1
         assert "Traceback" not in watch.seen
+
+
+def bash() -> str:
+    return shutil.which("bash") or missing("bash")
+
+
+@pytest.mark.parametrize(("options", "variables"), [([], {}), (["--json"], {}), ([], {"TERM": "dumb"})])
+def test_the_prompt_after_a_watch_stands_on_a_line_of_its_own(terminal, options, variables):
+    """The terminal shows the ^C that was typed, wherever the cursor is."""
+    watch = terminal([bash(), "--norc", "--noediting", "-i"], controlling=True, PS1="<$ >", **variables)
+    watch.type(" ".join([*ASKED, "--watch", "0.2", *options]) + "\n")
+    watch.read_until("refused")
+    watch.type("\x03")
+    watch.seen = watch.seen.partition("refused")[2]
+    watch.read_until("<$ >")
+    assert re.search(r"\^C(\x1b\[[?\d]*[a-zA-Z])*\r\n(\x1b\[[?\d]*[a-zA-Z])*<\$ >", watch.seen), watch.seen
+
+
+def test_a_watch_that_is_stopped_leaves_a_cursor_and_hides_it_again(terminal):
+    watch = terminal([bash(), "--norc", "--noediting", "-i"], controlling=True, PS1="<$ >")
+    watch.type(" ".join([*ASKED, "--watch", "60"]) + "\n")
+    watch.read_until("refused")
+    assert watch.seen.rpartition(HIDE)[2].count(SHOW) == 0
+    watch.seen = ""
+    watch.type("\x1a")
+    watch.read_until("Stopped")
+    assert HIDE not in watch.seen.partition("Stopped")[0]
+    assert SHOW in watch.seen.partition("Stopped")[0]
+    watch.seen = ""
+    watch.type("fg\n")
+    watch.read_until("refused")     # the next look is a minute away
+    assert HIDE in watch.seen
+    assert SHOW not in watch.seen
+    watch.seen = ""
+    watch.type("\x1a")
+    watch.read_until("Stopped")
+    assert SHOW in watch.seen.partition("Stopped")[0]
+    watch.type("fg\n")
+    watch.seen = ""
+    watch.read_until("refused")
+    watch.type("\x03")
+    watch.read_until(SHOW)
+    watch.seen = ""
+    watch.type("exit\n")
+    watch.end()
 
 
 def test_a_terminal_that_goes_ends_a_watch(terminal):

@@ -85,7 +85,7 @@ HOST = ["--masters", "redis://h"]
         (["job", *HOST, "--ttl", "61", "--", "true"], "max_ttl"),
         (["job", *HOST, "--ttl", "0.5", "--", "true"], "node_timeout"),
         (["job", *HOST, "--ttl", "9", "--grace", "5", "--", "true"], "at most half of the TTL"),
-        (["job", *HOST, "--max-hold", "4", "--", "true"], "--max-hold 4: allowed is more than --grace"),
+        (["job", *HOST, "--max-hold", "0", "--", "true"], "'0': allowed is a number of seconds, more than 0"),
         (["", *HOST, "--", "true"], "1 to 512"),
         (["job", "--masters", "redis://:geheim@h:x", "--", "true"], "is no URL of a master"),
         (["job", "--config", "/does/not/exist", "--", "true"], "No such file"),

@@ -12,30 +12,38 @@ import time
 import pytest
 
 from redlock._cli import clock
-from redlock._cli.watchdog import KILLED, TERMINATED, exists
+from redlock._cli.guard import KILLED, TERMINATED, exists
 
 # Ends by SIGTERM never, and has a child in its group that does not either.
 STUBBORN = "trap '' TERM; (trap '' TERM; while :; do sleep 0.05; done) & echo ready; while :; do sleep 0.05; done"
 
-# As redlock-run does: the watchdog first, then the command; what it is told is done, one line each.
+# As redlock-run does; what it is told is done, one line each.
 HOLDER = """
 import os, select, subprocess, sys
 from redlock._cli import clock
 from redlock._cli.watchdog import Watchdog
 term, kill, command = float(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-with Watchdog() as dog:
-    job = subprocess.Popen(["sh", "-c", command], process_group=0, stdout=subprocess.PIPE)
-    job.stdout.readline()
-    dog.order(job.pid, clock.now() + term, clock.now() + kill)
-    print(job.pid, flush=True)
-    while True:
-        select.select([dog.news], [], [], 30)
-        news = dog.heard()
+read, write = os.pipe()
+def begin():
+    os.dup2(write, 1)
+    os.execvp("sh", ["sh", "-c", command])
+dog = Watchdog(begin)
+dog.wait_until_ready()
+os.close(write)
+open(read).readline()
+dog.order(clock.now() + term, clock.now() + kill)
+print(dog.group, dog._pid, flush=True)
+while True:
+    dog.wait()
+    news = dog.heard()
+    if news:
         print(news.decode(), clock.now(), flush=True)
-        if b"K" in news:
-            break
-    job.wait()
-    print("reaped", job.returncode, flush=True)
+    if b"K" in news:
+        break
+while (status := dog.status()) is None:
+    dog.wait()
+print("reaped", os.waitstatus_to_exitcode(status), flush=True)
+dog.close()
 """
 
 
@@ -47,8 +55,8 @@ def holder(term: float, kill: float, command: str = STUBBORN):
     group = 0
     try:
         assert process.stdout is not None
-        group = int(process.stdout.readline())
-        yield process, group
+        group, guard = map(int, process.stdout.readline().split())
+        yield process, group, guard
     finally:
         process.kill()
         process.communicate()
@@ -75,7 +83,7 @@ def _all_zombies(group: int) -> bool:
 
 
 def test_sigterm_then_sigkill_for_the_whole_group():
-    with holder(0.3, 0.8) as (process, group):
+    with holder(0.3, 0.8) as (process, group, _):
         begun = clock.now()
         assert process.stdout is not None
         what, at = process.stdout.readline().split()
@@ -92,7 +100,7 @@ def test_sigterm_then_sigkill_for_the_whole_group():
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_also_when_redlock_run_itself_is_killed_or_stopped(how):
     """Killed: SIGTERM at once, for nobody renews any more.  Stopped: when the time has come."""
-    with holder(0.5, 1.5) as (process, group):
+    with holder(0.5, 1.5) as (process, group, _):
         begun = clock.now()
         os.kill(process.pid, how)
         ended = gone(group, 20)
@@ -100,36 +108,129 @@ def test_also_when_redlock_run_itself_is_killed_or_stopped(how):
 
 
 def test_who_listens_to_sigterm_goes_when_redlock_run_is_killed():
-    with holder(50, 60, "echo ready; exec sleep 100") as (process, group):
+    with holder(50, 60, "echo ready; exec sleep 100") as (process, group, _):
         process.kill()
         gone(group, 20)
 
 
 def test_a_group_that_is_stopped_hears_of_it():
-    with holder(0.3, 60, "echo ready; exec sleep 100") as (process, group):
+    with holder(0.3, 60, "echo ready; exec sleep 100") as (process, group, _):
         os.killpg(group, signal.SIGSTOP)
         assert process.stdout is not None
         assert process.stdout.readline()[0].encode() == TERMINATED
         gone(group, 20)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel does not do that")
+def test_when_both_are_killed_the_kernel_ends_the_command():
+    """Also one that does not heed SIGTERM; its children are another matter."""
+    with holder(50, 60) as (process, group, guard):
+        os.kill(guard, signal.SIGSTOP)      # so that it does nothing before it is killed
+        process.kill()
+        time.sleep(0.3)
+        assert not _is_zombie(group)
+        os.kill(guard, signal.SIGKILL)
+        until = time.monotonic() + 20
+        while not _is_zombie(group):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel does not do that")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_also_when_the_guard_is_killed_before_the_command_has_asked_for_that(when):
+    """Between fork and prctl nobody would tell it: so it looks whose child it is (before), and is told from then on (after)."""
+    code = f"""
+import ctypes, os, signal, sys, time
+from redlock._cli import watchdog
+from redlock._cli.watchdog import Watchdog
+load = ctypes.CDLL
+def loaded(*args):
+    if {when!r} == "before":
+        os.kill(os.getppid(), signal.SIGKILL)
+        while os.getppid() == guard:
+            time.sleep(0.01)
+    return load(*args)
+ctypes.CDLL = loaded
+read, write = os.pipe()
+def begin():
+    os.write(write, b"begun")
+    time.sleep(100)
+fork = os.fork
+def forked():
+    global guard
+    guard = os.getpid()
+    return fork()
+os.fork = forked
+dog = Watchdog(begin)
+os.close(write)
+if {when!r} == "after":
+    assert os.read(read, 5) == b"begun"
+    os.kill(dog._pid, signal.SIGKILL)
+assert os.read(read, 5) == b"", "it has begun"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_it_is_another_program_without_our_arguments_and_secrets():
+    code = """
+import os, subprocess, sys
+from redlock._cli.watchdog import Watchdog
+dog = Watchdog(lambda: os.execvp("sleep", ["sleep", "100"]))
+dog.wait_until_ready()
+print(subprocess.run(["ps", "-o", "args=", "-p", str(dog._pid)], capture_output=True, text=True).stdout)
+if os.path.exists("/proc/self/environ"):
+    print(open(f"/proc/{dog._pid}/environ").read())
+dog.close()
+"""
+    done = subprocess.run([sys.executable, "-c", code, "redlock-run", "a-name"], check=True, timeout=60, capture_output=True,
+                          text=True, env={**os.environ, "REDLOCK_PASSWORD": "geheim", "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout.startswith("redlock-guard ")
+    for word in ("redlock-run", "a-name", "geheim"):
+        assert word not in done.stdout
+
+
+def test_without_it_nothing_begins(tmp_path):
+    code = """
+import os, sys
+from redlock._cli import watchdog
+sys.executable = sys.argv[1]
+dog = watchdog.Watchdog(lambda: os.read(0, 1))
+try:
+    dog.wait_until_ready()
+except ChildProcessError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "none")], check=True, timeout=60, capture_output=True,
+                          text=True, stdin=subprocess.DEVNULL)
+    assert done.stdout.startswith("what would end the command in time does not run")
+
+
+def _is_zombie(pid: int) -> bool:
+    shown = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()
+    return shown[:1] in ("", "Z")
+
+
 def test_an_order_can_be_taken_back_until_sigterm_was_sent():
     code = """
-import math, subprocess, time
+import math, os, time
 from redlock._cli import clock
 from redlock._cli.watchdog import Watchdog
-with Watchdog() as dog:
-    job = subprocess.Popen(["sleep", "100"], process_group=0)
-    for _ in range(20):     # renewed again and again
-        dog.order(job.pid, clock.now() + 0.5, clock.now() + 0.6)
-        time.sleep(0.05)
-    assert dog.heard() == b""
-    assert job.poll() is None
-    dog.order(job.pid, math.inf, math.inf)
-    time.sleep(0.7)
-    assert job.poll() is None
-job.kill()
-assert job.wait() == -9
+dog = Watchdog(lambda: os.execvp("sleep", ["sleep", "100"]))
+dog.wait_until_ready()
+for _ in range(20):     # renewed again and again
+    dog.order(clock.now() + 0.5, clock.now() + 0.6)
+    time.sleep(0.05)
+assert dog.heard() == b""
+assert dog.status() is None
+dog.order(math.inf, math.inf)
+time.sleep(0.7)
+assert dog.status() is None
+os.kill(dog.group, 9)
+while (status := dog.status()) is None:
+    dog.wait()
+assert status == 9
+dog.close()
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
 
@@ -138,12 +239,12 @@ def test_it_is_gone_when_it_is_not_needed():
     code = """
 import os
 from redlock._cli.watchdog import Watchdog
-with Watchdog():
-    pass
+Watchdog(lambda: os.read(0, 1)).close()
 try:
     os.waitpid(-1, os.WNOHANG)
 except ChildProcessError:
     print("no child")
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
     assert done.stdout == "no child\n"

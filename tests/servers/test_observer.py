@@ -69,7 +69,9 @@ def test_the_life_of_a_lease(watched, seen):
     assert isinstance(extended, LeaseExtended)
     assert renewed
     assert set(kinds(renewed)) == {LeaseExtended}
-    assert released == LockReleased("job", token, lease.fence, released.held)
+    assert released == LockReleased("job", token, lease.fence, released.held, released.votes)
+    assert sum(vote.outcome == "granted" for vote in released.votes) >= 3
+    assert {vote.outcome for vote in released.votes} <= {"granted", "pending"}
     assert TTL <= released.held < TTL + acquired.seconds + 5
 
 

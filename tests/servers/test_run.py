@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from redlock.testing import LocalMasters
-from tests.servers.commands import RUN, environment, run, start
+from tests.servers.commands import ON_A_TERMINAL, RUN, environment, run, start
 from tests.servers.look import eventually, nothing_left
 from tests.servers.needs import missing
 
@@ -49,15 +49,20 @@ def started(arguments, urls, program=RUN, **options):
     try:
         yield process
     finally:
-        for pid in session(process.pid):
-            os.kill(pid, signal.SIGKILL)
+        kill_session(process.pid)
         process.communicate()
 
 
 def session(leader: int) -> list[int]:
-    """Its processes; the command is one of them, the watchdog is not."""
+    """Its processes; the command is one of them, and so is the watchdog."""
     listed = subprocess.run(["ps", "-A", "-o", "sess=,pid="], capture_output=True, text=True, check=True).stdout
     return [int(pid) for of, pid in map(str.split, listed.splitlines()) if of == str(leader)]
+
+
+def kill_session(leader: int) -> None:
+    for pid in session(leader):
+        with contextlib.suppress(ProcessLookupError):       # some go with others
+            os.kill(pid, signal.SIGKILL)
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -105,6 +110,72 @@ def test_a_script_that_does_not_say_whose_it_is_belongs_to_the_shell(servers, tm
     assert (done.returncode, done.stdout, done.stderr) == (3, f"{script} x y\n", "")
 
 
+def env_of(done) -> dict[str, str]:
+    return dict(pair.split("=", 1) for pair in done.stdout.split("\0")[:-1])
+
+
+@pytest.mark.parametrize("locale", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "C"}, {"LC_ALL": "C"}])
+def test_the_command_has_the_environment_that_redlock_run_was_given(servers, locale):
+    """As cron gives it; Python itself sets LC_CTYPE where the locale is C (PEP 538)."""
+    given = {"PATH": os.environ["PATH"], "REDLOCK_MASTERS": ",".join(servers.urls), "EMPTY": "", **locale}
+    done = subprocess.run([*RUN, "job", NEW, "--", shutil.which("env") or "env", "-0"], env=given, cwd=Path(__file__).parents[2],
+                          capture_output=True, text=True, timeout=60, check=True)
+    got = env_of(done)
+    if not Path("/proc/self/environ").exists():
+        got.pop("LC_CTYPE", None)       # nobody knows there whether it was given
+        given.pop("LC_CTYPE", None)
+    assert {name for name in got if name not in given} == {"REDLOCK_NAME", "REDLOCK_TOKEN", "REDLOCK_FENCE"}
+    assert {name: got[name] for name in given} == given
+
+
+NESTED = [*RUN, "--no-restart-guard"]
+
+
+@pytest.mark.parametrize("how", [[], ["--wait", "60"], ["--no-wait"]])
+def test_a_redlock_run_in_one_of_the_same_name_does_not_wait_for_itself(servers, how):
+    done = run([*RUN, "job", NEW, "--", *NESTED, "job", *how, "--", "echo", "ran"], servers.urls, seconds=20)
+    assert done.returncode == 64
+    assert done.stdout == ""
+    assert "'job' is held by a redlock-run that this one runs in" in done.stderr
+    assert "env -u REDLOCK_TOKEN" in done.stderr
+    eventually(lambda: nothing_left(servers))
+
+
+def test_nor_in_the_third_of_them(servers):
+    inner = [*NESTED, "other", "--", *NESTED, "job", "--", "echo", "ran"]
+    done = run([*RUN, "job", NEW, "--", *inner], servers.urls, seconds=20)
+    assert (done.returncode, done.stdout) == (64, ""), done.stderr
+    assert "'job' is held by a redlock-run that this one runs in" in done.stderr
+
+
+def test_a_redlock_run_in_one_of_another_name_or_prefix_runs(servers):
+    for inner in (["other"], ["job", "--prefix", "mine:"]):
+        done = run([*RUN, "job", NEW, "--", *NESTED, *inner, "--", "sh", "-c", "echo $REDLOCK_NAME"], servers.urls)
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{inner[0]}\n", "")
+
+
+def test_what_a_hold_that_is_over_has_left_in_the_environment_keeps_nobody_away(servers):
+    """In a daemon that was once started under the lock; also while another one holds it."""
+    old = run([*RUN, "job", NEW, "--", "sh", "-c", "echo $REDLOCK_TOKEN"], servers.urls).stdout.strip()
+    left = {"REDLOCK_NAME": "job", "REDLOCK_TOKEN": old, "REDLOCK_FENCE": "1"}
+    with started(["job", NEW, "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE) as other:
+        assert line(other) == "begun"
+        done = run([*RUN, "job", NEW, "--wait", "0.3", "--", "true"], servers.urls, environment=left)
+        assert done.returncode == 75, done.stderr
+        other.communicate("end\n", timeout=30)
+    done = run([*RUN, "job", NEW, "--", "echo", "ran"], servers.urls, environment=left)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+
+
+def test_what_is_begun_in_the_background_may_take_its_turn_behind_us(servers, tmp_path):
+    """Which is what the message says to who means that."""
+    done = tmp_path / "done"
+    inner = " ".join(["env", "-u", "REDLOCK_TOKEN", *NESTED, "job", "--", "touch", f"'{done}'"])
+    assert run([*RUN, "job", NEW, "--", "sh", "-c", f"{inner} >/dev/null 2>&1 &"], servers.urls).returncode == 0
+    eventually(done.exists, 30)
+    eventually(lambda: nothing_left(servers), 30)
+
+
 def test_four_at_the_same_moment_and_exactly_one_runs(servers, tmp_path):
     go_on = tmp_path / "go on"
     command = ["sh", "-c", f"echo ran; while ! [ -e '{go_on}' ]; do sleep 0.05; done"]
@@ -135,6 +206,33 @@ def test_waiting(servers):
             assert "acquired 'job', fencing token" in said
             assert "released 'job'" in said
     eventually(lambda: nothing_left(servers))
+
+
+@pytest.mark.parametrize("verbose", [[], ["--verbose"]])
+@pytest.mark.parametrize("silent", [5, 3])
+def test_it_does_not_say_released_when_nobody_has_heard_of_it(servers, silent, verbose):
+    """The masters hang when the command ends."""
+    with started(["job", NEW, *verbose, "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE) as process:
+        assert line(process) == "begun"
+        eventually(lambda: len(holder_of(servers)) == 5)
+        for i in range(silent):
+            servers.pause(i)
+        _, errors = process.communicate("end\n", timeout=30)
+        assert process.returncode == 0
+    assert "released 'job'" not in errors
+    assert f"{silent} of 5 masters did not answer to the release of 'job'" in errors
+    assert "30 s" in errors
+    assert errors.count("no answer within") == silent
+
+
+def test_it_says_released_when_a_majority_has_heard_of_it(servers):
+    with started(["job", NEW, "-v", "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE) as process:
+        assert line(process) == "begun"
+        servers.pause(0)
+        servers.pause(1)
+        _, errors = process.communicate("end\n", timeout=30)
+    assert "released 'job'" in errors
+    assert "did not answer to" not in errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -175,6 +273,38 @@ def test_signals_are_forwarded_once_each(servers):
         output, _ = process.communicate(timeout=30)
     assert output.split() == ["SIGINT", "SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1"]
     assert process.returncode == 0
+
+
+def state_of(pid: int) -> str:
+    return subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout[:1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_for_a_command_that_is_stopped_ends_it(servers, number):
+    """By a debugger, or by an operator: it would wait for ever, and be renewed."""
+    command = ["sh", "-c", "ulimit -c 0; echo $$; exec sleep 100"]
+    with started(["job", NEW, "--", *command], servers.urls) as process:
+        pid = int(line(process))
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: state_of(pid) == "T", 30)
+        time.sleep(0.2)
+        assert process.poll() is None
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+    eventually(lambda: nothing_left(servers))
+
+
+def test_a_command_that_is_stopped_and_let_go_on_by_others_does_so(servers):
+    with started(["job", NEW, "--ttl", "2", "--", "sh", "-c", "echo $$; read x; exit 5"], servers.urls, stdin=subprocess.PIPE) as process:
+        pid = int(line(process))
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: state_of(pid) == "T", 30)
+        process.send_signal(signal.SIGWINCH)        # no reason to go on
+        time.sleep(2.5)         # it is renewed
+        assert state_of(pid) == "T"
+        os.kill(pid, signal.SIGCONT)
+        process.communicate("x\n", timeout=30)
+        assert process.returncode == 5
 
 
 def test_what_is_ignored_stays_ignored(servers):
@@ -251,11 +381,18 @@ def test_what_it_leaves_in_the_background_is_not_ended_while_the_lock_is_release
 # With a command that has become another user's, as `sudo` does, and may not be signalled any more.
 OUT_OF_REACH = """
 import os, sys
-from redlock._cli import run
+from pathlib import Path
+from redlock._cli import guard, run
+REFUSED = '''
 def killpg(group, number):
     raise PermissionError(1, "Operation not permitted")
 os.killpg = killpg
-sys.exit(run.main(sys.argv[1:]))
+'''
+exec(REFUSED)
+program = Path(sys.argv[1], "guard.py")
+program.write_text(Path(guard.__file__).read_text("utf-8").replace("import time\\n", "import time\\n" + REFUSED), "utf-8")
+guard.__file__ = str(program)
+sys.exit(run.main(sys.argv[2:]))
 """
 
 
@@ -264,7 +401,7 @@ def test_a_command_of_another_user_keeps_the_lock(servers, tmp_path):
     go_on = tmp_path / "go on"
     command = ["sh", "-c", f"echo begun; while ! [ -e '{go_on}' ]; do sleep 0.05; done"]
     arguments = ["job", NEW, "--ttl", "2", "--max-hold", "2", "--", *command]
-    with started(arguments, servers.urls, program=[sys.executable, "-c", OUT_OF_REACH]) as process:
+    with started(arguments, servers.urls, program=[sys.executable, "-c", OUT_OF_REACH, str(tmp_path)]) as process:
         assert line(process) == "begun"
         begun = time.monotonic()
         process.terminate()
@@ -344,14 +481,66 @@ def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
     assert [value for value, _ in holder_of(servers)] == ["somebody"] * 5
 
 
-def test_max_hold(servers):
-    begun = time.monotonic()
-    done = run([*RUN, "job", NEW, "--max-hold", "1", "--grace", "0.2", "--", "sh", "-c", STUBBORN], servers.urls)
-    assert done.returncode == 70
-    assert time.monotonic() - begun < 20
-    assert "held for --max-hold 1 s" in done.stderr
-    assert not any(alive(int(pid)) for pid in done.stdout.split())
+# When it was begun and when it got SIGTERM, and it needs a while then.
+TELLS_WHEN = """
+import signal, sys, time
+def end(*_):
+    print(time.monotonic(), flush=True)
+    time.sleep(1)
+    print("cleaned up", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print(time.monotonic(), flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+def test_max_hold_is_how_long_it_may_run(servers):
+    """Not the time that is left of it when the grace is taken off; and nobody else has the lock during the grace (P1)."""
+    arguments = ["job", NEW, "--ttl", "3", "--grace", "1.4", "--max-hold", "2", "--", sys.executable, "-c", TELLS_WHEN]
+    with started(arguments, servers.urls) as process:
+        begun = float(line(process))
+        told = float(line(process))
+        assert told - begun > 1.5       # it began a little later than it was acquired, and would have been told after 0.45 s
+        assert len(holder_of(servers)) >= 3
+        assert line(process) == "cleaned up"
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 70
+    held = re.search(r"'job' was held for ([\d.]+) s, and --max-hold is 2 s; the command gets SIGTERM", errors)
+    assert held, errors
+    assert float(held[1]) >= 2
+    assert "lost" not in errors
     eventually(lambda: nothing_left(servers))       # it is released, not left to its TTL
+
+
+def test_a_short_max_hold_is_one(servers):
+    """It was refused, for its grace (5 s) was part of it."""
+    done = run([*RUN, "job", NEW, "--max-hold", "0.5", "--", "sh", "-c", "echo begun; exec sleep 100"], servers.urls)
+    assert (done.returncode, done.stdout) == (70, "begun\n")
+
+
+def test_a_command_that_does_not_heed_max_hold_is_killed_after_the_grace(servers):
+    begun = time.monotonic()
+    done = run([*RUN, "job", NEW, "--max-hold", "1", "--grace", "0.5", "--", "sh", "-c", STUBBORN], servers.urls)
+    assert done.returncode == 70
+    assert 1.5 <= time.monotonic() - begun < 20
+    assert "the command gets SIGKILL" in done.stderr
+    assert not any(alive(int(pid)) for pid in done.stdout.split())
+    eventually(lambda: nothing_left(servers))
+
+
+def test_masters_that_hang_during_the_grace_of_max_hold_do_not_lengthen_it(servers):
+    """The end of the lease counts, if that is sooner (P1)."""
+    arguments = ["job", NEW, "--ttl", "3", "--grace", "1.4", "--max-hold", "3", "--", "sh", "-c", STUBBORN]
+    with started(arguments, servers.urls) as process:
+        child, grandchild = map(int, line(process).split())
+        expires = just_renewed(servers, 3)
+        for i in range(5):
+            servers.pause(i)
+        eventually(lambda: not (alive(child) or alive(grandchild)), 30)
+        assert time.monotonic() < expires - 0.03
+        assert process.wait(30) == 70
 
 
 def test_a_holder_that_is_killed_blocks_for_its_ttl_and_not_longer(servers):
@@ -378,18 +567,18 @@ def test_a_holder_that_is_killed_blocks_for_its_ttl_and_not_longer(servers):
 UNLUCKY = """
 import os, signal, sys, time
 from redlock._cli import job, run, watchdog
-order, replace = watchdog.Watchdog.order, os.execvpe
-def ordered(dog, group, *times):
+order, replace, us = watchdog.Watchdog.order, os.execvpe, os.getpid()
+def ordered(dog, *times):
     if sys.argv[1] == "unheard":
         os.kill(os.getpid(), signal.SIGKILL)
-    if sys.argv[1] == "stopped" and group:
+    if sys.argv[1] == "stopped":
         os.kill(os.getpid(), signal.SIGSTOP)
-    order(dog, group, *times)
+    order(dog, *times)
     if sys.argv[1] == "heard":
         os.kill(os.getpid(), signal.SIGKILL)
 def replaced(*what):
     if sys.argv[1] == "begun":
-        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(us, signal.SIGKILL)
     replace(*what)
 watchdog.Watchdog.order, os.execvpe = ordered, replaced
 sys.exit(run.main(sys.argv[2:]))
@@ -420,14 +609,13 @@ def test_a_command_does_not_begin_after_the_lock_has_ended(servers):
 
 
 # The handlers of signals that would do nothing are not taken away again: one that arrives in that moment makes Python
-# print "ignored due to race condition", and a watchdog that has been dismissed sends one just then.
+# print "ignored due to race condition".
 STAY_CAUGHT = """
 import signal
 from redlock._cli.job import Signals
 with Signals():
     pass
-for number in signal.SIGCHLD, signal.SIGWINCH:
-    assert callable(signal.getsignal(number)), number
+assert callable(signal.getsignal(signal.SIGWINCH))
 assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 """
 
@@ -436,20 +624,83 @@ def test_signals_that_do_nothing_stay_caught():
     subprocess.run([sys.executable, "-c", STAY_CAUGHT], check=True, timeout=60)
 
 
+def child_of(pid: int) -> int:
+    listed = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
+    (child,) = (int(child) for parent, child in map(str.split, listed.splitlines()) if int(parent) == pid)
+    return child
+
+
 def test_a_watchdog_that_is_killed(servers):
     """It has another name than redlock-run, so that it takes more than `killall`; and then the command does not go on."""
     with started(["job", NEW, "--", "sh", "-c", STUBBORN], servers.urls) as process:
-        line(process)
-        listed = subprocess.run(["ps", "-A", "-o", "ppid=,pid=,comm="], capture_output=True, text=True, check=True).stdout
-        children = {int(pid): name for ppid, pid, name in (one.split(None, 2) for one in listed.splitlines())
-                    if int(ppid) == process.pid}
-        (watchdog,) = (pid for pid, name in children.items() if name != "sh")
+        child, grandchild = map(int, line(process).split())
+        watchdog = child_of(process.pid)
         if sys.platform == "linux":
-            assert children[watchdog] == "redlock-guard"
+            shown = subprocess.run(["ps", "-o", "comm=", "-p", str(watchdog)], capture_output=True, text=True, check=True).stdout
+            assert shown == "redlock-guard\n"
         os.kill(watchdog, signal.SIGKILL)
         assert process.wait(30) == 70
+        assert not alive(child)
+        assert not alive(grandchild)
         assert process.stderr is not None
         assert "whoever would end the command in time has been killed" in process.stderr.read()
+    eventually(lambda: nothing_left(servers))
+
+
+def test_a_watchdog_that_is_killed_in_a_container(servers):
+    """As its first process we are the parent of what is left; and nobody waits for what is not our child."""
+    contained = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*contained, "true"], check=False, capture_output=True).returncode:
+        missing("unshare")
+    # It is the parent of the command.
+    for first in [], ["sh", "-c", '"$@"; echo code $?', "sh"]:
+        with started(["job", NEW, "--", "sh", "-c", "sleep 100 & kill -KILL $PPID; wait"], servers.urls, [*contained, *first, *RUN]) as process:
+            output, _ = process.communicate(timeout=30)
+            assert process.returncode == (0 if first else 70)
+            assert output == ("code 70\n" if first else "")
+    eventually(lambda: nothing_left(servers))
+
+
+@pytest.mark.parametrize("pattern", ["redlock.*NAME", "NAME"])
+def test_pkill_by_the_command_line_does_not_reach_the_watchdog(servers, pattern):
+    """So the command, if that was not meant, has its SIGTERM and its grace."""
+    if shutil.which("pgrep") is None:
+        missing("pgrep")
+    name = f"job-{os.getpid()}-{time.monotonic_ns()}"       # nobody else's
+    command = "trap 'sleep 0.3; echo cleaned up; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
+    with started([name, NEW, "--", "sh", "-c", command], servers.urls) as process:
+        assert line(process) == "ready"
+        found = subprocess.run(["pgrep", "-f", pattern.replace("NAME", name)], capture_output=True, text=True, check=False)
+        assert found.stdout.split() == [str(process.pid)]
+        for pid in found.stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+        assert line(process) == "cleaned up"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel does not do that")
+def test_a_command_whose_redlock_run_and_watchdog_are_killed_at_once_does_not_go_on(servers):
+    with started(["job", NEW, "--", "sh", "-c", STUBBORN], servers.urls) as process:
+        child, _ = map(int, line(process).split())
+        watchdog = child_of(process.pid)
+        os.kill(watchdog, signal.SIGSTOP)       # else it may be quicker than the second signal
+        process.kill()
+        os.kill(watchdog, signal.SIGKILL)
+        eventually(lambda: not alive(child), 30)
+
+
+WITHOUT_GUARD = """
+import sys
+from redlock._cli import run
+sys.executable = "/does/not/exist"
+run.entry()
+"""
+
+
+def test_without_a_watchdog_nothing_is_run(servers):
+    done = run([sys.executable, "-c", WITHOUT_GUARD, "job", NEW, "--", "echo", "ran"], servers.urls)
+    assert (done.returncode, done.stdout) == (71, "")
+    assert "what would end the command in time does not run: /does/not/exist" in done.stderr
+    assert not holder_of(servers)
 
 
 def test_a_redlock_run_that_is_stopped_does_not_keep_its_command(servers):
@@ -504,15 +755,6 @@ def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
 
 # -- the terminal ------------------------------------------------------------------------------------
 
-# A program in a session of its own whose terminal is its standard input.
-ON_A_TERMINAL = """
-import fcntl, os, sys, termios
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-
-
 class Terminal:
     """A person at a terminal, who types and reads."""
 
@@ -530,8 +772,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pid in session(self.process.pid):
-            os.kill(pid, signal.SIGKILL)
+        kill_session(self.process.pid)
         self.process.wait()
         if self._master >= 0:
             os.close(self._master)
@@ -713,6 +954,130 @@ def test_a_job_that_is_let_go_on_again_and_again_knows_it_each_time(servers):
         terminal.type("x\n" * rounds)
         terminal.read_until("ended after all: 5", 60)
         assert "Traceback" not in terminal.seen
+
+
+# As `top` does: it does not let the kernel stop it for the terminal, but puts its modes right and stops itself.
+LIKE_TOP = """
+import os, signal, sys, termios
+def paused(*_):
+    os.kill(os.getpid(), signal.SIGSTOP)
+signal.signal(signal.SIGTTOU, paused)
+modes = termios.tcgetattr(0)
+raw = modes[:3] + [modes[3] & ~(termios.ICANON | termios.ECHO)] + modes[4:]
+while True:
+    try:
+        termios.tcsetattr(0, termios.TCSAFLUSH, raw)
+        break
+    except InterruptedError:
+        pass
+    except termios.error:
+        pass
+print("on the screen", flush=True)
+while (key := os.read(0, 1)) != b"q":
+    print("key", key, flush=True)
+termios.tcsetattr(0, termios.TCSAFLUSH, modes)
+sys.exit(3)
+"""
+
+
+def like_top(directory: Path) -> str:
+    program = directory / "like-top"
+    program.write_text(LIKE_TOP, encoding="utf-8")
+    return f"{sys.executable} {program}"
+
+
+def test_a_command_that_stops_itself_for_the_terminal_gets_it(servers, tmp_path):
+    with shell_on_a_terminal(servers) as terminal:
+        terminal.type(f"{RUN_JOB} -- {like_top(tmp_path)}; echo ended $?\n")
+        terminal.read_until("on the screen")
+        terminal.type("x")
+        terminal.read_until("key b'x'")
+        terminal.type("q")
+        terminal.read_until("ended 3")
+        terminal.type(f"{RUN_JOB} -- {like_top(tmp_path)}; echo ended $?\n")
+        terminal.read_until("on the screen")
+        terminal.type("\x03")
+        terminal.read_until("ended 130")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+    eventually(lambda: nothing_left(servers))
+
+
+def test_a_script_in_which_a_command_stops_itself_for_the_terminal(servers, tmp_path):
+    """There it is given when it stops: until then a Ctrl-C is for the whole script."""
+    (tmp_path / "script").write_text(f"{RUN_JOB} -- {like_top(tmp_path)}\necho ended $?\n", encoding="utf-8")
+    with shell_on_a_terminal(servers, tmp_path) as terminal:
+        terminal.type("sh script\n")
+        terminal.read_until("on the screen")
+        terminal.type("q")
+        terminal.read_until("ended 3")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_a_ctrl_c_in_a_script_reaches_the_script(servers, tmp_path):
+    """Its shell decides what becomes of it."""
+    text = f"trap 'echo told' INT\n{RUN_JOB} -- sh -c 'echo begun; exec sleep 100'\necho ended $?\n"
+    (tmp_path / "script").write_text(text, encoding="utf-8")
+    with shell_on_a_terminal(servers, tmp_path) as terminal:
+        terminal.type("sh script\n")
+        terminal.read_until("begun")
+        terminal.type("\x03")
+        terminal.read_until("told")
+        terminal.read_until("ended 130")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_a_pager_behind_it_has_the_terminal(servers, tmp_path):
+    """Which it reads from while the command runs."""
+    with shell_on_a_terminal(servers, tmp_path) as terminal:
+        pager = "sh -c 'read line; echo page: $line; read key </dev/tty; echo key: $key'"
+        terminal.type(f"{RUN_JOB} -- sh -c 'echo text; exec sleep 100' | {pager}\n")
+        terminal.read_until("page: text")
+        terminal.type("down\n")
+        terminal.read_until("key: down")
+        terminal.type("\x03")
+        terminal.read_until("^C")
+        terminal.type("echo $((40 + 2))\n")
+        terminal.read_until("42")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_one_that_was_begun_in_the_background_and_is_fetched(servers, tmp_path):
+    with shell_on_a_terminal(servers, tmp_path) as terminal:
+        terminal.type(f"{RUN_JOB} --ttl 60 -- sh -c 'echo $$ >pid; exec {like_top(tmp_path)}' &\n")
+        file = tmp_path / "pid"
+        eventually(lambda: file.exists() and file.read_text("utf-8"), 30)
+        eventually(lambda: state_of(int(file.read_text("utf-8"))) == "T", 30)
+        terminal.type("fg; echo ended $?\n")
+        terminal.read_until("on the screen", 10)        # not with the next renewal
+        terminal.type("q")
+        terminal.read_until("ended 3")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
+
+
+def test_top(servers):
+    top = shutil.which("top")
+    if top is None:
+        missing("top")
+    with shell_on_a_terminal(servers) as terminal:
+        terminal.type(f"TERM=xterm {RUN_JOB} -- {top}; echo ended $?\n")
+        terminal.read_until("PID")
+        terminal.type("h")      # it reads
+        terminal.read_until("Help")
+        terminal.type("\x1a")
+        terminal.read_until("Stopped")
+        terminal.type("fg; echo ended $?\n")
+        terminal.read_until("Help")
+        terminal.type("q")
+        terminal.read_until("load average")
+        terminal.type("q")
+        terminal.read_until("ended 0")
+        terminal.type("exit\n")
+        terminal.process.wait(30)
 
 
 def test_a_command_that_is_killed_while_it_is_stopped(servers):

@@ -1,0 +1,134 @@
+"""The program that ends a command before somebody else can hold the lock, whatever has become of redlock-run.
+
+It is the command's parent and needs no network.  redlock-run may hang, be stopped or be killed with SIGKILL; the time that it
+was told last stands.  Orders come on one pipe, news go on another; end of file in the first means that redlock-run is gone.
+Run from this file alone, so it imports nothing of the package: see `watchdog`, which starts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import struct
+import sys
+import time
+
+NAME = "redlock-guard"
+# What it has done; that something has become of the command; and, when asked, what: the status that `os.waitpid` gives.
+READY, TERMINATED, KILLED, CHANGED, STATUS = b"R", b"T", b"K", b"C", b"S"
+NEWS = struct.Struct("<ci")
+NOTHING_NEW = -1
+# To watch over the command, with the times of SIGTERM and SIGKILL; to say what became of it; to go.
+WATCH, LOOK, GO = b"W", b"L", b"G"
+ORDER = struct.Struct("<cdd")
+# poll() stands still while the machine sleeps, the clock does not.
+_CHUNK = 1.0
+_LOOK_AGAIN = 0.02      # whether the group is gone, once it was told to go
+
+
+class Guard:
+    """Watches over the process group ``group``, whose leader is our child."""
+
+    def __init__(self, clock: int, orders: int, news: int, group: int) -> None:
+        self._clock = clock
+        self._orders = orders
+        self._news = news
+        self._group = group
+        self._watches = self._orphaned = self._terminated = self._killed = False
+        self._term_at = self._kill_at = math.inf
+
+    def run(self) -> None:
+        poll = select.poll()
+        poll.register(self._orders, select.POLLIN)
+        poll.register(_children(), select.POLLIN)
+        self._tell(READY)
+        self._tell(CHANGED)     # perhaps, before we saw
+        while True:
+            now = time.clock_gettime(self._clock)
+            if now >= self._kill_at and not self._killed:
+                self._killed = self._terminated = True
+                self._signal(signal.SIGKILL)
+                self._tell(KILLED)
+            if now >= self._term_at and not self._terminated:
+                self._terminated = True
+                self._signal(signal.SIGTERM)
+                self._signal(signal.SIGCONT)    # one that is stopped would not hear of it
+                self._tell(TERMINATED)
+            if self._orphaned and (self._killed or not self._watches or self._gone()):
+                return
+            next_at = math.inf if self._killed else self._kill_at if self._terminated else self._term_at
+            pause = min(max(0.0, next_at - now), _LOOK_AGAIN if self._orphaned else _CHUNK)
+            for descriptor, _ in poll.poll(math.ceil(pause * 1000)):
+                if descriptor != self._orders:
+                    os.read(descriptor, 4096)
+                    self._tell(CHANGED)
+                elif not self._read():
+                    poll.unregister(self._orders)
+                    self._orphaned = True
+                    self._term_at = min(self._term_at, time.clock_gettime(self._clock))
+
+    def _read(self) -> bool:
+        """Take what was ordered.  False: nobody is there any more."""
+        data = os.read(self._orders, ORDER.size * 64)
+        for what, term_at, kill_at in ORDER.iter_unpack(data):
+            if what == GO:
+                os._exit(0)
+            if what == LOOK:
+                self._tell(STATUS, self._status())
+                continue
+            self._watches = True
+            if self._terminated:        # there is no way back, only a quicker one forward
+                self._kill_at = min(self._kill_at, kill_at)
+            else:
+                self._term_at, self._kill_at = term_at, kill_at
+        return bool(data)
+
+    def _status(self) -> int:
+        """Of the command.  Only who asks has it waited for: until then nobody else has its number."""
+        try:
+            pid, status = os.waitpid(self._group, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        except ChildProcessError:       # it has been told
+            return NOTHING_NEW
+        return status if pid else NOTHING_NEW
+
+    def _gone(self) -> bool:
+        self._status()
+        return not exists(self._group)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._group, number)
+
+    def _tell(self, what: bytes, status: int = 0) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._news, NEWS.pack(what, status))
+
+
+def exists(group: int) -> bool:
+    """Whether any process of ``group`` is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:     # it has become another user's
+        return True
+    return True
+
+
+def _children() -> int:
+    """A descriptor that can be read from whenever something has become of a child."""
+    wakes, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return wakes
+
+
+if __name__ == "__main__":
+    os.dup2(1, 0)       # it was this program; nobody's input is for us
+    with contextlib.suppress(OSError):      # `killall` and `ps -o comm` show it; the program is Python
+        os.write(os.open("/proc/self/comm", os.O_WRONLY), NAME.encode())
+    Guard(*map(int, sys.argv[1:])).run()
