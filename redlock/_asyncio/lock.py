@@ -232,7 +232,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     def _throw_away(self, hold: Hold[AsyncLease]) -> None:
         """Give it back without waiting, in whatever thread."""
-        hold.lease._end()  # noqa: SLF001
+        hold.lease._let_go()  # noqa: SLF001 - the lock is its other half
         self._masters._post(abandon(self._plan, hold.lease), hold.driver)  # noqa: SLF001
         self._gave_back_so_far(hold.lease)
 

@@ -243,6 +243,11 @@ class LeaseState:
         if not self.lost:
             self._released, self._resumed = True, False
 
+    def _let_go(self) -> None:
+        """Released, and nobody waits for the answers."""
+        self._end()
+        self._said = tuple
+
     def _found_gone(self, reason: Reason) -> None:
         """The release found the keys gone (C8)."""
         self._released, self._resumed, self._lost = False, False, reason

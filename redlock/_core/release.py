@@ -121,8 +121,7 @@ def abandon(plan: Plan, lease: LeaseState) -> Op[None]:
     """Release what nobody can give back any more, without waiting for the answers (R15)."""
     for hold in list(lease._holds):  # noqa: SLF001 - see `release`
         hold.leave()
-    lease._end()  # noqa: SLF001
-    lease._said = tuple  # noqa: SLF001 - nobody listens to the answers
+    lease._let_go()  # noqa: SLF001
     lease._changed()  # noqa: SLF001
     interruption = yield from insist(farewell(plan, lease), *aside(lease))
     if interruption is not None:
