@@ -91,6 +91,8 @@ class Hold(Generic[AnyLease]):
         holder.append(self)
         lease._holds.append(self)  # noqa: SLF001 - its list of us
         entered = _ENTERED.get()
+        if lease.token in entered:
+            return
         if len(entered) > 2 * len(holder) + _MANY:      # contexts that are copied again and again
             there = {hold.lease.token for hold in holder}
             entered = tuple(token for token in entered if token in there)

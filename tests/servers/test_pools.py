@@ -272,6 +272,17 @@ def test_contexts_that_are_copied_from_each_other_do_not_grow(redlock_masters):
     step(90)
 
 
+def test_entering_again_and_again_does_not_grow(redlock_masters):
+    from redlock._base.holds import _ENTERED  # noqa: PLC0415
+
+    with redlock_masters.lock("job", ttl=10):
+        before = len(_ENTERED.get())
+        for _ in range(300):
+            with redlock_masters.lock("job", ttl=10):
+                pass
+        assert len(_ENTERED.get()) == before
+
+
 # -- pytest fixtures of every scope ----------------------------------------------------------------------
 
 
