@@ -113,6 +113,17 @@ def test_the_defaults_are_those_of_the_design():
     assert parameters(redlock.Masters.check) == {"timeout": 3.0, "probe": True}
 
 
+def test_type_checkers_know_the_options_that_are_handed_on():
+    """`masters.lock(**options)` and `Masters.from_env(**options)`."""
+    from redlock._asyncio.lock import AsyncMultiLockOptions  # noqa: PLC0415 - nobody else knows them
+    from redlock._base.typed import MastersOptions  # noqa: PLC0415
+    from redlock._threads.lock import MultiLockOptions  # noqa: PLC0415
+
+    for kind, options in ((redlock.MultiLock, MultiLockOptions), (redlock.AsyncMultiLock, AsyncMultiLockOptions)):
+        assert set(parameters(kind)) - {"name", "masters"} == set(options.__annotations__)
+    assert set(parameters(redlock.Masters)) - {"masters"} == set(MastersOptions.__annotations__)
+
+
 WORLDS = [
     (redlock.Masters, redlock.AsyncMasters),
     (redlock.MultiLock, redlock.AsyncMultiLock),

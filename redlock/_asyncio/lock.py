@@ -17,6 +17,7 @@ from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, beginning
 from redlock._base.links import report_failure
 from redlock._base.lock import LockBase, to_be_told
+from redlock._base.typed import LockOptions
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.release import abandon
 from redlock.errors import ConfigurationError, LockLost, RedlockError
@@ -71,6 +72,13 @@ class Body(Hold[AsyncLease]):
         if late is not None:
             raise late
         return True
+
+
+class AsyncMultiLockOptions(LockOptions, total=False):
+    """Those of `AsyncMultiLock`, for type checkers."""
+
+    on_lost: Callable[[AsyncLease], object] | None
+    cancel_on_loss: bool
 
 
 class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):

@@ -15,10 +15,10 @@ from redlock.errors import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from redlock._asyncio.lease import AsyncLease
-    from redlock._asyncio.lock import AsyncMultiLock
+    from redlock._asyncio.lock import AsyncMultiLock, AsyncMultiLockOptions
     from redlock._base.holds import Hold
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
@@ -47,7 +47,7 @@ class AsyncMasters(MastersBase):
         # Dropped without close(): nothing may go on for masters that nobody can reach.
         weakref.finalize(self, _stop, self._drivers).atexit = False
 
-    def lock(self, name: str | Sequence[str], **options: Any) -> AsyncMultiLock:
+    def lock(self, name: str | Sequence[str], **options: Unpack[AsyncMultiLockOptions]) -> AsyncMultiLock:
         """The same as ``AsyncMultiLock(name, masters, **options)``."""
         from redlock._asyncio.lock import AsyncMultiLock  # noqa: PLC0415 - each knows the other
 

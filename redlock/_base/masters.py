@@ -19,9 +19,10 @@ from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Self
+    from typing import Self, Unpack
 
     from redlock._base.observer import Observer
+    from redlock._base.typed import MastersOptions
     from redlock._core.effects import Op
     from redlock._core.events import Event
     from redlock._core.inspect import LockStatus
@@ -121,7 +122,7 @@ class MastersBase:
         """What a world adds to a new object."""
 
     @classmethod
-    def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Any) -> Self:
+    def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Unpack[MastersOptions]) -> Self:
         """Masters from the comma-separated URLs in an environment variable.
 
         A comma inside a password is written ``%2C``.

@@ -12,6 +12,7 @@ from redlock import _clock
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, beginning
 from redlock._base.lock import LockBase, to_be_told
+from redlock._base.typed import LockOptions
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.release import abandon
 from redlock._threads.lease import Lease
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class MultiLockOptions(LockOptions, total=False):
+    """Those of `MultiLock`, for type checkers."""
+
+    on_lost: Callable[[Lease], object] | None
 
 
 class MultiLock(LockBase[Masters, Lease]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from redlock._base import process
 from redlock._base.links import CLOSED
@@ -16,7 +16,7 @@ from redlock.errors import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from redlock._base.holds import Hold
     from redlock._core.effects import Op
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from redlock._core.keep import Keeping
     from redlock._health.records import Health, Probe
     from redlock._threads.lease import Lease
-    from redlock._threads.lock import MultiLock
+    from redlock._threads.lock import MultiLock, MultiLockOptions
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Masters(MastersBase):
         self._own = Own()
         self._process: object = None    # that of the driver
 
-    def lock(self, name: str | Sequence[str], **options: Any) -> MultiLock:
+    def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
         """The same as ``MultiLock(name, masters, **options)``."""
         from redlock._threads.lock import MultiLock  # noqa: PLC0415 - each knows the other
 

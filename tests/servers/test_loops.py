@@ -15,6 +15,7 @@ import threading
 import time
 
 import pytest
+from tenacity import wait_fixed
 
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
 from redlock._asyncio import driver
@@ -50,7 +51,7 @@ def test_one_loop_after_the_other(redlock_servers):
 
 def test_two_loops_in_two_threads(redlock_servers):
     masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    lock = masters.lock("shared", ttl=10, retry=lambda _: 0.001)
+    lock = masters.lock("shared", ttl=10, retry=wait_fixed(0.001))
     counter = 0
 
     async def work():

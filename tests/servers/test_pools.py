@@ -15,7 +15,7 @@ from redlock import AsyncMasters, Masters
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually, lock_keys, nothing_left
 
-SHORT = {"ttl": 0.9, "timeout": 10}
+SHORT: dict[str, Any] = {"ttl": 0.9, "timeout": 10}
 
 
 def in_a_thread(work):

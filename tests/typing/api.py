@@ -33,6 +33,10 @@ masters = Masters(["redis://10.0.0.1:6379", redis.Redis()], node_timeout=0.1, re
 assert_type(Masters.from_env("LOCKS", max_ttl=30.0), Masters)
 
 lock = masters.lock("invoice:42", ttl=10, retry=wait_fixed(1))
+masters.lock("invoice:42", tll=10)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+masters.lock("invoice:42", ttl="10")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+masters.lock("invoice:42", cancel_on_loss=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+Masters.from_env(max_tll=10)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 assert_type(lock, MultiLock)
 assert_type(MultiLock(["a", "b"], ["redis://10.0.0.1"]), MultiLock)
 assert_type(lock.acquire(), Lease | None)
@@ -90,6 +94,8 @@ except LockLost as error:
 async_masters = AsyncMasters(["redis://10.0.0.1:6379", redis.asyncio.Redis()], node_timeout=0.1)
 assert_type(AsyncMasters.from_env("LOCKS", max_ttl=30.0), AsyncMasters)
 async_lock = async_masters.lock(["a", "b"], ttl=10, retry=wait_fixed(1))
+async_masters.lock("a", cancel_on_loss=False)
+async_masters.lock("a", cancel_on_loss=0.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 assert_type(async_lock, AsyncMultiLock)
 assert_type(AsyncMultiLock("a", ["redis://10.0.0.1"]), AsyncMultiLock)
 assert_type(async_lock.owned(), bool)

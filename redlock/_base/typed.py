@@ -1,0 +1,40 @@
+"""The options of locks and of masters, for type checkers: what is handed on as ``**options`` is checked where it is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tenacity.wait import wait_base
+
+    from redlock._core.events import Event
+
+
+class LockOptions(TypedDict, total=False):
+    """Those of a lock that are the same in both worlds."""
+
+    ttl: float
+    timeout: float
+    auto_extend: bool
+    max_hold: float | None
+    min_validity: float | None
+    fencing: bool
+    bound: bool
+    retry: wait_base | None
+    token: str | None
+    fence: int | None
+
+
+class MastersOptions(TypedDict, total=False):
+    """Those of `Masters` and `AsyncMasters`."""
+
+    node_timeout: float
+    connect_timeout: float
+    drift_factor: float
+    max_ttl: float
+    restart_guard: bool
+    prefix: str
+    fence_ttl: float
+    observer: Callable[[Event], object] | None
