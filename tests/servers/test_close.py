@@ -182,7 +182,7 @@ def test_nothing_begins_while_it_closes(redlock_servers):
 def test_a_renewal_under_way_ends_with_its_masters(redlock_servers, end):
     """In their thread.  Left to the collector it would end in any other, in the middle of anything."""
     masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.3)
-    lease = take(masters.lock("job", ttl=0.9, bound=False))
+    lease = take(masters.lock("job", ttl=0.9))
     for i in range(5):
         redlock_servers.pause(i)
     keeper = masters._driver._housekeeper.keeper  # type: ignore[union-attr]

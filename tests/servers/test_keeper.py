@@ -387,11 +387,11 @@ def test_an_on_lost_that_exits_ends_nothing_else(redlock_servers):
     """In a thread of ours there is nothing to exit from; others are kept, and told, all the same."""
     told = Told()
     with Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
-        take(masters.lock("a", ttl=TTL, auto_extend=False, bound=False, on_lost=lambda _: sys.exit(1)))
+        take(masters.lock("a", ttl=TTL, auto_extend=False, on_lost=lambda _: sys.exit(1)))
         kept = masters.lock("b", ttl=TTL, bound=False)
         take(kept)
         time.sleep(1.5 * TTL)
-        take(masters.lock("c", ttl=TTL, auto_extend=False, bound=False, on_lost=told))
+        take(masters.lock("c", ttl=TTL, auto_extend=False, on_lost=told))
         time.sleep(1.5 * TTL)
         assert kept.lease is not None
         assert kept.lease.valid

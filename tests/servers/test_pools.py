@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import contextvars
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
@@ -11,9 +13,8 @@ import httpx
 import pytest
 from fastapi import Depends, FastAPI
 
-from redlock import AsyncMasters, Masters
-from redlock.testing import LocalMasters
-from tests.servers.look import eventually, lock_keys, nothing_left
+from redlock import AsyncMasters
+from tests.servers.look import eventually, nothing_left
 
 SHORT: dict[str, Any] = {"ttl": 0.9, "timeout": 10}
 
@@ -285,34 +286,40 @@ def test_entering_again_and_again_does_not_grow(redlock_masters):
 
 # -- pytest fixtures of every scope ----------------------------------------------------------------------
 
+FIXTURES = """
+import pytest
+from redlock import Masters
 
-@pytest.fixture(scope="session", autouse=True)
-def everywhere():
-    with LocalMasters(3) as servers, Masters(servers.urls, restart_guard=False) as masters:
-        with masters.lock("warm", ttl=10):      # its thread is there before any test looks
-            pass
-        yield servers, masters
-
+@pytest.fixture(scope="session")
+def masters():
+    with Masters({urls!r}, restart_guard=False) as ours:
+        yield ours
 
 def holding(scope):
-    @pytest.fixture(scope=scope, name=f"held_by_{scope}")
-    def held(everywhere):
-        _, masters = everywhere
-        with masters.lock(f"fixture:{scope}", ttl=10) as lease:
+    @pytest.fixture(scope=scope, name=f"of_{{scope}}")
+    def held(masters):
+        with masters.lock(f"fixture:{{scope}}", ttl=10) as lease:
             yield lease
-
     return held
 
+SCOPES = ["session", "module", "class", "function"]
+of_session, of_module, of_class, of_function = map(holding, SCOPES)
 
-held_by_session, held_by_module, held_by_class, held_by_function = map(holding, ["session", "module", "class", "function"])
+class TestScopes:
+    @pytest.mark.parametrize("scope", SCOPES)
+    @pytest.mark.parametrize("time", [1, 2])
+    def test_enters_again(self, request, masters, scope, time):
+        lease = request.getfixturevalue(f"of_{{scope}}")
+        with masters.lock(f"fixture:{{scope}}", ttl=10, timeout=1) as again:
+            assert again is lease
+        assert lease.valid
+"""
 
 
-@pytest.mark.parametrize("scope", ["session", "module", "class", "function"])
-@pytest.mark.parametrize("time", [1, 2])
-def test_a_fixture_that_holds_and_a_test_that_enters_again(request, everywhere, scope, time):
-    servers, masters = everywhere
-    lease = request.getfixturevalue(f"held_by_{scope}")
-    with masters.lock(f"fixture:{scope}", ttl=10, timeout=1) as again:
-        assert again is lease
-    assert lease.valid
-    assert any(f"redlock:fixture:{scope}" in keys for keys in lock_keys(servers))
+def test_fixtures_that_hold_and_tests_that_enter_again(redlock_servers, tmp_path):
+    """In a process of their own: what a session holds stays until it ends."""
+    (tmp_path / "test_fixtures.py").write_text(FIXTURES.format(urls=redlock_servers.urls))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    assert "8 passed" in done.stdout, done.stdout
+    eventually(lambda: nothing_left(redlock_servers))
