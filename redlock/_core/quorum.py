@@ -145,6 +145,18 @@ class Tally:
                 count += 1
         return count
 
+    def in_the_way(self) -> list[int]:
+        """Of a round that was lost: those of which one at least has to change its mind, or the next round is lost as well.
+
+        They said no.  A master whose vote does not count, or that somebody has to set up first, will not change it; who was
+        not waited for, and who granted it, are too few by themselves.
+        """
+        return [
+            master
+            for master, entry in enumerate(self._entries)
+            if entry is not None and entry[0] not in ("granted", "quarantined") and not entry[3]
+        ]
+
     def _number(self, *outcomes: Outcome) -> int:
         return sum(1 for entry in self._entries if entry is not None and entry[0] in outcomes)
 
