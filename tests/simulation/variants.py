@@ -527,7 +527,7 @@ def _() -> list[Any]:
 
 @variant("announced-elsewhere", WOKEN, drawn=crowd)
 def _() -> list[Any]:
-    """Masters announce on another channel than the one that is listened to (section 4)."""
+    """Masters announce on another channel than the one that is listened to (R24)."""
     return [script(scripts.RELEASE, ("':released'", "':gone'"))]
 
 
