@@ -54,8 +54,9 @@ def test_every_number_is_defined_once_and_none_is_left_out():
     assert list(series) == ["P", "R", "C"]
     for letter, found in series.items():
         assert found == list(range(1, len(found) + 1)), letter
-    assert (len(series["P"]), len(series["C"])) == (8, 32)
+    assert len(series["P"]) >= 8
     assert len(series["R"]) >= 26
+    assert len(series["C"]) >= 32
 
 
 def test_every_rule_that_is_cited_is_there():
