@@ -47,7 +47,7 @@ class Ear:
         self._need = majority(masters)
         self._heard: dict[bytes, int] = {}  # which masters announced a token, as bits; -1: that was dealt with
         self._all = 0           # which masters announced anything since the last attempt
-        self._in_the_way = -1   # which masters kept the last attempt from winning, as bits; -1: there was none, all may
+        self._in_the_way = -1   # which masters said no to the last attempt, as bits; -1: there was none yet
 
     def attempting(self) -> None:
         """What was heard until now has led to this attempt."""
@@ -59,9 +59,9 @@ class Ear:
         That is when a majority announced the same.  Or different ones: those who had split the votes
         among them took them back, and nobody has the lock.
 
-        One of these masters has to be one that stood in our way, or nothing has changed: where masters do not vote yet (R21)
-        a majority can announce what a failed attempt took back, one's own even, and waiters would wake
-        each other, and themselves, for as long as that lasts (R25).
+        One of these masters must have said no to our last attempt; else nothing has changed for us.  While a master does not
+        vote (R21), a majority can announce what a failed attempt took back, even our own.  Waiters would wake each other,
+        and themselves, for as long as that lasts (R25).
         """
         bit = 1 << master
         heard = self._heard.get(token, 0)

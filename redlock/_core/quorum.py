@@ -146,10 +146,10 @@ class Tally:
         return count
 
     def in_the_way(self) -> list[int]:
-        """Of a round that was lost: those of which one at least has to change its mind, or the next round is lost as well.
+        """Masters that said no in a round that was lost.  Unless one of them changes its mind, the next round is lost as well.
 
-        They said no.  A master whose vote does not count, or that somebody has to set up first, will not change it; who was
-        not waited for, and who granted it, are too few by themselves.
+        Masters that granted it, or were not waited for, are too few by themselves.  A master whose vote does not count, or
+        that somebody has to set up first, is none of them: no release changes what it says.
         """
         return [
             master
