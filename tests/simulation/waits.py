@@ -106,17 +106,22 @@ class Waits:
         """A client reads that a master announces something.
 
         Nothing follows from a majority of which none has refused it: these were too few, or did not vote, and still are.
+        Nor from the rest, when an attempt came after that majority.
         """
         for watch in self._watches.values():
             if watch.task.client is client and channel in watch.channels:
                 heard, refused_by = watch.heard[token], watch.task.refused_by
                 if token not in watch.dealt_with:
+                    was_news = self._is_news(heard, refused_by)
                     heard.add(master)
-                    if len(heard) >= self._need and (refused_by is None or heard & refused_by):
+                    if not was_news and self._is_news(heard, refused_by):
                         watch.dealt_with.add(token)
                         self.woken += 1
                         most = self._parameters.node_timeout + self._pause(watch)
                         self._within(most, watch.task, WOKEN, f"when it heard of {token}")
+
+    def _is_news(self, heard: set[int], refused_by: set[int] | None) -> bool:
+        return len(heard) >= self._need and (refused_by is None or bool(heard & refused_by))
 
     def released(self, master: int, key: str, token: str) -> None:
         """A master has removed it.  Where nothing goes wrong, whoever has listened for a while hears of it."""
