@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from redlock.errors import ConfigurationError
 
-LONGEST_NAME = 512      # bytes of UTF-8 (section 4)
+LONGEST_NAME = 512      # bytes of UTF-8; see docs/reference/wire.md
 BEYOND_FENCES = 2**53   # scripts count in doubles, which are exact below it
 _LONGEST_SHOWN = 200    # characters of a wrong value
 

@@ -94,7 +94,7 @@ NONE = inspect.Parameter.empty
 
 
 def test_the_defaults_are_those_of_the_design():
-    """Section 5; what later versions add comes on top."""
+    """What later versions add comes on top."""
     assert parameters(redlock.Masters) == {
         "masters": NONE, "node_timeout": 0.25, "connect_timeout": 2.0, "drift_factor": 0.01, "max_ttl": 60.0,
         "restart_guard": True, "prefix": "redlock:", "fence_ttl": 3600.0,

@@ -120,9 +120,7 @@ def _contend(
         if ear is None and outcome.kind == "held":
             ear = Ear(plan.keys.locks, len(terms.masters))
             yield Listen(ear)
-        # No release ends an outage; and what failed attempts take back is announced as well.
-        heard = ear if outcome.kind == "held" else None
-        if (yield from _pause(terms, heard, outcome.at, until)):
+        if (yield from _pause(terms, ear, outcome, until)):
             failed = 0
 
 
@@ -133,8 +131,13 @@ def _let_others_go_first(ear: Ear, until: float) -> Op[None]:
             return
 
 
-def _pause(terms: Terms, ear: Ear | None, at: float, until: float) -> Op[bool]:
+def _pause(terms: Terms, ear: Ear | None, refusal: Refusal, until: float) -> Op[bool]:
     """Until there is reason to try again; True if that is a release that was announced (R24)."""
+    at = refusal.at
+    if ear is not None:
+        ear.refused(refusal.tally.in_the_way())
+    if refusal.kind != "held":
+        ear = None      # no release ends an outage; and what failed attempts take back is announced as well
     while ear is None or not (ear.look or ear.released):
         event = yield from wait(until)
         if isinstance(event, Timeout):

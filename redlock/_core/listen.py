@@ -36,7 +36,7 @@ class Ear:
     ``released``: so many releases were announced, each by a majority of masters.
     """
 
-    __slots__ = ("_all", "_heard", "_need", "channels", "inbox", "level", "look", "released")
+    __slots__ = ("_all", "_heard", "_in_the_way", "_need", "channels", "inbox", "level", "look", "released")
 
     def __init__(self, keys: Iterable[str], masters: int) -> None:
         self.channels = tuple(wire.channel(key) for key in keys)
@@ -47,6 +47,7 @@ class Ear:
         self._need = majority(masters)
         self._heard: dict[bytes, int] = {}  # which masters announced a token, as bits; -1: that was dealt with
         self._all = 0           # which masters announced anything since the last attempt
+        self._in_the_way = -1   # which masters said no to the last attempt, as bits; -1: there was none yet
 
     def attempting(self) -> None:
         """What was heard until now has led to this attempt."""
@@ -57,6 +58,10 @@ class Ear:
 
         That is when a majority announced the same.  Or different ones: those who had split the votes
         among them took them back, and nobody has the lock.
+
+        One of these masters must have said no to our last attempt; else nothing has changed for us.  While a master does not
+        vote (R21), a majority can announce what a failed attempt took back, even our own.  Waiters would wake each other,
+        and themselves, for as long as that lasts (R25).
         """
         bit = 1 << master
         heard = self._heard.get(token, 0)
@@ -66,13 +71,20 @@ class Ear:
             del self._heard[next(iter(self._heard))]    # the oldest
         heard |= bit
         self._all |= bit
-        done = heard.bit_count() >= self._need
+        done = self._is_news(heard)
         self._heard[token] = -1 if done else heard
-        if not done and self._all.bit_count() < self._need:
+        if not done and not self._is_news(self._all):
             return False
         self._all = 0
         self.released += 1
         return True
+
+    def _is_news(self, masters: int) -> bool:
+        return masters.bit_count() >= self._need and masters & self._in_the_way != 0
+
+    def refused(self, in_the_way: Iterable[int]) -> None:
+        """The last attempt failed; ``in_the_way``: see `Tally.in_the_way`."""
+        self._in_the_way = sum(1 << master for master in in_the_way)
 
     def tried(self, *, collided: bool) -> None:
         """``collided``: several tried at once, and nobody got a majority."""

@@ -145,6 +145,18 @@ class Tally:
                 count += 1
         return count
 
+    def in_the_way(self) -> list[int]:
+        """Masters that said no in a round that was lost.  Unless one of them changes its mind, the next round is lost as well.
+
+        Masters that granted it, or were not waited for, are too few by themselves.  A master whose vote does not count, or
+        that somebody has to set up first, is none of them: no release changes what it says.
+        """
+        return [
+            master
+            for master, entry in enumerate(self._entries)
+            if entry is not None and entry[0] not in ("granted", "quarantined") and not entry[3]
+        ]
+
     def _number(self, *outcomes: Outcome) -> int:
         return sum(1 for entry in self._entries if entry is not None and entry[0] in outcomes)
 

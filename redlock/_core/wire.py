@@ -1,4 +1,4 @@
-"""The wire contract (section 4): keys, arguments and replies of the scripts.
+"""The wire contract (docs/reference/wire.md): keys, arguments and replies of the scripts.
 
 The only place outside the scripts that knows milliseconds.  Replies come as the protocol has them,
 bytes, integers and lists, and leave as small records; those that nearly always come are known by their bytes.

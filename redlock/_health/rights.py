@@ -60,7 +60,7 @@ def _patterns(prefix: str) -> tuple[str, str, str, str]:
     if not pattern:     # a server refuses a pattern beside the one that has them all
         return "~*", "~*", "~*", "&*:released"
     announcement = _literal(wire.announcement_key(prefix))
-    # With a hash tag in the name the fence key begins as the lock key does (section 4).
+    # With a hash tag in the name the fence key begins as the lock key does (docs/reference/wire.md).
     return f"~{pattern}*", f"~{{{pattern}*", f"~{announcement}", f"&{pattern}*:released"
 
 

@@ -1,4 +1,4 @@
--- Take every name, or none of them (section 4), and propose a fencing token (R16, R18).
+-- Take every name, or none of them, and propose a fencing token (R16, R18).
 --
 -- KEYS  n lock keys, then their n fence keys (no fence keys: fencing is off)
 -- ARGV  n, token, ttl in ms, proposed fence (decimal), life of a fence key in ms

@@ -1,4 +1,4 @@
--- Delete every name that the caller holds, and tell whoever waits for it (section 4).
+-- Delete every name that the caller holds, and tell whoever waits for it (R24).
 -- Keys of others are left alone (P8).
 --
 -- KEYS  n lock keys

@@ -36,7 +36,7 @@ def shell(redirections: str, command: list[str], **options):
 
 @pytest.mark.parametrize("option", [[], ["--json"], ["--prometheus"], ["--acl"], ["--watch"], ["--watch", "--json"]])
 def test_what_cannot_be_printed_is_unknown_and_no_warning(option):
-    """Section 6: 1 is WARNING, and 0 is OK; nobody has read either."""
+    """The exit codes are those of Nagios (docs/redlock-check.md): 1 is WARNING, and 0 is OK; nobody has read either."""
     done = shell(">/dev/full", [*ASKED, *option])
     assert done.returncode == 3
     assert done.stderr == "redlock-check: OSError: [Errno 28] No space left on device\n"
@@ -73,7 +73,7 @@ def test_what_cannot_be_encoded_is_printed_another_way():
 
 @pytest.mark.parametrize("options", [["--acl", "--prefix", "\xe9"], ["--prometheus", "redis://\xe9:1"]])
 def test_what_programs_read_is_utf_8_whatever_the_terminal_is(options):
-    """Keys are UTF-8 (section 4): a rule with another prefix would be one for other keys."""
+    """Keys are UTF-8 (docs/reference/wire.md): a rule with another prefix would be one for other keys."""
     done = subprocess.run([*ASKED, *options], capture_output=True, check=False, env=environment(PYTHONIOENCODING="ascii"))
     assert "\xe9".encode() in done.stdout
     assert done.stderr == b""

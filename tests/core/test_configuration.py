@@ -1,4 +1,4 @@
-"""Section 5, C15, C17, C20: a wrong value is refused where it is given, and no password is shown."""
+"""C15, C17, C20: a wrong value is refused where it is given, and no password is shown."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def certificate(tmp_path):
 
 @pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
 def test_a_tls_file_that_cannot_be_used_is_refused_at_once_and_named(option, certificate, tmp_path):
-    """Section 5: no server is at fault, and no new try would cure it."""
+    """No server is at fault, and no new try would cure it."""
     (tmp_path / "junk").write_text("junk", encoding="ascii")
     rest = {"ssl_certfile": str(certificate)} if option == "ssl_keyfile" else {}
     for file, why in [("missing", "No such file"), ("", "Is a directory"), ("junk", "PEM")]:

@@ -293,7 +293,7 @@ def test_without_fencing_no_fence_key_is_touched() -> None:
 
 
 def test_several_names_have_one_fence() -> None:
-    """Section 4: all names in one script, lock keys first, then their fence keys."""
+    """docs/reference/wire.md: all names in one script, lock keys first, then their fence keys."""
     world = World(*[Master(0.01)] * 3)
     plan = world.plan("a", "b{x}", "c")
     grant = world.run(attempt(world.terms, plan))

@@ -61,6 +61,18 @@ def test_those_who_split_the_votes_and_took_them_back_count_together():
     assert announce(listeners, 2, token=b"b") == [ear]
 
 
+def test_masters_that_did_not_stand_in_the_way_say_nothing_new():
+    """They granted it, or their votes do not count: what is released there changes nothing (R25)."""
+    listeners, ear = listening()
+    ear.refused([0, 1])
+    assert announce(listeners, 2, 3, 4, token=b"ours") == []
+    assert announce(listeners, 2, 3, token=b"a") == []
+    assert announce(listeners, 4, token=b"b") == []
+    assert ear.released == 0
+    assert announce(listeners, 1, token=b"ours") == [ear]       # one of those that refused it
+    assert announce(listeners, 0, 2, 3, token=b"theirs") == [ear]
+
+
 def test_what_was_announced_before_an_attempt_does_not_add_up_with_what_comes_after():
     listeners, ear = listening()
     announce(listeners, 0, 1, token=b"a")

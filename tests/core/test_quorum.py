@@ -208,3 +208,25 @@ def test_nothing_is_inherited_from_one_that_said_nothing(before: Tally | None) -
     assert not tally.inherit(before, 1)
     assert tally.outcome(1) is None
     assert (tally.yes, tally.complete) == (0, False)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_without_one_that_is_in_the_way_the_next_round_is_lost_as_well(size: int) -> None:
+    """So a release that none of those announces is no reason to try again (R24, R25).  A vote that does not count, and
+    what somebody has to set up first, stay what they are; all others may grant it the next time.
+    """
+    seen = 0
+    set_up: tuple[Outcome, bool] = ("error", True)
+    choices = [*((vote, False) for vote in VOTES), set_up, None]
+    for votes in product(choices, repeat=size):
+        tally = Tally(["m"] * size)
+        for master, vote in enumerate(votes):
+            if vote is not None:
+                tally.count(master, vote[0], configuration=vote[1])
+        if tally.lost:
+            seen += 1
+            said_no = tally.in_the_way()
+            never = [master for master, vote in enumerate(votes) if vote in (("quarantined", False), set_up)]
+            assert not set(said_no) & set(never)
+            assert size - len(said_no) - len(never) < tally.need
+    assert seen

@@ -1,4 +1,4 @@
-"""What each script promises on top of its file, by running it (section 4, R14, R16-R18, R20, P8)."""
+"""What each script promises on top of its file, by running it (R14, R16-R18, R20, P8)."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from tenacity.wait import wait_base
 
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Enter, Leave, Listen, Wait
+from redlock._core.electorate import Facts
 from redlock._core.release import release
 from tests.core.world import GRANTS, OTHER, START, Master, World, down, held, turns
 
@@ -51,6 +52,39 @@ def test_a_minority_does_not():
     world.announce(0.1, 1, "t")
     assert isinstance(acquire(world), Grant)
     assert attempts(world) == [0.0, PAUSE]
+
+
+def test_what_it_has_taken_back_itself_is_no_reason_to_hurry():
+    """One master refuses, one grants, the third one restarted and does not vote: the two that granted announce our own
+    rollback, and nothing has changed (R25).
+    """
+    world = World(held(), Master(), Master(), guard=True)
+    world.terms.electorate.admit(1, Facts(run_id="another", uptime=0), START)
+    for number in range(1, 100):
+        for master in (1, 2):
+            world.announce(0.1 * number, master, f"token-{number}")
+    assert isinstance(acquire(world, patience=2.0, pause=0.6), Refusal)
+    assert attempts(world) == [0.0, 0.6, 1.2, 1.8, 2.0]
+
+
+def test_nor_is_what_others_have_taken_back_there():
+    world = World(held(), Master(), Master(), guard=True)
+    world.terms.electorate.admit(1, Facts(run_id="another", uptime=0), START)
+    for number in range(20):
+        world.announce(0.1 * number, 1, f"theirs-{number}")
+        world.announce(0.1 * number, 2, f"theirs-{number}")
+    assert isinstance(acquire(world, patience=2.0, pause=0.6), Refusal)
+    assert attempts(world) == [0.0, 0.6, 1.2, 1.8, 2.0]
+
+
+def test_the_holder_of_the_master_that_refused_it_releases():
+    """Its other key was on the master that does not vote."""
+    world = World(frees(), Master(), Master(), guard=True)
+    world.terms.electorate.admit(1, Facts(run_id="another", uptime=0), START)
+    world.announce(0.1, 1, OTHER)
+    world.announce(0.2, 0, OTHER)
+    assert isinstance(acquire(world), Grant)
+    assert attempts(world) == [0.0, 0.2]
 
 
 def test_without_any_message_it_is_tried_again_all_the_same():

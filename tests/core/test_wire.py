@@ -1,4 +1,4 @@
-"""The wire contract (section 4): keys, milliseconds, and answers that are what they should be, or not."""
+"""The wire contract (docs/reference/wire.md): keys, milliseconds, and answers that are what they should be, or not."""
 
 from __future__ import annotations
 

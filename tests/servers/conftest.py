@@ -14,7 +14,7 @@ from tests.servers.punctual import Watch
 
 @pytest.fixture(autouse=True)
 def _no_thread_left():
-    """Whoever starts threads ends them: `close()` leaves none (section 8)."""
+    """Whoever starts threads ends them: `close()` leaves none."""
     before = set(threading.enumerate())
     yield
 

@@ -101,7 +101,7 @@ def test_outage_held_and_misconfigured_read_differently(world, redlock_servers):
 
 
 def test_wrongtype(redlock_servers, masters):
-    """Section 4: a key of another type is an error vote with a clear reason."""
+    """A key of another type is an error vote with a clear reason (docs/reference/wire.md)."""
     redlock_servers.client(4).rpush("redlock:job", "not", "a", "lock")
     vote = eventually(lambda: _decided_vote(masters.lock("job", ttl=10)))
     assert vote.outcome == "error"
@@ -198,7 +198,7 @@ def _swallow(call):
 
 
 def test_script_flush_costs_nothing_but_the_text(redlock_servers, masters):
-    """Section 4: run by name, with one reload on NOSCRIPT."""
+    """Scripts are run by name; a master that has forgotten one gets its text, once (docs/reference/wire.md)."""
     lock = masters.lock("job", ttl=10)
     for _ in range(5):
         for i in range(5):

@@ -111,7 +111,7 @@ def test_without_fencing_no_fence_key_is_touched(redlock_servers, masters):
 
 
 def test_one_fence_for_several_names_is_greater_than_that_of_each(redlock_servers, masters):
-    """Section 4: one fence that is greater than that of every name."""
+    """One fence that is greater than that of every name (docs/reference/wire.md)."""
     ahead = 4_000_000_000_000_000
     for i in range(5):
         redlock_servers.client(i).set("{redlock:b}:fence", ahead)

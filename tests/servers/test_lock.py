@@ -357,7 +357,7 @@ def test_names_may_be_anything_but_nul(redlock_servers, masters):
 
 
 def test_mixed_fleets_exclude_each_other(world, redlock_servers):
-    """Section 4: with prefix "" the keys are those of other Redlock libraries."""
+    """With prefix "" the keys are those of other Redlock libraries (docs/reference/wire.md)."""
     with world.Masters(redlock_servers.urls, restart_guard=False, prefix="") as masters:
         for i in range(3):
             redlock_servers.client(i).set("job", b"\xff\xfe not ours", px=10_000, nx=True)

@@ -104,7 +104,7 @@ class Actor:
         assert attempt is not None
         assert attempt.token == outcome.token
         lease = Lease(plan.names, plan.ttl, outcome, clock=client.clock, mine=lambda: True)
-        lease.client = client
+        lease.client, lease.lost_by = client, None
         self.hold = self.judge.granted(
             client, attempt, lease, outcome, self._invoked_at, plan.ttl, task.origins[self._request]
         )

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from redlock._core.acquire import Grant
     from redlock._core.effects import Send
-    from redlock._core.lease import LeaseState
     from redlock._core.quorum import Tally
     from redlock._core.wire import Call
     from redlock.errors import Vote
     from tests.simulation.client import Client
+    from tests.simulation.keeper import Lease
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
     from tests.simulation.world import World
@@ -88,7 +88,7 @@ class Hold:
 
     client: Client
     attempt: Attempt
-    lease: LeaseState
+    lease: Lease
     fence: int | None
     invoked_at: float
     decided_at: float
@@ -276,7 +276,7 @@ class Judge:
         self,
         client: Client,
         attempt: Attempt,
-        lease: LeaseState,
+        lease: Lease,
         grant: Grant,
         invoked_at: float,
         ttl: float,
@@ -318,7 +318,7 @@ class Judge:
         self._expect(hold)
 
     def denied(self, hold: Hold, call: Call) -> None:
-        """An extension ended ``lost``, before its time was over: that has to be proved (R13)."""
+        """An extension ended ``lost``, before its time was over and not because of another one: that has to be proved (R13)."""
         denied = [master for what, master in hold.attempt.denied if what is call]
         if len(denied) < len(self.masters) // 2 + 1:
             self.fail(R13, f"{hold.attempt} is taken for lost, and only {denied} of {len(self.masters)} have denied it")

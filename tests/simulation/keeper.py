@@ -21,21 +21,30 @@ if TYPE_CHECKING:
     from redlock._core.effects import Send
     from redlock._core.keep import Keeping
     from redlock._core.terms import Plan
+    from redlock.errors import Reason
     from tests.simulation.client import Client, Task
     from tests.simulation.invariants import Hold
 
 
 class Lease(LeaseState):
-    """Lets the judge know at once when an extension of it is won, which may be long before its operation is over."""
+    """Lets the judge know at once when an extension of it is won, which may be long before its operation is over, and
+    which operation found out that it is lost.
+    """
 
-    __slots__ = ("client",)
+    __slots__ = ("client", "lost_by")
     client: Client
+    lost_by: Task | None
 
     def _extended(self, *won: Any) -> None:
         super()._extended(*won)
         task = self.client.driven
         if task is not None and self in task.kept:
             task.kept[self]()
+
+    def _lose(self, reason: Reason) -> None:
+        if self._lost is None:
+            self.lost_by = self.client.driven
+        super()._lose(reason)
 
 
 class Extending:
@@ -61,6 +70,8 @@ class Extending:
         if hold.lease.valid_until > hold.until or (outcome is not None and outcome.kind == "kept"):
             self._kept(task)
         lost = outcome is not None and outcome.kind == "lost" and not hold.let_go
+        # Of several under way at once one proves the loss, and to the others it is lost as well.
+        lost = lost and hold.lease.lost_by in (None, task)
         if lost and self._sent is not None and hold.client.clock() < min(hold.until, hold.ends):
             self._judge.denied(hold, self._sent.call)
         self._judge.looked(hold)

@@ -234,7 +234,7 @@ class Master(Keyspace):
         self.incarnation = 0
         self.forgot = False  # this incarnation started without the keys of the one before
         self.born_at = -age  # true time at which this incarnation started
-        self.jumped = 0.0  # how far its clock was set back, in sum
+        self.jumped = 0.0  # how long its clock takes to be there again after it was set back: true seconds, in sum
         self._rate = rate
         self._offset = EPOCH + offset
         self._started = math.floor(self.wall() - age * rate)
@@ -245,7 +245,7 @@ class Master(Keyspace):
 
     def step(self, by: float) -> None:
         self._offset += by
-        self.jumped += max(0.0, -by)
+        self.jumped += max(0.0, -by) / self._rate
 
     def tick(self) -> int:
         """Read the clock, as Redis does once before each command."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from redlock import scripts
 from redlock._core import extend as extending
 from redlock._core.listen import Ear
 from tests.simulation.actor import Actor, plan_for
 from tests.simulation.client import Client
+from tests.simulation.invariants import P3, Violation
+from tests.simulation.master import Keyspace
 from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.parameters import Parameters
 from tests.simulation.run import Run
@@ -157,6 +161,32 @@ def test_those_who_wait_do_not_hurry_while_masters_are_quarantined():
     assert calls < 3 * 2 * 5 * 25, "an attempt asks each master twice, and there are about ten of them"
 
 
+@pytest.mark.parametrize("waiters", [1, 3])
+def test_those_who_wait_do_not_hurry_while_one_master_refuses_and_one_does_not_vote(waiters):
+    """A key is left on one of three masters, one restarted without its keys, one is free.  It counts as held, and what
+    every failed attempt takes back is announced by two masters: a majority (R24, R25; seed 27730).
+    """
+    run = quiet(masters=3, eager=0.5, faults=(("amnesia", 1.0),))
+    holder, *others = (Actor(client_of(run)) for _ in range(1 + waiters))
+    holder.client.closing = False
+    run.masters[2].refuses = "MISCONF"  # the holder has no key there
+    holder.acquire(["lock-0"], 30.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    assert holder.hold is not None
+    run.masters[2].refuses = ""
+    run.masters[1].stop()
+    for link in run.links_to(run.masters[1]):
+        link.hang_up()
+    run.masters[1].start(remember=False)
+    run.world.run(run.world.now + 2.0)
+    for other in others:
+        other.acquire(["lock-0"], 30.0, 20.0)
+    before = run.judge.calls
+    run.world.run(run.world.now + 10.0)
+    calls = run.judge.calls - before
+    assert calls < waiters * 2 * 3 * 25, "an attempt asks each master twice, and there are about ten of them"
+
+
 def test_a_pause_in_a_release_does_not_keep_its_client_away():
     """A client that has others listen to its releases lets them go first, for about three times what its
     release took.  Not if that was because it was stopped meanwhile.
@@ -194,3 +224,33 @@ def test_an_announcement_is_not_forgotten_among_many_others():
         assert not ear.hear(0, b"%d" % number)
     ear.attempting()
     assert ear.hear(2, b"ours")
+
+
+@pytest.mark.parametrize("rate", [0.952, 1.048])
+def test_a_key_whose_master_sets_its_clock_back_lives_until_that_clock_is_there_again(rate):
+    """The clock of a master that runs slow takes longer than it was set back by, and so does a crashed holder's key: no
+    violation of P3 (seed 24226).
+    """
+    run = quiet(masters=1, drift_factor=0.1, faults=(("jump", 0.2),))
+    (master,) = run.masters
+    master._rate = rate
+    client = client_of(run)
+    actor = Actor(client)
+    actor._plan_hold = lambda hold, plan: None  # type: ignore[method-assign]  # it holds on
+    actor.acquire(["lock-0"], 2.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    assert actor.hold is not None
+    master.step(-4.0)
+    client.crash()
+    for _ in range(100):
+        run.world.run(run.world.now + 0.1)
+        run.judge.freed()
+    assert master.find("redlock:lock-0") is None
+
+
+def test_a_key_that_outlives_even_that_is_seen(monkeypatch):
+    """The scene above can go red."""
+    monkeypatch.setattr(Keyspace, "find", lambda self, name: self.keys.get(name))
+    with pytest.raises(Violation) as caught:
+        test_a_key_whose_master_sets_its_clock_back_lives_until_that_clock_is_there_again(1.0)
+    assert caught.value.invariant == P3

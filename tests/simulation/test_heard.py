@@ -5,6 +5,7 @@ Many runs with a crowd, and scenes told directly.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from redlock._core.listen import LINGER
 from tests.simulation.actor import plan_for
 from tests.simulation.client import Client
 from tests.simulation.interruption import Caller
+from tests.simulation.invariants import Violation
 from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.parameters import Parameters, crowd
 from tests.simulation.run import Run, simulate
@@ -187,3 +189,34 @@ def test_nothing_is_left_of_one_who_gave_up() -> None:
     scene.silence()
     listening = [connection for master in scene.masters for each in master.listening.values() for connection in each]
     assert all(connection.dead for connection in listening)
+
+
+# Which masters had refused it when they announced a release, and which after the attempt that followed; then one more announces it.
+@pytest.mark.parametrize(
+    ("before", "announced", "after", "last", "due"),
+    [
+        ({2, 3, 4}, [], {2, 3, 4}, [0, 1, 2], True),
+        ({3, 4}, [], {3, 4}, [0, 1, 2], False),  # they had not refused it
+        ({3, 4}, [], {3, 4}, [0, 1, 2, 3], True),
+        ({2, 3, 4}, [0, 1], {2, 3, 4}, [2], True),  # it adds up across an attempt
+        ({3, 4}, [0, 1, 2], {1, 2, 3}, [4], False),  # there was a majority before the attempt already (seed 1023712)
+        (None, [0, 1, 2], {3, 4}, [3], False),
+    ],
+)
+def test_who_has_to_try_again_when_a_release_is_announced(before, announced, after, last, due) -> None:
+    """The judge: of one that is told and does not try again."""
+    scene = Scene()
+    scene.passes(1.0)
+    (client,) = {other.client for other in scene.others}
+    (task,) = client.tasks
+    waits, channel = scene.run.judge.waits, "redlock:lock-0:released"
+    task.refused_by = before
+    for master in announced:
+        waits.told(client, master, channel, "t")
+    task.attempted_at = scene.world.now
+    scene.passes(0.01)
+    task.refused_by = after
+    for master in last:
+        waits.told(client, master, channel, "t")
+    with pytest.raises(Violation) if due else nullcontext():
+        scene.passes(1.0)

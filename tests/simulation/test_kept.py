@@ -6,9 +6,12 @@ from collections import Counter
 
 import pytest
 
+from redlock._core.extend import extend
+from redlock._core.quorum import Tally
 from tests.simulation.actor import Actor, plan_for
 from tests.simulation.client import Client
 from tests.simulation.invariants import P6, R13, Violation
+from tests.simulation.keeper import Extending
 from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.parameters import Parameters, household
 from tests.simulation.run import Run, simulate
@@ -155,6 +158,44 @@ def test_an_owner_that_has_ended() -> None:
     assert scene.keys() == 0
     assert len(scene.hold.renewals) == renewals
     assert scene.told == 1
+
+
+def extension(scene: Scene) -> Extending:
+    """The holder extends it, in a thread of its own."""
+    extending_ = Extending(scene.hold, TTL)
+    op = extend(scene.client.terms, scene.plan, scene.hold.lease, TTL, scene.client.clock())
+    scene.client.run(op, extending_.done, scene.hold.attempt, extending_.sends)
+    return extending_
+
+
+def test_an_extension_under_way_while_another_one_is_denied_proves_nothing_itself() -> None:
+    """The keys are gone; one extension learns that and the lease is lost.  The other one hears from nobody, and is told that
+    it is lost: that is proven already (R13; seed 12614).
+    """
+    scene = Scene()
+    for master in scene.run.masters:
+        master.keys.clear()
+    extension(scene)
+    for link in scene.client.links:
+        link.cut(REQUESTS)
+    extension(scene)
+    scene.passes(1.0)
+    assert scene.told == 1
+    assert scene.hold.lease.loss().reason == "expired"
+    assert sum(what == "extension" for _, what, _ in scene.world.trace) == 2
+    assert len(scene.hold.attempt.denied) == 5
+
+
+def test_an_extension_that_calls_it_lost_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """... and the judge still sees one that calls it lost though nobody has denied it."""
+    monkeypatch.setattr(Tally, "denied", True)
+    scene = Scene()
+    for link in scene.client.links:
+        link.cut(REQUESTS)
+    extension(scene)
+    with pytest.raises(Violation) as caught:
+        scene.passes(1.0)
+    assert caught.value.invariant == R13
 
 
 @pytest.mark.parametrize("start", range(0, HOUSEHOLDS, CHUNK))

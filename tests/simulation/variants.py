@@ -527,7 +527,7 @@ def _() -> list[Any]:
 
 @variant("announced-elsewhere", WOKEN, drawn=crowd)
 def _() -> list[Any]:
-    """Masters announce on another channel than the one that is listened to (section 4)."""
+    """Masters announce on another channel than the one that is listened to (R24)."""
     return [script(scripts.RELEASE, ("':released'", "':gone'"))]
 
 
@@ -542,8 +542,9 @@ def _() -> list[Any]:
     """Who listens does not try again before it hears something (R24)."""
     correct = acquiring._pause
 
-    def pause(terms: Terms, ear: Ear | None, at: float, until: float) -> Op[bool]:
-        return (yield from correct(terms, ear, at, until if ear is None else math.inf))
+    def pause(terms: Terms, ear: Ear | None, refusal: acquiring.Refusal, until: float) -> Op[bool]:
+        listens = ear is not None and refusal.kind == "held"
+        return (yield from correct(terms, ear, refusal, math.inf if listens else until))
 
     return [mock.patch.object(acquiring, "_pause", pause)]
 
@@ -555,6 +556,12 @@ def _() -> list[Any]:
     return [
         mock.patch.object(acquiring, "_let_others_go_first", lambda ear, until: correct(ear, until + 1000.0))
     ]
+
+
+@variant("rollback-taken-for-a-release", APART, drawn=crowd, faults=(("amnesia", 0.6),))
+def _() -> list[Any]:
+    """What failed attempts take back where nobody was in the way is a reason to try again (R25)."""
+    return [mock.patch.object(Ear, "refused", return_value=None)]
 
 
 @variant("tried-again-at-once", APART, drawn=crowd)

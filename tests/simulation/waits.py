@@ -33,7 +33,7 @@ APART = "R25 apart"
 class Watch:
     """One operation that listens."""
 
-    __slots__ = ("channels", "ear", "heard", "on", "since", "task")
+    __slots__ = ("channels", "dealt_with", "ear", "heard", "on", "since", "task")
 
     def __init__(self, task: Task, ear: Ear, since: float) -> None:
         self.task = task
@@ -42,6 +42,7 @@ class Watch:
         self.since = since
         self.on = False  # a majority of masters has confirmed that it announces everything
         self.heard: dict[str, set[int]] = defaultdict(set)  # by which masters, by token
+        self.dealt_with: set[str] = set()  # tokens that were reason enough to try again
 
 
 class Waits:
@@ -102,16 +103,25 @@ class Waits:
                 self.unconfirmed(client, master, channel)
 
     def told(self, client: Client, master: int, channel: str, token: str) -> None:
-        """A client reads that a master announces something."""
+        """A client reads that a master announces something.
+
+        Nothing follows from a majority of which none has refused it: these were too few, or did not vote, and still are.
+        Nor from the rest, when an attempt came after that majority.
+        """
         for watch in self._watches.values():
             if watch.task.client is client and channel in watch.channels:
-                heard = watch.heard[token]
-                if master not in heard:
+                heard, refused_by = watch.heard[token], watch.task.refused_by
+                if token not in watch.dealt_with:
+                    was_news = self._is_news(heard, refused_by)
                     heard.add(master)
-                    if len(heard) == self._need:
+                    if not was_news and self._is_news(heard, refused_by):
+                        watch.dealt_with.add(token)
                         self.woken += 1
                         most = self._parameters.node_timeout + self._pause(watch)
                         self._within(most, watch.task, WOKEN, f"when it heard of {token}")
+
+    def _is_news(self, heard: set[int], refused_by: set[int] | None) -> bool:
+        return len(heard) >= self._need and (refused_by is None or bool(heard & refused_by))
 
     def released(self, master: int, key: str, token: str) -> None:
         """A master has removed it.  Where nothing goes wrong, whoever has listened for a while hears of it."""

@@ -1,0 +1,90 @@
+"""Every rule that is cited anywhere is defined in docs/rules.md, once.
+
+A citation is a number alone, as in ``(R13)`` or ``P1-P8``.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT
+
+RULES = DOCS / "rules.md"
+# Whatever is written by people, in these places.
+PLACES = ("redlock", "chaos", "benchmarks", "compose", "examples", "tests", "docs")
+KINDS = {".py", ".lua", ".md", ".sh", ".yml", ".c"}
+
+_DEFINED = re.compile(r"^- \*\*([PRC]\d+)\*\* \S", re.MULTILINE)
+_CITED = re.compile(r"\b[PRC]\d+\b")
+_SECTION = re.compile(r"\bsections? \d+", re.IGNORECASE)
+_LINTER = re.compile(r"# noqa: [\w, ]+")  # its C901 is no rule of ours
+_THIS = "tests/docs/test_rules.py"
+
+
+def defined() -> list[str]:
+    return _DEFINED.findall(RULES.read_text(encoding="utf-8"))
+
+
+def places():
+    inside = (path for place in PLACES for path in (ROOT / place).rglob("*"))
+    for path in sorted([*inside, *ROOT.glob("*.md")]):
+        name = path.relative_to(ROOT).as_posix()
+        built = {"_build", "__pycache__", "secrets"} & set(path.parts)
+        if path.is_file() and path.suffix in KINDS and not built and name != _THIS:
+            yield path
+
+
+def unresolved(text: str) -> list[str]:
+    """Where ``text`` cites what is not there: the lines, and what they cite."""
+    known = set(defined())
+    found = []
+    for number, line in enumerate(_LINTER.sub("", text).splitlines(), start=1):
+        wrong = [cited for cited in _CITED.findall(line) if cited not in known] + _SECTION.findall(line)
+        if wrong:
+            found.append(f"line {number}: {', '.join(wrong)}")
+    return found
+
+
+def test_every_number_is_defined_once_and_none_is_left_out():
+    numbers = defined()
+    series = {letter: [int(one[1:]) for one in ones] for letter, ones in groupby(numbers, key=lambda one: one[0])}
+    assert list(series) == ["P", "R", "C"]
+    for letter, found in series.items():
+        assert found == list(range(1, len(found) + 1)), letter
+    assert len(series["P"]) >= 8
+    assert len(series["R"]) >= 26
+    assert len(series["C"]) >= 32
+
+
+def test_every_rule_that_is_cited_is_there():
+    found = {path.relative_to(ROOT).as_posix(): unresolved(path.read_text(encoding="utf-8")) for path in places()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("text", [
+    '"""Released on all masters (R99)."""',
+    "-- see P9",
+    "said (R13, C33) and kept",
+    "P1-P9",
+    "the wire contract (section 4)",
+    "Section 5: refused where it is given",
+    "return 1  # noqa: C901 - R0 says so",
+])  # fmt: skip
+def test_one_that_is_not_is_noticed(text):
+    assert len(unresolved(f"(R13)\n{text}\n")) == 1
+
+
+@pytest.mark.parametrize("text", ["(R13, C6, P7)", "R16-R18", "# noqa: C901 - one case for each", "MIR13, R, 13, PLR2004"])
+def test_one_that_is_is_not(text):
+    assert unresolved(text) == []
+
+
+def test_code_of_every_kind_is_looked_at():
+    looked_at = {path.relative_to(ROOT).as_posix() for path in places()}
+    assert {
+        "redlock/_core/acquire.py", "redlock/scripts/acquire.lua", "chaos/judge/live.py", "tests/README.md",
+        "docs/design.md", "CONTRIBUTING.md", "tests/simulation/variants.py",
+    } <= looked_at  # fmt: skip
