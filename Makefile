@@ -6,13 +6,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SEEDS ?= 100000
 OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py flavours.py minority.py metrics.py)
-# One process per core for what only computes; the tests with real servers stay in one.
+# So many processes for the tests; auto: one per core.
 JOBS ?= auto
 # Options of `python -m chaos ci`.
 CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types core simulation servers harness docs package oldest newest chaos simulation-long bench bench-full bench-page compose clean
+.PHONY: help demo quick test announce lint types core simulation servers harness docs package oldest newest chaos simulation-long bench bench-full bench-page compose clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -33,9 +33,16 @@ $(BIN)/.ready: $(BIN)/.demo
 demo: $(BIN)/.demo
 	@$(BIN)/python -m examples.demo
 
+## make quick             lint, types, unit tests, one file with real servers: before each commit, in less than two minutes
+quick: lint types core
+	$(BIN)/pytest -q -n $(JOBS) tests/servers/test_lock.py
+
 ## make test              lint, types, core, simulation, real servers, harness, docs, the wheel, oldest dependencies
 ##                        and Redis, newest Redis
-test: lint types core simulation servers harness docs package oldest newest
+test: announce lint types core simulation servers harness docs package oldest newest
+
+announce:
+	@echo "lint, types, core, simulation, servers, harness, docs, package, oldest, newest: some 20 minutes on two processors."
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check
@@ -46,7 +53,7 @@ types: $(BIN)/.ready
 
 ## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
-	$(BIN)/pytest -q tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
+	$(BIN)/pytest -q -n $(JOBS) tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
 		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
