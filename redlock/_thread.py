@@ -20,7 +20,7 @@ def start(thread: threading.Thread) -> None:
 
 def why_not(error: RuntimeError) -> tuple[str, bool]:
     """What ``error``, of `threading.Thread.start`, means; True: no thread will be had later either."""
-    # From 3.12 on, as soon as the main thread has ended: when callbacks of atexit run.  The class has a name only from 3.13 on.
+    # Python 3.12, as soon as the main thread has ended: when callbacks of atexit run.
     if "interpreter shutdown" in str(error):
         return "Python is exiting and starts no thread any more, so nothing new can be connected: connect before that", True
     return f"no thread could be started: {error}", False

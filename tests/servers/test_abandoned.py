@@ -47,6 +47,12 @@ class AtOpcode:
         return self
 
 
+def it_was_struck(times):
+    if sys.version_info[:2] == (3, 12) and not times:
+        pytest.skip("Python 3.12 tells a trace function of the bytecodes once, and not again")
+    assert times > 10
+
+
 def elsewhere(work):
     """What ``work()`` returns in another thread."""
     found = []
@@ -89,7 +95,7 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_a_with(redlock_servers,
             eventually(lambda: nothing_left(redlock_servers))
             if strike.left > 0:
                 break
-        assert struck > 10
+        it_was_struck(struck)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")      # struck before its first step
@@ -122,7 +128,7 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_s
                     fence = fenced
                 if strike.left > 0:
                     break
-            assert struck > 10
+            it_was_struck(struck)
 
     asyncio.run(main())
     eventually(lambda: nothing_left(redlock_servers))
