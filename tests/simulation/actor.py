@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 from tenacity.wait import wait_random_exponential
@@ -181,10 +182,15 @@ class Actor:
         self.client.run(op, done, hold.attempt, self._sends)
 
     def _desert(self, hold: Hold, plan: Plan) -> None:
-        """This thread ends without releasing; another one takes its place."""
+        """This thread ends without releasing, or the `with` in it is torn down; another one takes its place."""
         if hold is self.hold:
             self.hold = None
+            hold.abandoned = random.Random(hold.attempt.token).random() < self.client.parameters.abandoned
             self.judge.deserted(hold)
+            if hold.abandoned:
+                self.judge.ended(hold)
+                self.client.keeper.left_behind(hold)
+                self.judge.abandoned(hold)
             self.think()
 
     # -- the end -------------------------------------------------------------------------------------

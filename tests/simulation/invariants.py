@@ -104,6 +104,7 @@ class Hold:
     told: int = 0  # how often its holder was told that it is lost
     told_at: float = math.nan  # ... the last time, on the client's clock
     deserted_at: float | None = None  # true time at which its owner ended
+    abandoned: bool = False  # ... and left nobody who could release it
     renewals: deque[float] = field(default_factory=lambda: deque(maxlen=MANY))  # on the client's clock
 
     def valid(self) -> bool:
@@ -420,9 +421,10 @@ class Judge:
         renewals.append(now)
 
     def gave_up(self, hold: Hold, release: Send) -> None:
-        """Its keeper releases it, because it was held for as long as it may be (C7)."""
+        """Its keeper releases it: it was held for as long as it may be (C7), or nobody else can release it (R15)."""
         attempt = hold.attempt
-        attempt.over = hold.let_go = hold.late = True
+        attempt.over = hold.let_go = True
+        hold.late = not hold.abandoned
         assert release.owed_until is not None
         attempt.owed_until = hold.client.true_time(release.owed_until)
 
@@ -438,6 +440,11 @@ class Judge:
         self.world.log("deserted", hold.attempt)
         longest = hold.attempt.longest
         self.world.after(longest / 3 + self._lifetime(hold.attempt), self._forgotten, hold)
+
+    def abandoned(self, hold: Hold) -> None:
+        """... and nobody else can release it: its keeper does, at once (R15)."""
+        if hold.lease.valid:
+            self.fail(R15, f"{hold.attempt} is nobody's any more, and its keeper has not released it")
 
     def _forgotten(self, hold: Hold) -> None:
         """What nobody keeps is gone a TTL later.  What was under way when its owner ended may be late."""

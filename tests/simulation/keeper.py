@@ -101,7 +101,7 @@ class Keeper:
             client.clock(),
             renew=renew,
             max_hold=max_hold,
-            owner=lambda: "here" if hold.deserted_at is None else "gone",
+            owner=lambda: "here" if hold.deserted_at is None else "abandoned" if hold.abandoned else "gone",
             random=client.world.random.random,
             tell=partial(client.judge.told, hold),
         )
@@ -144,7 +144,16 @@ class Keeper:
         self._alarm_at = math.inf
         now = self._client.clock()
         self._see_off(self._roster.take_in()[1])
-        due = self._roster.take(now)
+        self._work(self._roster.take(now), now)
+
+    def left_behind(self, hold: Hold) -> None:
+        """A holder of its lease has gone, as the collector tells the keepers of the shells."""
+        [keeping] = [one for one, kept in self._holds.items() if kept is hold]
+        self._see_off(self._roster.take_in()[1])
+        if not keeping.over:
+            self._work([keeping], self._client.clock())
+
+    def _work(self, due: list[Keeping], now: float) -> None:
         started, rest = keeping_.tasks(due, now)
         for task, keepings in started:
             self._run(task, keepings)
@@ -159,7 +168,7 @@ class Keeper:
             for token, extending in extendings.items():
                 if token in request.call.args:
                     hold = extending.hold
-                    if request.call.script is scripts.RELEASE:  # it was held for as long as it may be (C7)
+                    if request.call.script is scripts.RELEASE:  # it was held for as long as it may be (C7), or is nobody's (R15)
                         judge.gave_up(hold, request)
                     elif request.call.script in (scripts.EXTEND, scripts.RENEW):
                         judge.renews(hold)

@@ -66,6 +66,7 @@ class Parameters:
     keep: float = 0.0  # share of holds that a keeper looks after
     limited: float = 0.0  # share of those that have a max_hold
     deserted: float = 0.0  # share of those whose owner ends without releasing
+    abandoned: float = 0.0  # share of these that nobody can release any more: their `with` is torn down
     announces: bool = True  # masters permit channels
     lost: float = 0.0  # share of announcements that get lost
     lag: float = 1.0  # how many times as long as other messages they take, typically

@@ -13,7 +13,7 @@ from tests.simulation.client import Client
 from tests.simulation.invariants import P6, R13, Violation
 from tests.simulation.keeper import Extending
 from tests.simulation.network import ANSWERS, REQUESTS
-from tests.simulation.parameters import Parameters, household
+from tests.simulation.parameters import Parameters, draw, household
 from tests.simulation.run import Run, simulate
 from tests.simulation.variants import VARIANTS
 from tests.simulation.waits import PROMPT
@@ -216,3 +216,23 @@ def test_lost_for_lack_of_an_alarm() -> None:
             link.cut(REQUESTS)
         scene.passes(2 * TTL)
     assert caught.value.invariant == P6
+
+
+def test_what_nobody_can_release_any_more_is_released_at_once() -> None:
+    """R15: not when its time is over."""
+    scene = Scene()
+    scene.hold.abandoned = True
+    scene.run.judge.deserted(scene.hold)
+    scene.run.judge.ended(scene.hold)
+    scene.client.keeper.left_behind(scene.hold)
+    scene.run.judge.abandoned(scene.hold)
+    scene.passes(0.05)
+    assert scene.keys() == 0
+    assert scene.told == 0
+    scene.passes(2 * TTL)
+
+
+@pytest.mark.parametrize("first", range(0, 200, CHUNK))
+def test_withs_that_are_torn_down(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        simulate(draw(seed, deserted=0.5, abandoned=0.7, keep=0.8))

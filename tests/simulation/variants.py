@@ -332,6 +332,17 @@ def _() -> list[Any]:
     return [mock.patch.object(Keeping, "__init__", init)]
 
 
+@variant("abandoned-lease-runs-out", R15, deserted=0.5, abandoned=1.0, **_KEPT)
+def _() -> list[Any]:
+    """What nobody can release any more stays for its TTL (R15)."""
+    correct = Keeping.__init__
+
+    def init(keeping: Keeping, *args: Any, owner: Any, **options: Any) -> None:
+        correct(keeping, *args, owner=lambda: "here" if owner() == "here" else "gone", **options)
+
+    return [mock.patch.object(Keeping, "__init__", init)]
+
+
 @variant("renewal-gives-up", R13, **_KEPT)
 def _() -> list[Any]:
     """A renewal that too few have answered is taken for a loss (R13)."""
