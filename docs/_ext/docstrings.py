@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?<![`:])`([^`\n]+)`(?![`_])")
 _ATTRIBUTE = object()       # what a class does not have, an object does
 _RULE = re.compile(r"\b([RPC][1-9]\d?)\b(?!`)")
+_FOR_TYPE_CHECKERS = re.compile(r": ?[\w.~]*Unpack\[[^\]]*\]")     # of options that are handed on; the class that takes them has them all
 # Types of others, and of ours that have no page: they are shown, and lead nowhere.
 _NO_PAGE = frozenset(
     ("Any", "Callable", "Coroutine", "Iterable", "Mapping", "Sequence", "P", "R", "Persistence", "Self", "Reason",
@@ -52,7 +53,7 @@ def _docstring(_app: Sphinx, kind: str, name: str, _thing: object, _options: obj
     around = name if kind in ("class", "exception") else name.rpartition(".")[0]
     for number, line in enumerate(lines):
         text = _NAME.sub(lambda match: _linked(match, around), line)
-        lines[number] = _RULE.sub(r":doc:`\1 </design>`", text)
+        lines[number] = _RULE.sub(r":doc:`\1 </rules>`", text)
 
 
 def _signature(
@@ -66,7 +67,10 @@ def _signature(
     world = "Async" if name.startswith("redlock.Async") else ""
 
     def plain(text: str | None) -> str | None:
-        return text and text.replace("AnyMasters", f"{world}Masters").replace("AnyLease", f"{world}Lease")
+        if not text:
+            return text
+        text = _FOR_TYPE_CHECKERS.sub("", text)
+        return text.replace("AnyMasters", f"{world}Masters").replace("AnyLease", f"{world}Lease")
 
     return plain(signature), plain(returns)
 
