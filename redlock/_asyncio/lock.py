@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._base.holds import Leaving
+    from redlock._base.holds import Entered, Leaving
     from redlock._core.effects import Op
 
 P = ParamSpec("P")
@@ -320,13 +320,13 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     async def _leave(
         self,
-        leaving: Leaving,
+        entered: Entered,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,  # noqa: ARG002 - what `__aexit__` is given
     ) -> None:
         """The end of an ``async with``, or `__aexit__` called by hand."""
-        hold: Hold[AsyncLease] | None = leaving.hold
+        hold: Hold[AsyncLease] | None = entered.hold
         failed = None
         try:
             hold = hold or self._latest_by_hand()

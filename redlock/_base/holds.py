@@ -10,6 +10,9 @@ contextlib's stacks do the same with the class of a lock.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import itertools
 import threading
 import weakref
 from contextvars import ContextVar
@@ -30,15 +33,54 @@ AnyLease = TypeVar("AnyLease", bound=LeaseState)
 # serves one request after the other; what tells them apart is the context in which each of them runs.
 _ENTERED: ContextVar[tuple[str, ...]] = ContextVar("redlock_entered", default=())
 
+_numbers = itertools.count()
+_watched: dict[int, Hold[Any] | Holds] = {}     # by the number of its `Witness`
+
+
+class Witness(int):
+    """Tells what is watched by its number when the object that has it is no more.
+
+    A weak reference would tell too early.  The collector clears those of all that is unreachable before it runs any finalizer
+    there: the ``finally`` of a generator, which may stand inside of its ``with``.  A number is no container, so the collector
+    does not see it; it goes when its owner is taken apart.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, watched: Hold[Any] | Holds | None) -> Witness:
+        """A new one, for the object that is to have it; ``watched`` is told."""
+        witness = cls(next(_numbers))
+        if watched is not None:
+            _watched[int(witness)] = watched
+        return witness
+
+    def __del__(self, *, _watched: dict[int, Hold[Any] | Holds] = _watched) -> None:
+        # Wherever the collector strikes, so it takes no lock; perhaps when Python exits, and this module has no names any more.
+        watched = _watched.pop(int(self), None)
+        if watched is not None:
+            watched.gone()
+
+
+class Holds(list["Hold[Any]"]):
+    """Those of a lock that is not bound."""
+
+    __slots__ = ()
+
+    def gone(self) -> None:
+        """The lock object is no more."""
+        for hold in self:
+            hold.lease._left_behind()  # noqa: SLF001 - told only us
+
 
 class Hold(Generic[AnyLease]):
     """One acquire, or one ``with``, of ``lease`` through ``lock``, until it is given back.
 
-    ``holder``: all holds of one thread or task, or of a lock that is not bound.  ``max_hold``: that of the lease.  ``task``: of
+    ``through``: the number of the lock, a word for it that keeps nothing alive.  ``holder``: all holds of one thread or task, or of a lock that is not bound.  ``max_hold``: that of the lease.  ``task``: of
     asyncio, in which a thread entered it.  ``driver``: of asyncio, whose masters know the lease.
     """
 
-    __slots__ = ("_leaving", "_lock", "driver", "holder", "lease", "max_hold", "task")
+    __slots__ = ("_lock", "_watched_by", "abandoned", "by_hand", "driver", "holder", "lease", "max_hold", "task", "through")
 
     def __init__(
         self,
@@ -47,33 +89,36 @@ class Hold(Generic[AnyLease]):
         holder: list[Hold[AnyLease]],
         leaving: Leaving | None,
         *,
+        witness: Witness,
         max_hold: float | None = None,
         task: object = None,
         driver: Any = None,
     ) -> None:
-        # By weak references: a keeper knows the holds of its leases, and must keep no lock and no masters alive.
+        # A keeper knows the holds of its leases, and must keep no lock and no masters alive.
         self._lock = weakref.ref(lock)
-        self._leaving = None if leaving is None else weakref.ref(leaving, lease._left_behind)  # noqa: SLF001 - told only us
+        self.through = int(witness)
         self.lease = lease
         self.holder = holder
         self.max_hold = max_hold
         self.task = task
         self.driver = driver
+        self.abandoned = False      # its ``with`` is no more, and nobody has left it
+        self.by_hand = leaving is None      # given back by a call of `release`, not at the end of a ``with``
+        self._watched_by: int | None = None
+        if leaving is not None:
+            self._watched_by = int(leaving.entered.witness if leaving.entered.witness is not None else leaving.witness)
+            _watched[self._watched_by] = self
+            leaving.entered.hold = self
+
 
     @property
-    def lock(self) -> Any:
-        """Through which it was entered; None: that is no more."""
-        return self._lock()
+    def lock_is_gone(self) -> bool:
+        return self._lock() is None
 
-    @property
-    def by_hand(self) -> bool:
-        """Given back by a call of `release`, not at the end of a ``with``."""
-        return self._leaving is None
-
-    @property
-    def abandoned(self) -> bool:
-        """Its ``with`` is no more, and nobody has left it."""
-        return self._leaving is not None and self._leaving() is None
+    def gone(self) -> None:
+        """Its ``with`` is no more."""
+        self.abandoned = True
+        self.lease._left_behind()  # noqa: SLF001 - told only us
 
     @property
     def entered_here(self) -> bool:
@@ -103,7 +148,8 @@ class Hold(Generic[AnyLease]):
         token, holds = self.lease.token, self.lease._holds  # noqa: SLF001
         _remove(self, self.holder)
         _remove(self, holds)
-        self._leaving = None
+        if self._watched_by is not None:
+            _watched.pop(self._watched_by, None)
         if holds and not all(hold.abandoned for hold in holds):
             return False
         entered = _ENTERED.get()
@@ -123,15 +169,20 @@ def _remove(hold: Hold[Any], holds: list[Hold[Any]]) -> None:
 def _look_through(holder: list[Hold[Any]]) -> None:
     """Forget what was lost and nobody is to be told of: of what each lock acquired by hand, all but the latest."""
     kept: list[Hold[Any]] = []
-    latest: set[object] = set()
+    latest: set[int] = set()
     for hold in reversed(holder):
         if hold.lease.lost:
-            lock = hold.lock
-            if hold.abandoned or lock is None or (hold.by_hand and id(lock) in latest):
+            if hold.abandoned or hold.lock_is_gone or (hold.by_hand and hold.through in latest):
                 continue
-            latest.add(id(lock))
+            latest.add(hold.through)
         kept.append(hold)
     holder[:] = kept[::-1]
+
+
+def exists(witness: Witness) -> Callable[[], bool]:
+    """Whether the object that has it is there later."""
+    number = int(witness)
+    return lambda: number in _watched
 
 
 def owner(lease: LeaseState, alive: Callable[[], bool], otherwise: Owner) -> Owner:
@@ -147,32 +198,51 @@ def owner(lease: LeaseState, alive: Callable[[], bool], otherwise: Owner) -> Own
     return "here" if alive() else otherwise
 
 
-class Leaving:
-    """The end of one ``with``."""
+class Entered:
+    """What a ``with`` has entered, once it has: for its end."""
 
-    __slots__ = ("__weakref__", "_leave", "hold", "lock")
+    __slots__ = ("hold", "witness")
 
-    def __init__(self, leave: Callable[..., Any], lock: object) -> None:
-        self._leave = leave
-        self.lock = lock    # None: a stack of contextlib names it when it leaves
-        self.hold: Hold[Any] | None = None      # what was entered
+    def __init__(self) -> None:
+        self.hold: Hold[Any] | None = None
+        self.witness: Witness | None = None
 
-    def __call__(self, *args: Any) -> Any:
-        lock, *how = args if self.lock is None else (self.lock, *args)
-        # With us, not with our hold alone: a coroutine that is made here and never begins has left nothing.
-        return self._leave(lock, self, *how)
+
+class Leaving(functools.partial[Any]):
+    """The end of one ``with``: calls ``leave(lock, entered, kind, error, trace)``.
+
+    No function of ours stands between the interpreter and that: a traceback that somebody keeps would keep us in its frame,
+    and with us the lease of a ``with`` that was interrupted there.
+    """
+
+    __slots__ = ("entered", "lock", "witness")
+
+    entered: Entered
+    lock: object    # None: a stack of contextlib names it when it leaves
+    witness: Witness
 
 
 class AtTheEnd:
-    """`__exit__` or `__aexit__` of a lock, which calls ``leave(lock, leaving, kind, error, trace)``: see the top of this file."""
+    """`__exit__` or `__aexit__` of a lock, which is ``leave``: see the top of this file."""
 
     def __init__(self, leave: Callable[..., Any]) -> None:
         self.__wrapped__ = leave
+        # A coroutine that was made and never begins has left nothing, so what ends its hold stays with it.
+        self._stays = inspect.iscoroutinefunction(leave)
 
     def __get__(self, lock: object, kind: type[object]) -> Leaving:
-        leaving = Leaving(self.__wrapped__, lock)
+        entered = Entered()
+        leave = self.__wrapped__
+        leaving = Leaving(leave, lock, entered) if lock is not None else Leaving(_leave_named, leave, entered)
+        leaving.lock, leaving.entered = lock, entered
+        (entered if self._stays else leaving).witness = Witness.of(None)
         _begins.leaving = weakref.ref(leaving)
         return leaving
+
+
+def _leave_named(leave: Callable[..., Any], entered: Entered, lock: object, *how: Any) -> Any:
+    """As the stacks of contextlib call what they have found in a class."""
+    return leave(lock, entered, *how)
 
 
 class _Begins(threading.local):

@@ -6,13 +6,12 @@ import contextlib
 import functools
 import math
 import random
-import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from redlock import _clock, options
 from redlock._base import process
-from redlock._base.holds import AnyLease, Hold, owner
+from redlock._base.holds import AnyLease, Hold, Holds, Witness, exists, owner
 from redlock._base.masters import MastersBase
 from redlock._core import quorum
 from redlock._core.acquire import Grant, Refusal, acquire
@@ -135,7 +134,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None     # the last one, whoever held it
-        self._holds: list[Hold[AnyLease]] = []  # where it is not bound: of whoever entered, the latest last
+        self._holds: list[Hold[AnyLease]] = Holds()     # where it is not bound: of whoever entered, the latest last
+        self._witness = Witness.of(None if self._bound else self._holds)
         self._set_up()
         self._resumed: list[AnyLease] | None = None     # taken over by its token, until somebody keeps it
         if token is not None:
@@ -229,7 +229,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         Not what a ``with`` entered in another context: that is a generator's which is suspended, of another request perhaps.
         """
         for hold in reversed(holder):
-            if hold.lock is self and (hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))):
+            if hold.through == self._witness and (hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))):
                 return hold
         return None
 
@@ -299,11 +299,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     ) -> None:
         """Put down that the caller holds ``lease``; first in ``mine``, for the caller's caller if it is interrupted."""
         hold = hold_class(
-            self, lease, self._caller(), leaving, max_hold=max_hold or self._max_hold, task=self._task(), driver=self._driver()
+            self, lease, self._caller(), leaving, witness=self._witness, max_hold=max_hold or self._max_hold, task=self._task(), driver=self._driver()
         )
         mine.append(hold)
-        if leaving is not None:
-            leaving.hold = hold
         hold.enter()
 
     # -- giving back ---------------------------------------------------------------------------------
@@ -311,7 +309,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _latest_by_hand(self) -> Hold[AnyLease]:
         """What `__exit__` gives back that was called by hand, or by a stack that has not entered."""
         holder = self._caller()
-        mine = [hold for hold in reversed(holder) if hold.lock is self and hold.by_hand]
+        mine = [hold for hold in reversed(holder) if hold.through == self._witness and hold.by_hand]
         if not self._bound:     # two leases of one lock are never valid at a time: one that is over does no harm (P8)
             mine.sort(key=lambda hold: not hold.lease._over)  # noqa: SLF001 - the lock is its other half
         if not mine:
@@ -364,7 +362,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _keeping_of(self, lease: AnyLease) -> Keeping:
         """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
-        alive = self._alive() if self._bound else _exists(self, lease)
+        alive = self._alive() if self._bound else exists(self._witness)
         tell = functools.partial(type(self)._tell, self._on_lost, lease)  # noqa: SLF001 - ours
         lost: Callable[[], object] = tell
         kept: Callable[[], object] | None = None
@@ -509,11 +507,6 @@ def to_be_told(on_lost: Callable[[AnyLease], object] | None, lease: AnyLease) ->
         if other not in found:
             found.append(other)
     return found
-
-
-def _exists(lock: LockBase[Any, Any], lease: LeaseState) -> Callable[[], bool]:
-    reference = weakref.ref(lock, lease._left_behind)  # noqa: SLF001
-    return lambda: reference() is not None
 
 
 def _attempts(refusal: Refusal) -> str:

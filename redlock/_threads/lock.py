@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from redlock._base.holds import Leaving
+    from redlock._base.holds import Entered, Leaving
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -208,13 +208,13 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def _leave(
         self,
-        leaving: Leaving,
+        entered: Entered,
         kind: type[BaseException] | None,  # noqa: ARG002 - what `__exit__` is given
         error: BaseException | None,
         trace: TracebackType | None,  # noqa: ARG002
     ) -> None:
         """The end of a ``with``, or `__exit__` called by hand."""
-        hold: Hold[Lease] | None = leaving.hold
+        hold: Hold[Lease] | None = entered.hold
         try:
             hold = hold or self._latest_by_hand()
             self._check(hold)
