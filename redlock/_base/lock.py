@@ -7,7 +7,7 @@ import functools
 import math
 import random
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from redlock import _clock, options
 from redlock._base import process
@@ -209,6 +209,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def lease(self) -> AnyLease | None:
         """The lease that was granted last through this object, to whomever; None before that."""
         return self._lease
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be copied or pickled: make another one, and hand over a lease by its token and fence")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._shown} on {len(self._terms.masters)} masters>"
@@ -456,6 +459,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         raise self._not_held()
 
     def _not_held(self) -> NotHeld:
+        if any(self._names == set(hold.lease.names) and hold.lease.valid for hold in self._caller()):
+            text = f"this {self._holder} holds {self._shown}, but not through this lock object: release it through the one that acquired it"
+            return NotHeld(text, name=self._name)
         other = self._lease is not None and self._lease.valid
         whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
         return NotHeld(f"this {self._holder} does not hold {self._shown}: {whose}", name=self._name)

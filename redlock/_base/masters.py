@@ -136,6 +136,9 @@ class MastersBase:
             )
         return cls(urls, **options)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be copied or pickled: make one in each process, with the same URLs and options")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self._terms.masters)}>"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from redlock.errors import LockLost, Reason, Vote
 
@@ -278,6 +278,9 @@ class LeaseState:
     def _is_here(self) -> bool:
         """Whether the caller asks the masters over the connections that carried the acquire."""
         return True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be copied or pickled, it ends here: hand over its token and fence (lock(..., token=, fence=))")
 
     def __repr__(self) -> str:
         if self._released:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import pickle
 import threading
 import time
 
@@ -372,3 +374,22 @@ def test_from_env(world, redlock_servers, monkeypatch):
     monkeypatch.delenv("REDLOCK_MASTERS")
     with pytest.raises(ConfigurationError, match="REDLOCK_MASTERS is not set"):
         world.Masters.from_env()
+
+
+def test_what_is_copied_or_pickled_says_what_to_do(masters):
+    """A copy of a lease would say that it is valid after the release."""
+    lock = masters.lock("job", ttl=10)
+    lease = take(lock)
+    for thing in (masters, lock, lease):
+        for way in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                way(getattr(thing, "_real", thing))
+    lock.release()
+
+
+def test_a_release_through_another_lock_object_says_so(masters):
+    lock = masters.lock("job", ttl=10)
+    take(lock)
+    with pytest.raises(NotHeld, match="but not through this lock object"):
+        masters.lock("job", ttl=10).release()
+    lock.release()
