@@ -396,6 +396,8 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
             raise loaded
     if isinstance(announced, NoPermissionError):
         raise NoPermissionError(f"{announced} (grant EVAL and the key {announce.keys[0]})")
+    if isinstance(announced, ResponseError) and "WRONGTYPE" in str(announced):     # in the words of the script, which names the key
+        raise ResponseError(f"BADMAXTTL {announce.keys[0]} does not hold the max_ttl of a client: delete it")
     if isinstance(announced, RedisError):
         raise announced
     identity = read_info(info) if isinstance(info, bytes) else {}

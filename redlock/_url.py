@@ -139,8 +139,12 @@ def _add_options(parts: SplitResult, found: dict[str, Any], shown: str) -> None:
 
 
 def _unknown(name: str, parts: SplitResult, shown: str) -> NoReturn:
-    # With an @ behind it, it may be a part of a password.
-    what = "an option that is not known" if "@" in parts.query else f"the option {options.shown(name)}"
+    what = f"the option {options.shown(name)}"
+    # With an @ behind it, or a password beside it, it may be a part of that password.
+    if "@" in parts.query:
+        what = "an option that is not known"
+    elif "password=" in parts.query:
+        what = "an option that is not known (in a password write %26 for &)"
     if name in _TLS:
         raise ConfigurationError(f"{shown} has {what}, and speaks no TLS: write rediss:// for TLS, or leave it out")
     tls = " and, with rediss://, those of TLS (ssl_ca_certs, …)" if parts.scheme == "redis" else ""

@@ -75,9 +75,11 @@ def _after(lease: LeaseState) -> Iterator[Leave]:
     """What is done while the masters are busy with the release.
 
     The next one in line need not wait for the answers: on every connection its acquire stands behind our
-    release (R10).
+    release (R10).  The loop that acquired, if it is another one, hears of it later: it sends a release as well, which could
+    overtake this one, and the lease would seem to have been lost (C8).
     """
-    lease._changed()  # noqa: SLF001 - the operations are its other half
+    if lease._is_here():  # noqa: SLF001 - the operations are its other half
+        lease._changed()  # noqa: SLF001
     yield from aside(lease)
 
 
@@ -150,6 +152,8 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         claim = _doubted(Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until), lease)  # noqa: SLF001
         lease._said = claim.tally.votes  # noqa: SLF001
         at = yield from claim.ask(then=_after(lease))
+        if not lease._is_here():  # noqa: SLF001
+            lease._changed()  # noqa: SLF001 - see `_after`
     except GeneratorExit:
         raise
     except BaseException:

@@ -205,6 +205,8 @@ def test_no_repr_shows_a_password(url):
         f"unix://user:x/{SECRET}@/tmp/redis.sock",
         f"unix://user:a@x/{SECRET}@/tmp/redis.sock",
         f"redis://:{SECRET}\udce9@10.0.0.1",
+        f"redis://10.0.0.1?password=a&{SECRET}",
+        f"rediss://10.0.0.1?ssl_password=a&{SECRET}=b",
     ],
 )
 def test_no_error_about_a_url_shows_its_password(url):
@@ -244,6 +246,7 @@ def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
         ("redis://h?ssl_ca_certs=/x", "speaks no TLS: write rediss://"),
         ("redis://h?DB=1", "the option 'DB'"),
         ("redis://h?password=", "the option password without a value"),
+        ("redis://h?password=a&b", "an option that is not known (in a password write %26 for &), which says nothing here"),
         ("rediss://h?ssl_certfile=", "the option ssl_certfile without a value"),
         ("rediss://h?ssl_check_hostname=flase", "a wrong ssl_check_hostname: allowed is true or false"),
         ("rediss://h?ssl_min_version=1.3", "allowed is 771 (TLS 1.2) or 772 (TLS 1.3)"),

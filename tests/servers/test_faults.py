@@ -109,6 +109,15 @@ def test_wrongtype(redlock_servers, masters):
     assert "something that is not a lock" in vote.reason
 
 
+def test_a_key_of_another_type_in_the_place_of_the_announcement_is_named(world, four, tmp_path):
+    with redis_server(tmp_path) as port:
+        with redis.Redis(port=port) as client:
+            client.rpush("redlock-max-ttl:redlock:", "not", "a", "number")
+        vote = vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{port}"])
+    assert vote.outcome == "error"
+    assert vote.reason == "BADMAXTTL redlock-max-ttl:redlock: does not hold the max_ttl of a client: delete it"
+
+
 def test_a_fence_that_is_no_number(redlock_servers, masters):
     redlock_servers.client(4).set("{redlock:job}:fence", "1e300")
     vote = eventually(lambda: _decided_vote(masters.lock("job", ttl=10)))
