@@ -368,7 +368,7 @@ def trouble(error: BaseException, text: str) -> Trouble:
 def classify(error: BaseException, text: str) -> Failure:
     """Tell what waiting may cure from what somebody has to configure."""
     kind = trouble(error, text)
-    passing = kind in ("timeout", "connection")
+    passing = kind in ("timeout", "connection") and not ErrorReply.read(text).configuration
     outcome: Literal["timeout", "error"] = "timeout" if kind == "timeout" else "error"
     return Failure(outcome, _SAID.get(kind, "") + text, sent=False, configuration=not passing)
 

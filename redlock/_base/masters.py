@@ -202,9 +202,9 @@ class Outages:
         self._now = False       # the last attempt found too few masters
 
     def __call__(self, tally: Tally) -> None:
-        if tally.unreachable == self._now:
+        if tally.outage == self._now:
             return
-        self._now = tally.unreachable
+        self._now = tally.outage
         if self._now:
             text = f"no quorum: {tally.explain()}"
             report([(logging.WARNING, text, lambda observer: observer.quorum_lost(tally.votes()))], self._observer)

@@ -36,7 +36,10 @@ class Observer:
         self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, grant.votes()))
 
     def refused(self, name: str, refusal: Refusal, seconds: float) -> None:
-        self._tell(events.LockRefused(name, refusal.kind, refusal.attempts, seconds, refusal.tally.votes()))
+        kind: events.Refused = refusal.kind
+        if kind == "unreachable" and not refusal.tally.outage:
+            kind = "unusable"
+        self._tell(events.LockRefused(name, kind, refusal.attempts, seconds, refusal.tally.votes()))
 
     def extended(self, lease: LeaseState) -> None:
         self._tell(events.LeaseExtended(lease.name, lease.token, lease.fence, lease.remaining(), lease.votes))

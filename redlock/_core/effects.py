@@ -134,6 +134,7 @@ class Failure(NamedTuple):
     ``sent`` False: not one byte of the request left, so there is nothing to roll back there.
     ``configuration`` True: waiting will not help, somebody has to change a setting.
     ``refused`` True: the master is well and objects to this request; to a part of it perhaps not.
+    ``of_name`` True: it objects to what stands at the keys of this name; other names can be locked there.
     """
 
     outcome: Literal["error", "timeout"]
@@ -141,6 +142,7 @@ class Failure(NamedTuple):
     sent: bool = True
     configuration: bool = False
     refused: bool = False
+    of_name: bool = False
 
 
 @dataclass(slots=True, eq=False)

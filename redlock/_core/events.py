@@ -21,12 +21,18 @@ class LockAcquired:
     votes: tuple[Vote, ...]
 
 
+Refused: TypeAlias = Literal["held", "unreachable", "slow", "unusable"]
+
+
 @dataclass(frozen=True, slots=True)
 class LockRefused:
-    """An acquire gave up: ``held`` by somebody else, or the masters were ``unreachable`` or too ``slow``."""
+    """An acquire gave up: ``held`` by somebody else, or the masters were ``unreachable`` or too ``slow``.
+
+    ``unusable``: they are there, and something that is not a lock stands at the keys of this name; see ``votes``.
+    """
 
     name: str
-    kind: Literal["held", "unreachable", "slow"]
+    kind: Refused
     attempts: int
     seconds: float
     votes: tuple[Vote, ...]

@@ -53,7 +53,7 @@ class Tally:
         self.need = majority(self.size)
         self.yes = 0
         self.no = 0
-        self._entries: list[tuple[Outcome, float | None, str, bool] | None] = [None] * self.size
+        self._entries: list[tuple[Outcome, float | None, str, bool, bool] | None] = [None] * self.size
 
     def count(
         self,
@@ -63,11 +63,12 @@ class Tally:
         reason: str = "",
         *,
         configuration: bool = False,
+        of_name: bool = False,
     ) -> None:
         """Record one vote.  A master votes once a round: a second answer changes nothing."""
         if self._entries[master] is not None:
             return
-        self._entries[master] = (outcome, latency, reason, configuration)
+        self._entries[master] = (outcome, latency, reason, configuration, of_name)
         if outcome == "granted":
             self.yes += 1
         else:
@@ -77,8 +78,8 @@ class Tally:
         """Take over what this master said in the round before; False if it said nothing."""
         entry = None if before is None else before._entries[master]  # noqa: SLF001 - its own class
         if entry is not None:
-            outcome, latency, reason, configuration = entry
-            self.count(master, outcome, latency, reason, configuration=configuration)
+            outcome, latency, reason, configuration, of_name = entry
+            self.count(master, outcome, latency, reason, configuration=configuration, of_name=of_name)
         return entry is not None
 
     def copy(self) -> Tally:
@@ -164,6 +165,12 @@ class Tally:
     def unreachable(self) -> bool:
         """Those known not to have voted exclude a majority by themselves (C2)."""
         return self.lost and self.size - self._number(*_ABSENT) < self.need
+
+    @property
+    def outage(self) -> bool:
+        """`unreachable` for every name: masters that object to what stands at the keys of this one are there."""
+        there = sum(1 for entry in self._entries if entry is not None and entry[4])
+        return self.unreachable and self.size - self._number(*_ABSENT) + there < self.need
 
     def explain(self) -> str:
         """Why `unreachable`, for people."""

@@ -38,12 +38,24 @@ class ErrorReply(NamedTuple):
         """It may go away by itself: what is owed to this master is tried again."""
         return self.code in _PASSING
 
+    @property
+    def configuration(self) -> bool:
+        """Waiting will not help, somebody has to change a setting or a key (C1)."""
+        return self.code in _CONFIGURATION or self._unknown
+
+    @property
+    def _unknown(self) -> bool:
+        # redis-py takes the code away that all errors without a code of their own have
+        return self.text.removeprefix("ERR ").startswith("unknown command")
+
     def failure(self) -> Failure:
         code = self.code
-        advice = _ADVICE.get(code, "")
+        advice = _ADVICE.get("unknown" if self._unknown else code, "")
         text = self.text if len(self.text) <= _LONGEST else self.text[:_LONGEST] + "…"
         reason = f"{text} ({advice})" if advice else text
-        return Failure("error", reason, configuration=code in _CONFIGURATION, refused=code not in _WHATEVER)
+        return Failure(
+            "error", reason, configuration=self.configuration, refused=code not in _WHATEVER, of_name=code in _OF_NAME
+        )
 
 
 # ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM command not allowed …
@@ -53,10 +65,15 @@ _LONGEST = 200
 _PASSING = frozenset(
     ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
 )
-_CONFIGURATION = frozenset(("NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "MOVED"))
+_CONFIGURATION = frozenset(
+    ("NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "BADMAXTTL", "CROSSSLOT", "MOVED")
+)
+_OF_NAME = frozenset(("WRONGTYPE", "BADFENCE", "CROSSSLOT"))
 _WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}      # whatever it is asked
 _ADVICE = {
+    "BADFENCE": "somebody else wrote that: delete the key on every master while nobody holds the name",
     "BUSY": "a script has been running for too long there",
+    "CROSSSLOT": "it is part of a cluster, and these names are in different slots; the masters of a quorum must be independent servers",
     "LOADING": "it is reading its data after a start",
     "MISCONF": "it cannot write to its disk",
     "MOVED": "it is part of a cluster; the masters of a quorum must be independent servers",
@@ -66,4 +83,5 @@ _ADVICE = {
     "OOM": "it is full",
     "READONLY": "it is a replica",
     "WRONGTYPE": "something that is not a lock has this key",
+    "unknown": "its configuration has taken that command away; every client needs it",
 }

@@ -107,7 +107,9 @@ class Round(Send, ABC):
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         if not failure.sent:
             self._unsent.append(master)
-        self.tally.count(master, failure.outcome, None, failure.reason, configuration=failure.configuration)
+        self.tally.count(
+            master, failure.outcome, None, failure.reason, configuration=failure.configuration, of_name=failure.of_name
+        )
         return self._counted(at)
 
     def _counted(self, at: float) -> bool:

@@ -186,10 +186,12 @@ class Seen(NamedTuple):
 
 def read_acquire(value: Any) -> Taken | Held:
     match value:
-        case [1 | 2 as verdict, bytes(fence)]:
-            return Taken(_fence(fence), verdict == 1)
+        case [1, bytes(fence)]:
+            return Taken(_fence(fence), stored=True)
+        case [2, bytes(fence)]:
+            return Taken(_exceeded(fence), stored=False)
         case [0, bytes(fence), bytes(holder), int(pttl)]:
-            return Held(_fence(fence), _text(holder), _seconds(pttl))
+            return Held(_exceeded(fence), _text(holder), _seconds(pttl))
     raise BadReply(_odd(value))
 
 
@@ -268,6 +270,13 @@ def _text(token: bytes) -> str:
 def _fence(digits: bytes) -> int:
     # One that is not exact in a script must not be stored on the other masters, which refuse it from then on.
     if not (digits.isdigit() and len(digits) <= _DIGITS) or (fence := int(digits)) >= _BEYOND:
+        raise BadReply(_odd(digits))
+    return fence
+
+
+def _exceeded(digits: bytes) -> int:
+    # The next token is greater than what is there (R17), and has to be one.
+    if (fence := _fence(digits)) + 1 == _BEYOND:
         raise BadReply(_odd(digits))
     return fence
 

@@ -6,18 +6,27 @@
 -- returns {1, fence}                   taken, and the proposal stored; "0" without fencing
 --         {2, fence}                   taken, but the fence that is there is not smaller (R18)
 --         {0, fence, holder, pttl}     somebody holds a name: its token and its remaining ms
---                                      (-1: a key without expiry); nothing was changed
--- A key of another type is an error (WRONGTYPE), and so is a fence that is not a number.
+--                                      (-1: a key without expiry); nothing was changed.
+--                                      Of what is longer than any token of ours, the first 128 bytes
+-- A lock key of another type is the error WRONGTYPE.
+-- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
+-- 2^53 - 1 is none: what is greater is not exact in Lua, and order would be lost silently.
 
 local n, token, ttl = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 
 local fence = 0
 for i = n + 1, #KEYS do
-  local stored = redis.call('GET', KEYS[i])
+  local stored = redis.pcall('GET', KEYS[i])
   if stored then
-    -- beyond 2^53 a Lua number is no longer exact, and order would be lost silently
-    if not string.match(stored, '^%d+$') or tonumber(stored) >= 9007199254740992 then
-      return redis.error_reply('BADFENCE ' .. KEYS[i] .. ' does not hold a fencing token')
+    if type(stored) ~= 'string' or not string.match(stored, '^%d+$') or tonumber(stored) >= 9007199254740991 then
+      if type(stored) == 'string' then
+        stored = string.gsub(string.sub(stored, 1, 20), '[^ -~]', '?')
+      elseif string.find(stored.err, 'WRONGTYPE', 1, true) then
+        stored = 'a value of another type'
+      else
+        return stored
+      end
+      return redis.error_reply('BADFENCE ' .. KEYS[i] .. ' does not hold a fencing token but ' .. stored)
     end
     fence = math.max(fence, tonumber(stored))
   end
@@ -34,7 +43,7 @@ for i = 1, n do
   end
 end
 if holder then
-  return {0, string.format('%.0f', fence), holder, remaining}
+  return {0, string.format('%.0f', fence), string.sub(holder, 1, 128), remaining}
 end
 
 for i = 1, n do

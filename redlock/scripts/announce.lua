@@ -6,9 +6,16 @@
 --
 -- returns the largest value announced, in ms
 --
--- What is no number is replaced.  A number that no client can have announced is not: it may stand where the largest was.
+-- What is no number is replaced, and what is no string is the error BADMAXTTL.  A number that no client can have announced is not: it may stand where the largest was.
 
-local known = tonumber(redis.call('GET', KEYS[1]) or '0') or 0
+local found = redis.pcall('GET', KEYS[1])
+if type(found) == 'table' then
+  if not string.find(found.err, 'WRONGTYPE', 1, true) then
+    return found
+  end
+  found = '9007199254740992'
+end
+local known = tonumber(found or '0') or 0
 if known >= 9007199254740992 then
   return redis.error_reply('BADMAXTTL ' .. KEYS[1] .. ' does not hold the max_ttl of a client: delete it')
 end

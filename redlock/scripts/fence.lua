@@ -7,16 +7,26 @@
 -- returns {1, fence}    stored
 --         {0, fence}    owner, but the fence that is there is not smaller
 --         {-1, fence}   the caller does not own every name here
+-- A lock key of another type is the error WRONGTYPE.
+-- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
+-- 2^53 - 1 is none: what is greater is not exact in Lua, and order would be lost silently.
 
 local n, token, proposal = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
 local fence, owner = 0, true
 for i = 1, n do
   owner = owner and redis.call('GET', KEYS[i]) == token
-  local stored = redis.call('GET', KEYS[n + i])
+  local stored = redis.pcall('GET', KEYS[n + i])
   if stored then
-    if not string.match(stored, '^%d+$') or tonumber(stored) >= 9007199254740992 then
-      return redis.error_reply('BADFENCE ' .. KEYS[n + i] .. ' does not hold a fencing token')
+    if type(stored) ~= 'string' or not string.match(stored, '^%d+$') or tonumber(stored) >= 9007199254740991 then
+      if type(stored) == 'string' then
+        stored = string.gsub(string.sub(stored, 1, 20), '[^ -~]', '?')
+      elseif string.find(stored.err, 'WRONGTYPE', 1, true) then
+        stored = 'a value of another type'
+      else
+        return stored
+      end
+      return redis.error_reply('BADFENCE ' .. KEYS[n + i] .. ' does not hold a fencing token but ' .. stored)
     end
     fence = math.max(fence, tonumber(stored))
   end

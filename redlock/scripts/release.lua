@@ -6,6 +6,7 @@
 --
 -- returns {1, listeners}    every name was the caller's; how many connections heard of it
 --         {0, holder}       not all were: the token of somebody else who holds one, "" if nobody does
+--                           (of what is longer than any token of ours, the first 128 bytes)
 -- A key of another type is an error (WRONGTYPE), but the others are deleted.
 
 local token, ours, other, listeners, failure = ARGV[1], true, '', 0, nil
@@ -32,4 +33,4 @@ end
 if ours then
   return {1, listeners}
 end
-return {0, other}
+return {0, string.sub(other, 1, 128)}

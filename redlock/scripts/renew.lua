@@ -8,6 +8,7 @@
 -- returns of each lease, in the same order
 --         1         extended, and its fence keys live on
 --         holder    not all ours: the token of somebody else who holds one, "" if nobody does
+--                   (of what is longer than any token of ours, the first 128 bytes)
 --         an error  a key has another type
 
 local life, answers, first = ARGV[1], {}, 1
@@ -37,7 +38,7 @@ for arg = 2, #ARGV, 4 do
       redis.call('PEXPIRE', KEYS[i], life)
     end
   else
-    answer = failure or other
+    answer = failure or string.sub(other, 1, 128)
   end
   answers[#answers + 1] = answer
   first = last_fence + 1

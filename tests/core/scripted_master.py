@@ -28,6 +28,7 @@ class ScriptedMaster:
         self.published: list[tuple[bytes, bytes]] = []
         self.listeners = 0
         self.may_publish = True
+        self.forbidden: set[bytes] = set()      # keys
         # Redis hands out bytes and takes them back: no decoding, as tokens may be anything.
         self._lua = lua51.LuaRuntime(encoding=None)
         table = self._lua.eval(b"function() return {} end")()
@@ -71,6 +72,8 @@ class ScriptedMaster:
     def _call(self, command: bytes, *raw: Any) -> Any:
         args = [arg if isinstance(arg, bytes) else b"%d" % arg for arg in raw]
         key = args[0]
+        if key in self.forbidden:
+            raise ErrorReplied("NOPERM No permissions to access a key")
         match command:
             case b"GET":
                 value = self.values.get(key)

@@ -230,3 +230,32 @@ def test_without_one_that_is_in_the_way_the_next_round_is_lost_as_well(size: int
             assert not set(said_no) & set(never)
             assert size - len(said_no) - len(never) < tally.need
     assert seen
+
+
+@pytest.mark.parametrize(
+    ("said", "unreachable", "outage"),
+    [
+        pytest.param("nnn", True, False, id="a-majority-objects-to-the-name"),
+        pytest.param("nnnnn", True, False, id="all-object"),
+        pytest.param("nddg", True, False, id="two-are-dead-and-one-votes"),
+        pytest.param("ndd", True, False, id="two-are-dead"),
+        pytest.param("nddd", True, True, id="three-are-dead"),
+        pytest.param("ddd", True, True, id="dead-as-ever"),
+        pytest.param("nnhhh", False, False, id="held-elsewhere"),
+        pytest.param("ggg", False, False, id="granted"),
+    ],
+)
+def test_masters_that_object_to_a_name_are_no_outage(said: str, unreachable: bool, outage: bool) -> None:
+    """C1: other names can be locked, so the quorum is not gone, though this one cannot be had."""
+    tally = Tally([f"redis-{number}" for number in range(5)])
+    for master, what in enumerate(said):
+        if what == "n":
+            tally.count(master, "error", configuration=True, of_name=True)
+        else:
+            tally.count(master, {"d": "timeout", "g": "granted", "h": "held"}[what])    # type: ignore[arg-type]
+    assert (tally.unreachable, tally.outage) == (unreachable, outage)
+    assert tally.copy().outage == outage
+    later = Tally(tally.masters)
+    for master in range(5):
+        later.inherit(tally, master)
+    assert later.outage == outage

@@ -25,7 +25,12 @@ from redlock._core.refusals import ErrorReply
         ("WRONGTYPE Operation against a key", False, True),
         ("BADFENCE x does not hold a fencing token", False, True),
         ("MOVED 3999 127.0.0.1:6381", False, True),
-        ("ERR unknown command", False, False),
+        ("BADMAXTTL x does not hold the max_ttl of a client: delete it", False, True),
+        ("CROSSSLOT Keys in request don't hash to the same slot", False, True),
+        ("ERR unknown command 'EVALSHA', with args beginning with: ", False, True),
+        ("ERR unknown command `EVALSHA`, with args beginning with: ", False, True),
+        ("unknown command 'EVAL', with args beginning with: ", False, True),      # as redis-py hands it on
+        ("ERR unknown subcommand", False, False),
         ("NOSCRIPT No matching script.", False, False),
         ("", False, False),
         # the code is the whole first word
@@ -41,7 +46,7 @@ def test_what_it_means(text: str, passing: bool, configuration: bool) -> None:
     assert failure.reason.startswith(text)
 
 
-@pytest.mark.parametrize("code", ["BUSY", "LOADING", "MISCONF", "MOVED", "NOAUTH", "NOPERM", "NOREPLICAS", "OOM", "READONLY", "WRONGTYPE"])
+@pytest.mark.parametrize("code", ["BADFENCE", "BUSY", "CROSSSLOT", "ERR unknown command", "LOADING", "MISCONF", "MOVED", "NOAUTH", "NOPERM", "NOREPLICAS", "OOM", "READONLY", "WRONGTYPE"])
 def test_what_is_common_is_explained(code: str) -> None:
     assert ErrorReply(f"{code} text").failure().reason.startswith(f"{code} text (")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_acquire_takes_all_names_and_stores_the_proposal() -> None:
     assert (master.pttl(FA), master.pttl(FB)) == (60_000, 60_000)
 
 
-@pytest.mark.parametrize("fence", [500, 501, 900, 2**53 - 1])
+@pytest.mark.parametrize("fence", [500, 501, 900, 2**53 - 2])
 def test_acquire_keeps_a_fence_that_is_not_smaller_and_answers_with_it(fence: int) -> None:
     """R18: {2, fence}, for equal is not greater; but the names are taken."""
     master = ScriptedMaster()
@@ -104,10 +105,10 @@ def test_acquire_without_fencing_touches_no_fence() -> None:
     assert set(master.values) == {A.encode(), B.encode()}
 
 
-@pytest.mark.parametrize("fence", ["abc", "-5", "1.5", "", "9007199254740992", "1e5", "0x10"])
+@pytest.mark.parametrize("fence", ["abc", "-5", "1.5", "", "9007199254740991", "9007199254740992", "1e5", "0x10"])
 @pytest.mark.parametrize("script", ["acquire", "fence"])
 def test_a_fence_that_is_not_one_is_an_error(script: str, fence: str) -> None:
-    """Beyond 2**53 a Lua number is not exact: order would be lost silently."""
+    """From 2**53 on a Lua number is not exact, and order would be lost silently; so 2**53 - 1 has no successor."""
     master = ScriptedMaster()
     master.set(FA, fence)
     master.set(A, "tok", 10)
@@ -121,6 +122,71 @@ def test_large_fences_stay_exact() -> None:
     master = ScriptedMaster()
     assert master.run(wire.acquire(ONE, "tok", 10.0, 2**53 - 1, 60.0)) == [1, b"9007199254740991"]
     assert master.get(ONE.fences[0]) == "9007199254740991"
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ("9007199254740991", "9007199254740991"),       # nothing greater is exact
+        ("abc", "abc"),
+        ("x" * 1_000_000, "x" * 20),
+        ("a\r\n\x1b[31m\xff", "a???[31m??"),      # of UTF-8; an error is one line
+        ([b"a list"], "a value of another type"),
+    ],
+    ids=["the-greatest", "text", "huge", "binary", "another-type"],
+)
+@pytest.mark.parametrize("script", ["acquire", "fence", "status"])
+def test_somebody_wrote_at_the_fence_key_and_is_told_apart_from_the_lock_key(script: str, stored: Any, said: str) -> None:
+    master = ScriptedMaster()
+    master.set(A, "tok", 10)
+    master.set(FA, stored)
+    calls = {"acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0), "fence": wire.fence(ONE, "tok", 5, 60.0), "status": wire.status(A)}
+    with pytest.raises(ErrorReplied) as caught:
+        master.run(calls[script])
+    assert str(caught.value) == f"BADFENCE {FA} does not hold a fencing token but {said}"
+
+
+@pytest.mark.parametrize("script", ["acquire", "fence", "status"])
+def test_a_fence_key_that_may_not_be_read_is_refused_as_the_master_says_it(script: str) -> None:
+    master = ScriptedMaster()
+    master.set(A, "tok", 10)
+    master.forbidden = {FA.encode()}
+    calls = {"acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0), "fence": wire.fence(ONE, "tok", 5, 60.0), "status": wire.status(A)}
+    with pytest.raises(ErrorReplied, match=r"^NOPERM"):
+        master.run(calls[script])
+
+
+@pytest.mark.parametrize("size", [127, 128, 129, 1_000_000])
+@pytest.mark.parametrize("script", ["acquire", "extend", "renew", "release", "status"])
+def test_of_a_value_of_any_size_only_the_beginning_is_sent(script: str, size: int) -> None:
+    """Somebody keeps megabytes under a name: an answer that holds them would hold up all that stands behind it."""
+    master = ScriptedMaster()
+    master.set(A, "x" * size, 9)
+    answers = {
+        "acquire": (wire.acquire(ONE, "tok", 10.0, 5, 60.0), [0, b"0", b"x" * min(size, 128), 9]),
+        "extend": (wire.extend(ONE, "tok", 10.0, 60.0), [0, b"x" * min(size, 128)]),
+        "renew": (wire.renew([(ONE, "tok", 10.0)], 60.0), [b"x" * min(size, 128)]),
+        "release": (wire.release(ONE, "tok"), [0, b"x" * min(size, 128)]),
+        "status": (wire.status(A), [b"x" * min(size, 128), 9, b"0"]),
+    }
+    call, answer = answers[script]
+    assert master.run(call) == answer
+    assert master.get(A) == "x" * size      # P8
+
+
+def test_a_fence_of_a_million_zeros_is_not_sent_either() -> None:
+    master = ScriptedMaster()
+    master.set(FA, "0" * 1_000_000 + "7")
+    assert master.run(wire.status(A)) == [b"", -2, b"7"]
+
+
+def test_tokens_are_compared_whole() -> None:
+    """Two that begin with the same 128 bytes are two."""
+    master = ScriptedMaster()
+    master.set(A, "x" * 128 + "theirs", 9)
+    assert master.run(wire.extend(ONE, "x" * 128 + "ours", 10.0, 60.0)) == [0, b"x" * 128]
+    assert master.run(wire.release(ONE, "x" * 128)) == [0, b"x" * 128]
+    assert master.get(A) is not None
 
 
 @pytest.mark.parametrize("script", ["acquire", "extend", "release", "repair", "fence"])
@@ -442,6 +508,19 @@ def test_announce_refuses_what_no_client_can_have_announced(value: str) -> None:
     assert master.get(key) == value
     with pytest.raises(ValueError, match="unexpected answer"):
         wire.read_announced(value.encode())
+
+
+def test_announce_refuses_what_is_no_string_in_the_same_words() -> None:
+    """A lock key of another type is something else, and cured by something else."""
+    master = ScriptedMaster()
+    key = "redlock-max-ttl:redlock:"
+    master.set(key, [b"a list"])
+    with pytest.raises(ErrorReplied, match=f"^BADMAXTTL {key} does not hold the max_ttl of a client: delete it"):
+        master.run(wire.announce("redlock:", 60.0))
+    assert master.values[key.encode()] == [b"a list"]
+    master.forbidden = {key.encode()}
+    with pytest.raises(ErrorReplied, match=r"^NOPERM"):
+        master.run(wire.announce("redlock:", 60.0))
 
 
 @pytest.mark.parametrize("value", ["9007199254740991", "300000", "3e5", "60000", "1000", "0", "-5", "1.5", "nan", "soon", ""])

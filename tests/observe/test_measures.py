@@ -49,7 +49,7 @@ def test_acquired(observed):
     assert observed.value("redlock.votes", outcome="pending", master="d:4") == 2
 
 
-@pytest.mark.parametrize("kind", ["held", "unreachable", "slow"])
+@pytest.mark.parametrize("kind", ["held", "unreachable", "slow", "unusable"])
 def test_refused(observed, kind):
     observer = observed.make()
     observer(refused(kind))

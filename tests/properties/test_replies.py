@@ -444,4 +444,12 @@ def test_what_is_no_fence_is_not_taken_for_one(fence):
                           (wire.read_acquire, [0, fence, b"t", 5]), (wire.read_status, [b"t", 5, fence])):
         with pytest.raises(wire.BadReply):
             reader(value)
-    assert wire.read_acquire([2, b"9007199254740991"]) == wire.Taken(2**53 - 1, stored=False)
+    assert wire.read_acquire([2, b"9007199254740990"]) == wire.Taken(2**53 - 2, stored=False)
+    assert wire.read_acquire([1, b"9007199254740991"]) == wire.Taken(2**53 - 1, stored=True)
+
+
+@pytest.mark.parametrize("value", [[2, b"9007199254740991"], [0, b"9007199254740991", b"t", 5]])
+def test_a_fence_that_no_token_can_exceed_spoils_no_proposal(value):
+    """The second round would store 2**53 on the masters that are well (R17), which is no token."""
+    with pytest.raises(wire.BadReply):
+        wire.read_acquire(value)

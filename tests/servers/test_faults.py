@@ -125,6 +125,97 @@ def test_a_fence_that_is_no_number(redlock_servers, masters):
     assert "BADFENCE" in vote.reason
 
 
+def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
+    """Whoever asks for that name learns who has it, in a few bytes; who holds another one notices nothing."""
+    size = 17_000_000       # more than a connection is kept for: see `_core.sizes`
+    for i in range(5):
+        redlock_servers.client(i).set("redlock:big", b"x" * size, px=60_000)
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=5) as masters:
+        with masters.lock("other", ttl=30) as lease:
+            assert lease.valid
+            lock = masters.lock("big", ttl=30)
+            assert lock.acquire(timeout=0) is None
+            with pytest.raises(NotAcquired, match=r"held by x{128} for up to") as caught:
+                with masters.lock("big", ttl=30, timeout=0):
+                    pass
+            assert len(str(caught.value)) < 2_000
+            assert masters.status("big").token == "x" * 128
+            assert lock.locked()
+            links = world.links(masters).all
+            assert [link.failures for link in links] == [0] * 5
+            assert len(lock_keys(redlock_servers)) == 5
+            assert lease.valid
+        for i in range(5):
+            assert redlock_servers.client(i).strlen("redlock:big") == size      # P8
+
+
+def test_a_fence_that_no_token_can_exceed_is_told_at_once_with_the_way_out(redlock_servers, masters):
+    """Somebody wrote 2**53 - 1, after which a script cannot count.  It is not spread to masters that are well."""
+    key = "{redlock:job}:fence"
+    for i in range(2):
+        redlock_servers.client(i).set(key, "9007199254740991")
+    for _ in range(3):
+        with masters.lock("job", ttl=10) as lease:
+            assert lease.fence < 2**52
+    redlock_servers.client(2).set(key, "9007199254740991")
+    with pytest.raises(QuorumUnreachable) as caught:
+        masters.lock("job", ttl=10).acquire(timeout=60)
+    said = f"BADFENCE {key} does not hold a fencing token but 9007199254740991 (somebody else wrote that: delete the key"
+    assert said in str(caught.value)
+    with pytest.raises(QuorumUnreachable, match="delete the key on every master while nobody holds the name"):
+        masters.status("job")
+    for i in range(5):
+        redlock_servers.client(i).delete(key)       # as it says
+    with masters.lock("job", ttl=10) as lease:
+        assert lease.fence < 2**52
+
+
+def test_what_stands_at_a_fence_key_is_told_apart_from_what_stands_at_the_lock_key(redlock_servers, masters):
+    for i in range(5):
+        redlock_servers.client(i).rpush("{redlock:job}:fence", "a list")
+        redlock_servers.client(i).rpush("redlock:other", "a list")
+    with pytest.raises(QuorumUnreachable, match=r"BADFENCE \{redlock:job\}:fence does not hold a fencing token but a value of another type"):
+        masters.lock("job", ttl=10).acquire(timeout=60)
+    with pytest.raises(QuorumUnreachable, match=r"WRONGTYPE .*\(something that is not a lock has this key\)") as caught:
+        masters.lock("other", ttl=10).acquire(timeout=60)
+    assert "BADFENCE" not in str(caught.value)
+
+
+@pytest.mark.parametrize("written", ["1e300", ["a list"]], ids=["number", "another-type"])
+def test_what_stands_at_the_announcement_key_is_told_at_once(world, redlock_servers, written):
+    """C1: no client can connect until somebody deletes it, however long one waits."""
+    for i in range(5):
+        client = redlock_servers.client(i)
+        client.set("redlock-max-ttl:redlock:", written) if isinstance(written, str) else client.rpush("redlock-max-ttl:redlock:", *written)
+    try:
+        with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+            with pytest.raises(QuorumUnreachable, match="BADMAXTTL redlock-max-ttl:redlock: does not hold the max_ttl of a client: delete it"):
+                masters.lock("job", ttl=10).acquire(timeout=60)
+    finally:
+        for i in range(5):
+            redlock_servers.client(i).delete("redlock-max-ttl:redlock:")
+
+
+@pytest.mark.parametrize("command", ["EVALSHA", "EVAL", "SCRIPT"])
+def test_a_command_that_was_renamed_away_is_told_at_once(world, tmp_path, command):
+    with redis_server(tmp_path, "--rename-command", command, "") as port:
+        with world.Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
+            with pytest.raises(QuorumUnreachable, match=f"unknown command .{command}"):
+                masters.lock("job", ttl=10).acquire(timeout=60)
+
+
+def test_names_in_different_slots_of_a_cluster_are_told_at_once(world, tmp_path):
+    with redis_server(tmp_path, "--cluster-enabled", "yes") as port:
+        with redis.Redis(port=port) as client:
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            eventually(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
+        with world.Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
+            with masters.lock("one", ttl=10):
+                pass
+            with pytest.raises(QuorumUnreachable, match=r"CROSSSLOT .*independent servers"):
+                masters.lock(["one", "two"], ttl=10).acquire(timeout=60)
+
+
 def test_full_master_refuses_new_locks_but_extends_and_releases(redlock_servers, masters):
     lock = masters.lock("job", ttl=10)
     lock.acquire()

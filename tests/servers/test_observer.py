@@ -205,3 +205,23 @@ def urls_for(when, servers):
         nowhere = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3)]
     down = [f"redis://127.0.0.1:{port}" for port in nowhere]
     return [*servers.urls[:2], *down] if when in (MasterDown, QuorumLost) else servers.urls
+
+
+def test_a_name_whose_key_has_another_type_is_no_outage(world, watched, seen, redlock_servers, caplog):
+    """Somebody uses that name for a list.  It is told who asks for it; the quorum is not gone, for other names are locked."""
+    caplog.set_level(logging.INFO, logger="redlock")
+    for i in range(5):
+        redlock_servers.client(i).rpush("redlock:a list", "not", "a", "lock")
+        redlock_servers.client(i).set("{redlock:poisoned}:fence", "9007199254740991")
+    with watched.lock("before", ttl=TTL):
+        pass
+    seen.clear()
+    caplog.clear()
+    for name in ("a list", "poisoned"):
+        with pytest.raises(QuorumUnreachable):
+            watched.lock(name, ttl=TTL).acquire(timeout=30)
+        with watched.lock("between", ttl=TTL):
+            pass
+    assert not {QuorumLost, QuorumBack}.intersection(kinds(seen))
+    assert [event.kind for event in seen if isinstance(event, LockRefused)] == ["unusable", "unusable"]
+    assert "quorum" not in caplog.text
