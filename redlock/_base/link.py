@@ -48,7 +48,10 @@ class Link(Stream, Generic[AnyInbox]):
         super().open(sock, now)
         self.pipeline.connected()
 
-    def ask_again(self) -> None:
-        """Write the scripts that the master has forgotten, as text.  OSError: the connection broke."""
-        for entry in self.pipeline.again():
-            self.write(_connect.pack_text(entry.request.call))
+    def ask_more(self) -> None:
+        """Write what its answers ask for, in one packet.  OSError: the connection broke."""
+        more = self.pipeline.more()
+        if more:
+            self.write(b"".join(
+                _connect.pack_text(entry.request.call) if entry.text else _connect.pack(entry.request.call) for entry in more
+            ))

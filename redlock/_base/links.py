@@ -245,7 +245,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         elif isinstance(link, Link):
             if link.pipeline.in_debt:
                 self._in_debt(link)
-            link.ask_again()
+            link.ask_more()
         self._watch_room(link, wanted=link.stuck)
         link.torn = False
 

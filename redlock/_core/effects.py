@@ -13,8 +13,8 @@ An operation is a generator.  It yields what it wants and is resumed with what h
 
 A driver must: set ``Send.sent_at`` before the first byte leaves; tell a `Send`, when it is to be written, of masters that are
 down (`Send.failed`), at once or soon; ask ``Send.only_if`` when it writes; tell it of one answer at a time, and of none while its operation
-sees a `Timeout` (``Wait.closes``); throw into the generator whatever interrupts a wait, and then go on driving it, for that is how an
-operation cleans up (R11).
+sees a `Timeout` (``Wait.closes``); write what an answer asks for (``Send.more``) before anything else to that master; throw into the
+generator whatever interrupts a wait, and then go on driving it, for that is how an operation cleans up (R11).
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ class Send:
 
     With ``only_if`` it is dropped unless that is true in the moment in which it is written, with nothing
     written in between: what must not stand behind a release that somebody else sends asks so.
+
+    Told of an answer it leaves in ``more`` what that master is to be asked because of it, as a rule nothing.
     """
 
-    __slots__ = ("call", "doubt", "only_if", "open", "owed_until", "sent_at", "to")
+    __slots__ = ("call", "doubt", "more", "only_if", "open", "owed_until", "sent_at", "to")
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Send:
         self.owed_until = owed_until
         self.only_if = only_if
         self.doubt: Doubt | None = None
+        self.more: tuple[Send, ...] = ()
         self.sent_at = NEVER
         self.open = False       # somebody still counts the answers: `voted`, `answered` and `failed` are told, else `late`
 
@@ -70,7 +73,7 @@ class Send:
         """A master answered ``value``, which may be the usual answer as well; True: that decides."""
         return False
 
-    def late(self, master: int, value: Any) -> None:
+    def late(self, master: int, value: Any, at: float) -> None:
         """A master answered ``value``, which is not the usual answer, when nobody counted any more."""
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - nobody counts

@@ -16,7 +16,7 @@ from redlock._core.quorum import Tally
 from redlock._core.release import Claim, denied
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from redlock._core.effects import Failure
     from redlock._core.lease import LeaseState
@@ -52,12 +52,12 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
     asked = [(plan, lease, ceiling)]
     try:
         _begin(asked)
-        claim = Extending(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl), lease)
+        claim = Extending(terms, plan, lease, ttl)
         # Not beyond its end: then it is lost, and whoever waits for this has to be told.
         at = yield from claim.ask(lease._ends_at)
         [end] = _end(asked, {ceiling: quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)}, claim)
         if end == "kept":
-            yield from repair(terms, plan, lease, claim, ttl - (at - claim.sent_at))
+            yield from repair(terms, plan, lease, claim.missing, ttl - (at - claim.sent_at))
         return Extension(end, at, claim.tally)
     except GeneratorExit:
         _drop(asked)
@@ -127,16 +127,17 @@ def _drop(asked: Collection[_Asked]) -> None:
 class Extending(Claim):
     """The extension of one lease."""
 
-    __slots__ = ("_lease",)
+    __slots__ = ("_lease", "_plan", "_ttl")
 
-    def __init__(self, terms: Terms, call: wire.Call, lease: LeaseState) -> None:
-        super().__init__(terms, call)
-        self._lease = lease
+    def __init__(self, terms: Terms, plan: Plan, lease: LeaseState, ttl: float) -> None:
+        super().__init__(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
+        self._plan, self._lease, self._ttl = plan, lease, ttl
 
-    def late(self, master: int, value: Any) -> None:
+    def late(self, master: int, value: Any, at: float) -> None:
         with suppress(ValueError):
-            if _is_missing(wire.read_owned(value)):
-                self._lease._lacks(master)
+            if self.tally.won and _is_missing(wire.read_owned(value)):
+                left = self._ttl - (at - self.sent_at)
+                self.more = tuple(repair(self._terms, self._plan, self._lease, [master], left))
 
 
 def _is_missing(answer: object) -> bool:
@@ -144,16 +145,14 @@ def _is_missing(answer: object) -> bool:
     return isinstance(answer, wire.NotOwned) and not answer.other
 
 
-def repair(terms: Terms, plan: Plan, lease: LeaseState, claim: Claim | Renewal | Part, ttl: float) -> Op[None]:
+def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], ttl: float) -> Iterator[Send]:
     """Give the key back to masters that have none (R14).  Nobody counts the answers.
 
-    To those that said so to this extension, or to the one before when that was decided already: one that always answers
-    after the majority would never get it back.
+    Masters that say so while the extension is counted get it when that is won, the others when they say so.
 
-    The release of this lease will stand behind it on the same connection, so it cannot be outlived.
+    The release of this lease will stand behind it on the same connection, so it cannot be outlived: one that has begun is
+    seen by ``only_if``, and one that begins later goes to all masters that are noted here before.
     """
-    late, lease._lacking = lease._lacking, ()
-    missing = {*claim.missing, *(master for master in late if claim.tally.outcome(master) is None)}
     if not missing or ttl <= 0:
         return
     call = wire.repair(plan.keys, lease.token, ttl, lease.fence, terms.fence_ttl)
@@ -193,8 +192,8 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
             for place, end in zip(places, ends, strict=True):
                 extensions[numbers[place]] = ended[end]
                 plan, lease, ceiling = under_way.pop(place)
-                if end == "kept" and (claim.missing or lease._lacking):
-                    yield from repair(terms, plan, lease, claim, ceiling.ttl - (at - sent_at))
+                if end == "kept" and claim.missing:
+                    yield from repair(terms, plan, lease, claim.missing, ceiling.ttl - (at - sent_at))
     except GeneratorExit:
         _drop(under_way.values())
         raise
@@ -252,7 +251,7 @@ class Renewal(Send):
     be found out, and its keys would expire.
     """
 
-    __slots__ = ("_asked", "_decided", "_electorate", "parts", "refused", "settled", "tally")
+    __slots__ = ("_asked", "_decided", "_terms", "parts", "refused", "settled", "tally")
 
     missing: ClassVar[tuple[int, ...]] = ()     # of those without a `Part` no master has denied any,
     reason: ClassVar[Reason] = "expired"        # so this is never asked for
@@ -266,8 +265,8 @@ class Renewal(Send):
         self.settled: deque[tuple[int, float]] = deque()        # what was settled by whom, and nobody has looked at it
         self.refused: list[int] = []
         self._decided = False
-        self._electorate = terms.electorate
         self._asked = asked
+        self._terms = terms
 
     def alike(self, places: Iterable[int]) -> list[int]:
         """Which of ``places`` have no part of their own."""
@@ -284,14 +283,24 @@ class Renewal(Send):
     def voted(self, master: int, at: float, others: Mapping[int, wire.NotOwned | ErrorReply] = _NO_OTHERS) -> bool:
         """It has extended all but ``others``."""
         took = at - self.sent_at
-        for place, answer in others.items():
-            if _is_missing(answer):     # perhaps too late
-                self._asked[place][1]._lacks(master)
-        objection = self._electorate.objection(master, at)
+        if others:
+            self._give_back(master, others, at)
+        objection = self._terms.electorate.objection(master, at)
         if objection is None:
             return self._count(master, took, _GRANTED, at, others)
         vote = objection.outcome, objection.reason, objection.configuration
         return self._count(master, took, vote, at, others, overruled=True)
+
+    def late(self, master: int, value: Any, at: float) -> None:
+        with suppress(ValueError):
+            self._give_back(master, wire.read_renew(value, len(self._asked)), at)
+
+    def _give_back(self, master: int, others: Mapping[int, wire.NotOwned | ErrorReply], at: float) -> None:
+        """Repair those of which ``master`` says too late for their votes that nobody has them (R14)."""
+        for place, answer in others.items():
+            if self.parts.get(place, self).tally.won and _is_missing(answer):
+                plan, lease, ceiling = self._asked[place]
+                self.more += tuple(repair(self._terms, plan, lease, [master], ceiling.ttl - (at - self.sent_at)))
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         if failure.refused:

@@ -48,7 +48,7 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("_asked", "_astray", "_ceilings", "_clock", "_holds", "_keys_until", "_lacking", "_late", "_lost", "_mine",
+    __slots__ = ("_asked", "_astray", "_ceilings", "_clock", "_holds", "_keys_until", "_late", "_lost", "_mine",
                  "_on_change", "_released", "_repaired", "_resumed", "_said", "_since", "_tells", "_ticket", "_votes", "fence", "names",
                  "token", "ttl", "valid_until")
 
@@ -75,7 +75,6 @@ class LeaseState:
         self._keys_until = max(grant.valid_until, grant.decided_at) + ttl   # by then every one of them has expired
         self._astray = resumed          # what sets its keys has not all travelled on one connection to each master (R10)
         self._repaired: frozenset[int] = frozenset()    # masters that may have been given it back (R14)
-        self._lacking: tuple[int, ...] = ()     # masters that said so, perhaps when an extension was decided already (R14)
         # Of all extensions that overlapped, until none is under way; True: this one is yet.
         self._ceilings: dict[Ceiling, bool] = {}
         self._clock = clock
@@ -227,11 +226,6 @@ class LeaseState:
     def _unanswered(self) -> None:
         """An extension was: if it runs out now, that is why."""
         self._late = "unreachable"
-
-    def _lacks(self, master: int) -> None:
-        """A master has no key, and said so, perhaps when an extension was decided already."""
-        if master not in self._lacking:
-            self._lacking += (master,)
 
     def _lose(self, reason: Reason) -> None:
         if self._lost is None and not self._released:

@@ -29,6 +29,8 @@ AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
 _CROWD = 64     # so many debts are kept without a look at whether they have expired
 
+_NOTHING: tuple[Send, ...] = ()     # asked for by an answer
+
 CONNECTING = Failure("error", "still connecting", sent=False)
 
 
@@ -39,7 +41,7 @@ class Entry(Generic[AnyInbox]):
     request: Send
     inbox: AnyInbox
     at: float
-    text: bool = False      # sent as text, because the master had forgotten the script
+    text: bool = False      # to be sent as text, because the master had forgotten the script
     pause: float = 0.0      # of a release that was asked again because of a `Doubt`: how long that was put off
 
 
@@ -62,7 +64,7 @@ class Pipeline(Generic[AnyInbox]):
     few, as they concern only what was sent before it froze.
     """
 
-    __slots__ = ("_again", "_crowd", "_owed", "_under_way", "down", "heard_at", "master", "patience")
+    __slots__ = ("_crowd", "_more", "_owed", "_under_way", "down", "heard_at", "master", "patience")
 
     def __init__(self, master: int, patience: float) -> None:
         self.master = master
@@ -71,7 +73,7 @@ class Pipeline(Generic[AnyInbox]):
         self.heard_at = float("-inf")
         self._under_way: deque[Entry[AnyInbox]] = deque()
         self._owed: list[Entry[AnyInbox]] = []
-        self._again: list[Entry[AnyInbox]] = []
+        self._more: list[Entry[AnyInbox]] = []
         self._crowd = _CROWD
 
     def submit(self, entry: Entry[AnyInbox]) -> Failure | None:
@@ -114,7 +116,9 @@ class Pipeline(Generic[AnyInbox]):
     def answered(self, value: Any, at: float) -> bool:
         """The next answer came.  Its request counts it, unless that is decided; whoever waits is told when it is.
 
-        True: `again` and `in_debt` may say what is to be done about it.
+        What the request leaves in `Send.more` stands behind all that was written until now, and in front of all that will be.
+
+        True: `more` and `in_debt` may say what is to be done about it.
 
         Raises:
             ConnectionAbortedError: nothing was asked, so whatever this connection carries cannot be trusted.
@@ -128,12 +132,15 @@ class Pipeline(Generic[AnyInbox]):
             self._refused(entry, value, at)
             return True
         request = entry.request
+        request.more = _NOTHING     # what another master was to be asked is not left here, though a Ctrl-C came before it was
         if not request.open:
-            request.late(self.master, value)
+            request.late(self.master, value, at)
         elif request.answered(self.master, value, at):
             entry.inbox.put(request)
+        if request.more:
+            self._follow(request, entry.inbox, at)
         if request.doubt is None or not request.doubt.remains(self.master, value):
-            return False
+            return bool(self._more)
         pause = min(2 * entry.pause or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
         self._owed.append(Entry(request, entry.inbox, at + pause, pause=pause))
         return True
@@ -144,24 +151,33 @@ class Pipeline(Generic[AnyInbox]):
         if error.code == "NOSCRIPT" and not entry.text:
             again = Entry(_with_text(request), entry.inbox, at, text=True, pause=entry.pause)
             self._under_way.append(again)
-            self._again.append(again)
+            self._more.append(again)
             return
         if error.passing and request.owed_until is not None:
             self._owed.append(entry)
         if request.open and request.failed(self.master, error.failure(), at):
             entry.inbox.put(request)
 
-    def again(self) -> list[Entry[AnyInbox]]:
-        """What is to be written again, as text.  It stands in the queue, at its end, already."""
-        again, self._again = self._again, []
-        return again
+    def _follow(self, request: Send, inbox: AnyInbox, at: float) -> None:
+        """Queue what its answer asks for, where that is still wanted."""
+        for one in request.more:
+            if one.only_if is None or one.only_if():
+                one.sent_at = at
+                entry = Entry(one, inbox, at)
+                self._under_way.append(entry)
+                self._more.append(entry)
+
+    def more(self) -> list[Entry[AnyInbox]]:
+        """What is to be written because of answers.  It stands in the queue, at its end, already."""
+        more, self._more = self._more, []
+        return more
 
     def broken(self, failure: Failure, at: float) -> None:
         """The connection is gone: what was under way fails.  Releases among it are owed from now on."""
         self.down = Failure(failure.outcome, failure.reason, sent=False, configuration=failure.configuration)
         failed = list(self._under_way)
         self._under_way.clear()
-        self.again()
+        self.more()
         self._owed += [entry for entry in failed if entry.request.owed_until is not None]
         for entry in failed:
             request = entry.request

@@ -10,7 +10,7 @@ import pytest
 from redlock._core.effects import NEVER as EFFECTS_NEVER, Send
 from redlock._core.extend import Extension, extend, renew
 from redlock._core.lease import LeaseState
-from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes, turns
+from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
 
 if TYPE_CHECKING:
     from redlock._core.terms import Plan
@@ -297,31 +297,98 @@ def test_nothing_to_repair(masters: list[Master]) -> None:
     assert world.verbs() == ["extend"]
 
 
-def test_who_always_answers_after_the_majority_gets_it_back_with_the_next_extension() -> None:
+def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:
+    """R14: not one extension later.  Nobody waits for that: the operation is over."""
     world = World(*[ours()] * 4, gone(0.1), taken(0.1), gone(0.4))
+    plan = world.plan(ttl=10.0)
+    lease = world.lease(plan, asked=frozenset(range(4)))
+    assert extended(world, plan, lease).kind == "kept"
+    assert world.verbs() == ["extend"]
+    assert lease._asked == {0, 1, 2, 3}
+    world.listen(1.0)
+    first, second = world.all("repair")
+    assert (first.at, first.to, second.at, second.to) == (START + 0.1, frozenset([4]), START + 0.4, frozenset([6]))
+    # for what is left by then, and it is to be released there with the others
+    assert first.args == ("1", "token-0", "9900", str(lease.fence), "3600000")
+    assert second.args[2] == "9600"
+    assert lease._asked == {0, 1, 2, 3, 4, 6}
+    # with an extension as with the first
+    assert extended(world, plan, lease).kind == "kept"
+    world.listen(1.0)
+    assert len(world.all("repair")) == 4
+
+
+@pytest.mark.parametrize("says", [TAKEN, [1], [0], b"nonsense", [0, b"", 1]])
+def test_who_says_anything_else_after_the_majority_is_given_nothing(says: Any) -> None:
+    world = World(*[ours()] * 4, Master(0.1, {"extend": says}))
     plan = world.plan()
-    lease = world.lease(plan)
-    for number, repaired in enumerate([set(), {4, 6}, {4, 6}]):
+    assert extended(world, plan, world.lease(plan)).kind == "kept"
+    world.listen(1.0)
+    assert world.verbs() == ["extend"]
+
+
+@pytest.mark.parametrize(
+    "masters",
+    [
+        pytest.param([ours(), silent(), gone(0.3)], id="unanswered"),
+        pytest.param([gone(), gone(), gone(0.1)], id="lost"),
+    ],
+)
+def test_a_late_answer_to_an_extension_that_was_not_won_gives_nothing_back(masters: list[Master]) -> None:
+    """R14: nobody has confirmed the token."""
+    world = World(*masters)
+    plan = world.plan()
+    extended(world, plan, world.lease(plan))
+    world.listen(1.0)
+    assert world.verbs() == ["extend"]
+
+
+@pytest.mark.parametrize("how", ["released", "lost", "expired", "too-late"])
+def test_a_late_answer_gives_nothing_back_to_a_lease_that_is_over(how: str) -> None:
+    """R14; too late: the keys of the others have expired by then, whatever another extension has made of the lease."""
+    world = World(*[ours()] * 4, gone(0.1 if how != "too-late" else 10.0))
+    plan = world.plan(ttl=10.0)
+    lease = world.lease(plan, asked=frozenset(range(4)))
+    assert extended(world, plan, lease).kind == "kept"
+    if how == "released":
+        lease._end()
+    elif how == "lost":
+        lease._lose("max_hold")
+    else:
+        lease.valid_until = START + (100.0 if how == "too-late" else 0.1)
+    world.listen(20.0)
+    assert world.verbs() == ["extend"]
+
+
+def test_a_release_that_comes_between_a_late_answer_and_its_repair_is_seen_or_goes_there_as_well() -> None:
+    """P7: another thread ends the lease at any moment, and reads which masters to tell when it has ended."""
+    for moment in ("before", "asking", "after"):
+        world = World(*[ours()] * 4, gone(0.1))
+        plan = world.plan(ttl=10.0)
+        lease = world.lease(plan, asked=frozenset(range(4)))
         assert extended(world, plan, lease).kind == "kept"
-        assert [sent.verb for sent in world.sent] == ["extend"] + ["repair"] * bool(repaired)
-        assert {master for sent in world.all("repair") for master in sent.to} == repaired
-        assert lease._lacking == ()
-        world.sent.clear()
-        world.now += 1.0 + number
-    assert lease._asked >= {4, 6}
+        released: list[frozenset[int]] = []
 
+        def release(lease: LeaseState = lease, released: list[frozenset[int]] = released) -> None:
+            lease._end()
+            released.append(lease._asked)
 
-@pytest.mark.parametrize(("says", "repaired"), [(GONE, True), (TAKEN, False), ([1], False)])
-def test_who_has_answered_since_is_believed(says: Any, repaired: bool) -> None:
-    """What was said of the extension before is old."""
-    world = World(ours(), ours(), ours(), Master(0.0, {"extend": turns(GONE, says)}, {"extend": 0.1}), ours())
-    plan = world.plan()
-    lease = world.lease(plan)
-    assert extended(world, plan, lease).kind == "kept"
-    del world.masters[3].slow["extend"]     # from now on it is the first one to answer
-    world.now += 1.0
-    assert extended(world, plan, lease).kind == "kept"
-    assert [sent.to for sent in world.all("repair")] == [{3}] * repaired
+        if moment == "before":
+            release()
+        if moment == "asking":
+            noted = lease._may_be_on
+
+            def note(masters: Any, noted: Any = noted, release: Any = release) -> None:
+                release()
+                noted(masters)
+
+            with patch.object(LeaseState, "_may_be_on", side_effect=note):
+                world.listen(1.0)
+        else:
+            world.listen(1.0)
+        if moment == "after":
+            release()
+        assert bool(world.all("repair")) == (4 in released[0]) == (moment == "after")
 
 
 def test_a_repair_is_no_vote() -> None:

@@ -20,25 +20,28 @@ NOSCRIPT = ErrorReply("NOSCRIPT No matching script.")
 
 
 class Asked(Send):
-    """It remembers what it was told, and says what it was told to: that it ``decides``, or not."""
+    """It remembers what it was told, and says what it was told to: that it ``decides``, or not, and what it ``asks`` for."""
 
-    __slots__ = ("decides", "heard_late", "told")
+    __slots__ = ("asks", "decides", "heard_late", "told")
 
     def __init__(self, call: wire.Call, owed_until: float | None = None) -> None:
         super().__init__(call, owed_until=owed_until)
         self.told: list[tuple[int, Any, float]] = []
-        self.heard_late: list[tuple[int, Any]] = []
+        self.heard_late: list[tuple[int, Any, float]] = []
         self.decides = True
+        self.asks: tuple[Send, ...] = ()
 
     def voted(self, master: int, at: float) -> bool:
         return self.answered(master, "usual", at)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         self.told.append((master, value, at))
+        self.more += self.asks
         return self.decides
 
-    def late(self, master: int, value: Any) -> None:
-        self.heard_late.append((master, value))
+    def late(self, master: int, value: Any, at: float) -> None:
+        self.heard_late.append((master, value, at))
+        self.more += self.asks
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         return self.answered(master, failure, at)
@@ -179,7 +182,7 @@ def test_what_comes_when_nobody_counts_is_told_if_it_is_unusual() -> None:
     pipeline.recognised(STORED, 0.1)
     assert not pipeline.answered([0, b""], 0.2)
     pipeline.answered(ErrorReply("LOADING"), 0.3)
-    assert [request.heard_late for request in requests] == [[], [(3, [0, b""])], []]
+    assert [request.heard_late for request in requests] == [[], [(3, [0, b""], 0.2)], []]
     assert told(requests) == [[], [], []]
 
 
@@ -202,7 +205,7 @@ def test_the_usual_answer_to_a_text_is_the_same() -> None:
     request = acquire()
     submit(pipeline, request, 0.0)
     assert pipeline.answered(NOSCRIPT, 0.1)
-    assert [entry.text for entry in pipeline.again()] == [True]
+    assert [entry.text for entry in pipeline.more()] == [True]
     assert pipeline.recognised(STORED, 0.2) == len(STORED)
     assert told([request]) == [["usual"]]
 
@@ -238,7 +241,7 @@ class Driver:
         request = self.written.pop(0)
         text = self.pipeline._under_way[0].text
         assert self.pipeline.answered(value, self.at) == isinstance(value, ErrorReply)
-        again = self.pipeline.again()
+        again = self.pipeline.more()
         if again:
             assert [(entry.request, entry.text) for entry in again] == [(request, True)]
             self.written.append(request)
@@ -441,6 +444,59 @@ def test_nor_is_it_asked_for_longer_than_the_key_can_live() -> None:
     assert pipeline.idle
 
 
+# -- what an answer asks for -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("open_", [True, False])
+def test_what_an_answer_asks_for_stands_behind_what_was_written_before(open_: bool) -> None:
+    """R14: and in front of what is written later, a release for example."""
+    pipeline = connected()
+    first, second = acquire("1"), acquire("2")
+    first.open = open_
+    submit(pipeline, first, 0.0)
+    submit(pipeline, second, 0.0)
+    wanted = [Send(wire.repair(KEYS, token, 10.0, 1, 60.0), only_if=only_if) for token, only_if in (("a", lambda: True), ("b", None))]
+    first.asks = (wanted[0], Send(wire.repair(KEYS, "no", 10.0, 1, 60.0), only_if=lambda: False), wanted[1])
+    assert pipeline.answered([0, b""], 0.1)
+    entries = pipeline.more()
+    assert [(entry.request, entry.text, entry.request.sent_at) for entry in entries] == [(one, False, 0.1) for one in wanted]
+    assert not pipeline.more()
+    assert [entry.request for entry in pipeline._under_way] == [second, *wanted]
+
+
+def test_it_asks_for_nothing_that_is_not_wanted_any_more() -> None:
+    pipeline = connected()
+    request = acquire()
+    submit(pipeline, request, 0.0)
+    request.asks = (Send(wire.repair(KEYS, "t", 10.0, 1, 60.0), only_if=lambda: False),)
+    assert not pipeline.answered([0, b""], 0.1)
+    assert not pipeline.more()
+    assert pipeline.idle
+
+
+def test_what_one_master_is_to_be_asked_is_not_left_to_another() -> None:
+    """A Ctrl-C came between its answer and what was to follow: that connection is closed, the request lives on."""
+    pipeline = connected()
+    request = acquire()
+    submit(pipeline, request, 0.0)
+    request.more = (Send(wire.repair(KEYS, "t", 10.0, 1, 60.0)),)
+    assert not pipeline.answered([0, b""], 0.1)
+    assert pipeline.idle
+
+
+def test_a_repair_that_an_answer_asked_for_is_sent_as_text_where_the_script_is_not_known() -> None:
+    """A master that forgot its keys has forgotten its scripts."""
+    pipeline, ended = connected(), [False, True]
+    request = acquire()
+    submit(pipeline, request, 0.0)
+    one = Send(wire.repair(KEYS, "t", 10.0, 1, 60.0), only_if=lambda: not ended[0])
+    request.asks = (one,)
+    pipeline.answered([0, b""], 0.1)
+    pipeline.more()
+    assert pipeline.answered(NOSCRIPT, 0.2)
+    assert [(entry.request, entry.text) for entry in pipeline.more()] == [(one, True)]
+
+
 def test_an_acquire_that_a_master_could_not_do_is_not_tried_again() -> None:
     pipeline = connected()
     request = acquire()
@@ -484,12 +540,12 @@ def test_the_text_is_sent_once(open_: bool, owed: float | None) -> None:
     submit(pipeline, request, 0.0, box)
     assert pipeline.answered(NOSCRIPT, 0.1)
     assert not box
-    [entry] = pipeline.again()
+    [entry] = pipeline.more()
     assert (entry.request, entry.inbox, entry.text) == (request, box, True)
     request.open = True
     # the answer to the text is the answer; a second NOSCRIPT is one too
     assert pipeline.answered(NOSCRIPT, 0.2)
-    assert not pipeline.again()
+    assert not pipeline.more()
     [(_, failure, _)] = request.told
     assert "NOSCRIPT" in failure.reason
 
@@ -506,11 +562,11 @@ def test_behind_its_release_only_the_text_is_sent(request_: Send) -> None:
     pipeline = connected()
     submit(pipeline, request_, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
-    [entry] = pipeline.again()
+    [entry] = pipeline.more()
     call = entry.request.call
     assert (call.script, call.keys, call.args[0]) == (request_.call.script, (), "0")
     pipeline.answered(NOSCRIPT, 0.2)
-    assert not pipeline.again()
+    assert not pipeline.more()
     assert pipeline.idle
 
 
@@ -525,7 +581,7 @@ def test_what_nobody_counts_is_sent_again_where_it_can_leave_nothing(request_: S
     pipeline = connected()
     submit(pipeline, request_, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
-    assert [entry.request for entry in pipeline.again()] == [request_]
+    assert [entry.request for entry in pipeline.more()] == [request_]
 
 
 def test_the_text_stands_behind_what_was_sent_in_between() -> None:
@@ -544,12 +600,12 @@ def test_an_owed_release_starts_from_the_beginning_on_a_new_connection() -> None
     submit(pipeline, release(), 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
     pipeline.broken(BROKEN, 0.2)
-    assert not pipeline.again()     # that was for the old one
+    assert not pipeline.more()     # that was for the old one
     pipeline.connected()
     [entry] = pipeline.due(0.3)
     assert not entry.text
     pipeline.answered(NOSCRIPT, 0.4)
-    assert pipeline.again()
+    assert pipeline.more()
 
 
 # -- a frozen master ---------------------------------------------------------------------------------

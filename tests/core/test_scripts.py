@@ -384,31 +384,56 @@ def test_renew_and_extend_say_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lock", "fence", "repaired"),
+    ("lock", "fence", "left"),
     [
-        pytest.param(None, None, True, id="forgot-everything"),
-        pytest.param(None, "400", True, id="missed-the-acquire"),
-        pytest.param(None, "500", True, id="lost-the-key-only"),
-        pytest.param("tok", "500", True, id="has-it"),
-        pytest.param(None, "501", False, id="a-newer-grant-was-there"),
-        pytest.param("ann", None, False, id="somebody-holds-it"),
-        pytest.param("ann", "400", False, id="somebody-holds-it-with-an-older-fence"),
+        pytest.param(None, None, "500", id="forgot-everything"),
+        pytest.param(None, "400", "500", id="missed-the-acquire"),
+        pytest.param(None, "500", "500", id="lost-the-key-only"),
+        pytest.param("tok", "500", "500", id="has-it"),
+        pytest.param("tok", "501", "501", id="has-it-and-a-greater-fence"),
+        # of somebody who waits: the attempt was taken back, and its fence stays
+        pytest.param(None, "501", "501", id="forgot-and-somebody-tried"),
+        pytest.param(None, str(2**53), str(2**53), id="a-fence-beyond-all"),
+        pytest.param(None, "abc", "abc", id="a-fence-that-is-none"),
+        pytest.param(None, "1e2", "1e2", id="what-only-lua-calls-a-number"),
     ],
 )
-def test_repair(lock: str | None, fence: str | None, repaired: bool) -> None:
-    """R14."""
+def test_repair(lock: str | None, fence: str | None, left: str) -> None:
+    """R14: whatever fence is there, the name is given back, and the greater of the two stays."""
     master = ScriptedMaster()
     if lock is not None:
         master.set(A, lock, 1000)
     if fence is not None:
         master.set(FA, fence, 7)
-    before = dict(master.values), dict(master.expiries)
-    assert master.run(wire.repair(ONE, "tok", 8.0, 500, 60.0)) == [int(repaired)]
-    if not repaired:
-        assert (master.values, master.expiries) == before
-        return
+    assert master.run(wire.repair(ONE, "tok", 8.0, 500, 60.0)) == [1]
     assert (master.get(A), master.pttl(A)) == ("tok", 8000)
-    assert (master.get(FA), master.pttl(FA)) == ("500", 60_000)
+    assert (master.get(FA), master.pttl(FA)) == (left, 60_000)
+
+
+@pytest.mark.parametrize("fence", [None, "400", "501"])
+def test_repair_changes_nothing_where_somebody_holds_it(fence: str | None) -> None:
+    """P8."""
+    master = ScriptedMaster()
+    master.set(A, "ann", 1000)
+    if fence is not None:
+        master.set(FA, fence, 7)
+    before = dict(master.values), dict(master.expiries)
+    assert master.run(wire.repair(ONE, "tok", 8.0, 500, 60.0)) == [0]
+    assert (master.values, master.expiries) == before
+
+
+def test_repair_of_a_lease_whose_fence_nobody_knows_stores_none() -> None:
+    """It was handed over by its token alone (C11)."""
+    master = ScriptedMaster()
+    assert master.run(wire.repair(ONE, "tok", 8.0, None, 60.0)) == [1]
+    assert (master.get(A), master.get(FA)) == ("tok", None)
+
+
+def test_each_name_keeps_its_own_greater_fence() -> None:
+    master = ScriptedMaster()
+    master.set(FA, "900", 7)
+    assert master.run(wire.repair(TWO, "tok", 8.0, 500, 60.0)) == [1]
+    assert (master.get(FA), master.get(TWO.fences[1])) == ("900", "500")
 
 
 def test_repair_gives_all_names_or_none() -> None:

@@ -302,13 +302,21 @@ class World:
     def _tell(self, arrival: Arrival) -> bool:
         """What a driver does with an answer; True: somebody waits for that."""
         self.arrived.append(arrival)
+        request, nothing = arrival.request, cast("tuple[Send, ...]", ())
+        request.more = nothing
+        decides = self._is_told(arrival)
+        for one in request.more:
+            self._write(one)
+        return decides
+
+    def _is_told(self, arrival: Arrival) -> bool:
         request, master, at, value = arrival
         if isinstance(value, Failure):
             return request.open and request.failed(master, value, at)
         if encoded(value) == request.call.usual:
             return request.open and request.voted(master, at)
         if not request.open:
-            request.late(master, value)
+            request.late(master, value, at)
             return False
         return request.answered(master, value, at)
 
@@ -326,6 +334,13 @@ class World:
         if wait.closes is not None:
             wait.closes.open = False
         return Timeout(self.now)
+
+    def listen(self, seconds: float) -> None:
+        """So much time passes, no operation waits, and whatever comes is read."""
+        until = self.now + seconds
+        while self._pending and self._pending[0][0] <= until:
+            self._next(Wait(self._pending[0][0]))
+        self.now = until
 
     # -- looking -------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ def read_by_link(chunks, questions):
             for chunk in chunks:
                 master.sendall(chunk)
                 if link.read(START):    # as `LinksBase` does it
-                    link.ask_again()
+                    link.ask_more()
                     link.torn = False
         except OSError as error:
             return delivered, str(error)

@@ -176,6 +176,26 @@ def test_also_to_a_master_that_always_answers_last(world, redlock_servers, lease
             eventually(lambda: nothing_left(redlock_servers))
 
 
+def test_such_a_master_is_not_kept_waiting_for_the_next_extension(world, redlock_servers):
+    """R14: it has the key back as soon as it has said that it has none; nothing else is asked from then on."""
+    with Proxy(redlock_servers.ports[4]) as proxy:
+        urls = [*redlock_servers.urls[:4], proxy.url]
+        with world.Masters(urls, restart_guard=False, node_timeout=1.0) as masters:
+            eventually(lambda: all_up(masters))
+            lock = masters.lock("job", ttl=30.0, auto_extend=False)
+            lease = take(lock)
+            far = redlock_servers.client(4)
+            eventually(lambda: far.get("redlock:job") == lease.token.encode())
+            far.delete("redlock:job")
+            proxy.delay = 0.2
+            lock.extend()
+            assert [vote.outcome for vote in lease.votes].count("granted") >= 3
+            eventually(lambda: far.get("redlock:job") == lease.token.encode())
+            assert 0 < far.pttl("redlock:job") <= 30_000
+            lock.release()
+            eventually(lambda: nothing_left(redlock_servers))
+
+
 def test_one_transient_error_on_every_master_in_turn_loses_nothing(quick, redlock_servers):
     told = Told()
     lock = quick.lock("job", ttl=TTL, on_lost=told)

@@ -7,10 +7,12 @@ import time
 from typing import Any
 
 import pytest
+from tenacity import wait_fixed
 
 from redlock import Masters, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually, take
+from tests.servers.waiter import Waiting
 
 MAX_TTL = 2.0
 TTL = 2.0
@@ -149,3 +151,29 @@ def test_where_info_is_not_permitted_the_vote_says_so(world, redlock_servers):
             assert lease.valid
     finally:
         client.acl_deluser("blind")
+
+
+def test_restarts_one_after_the_other_cost_a_lease_nothing_for_which_somebody_waits(world):
+    """R14: each attempt of a waiter leaves a greater fence on a master that forgot everything.  The key comes back there all the same."""
+    options: dict[str, Any] = {"restart_guard": False, "node_timeout": 0.3}
+    with (
+        LocalMasters(3) as servers,
+        world.Masters(servers.urls, **options) as masters,
+        Masters(servers.urls, **options) as others,
+    ):
+        lock = masters.lock("job", ttl=30.0, auto_extend=False)
+        lease = take(lock)
+        fence = lease.fence
+        assert fence is not None
+        waiting = Waiting(others.lock("job", ttl=30.0, retry=wait_fixed(0.02)))
+        for i in range(3):
+            servers.restart(i, keep_data=False)
+            server = servers.client(i)
+            eventually(lambda: int(server.get("{redlock:job}:fence") or 0) > fence)  # noqa: B023
+            # An extension may come while an attempt of the waiter has the name there.
+            eventually(lambda: lock.extend() and server.get("redlock:job") == lease.token.encode())  # noqa: B023
+            assert int(server.get("{redlock:job}:fence")) > fence
+        assert lease.valid
+        assert waiting.outcome is None
+        lock.release()
+        assert waiting.end().fence > fence

@@ -386,9 +386,18 @@ class Client:
             entry.inbox.origins.setdefault(entry.request, {})[master] = (incarnation, age, forgot)
         data = encoded(value)
         if pipeline.recognised(data, now) < len(data) and pipeline.answered(value, now):
-            for again in pipeline.again():
-                self._write(master, again.request, text=True)
+            self._write_more(master, entry)
             self._tick_later(master)
+
+    def _write_more(self, master: int, answered: Entry[Task]) -> None:
+        """What an answer asks for."""
+        for more in self.pipelines[master].more():
+            if not more.text:  # else it is known: it was sent by its name before
+                # Of a round for many nobody but the token says whose key is given back.
+                attempt = self._attempts[answered.request] or self.judge.whose(more.request.call)
+                self._attempts[more.request] = attempt
+                self.judge.sent(more.request, attempt)
+            self._write(master, more.request, text=more.text)
 
     def _shake_hands(self, link: Link, connection: Connection, value: Any, now: float) -> None:
         if connection.facts is None:

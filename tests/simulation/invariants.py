@@ -218,6 +218,11 @@ class Judge:
             del keys[: int(locks) + int(fences)]
         return found
 
+    def whose(self, call: Call) -> Attempt | None:
+        """On whose behalf a repair runs."""
+        assert call.script is scripts.REPAIR
+        return self._by_token.get(call.args[1])
+
     def clean(self) -> None:
         """Everything is healed and has had time to settle: what is over is gone (P7)."""
         for master in self.masters:

@@ -308,6 +308,31 @@ def _() -> list[Any]:
     return [mock.patch.object(Client, "perform", perform)]
 
 
+@variant(
+    "late-repair-after-release",
+    R15,
+    masters=5,
+    clients=3,
+    names=1,
+    ttl=4.0,
+    max_ttl=4.0,
+    node_timeout=1.0,
+    guard=False,
+    faults=(("amnesia", 0.6), ("freeze", 0.6)),
+    **_KEPT,
+)
+def _() -> list[Any]:
+    """Who says after the majority that it has no key is given it, whatever has become of the lease (R14)."""
+    correct = Pipeline._follow
+
+    def follow(pipeline: Pipeline[Any], request: Send, *rest: Any) -> None:
+        for one in request.more:
+            one.only_if = None
+        correct(pipeline, request, *rest)
+
+    return [mock.patch.object(Pipeline, "_follow", follow)]
+
+
 @variant("released-lease-renewed", R15, **_KEPT)
 def _() -> list[Any]:
     """Nobody tells the keeper of a release (R15)."""
