@@ -56,6 +56,7 @@ class Driver:
         self.keeper = Keeper(self._links)
         self._node_timeout = node_timeout
         self.loop = loop
+        self.heir: Driver | None = None     # on the latest loop, if ours was closed and we are shut
         self._ended_at_once = False     # in this turn of the loop an operation has
         self._thread = threading.get_ident()
         self._put_off: deque[Callable[[], None]] = deque()      # until the loop runs
@@ -108,7 +109,10 @@ class Driver:
 
     def post(self, op: Op[Any]) -> None:
         """Carry out what ``op`` sends before it waits for the first time.  From any thread."""
-        self._on_loop(functools.partial(self._post, op))
+        if self.heir is None:
+            self._on_loop(functools.partial(self._post, op))
+        else:
+            self.heir.post(op)
 
     def _post(self, op: Op[Any]) -> None:
         self._housekeeper.start()

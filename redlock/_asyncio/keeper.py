@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,8 +50,11 @@ class Keeper:
     def _changed(self, keeping: Keeping, left_behind: bool) -> None:
         """Its lease has ended, or its time has moved; or a holder of it has gone, and the collector tells us."""
         if left_behind:
-            with contextlib.suppress(RuntimeError):     # the loop is closed: nobody looks any more
+            try:
                 self._loop.call_soon_threadsafe(self._look_at, keeping)
+            except RuntimeError:        # the loop is closed: nobody looks any more
+                for hold in keeping.lease._holds[:1] if keeping.abandoned else ():  # noqa: SLF001
+                    hold.driver.post(keeping.give_back())
         elif asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - the documented one raises where none runs
             if keeping.changed():
                 self._put_back(keeping)

@@ -40,6 +40,7 @@ class AsyncMasters(MastersBase):
 
     def _set_up(self) -> None:
         self._drivers: dict[asyncio.AbstractEventLoop, Driver] = {}
+        self._past: weakref.WeakSet[Driver] = weakref.WeakSet()     # whose loops were closed, and somebody holds a lease of theirs
         # What each task holds.
         self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Hold[AsyncLease]]] = weakref.WeakKeyDictionary()
         self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
@@ -145,10 +146,9 @@ class AsyncMasters(MastersBase):
                 raise RedlockError(CLOSED)
             if self._process is not process.mark:
                 self._drivers.clear()       # they were disowned
+                self._past.clear()
                 self._process = process.mark
-            for other in [known for known in self._drivers if known.is_closed()]:
-                self._drivers.pop(other).stop()
-            driver = self._drivers[loop] = Driver(
+            driver = Driver(
                 self._endpoints,
                 self._terms.electorate,
                 loop,
@@ -158,6 +158,13 @@ class AsyncMasters(MastersBase):
                 max_ttl=self.max_ttl,
                 observer=self._observer,
             )
+            over = [self._drivers.pop(known) for known in list(self._drivers) if known.is_closed()]
+            self._past.update(over)
+            for before in self._past:       # what they have acquired may be thrown away only now (P7)
+                before.heir = driver
+            for before in over:
+                before.stop()
+            self._drivers[loop] = driver
             return driver
 
 

@@ -126,6 +126,11 @@ class Keeping:
         """Nothing is left to be done but to `tell`."""
         return self.lease._over  # noqa: SLF001 - the operations are its other half
 
+    @property
+    def abandoned(self) -> bool:
+        """Nobody can give it back any more."""
+        return not self.over and self._owner() == "abandoned"
+
     def changed(self) -> bool:
         """Whether anybody has to look at it: not if it was released before anybody did."""
         if self.new:
@@ -184,7 +189,8 @@ class Keeping:
         yield farewell(self._plan, self.lease)
         return []
 
-    def _give_back(self) -> Task:
+    def give_back(self) -> Task:
+        """Release what nobody can give back any more."""
         yield from abandon(self._plan, self.lease)
         if self._released is not None:
             self._released()
@@ -237,7 +243,7 @@ def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Kee
         elif todo == "give up":
             started.append((keeping.give_up(), [keeping]))
         elif todo == "give back":
-            started.append((keeping._give_back(), [keeping]))  # noqa: SLF001
+            started.append((keeping.give_back(), [keeping]))
         else:
             rest.append(keeping)
     if together:

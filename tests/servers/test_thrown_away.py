@@ -38,7 +38,12 @@ async def inside(lock, ended):
     return coroutine
 
 
-@pytest.mark.parametrize("then", ["stopped", "closed", "another runs"])
+async def use(masters):
+    async with masters.lock("another", ttl=30):
+        pass
+
+
+@pytest.mark.parametrize("then", ["stopped", "closed", "another runs", "closed, another has come"])
 def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
     masters = masters_of(redlock_servers)
     ended: list[object] = []
@@ -47,11 +52,14 @@ def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
     coroutine = loop.run_until_complete(inside(lock, ended))
 
     async def throw_away():
+        if "come" in then:
+            await use(masters)      # which closes the connections of the loop that is closed
         coroutine.close()
+        await asyncio.to_thread(eventually, lambda: "come" not in then or nothing_left(redlock_servers))
 
-    if then == "closed":
+    if "closed" in then:
         loop.close()
-    if then == "another runs":
+    if "another" in then:
         asyncio.run(throw_away())
     else:
         coroutine.close()
@@ -127,3 +135,47 @@ def test_a_body_that_is_thrown_away_before_its_loop_ever_runs_again(redlock_serv
     loop.run_until_complete(masters.close())
     loop.close()
     eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_generator_is_left_on_the_next_loop(redlock_servers):
+    """A worker gives each step of it a loop of its own."""
+    masters = masters_of(redlock_servers)
+
+    async def holds():
+        async with masters.lock("job", ttl=30) as lease:
+            yield lease
+
+    async def leave():
+        await use(masters)
+        await generator.aclose()
+        await masters.close()
+
+    generator = holds()
+    loop = asyncio.new_event_loop()         # `asyncio.run` would end the generator
+    lease = loop.run_until_complete(anext(generator))
+    loop.close()
+    asyncio.run(leave())
+    assert (lease.valid, lease.lost) == (False, False)
+    assert nothing_left(redlock_servers)
+
+
+@pytest.mark.parametrize("another", [False, True], ids=["no other loop", "another has come"])
+def test_a_lock_that_is_not_bound_is_dropped_after_its_loop(redlock_servers, another):
+    masters = masters_of(redlock_servers)
+    lock = masters.lock("job", ttl=30, bound=False)
+
+    async def drop():
+        nonlocal lock
+        await use(masters)
+        del lock
+        gc.collect()
+        await asyncio.to_thread(eventually, lambda: nothing_left(redlock_servers))
+
+    asyncio.run(lock.acquire())
+    if another:
+        asyncio.run(drop())
+    else:
+        del lock
+        gc.collect()
+        eventually(lambda: nothing_left(redlock_servers))
+    asyncio.run(masters.close())
