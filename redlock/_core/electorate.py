@@ -112,7 +112,7 @@ class Electorate:
             return Objection(
                 "error",
                 "INFO is not permitted, so nobody can tell whether it restarted and forgot its locks: "
-                "grant +info to this user (it counts from the next connection on, so close these Masters or CLIENT KILL USER), "
+                "grant +info to this user (it counts from the next connection on: CLIENT KILL USER ends the present ones), "
                 "or set restart_guard=False if a restart cannot lose them",
                 configuration=True,
             )

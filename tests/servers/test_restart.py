@@ -177,3 +177,23 @@ def test_restarts_one_after_the_other_cost_a_lease_nothing_for_which_somebody_wa
         assert waiting.outcome is None
         lock.release()
         assert waiting.end().fence > fence
+
+
+def test_info_that_is_granted_later_counts_from_the_next_connection_on_as_the_vote_says(world, redlock_servers):
+    """A client asks once for each connection (R21); ``CLIENT KILL`` is the way without a restart of the program."""
+    client = redlock_servers.client(0)
+    rights = {"enabled": True, "passwords": ["+x"], "keys": ["*"], "channels": ["*"]}
+    client.acl_setuser("blind", commands=["+@all", "-info"], **rights)
+    try:
+        with world.Masters([f"redis://blind:x@127.0.0.1:{redlock_servers.ports[0]}"], max_ttl=1.0, prefix="blind:") as masters:
+            lock = masters.lock("job", ttl=1.0)
+            with pytest.raises(QuorumUnreachable, match=r"grant \+info .*counts from the next connection on: CLIENT KILL USER"):
+                lock.acquire()
+            client.acl_setuser("blind", commands=["+@all"], **rights)
+            with pytest.raises(QuorumUnreachable, match=r"grant \+info"):
+                lock.acquire()
+            client.execute_command("CLIENT", "KILL", "USER", "blind")
+            eventually(lambda: lock.acquire(timeout=0) is not None)
+            lock.release()
+    finally:
+        client.acl_deluser("blind")
