@@ -354,6 +354,73 @@ def test_a_rollback_stands_behind_the_half_of_its_acquire_that_the_kernel_has_no
     assert run(scene) == [["acquire", "release"]] * 100
 
 
+# -- a master that lost the key, and says so after the majority (R14) ------------------------------------
+
+
+async def extend_unheard(d: Deployment, count: int) -> list[Any]:
+    """Of so many locks; the last master has lost their keys, and what it says of that is not read yet."""
+    locks = await take(d, count)
+    d.fakes[4].keys.clear()
+    d.fakes[4].heard.clear()
+    d.mute(4)
+    for lock in locks:
+        await lock.extend()
+    await d.quiet()
+    sends(d)
+    return locks
+
+
+def test_what_late_answers_ask_for_leaves_in_one_packet():
+    async def scene(d):
+        locks = await extend_unheard(d, TASKS)
+        d.speak()
+        await d.quiet()
+        packets = sends(d)
+        keys = dict(d.fakes[4].keys)
+        heard = [(call.script, call.text) for call in d.fakes[4].heard]
+        for lock in locks:
+            await lock.release()
+        await d.quiet()
+        return packets, len(keys), heard
+
+    assert run(scene) == ([0, 0, 0, 0, 1], TASKS, [("extend", False)] * TASKS + [("repair", False)] * TASKS)
+
+
+@pytest.mark.parametrize(("first", "then"), [("answer", ["extend", "repair", "release"]), ("release", ["extend", "release"])])
+def test_the_release_is_the_last_one_whichever_comes_first(first, then):
+    """P7, R10: the lease is over, or its release goes where the key was given back."""
+
+    async def scene(d):
+        [lock] = await extend_unheard(d, 1)
+        token = lock.lease.token
+        if first == "answer":
+            d.speak()
+            await d.quiet()
+        await lock.release()
+        d.speak()
+        await d.quiet()
+        return d.fakes[4].by_token()[token]
+
+    assert run(scene) == then
+
+
+def test_the_text_goes_only_to_who_has_forgotten_it():
+    """A master that forgot its keys has mostly forgotten its scripts as well."""
+
+    async def scene(d):
+        d.fakes[4].forgot = True
+        [lock] = await extend_unheard(d, 1)
+        d.fakes[4].forgot = True
+        d.speak()
+        await d.quiet()
+        heard = [(call.script, call.text) for call in d.fakes[4].heard]
+        await lock.release()
+        await d.quiet()
+        return heard
+
+    assert run(scene) == [("extend", False), ("repair", False), ("repair", True)]
+
+
 # -- what is left --------------------------------------------------------------------------------------
 
 

@@ -318,8 +318,7 @@ def test_a_repair_needs_no_script_that_is_known(redlock_servers, masters):
         eventually(lambda: len([1 for keys in lock_keys(redlock_servers) if keys]) == 5)
         redlock_servers.client(2).script_flush()
         redlock_servers.client(2).delete("redlock:job")
-        lock.extend()
-        lock.extend()       # whoever answered last was not waited for
+        lock.extend()       # decided by the others, perhaps before it has been sent the text
         eventually(lambda: redlock_servers.client(2).get("redlock:job") == lease.token.encode())
 
 

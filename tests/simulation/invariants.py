@@ -232,8 +232,10 @@ class Judge:
                 if not attempt.over or attempt.client.crashed:
                     continue
                 # R10 owes a release for as long as the key can live.  What a broken connection delivers
-                # even later than that is bounded by its TTL, and by nothing else.
-                if key.changed_at < attempt.owed_until:
+                # even later than that is bounded by its TTL, and by nothing else.  Nor does it owe one for as long as a
+                # master keeps a key because its clock was set back, if it could not be reached before.
+                stays = key.changed_at + self._lifetime(attempt) + master.jumped if master.jumped else 0.0
+                if key.changed_at < attempt.owed_until and not attempt.owed_until < self.world.now <= stays:
                     self.fail(P7, f"m{master.index} still has {name} of {attempt}, which is over")
 
     def crashed(self, client: Client) -> None:

@@ -9,7 +9,7 @@ from redlock._core import extend as extending
 from redlock._core.listen import Ear
 from tests.simulation.actor import Actor, plan_for
 from tests.simulation.client import Client
-from tests.simulation.invariants import P3, Violation
+from tests.simulation.invariants import P3, P7, Violation
 from tests.simulation.master import Keyspace
 from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.parameters import Parameters
@@ -246,6 +246,53 @@ def test_a_key_whose_master_sets_its_clock_back_lives_until_that_clock_is_there_
         run.world.run(run.world.now + 0.1)
         run.judge.freed()
     assert master.find("redlock:lock-0") is None
+
+
+def released_while_its_master_is_away(run, seconds):
+    """Its clock is set back meanwhile, and it keeps its keys."""
+    client = client_of(run)
+    (master,) = run.masters
+    client.closing = False
+    actor = Actor(client)
+    actor._plan_hold = lambda hold, plan: None  # type: ignore[method-assign]
+    actor.acquire(["lock-0"], 2.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    hold = actor.hold
+    assert hold is not None
+    client.closing = True
+    master.stop()
+    for link in client.links:
+        link.hang_up()
+    run.world.run(run.world.now + 0.1)
+    master.step(-16.0)
+    actor._release(hold, plan_for(client, ["lock-0"], 2.0))
+    run.world.run(run.world.now + seconds)
+    master.start(remember=True)
+    return client, master
+
+
+def test_a_release_is_not_owed_for_as_long_as_a_clock_that_was_set_back_keeps_the_key():
+    """Seed 50017 of --household: by all that the client can know the key had expired when its master was back.  No violation of P7."""
+    run = quiet(masters=1, drift_factor=0.1, faults=(("jump", 0.2),))
+    client, master = released_while_its_master_is_away(run, 8.0)
+    run.world.run(run.world.now + 3.0)
+    assert client.pipelines[0].down is None
+    assert master.find("redlock:lock-0") is not None
+    run.judge.clean()
+    run.world.run(run.world.now + 10.0)
+    run.judge.clean()
+    assert master.find("redlock:lock-0") is None
+
+
+def test_but_until_then_it_is():
+    """The scene above can go red: a master that is back in time, and is not sent what it is owed."""
+    run = quiet(masters=1, drift_factor=0.1, faults=(("jump", 0.2),))
+    client, _ = released_while_its_master_is_away(run, 0.5)
+    client.pipelines[0]._owed.clear()
+    run.world.run(run.world.now + 1.0)
+    with pytest.raises(Violation) as caught:
+        run.judge.clean()
+    assert caught.value.invariant == P7
 
 
 def test_a_key_that_outlives_even_that_is_seen(monkeypatch):
