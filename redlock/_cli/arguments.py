@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from redlock import RedlockError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -165,6 +167,8 @@ def print_utf_8() -> None:
 def _explained(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {error}"
+    if isinstance(error, RedlockError):     # a limit of the system: no thread, for example
+        return str(error)
     import traceback  # noqa: PLC0415 - seldom needed
 
     # Its text may quote anything, passwords as well.

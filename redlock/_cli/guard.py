@@ -21,8 +21,8 @@ NAME = "redlock-guard"
 READY, TERMINATED, KILLED, CHANGED, STATUS = b"R", b"T", b"K", b"C", b"S"
 NEWS = struct.Struct("<ci")
 NOTHING_NEW = -1
-# To watch over the command, with the times of SIGTERM and SIGKILL; to say what became of it; to go.
-WATCH, LOOK, GO = b"W", b"L", b"G"
+# To watch over the command, with the times of SIGTERM and SIGKILL; to say what became of it.
+WATCH, LOOK = b"W", b"L"
 ORDER = struct.Struct("<cdd")
 # poll() stands still while the machine sleeps, the clock does not.
 _CHUNK = 1.0
@@ -74,8 +74,6 @@ class Guard:
         """Take what was ordered.  False: nobody is there any more."""
         data = os.read(self._orders, ORDER.size * 64)
         for what, term_at, kill_at in ORDER.iter_unpack(data):
-            if what == GO:
-                os._exit(0)
             if what == LOOK:
                 self._tell(STATUS, self._status())
                 continue

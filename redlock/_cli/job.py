@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import select
 import signal
@@ -36,7 +37,7 @@ FORWARDED = (
 )
 _NOT_FOUND, _NOT_STARTED = 127, 126     # as in shells (C24)
 _WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)    # the terminal
-_LOOK_AGAIN = 500       # milliseconds
+_LOOK_AGAIN = 0.5       # seconds
 _DIES_WITHIN = 1.0      # seconds, of SIGKILL
 _ERROR = struct.Struct("i")
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")       # what Python makes of the locale C
@@ -67,6 +68,8 @@ class Signals:
             # What whoever started us has switched off (nohup) stays off, for the command as well.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._arrive)
+        # Something has become of the watchdog: if it has been stopped, what we order next lets it go on.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,7 +155,8 @@ class Job:
             if code is not None:
                 return code
             # That a shell has put us in front, nobody tells us.
-            poll.poll(_LOOK_AGAIN if self._is_stopped else None)
+            pause = min(self.dog.due(), _LOOK_AGAIN if self._is_stopped else math.inf)
+            poll.poll(None if pause == math.inf else math.ceil(pause * 1000))
             self._hear(signals)
             if self._is_stopped and self._terminal.in_front():
                 self._give()
@@ -166,7 +170,9 @@ class Job:
         """It has been killed, or ended before it began."""
         while not (self._reaped or self.dog.gone):
             if self._status() is None:
-                self.dog.wait()
+                self.dog.wait(_DIES_WITHIN)
+            if self.dog.silent() > _DIES_WITHIN:
+                self.dog.dismiss()
         if not self._reaped:
             self._outlive()
             self._reaped = True

@@ -266,6 +266,9 @@ class Run:
         if self._lost:
             # Its leader has ended; what else is there has the rest of the grace.
             while exists(job.group) and self._dog.heard() in (b"", TERMINATED):
+                if self._dog.overdue():
+                    job.send(signal.SIGKILL)
+                    break
                 time.sleep(0.01)
         else:
             self._dog.dismiss()     # what it leaves in the background stays
@@ -280,15 +283,17 @@ class Run:
     def _look(self, lease: Lease) -> bool:
         """Tell the watchdog, and hear it.  False: the command is to be killed now, or has been."""
         self._dog.order(*self._times(lease))
+        if self._dog.silent() > self._ttl:      # it hangs, and would be of no use if we did
+            self._dog.dismiss()
         news = self._dog.heard()
-        if KILLED in news:
+        if KILLED in news or self._dog.overdue():
             self._losing(lease, "the command gets SIGKILL")
         elif GONE in news:
             self._losing(lease, "the command gets SIGKILL",
-                         f"lost {self._name!r}: whoever would end the command in time has been killed")
+                         f"lost {self._name!r}: what would end the command in time, redlock-guard, has been killed or hangs")
         elif TERMINATED in news:
             self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
-        return KILLED not in news and GONE not in news
+        return not (KILLED in news or GONE in news or self._dog.overdue())
 
     def _times(self, lease: Lease) -> tuple[float, float]:
         """When the command has to get SIGTERM and SIGKILL, as it looks now."""

@@ -11,11 +11,13 @@ overwrites its arguments, which is another thing on each system.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import select
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, NoReturn
 
 from redlock._cli import clock, guard
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GONE = b"G"     # the guard itself
-_BORN = b"B"    # the command's process
+_BORN, _UNBORN = b"B", b"U"      # the command's process; that there is none, and the error
+_ANSWERS_WITHIN = 0.2   # seconds; an answer that takes longer is news
 _NOT_FOR_IT = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
@@ -52,27 +55,48 @@ class Watchdog:
         os.close(orders)
         os.close(news)
         self._done = b""
-        self._statuses: list[int] = []      # the answer, when it is there
+        self._answer: int | None = None
+        self._asked_at = math.inf       # the question that is not answered yet
+        self._term_at = self._kill_at = math.inf
         self.gone = self._ready = False
         self.group = 0
         while not (self.group or self.gone):
             self._hear()
+        if not self.group:      # 0 would be our own
+            raise _does_not_run()
         os.set_blocking(self.news, False)
+        os.set_blocking(self._orders, False)        # it may not read
 
     def wait_until_ready(self) -> None:
         """Until then it looks like redlock-run to whoever kills that by name."""
         while not self._ready:
-            self._hear_next()
+            self.wait()
+            self._hear()
             if self.gone:
-                raise ChildProcessError(f"what would end the command in time does not run: {sys.executable} {guard.__file__}")
+                raise _does_not_run()
 
     def order(self, term_at: float, kill_at: float) -> None:
         """The command gets SIGTERM and SIGKILL then, unless another order comes before."""
+        self._term_at, self._kill_at = term_at, kill_at
         self._order(guard.WATCH, term_at, kill_at)
 
+    def due(self) -> float:
+        """Seconds until it should do the next thing that it was ordered to do."""
+        now = clock.now()
+        return min((at - now for at in (self._term_at, self._kill_at) if at > now), default=0.0)
+
+    def overdue(self) -> bool:
+        """Whether it should have sent SIGKILL by now."""
+        return clock.now() >= self._kill_at
+
+    def silent(self) -> float:
+        """For how many seconds it has not answered."""
+        return max(0.0, time.monotonic() - self._asked_at)
+
     def dismiss(self) -> None:
-        """There is nothing to watch any more."""
-        self._order(guard.GO)
+        """There is nothing to watch any more, or it does not do that.  Our child, so its number is nobody else's."""
+        os.kill(self._pid, signal.SIGKILL)
+        self.gone = True
 
     def heard(self) -> bytes:
         """What it has done since the last time, or that it is `GONE` itself."""
@@ -83,16 +107,20 @@ class Watchdog:
         return done + GONE * self.gone
 
     def status(self) -> int | None:
-        """What has become of the command, as `os.waitpid` would say it; None: nothing new."""
-        self._statuses.clear()
-        self._order(guard.LOOK)
-        while not (self._statuses or self.gone):
-            self._hear_next()
-        return next((status for status in self._statuses if status != guard.NOTHING_NEW), None)
+        """What has become of the command, as `os.waitpid` would say it; None: nothing new, or it has not answered yet."""
+        if self._asked_at == math.inf:
+            self._asked_at = time.monotonic()
+            self._order(guard.LOOK)
+        while self._answer is None and not self.gone and self.wait(_ANSWERS_WITHIN - self.silent()):
+            self._hear()
+        if self._answer is None:
+            return None
+        answer, self._answer, self._asked_at = self._answer, None, math.inf
+        return None if answer == guard.NOTHING_NEW else answer
 
-    def wait(self) -> None:
-        """Until there is something to hear."""
-        select.select([self.news], [], [])
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until there is something to hear, or so long."""
+        return bool(select.select([self.news], [], [], None if seconds is None else max(0.0, seconds))[0])
 
     def close(self) -> None:
         self.dismiss()
@@ -101,12 +129,10 @@ class Watchdog:
         os.close(self.news)
 
     def _order(self, what: bytes, term_at: float = math.inf, kill_at: float = math.inf) -> None:
-        with contextlib.suppress(BrokenPipeError):      # `heard` says that it is gone
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):      # `heard` says that it is gone; `silent`, that it does not read
             os.write(self._orders, guard.ORDER.pack(what, term_at, kill_at))
-
-    def _hear_next(self) -> None:
-        self.wait()
-        self._hear()
+        if not self.gone:
+            os.kill(self._pid, signal.SIGCONT)      # somebody may have stopped it
 
     def _hear(self) -> None:
         """One piece of news: what comes behind an answer is left there, for who waits to see."""
@@ -117,12 +143,18 @@ class Watchdog:
                 self.gone = True
             case _ if what == _BORN:
                 self.group = status
+            case _ if what == _UNBORN:
+                raise OSError(status, os.strerror(status))
             case guard.STATUS:
-                self._statuses.append(status)
+                self._answer = status
             case guard.READY:
                 self._ready = True
             case guard.TERMINATED | guard.KILLED:
                 self._done += what
+
+
+def _does_not_run() -> ChildProcessError:
+    return ChildProcessError(f"what would end the command in time does not run: {sys.executable} {guard.__file__}")
 
 
 def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
@@ -132,7 +164,11 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
     """
     os.setpgid(0, 0)        # neither Ctrl-C nor a signal to the job's group is for this process
     us = os.getpid()
-    group = os.fork()
+    try:
+        group = os.fork()
+    except OSError as error:
+        os.write(news, guard.NEWS.pack(_UNBORN, error.errno or errno.EAGAIN))
+        raise
     if group == 0:
         try:
             os.close(orders)
@@ -156,6 +192,7 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
     home = {"PYTHONHOME": f"{sys.base_prefix}:{sys.base_exec_prefix}"}
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "REDLOCK_"))}
     numbers = [str(number) for number in (clock.CLOCK, orders, news, group)]
+    os.chdir("/")       # ours may be gone, and without one Python does not start
     os.execve(sys.executable, [guard.NAME, "-s", "-S", "-P", "-", *numbers], others | home)  # noqa: S606
 
 

@@ -62,6 +62,20 @@ def test_an_error_in_the_program_is_one_line_and_says_nothing_secret(module, cod
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(("module", "code"), [("check", 3), ("run", 71)])
+def test_where_no_thread_may_be_begun_it_says_so(module, code):
+    """As of a user who has as many processes as `ulimit -u` allows."""
+    none = (
+        f"import sys, threading; from redlock._cli import {module} as it\n"
+        "def start(_): raise RuntimeError(\"can't start new thread\")\n"
+        "threading.Thread.start = start; it.entry()"
+    )
+    done = run([sys.executable, "-c", none, *(["job", "--", "true"] if module == "run" else [])], ["redis://127.0.0.1:1"])
+    assert done.returncode == code
+    assert re.fullmatch(r"redlock-\S+: no thread could be started: can't start new thread\n", done.stderr)
+    assert done.stdout == ""
+
+
 # -- characters that cannot be encoded ---------------------------------------------------------------
 
 

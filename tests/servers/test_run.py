@@ -643,7 +643,7 @@ def test_a_watchdog_that_is_killed(servers):
         assert not alive(child)
         assert not alive(grandchild)
         assert process.stderr is not None
-        assert "whoever would end the command in time has been killed" in process.stderr.read()
+        assert "what would end the command in time, redlock-guard, has been killed" in process.stderr.read()
     eventually(lambda: nothing_left(servers))
 
 
@@ -688,6 +688,61 @@ def test_a_command_whose_redlock_run_and_watchdog_are_killed_at_once_does_not_go
         eventually(lambda: not alive(child), 30)
 
 
+STOPPED = ["the masters hang", "it was held for long enough", "SIGTERM", "the command ends"]
+
+
+@pytest.mark.parametrize("then", STOPPED)
+def test_a_watchdog_that_is_stopped(servers, then):
+    """SIGSTOP cannot be ignored.  It goes on, so the command ends in time and redlock-run hears of it."""
+    arguments = ["job", NEW, "--ttl", "2", "--max-hold", "1" if then == STOPPED[1] else "60"]
+    with started([*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls) as process:
+        child = int(line(process))
+        os.kill(child_of(process.pid), signal.SIGSTOP)
+        if then == "the masters hang":
+            for i in range(5):
+                servers.pause(i)
+        elif then == "SIGTERM":
+            process.terminate()
+        elif then == "the command ends":
+            os.kill(child, signal.SIGUSR1)
+        assert process.wait(30) == {"SIGTERM": 128 + signal.SIGTERM, "the command ends": 128 + signal.SIGUSR1}.get(then, 70)
+        assert not alive(child)
+
+
+# A watchdog that says that it is ready and does nothing more, as one would that hangs or that a debugger has stopped.
+DEAF = """
+import os, sys, time
+from redlock._cli import guard, run
+guard.__file__ = sys.argv.pop(1)
+run.entry()
+"""
+READY_AND_DEAF = "import os, struct, sys, time; os.write(int(sys.argv[3]), struct.pack('<ci', b'R', 0)); time.sleep(600)"
+
+
+@pytest.mark.parametrize("then", STOPPED)
+def test_a_watchdog_that_does_nothing(servers, tmp_path, then):
+    """redlock-run sees that, and kills the command in its place: in time, and also where nothing else is wrong."""
+    ttl = 2.0
+    deaf = tmp_path / "deaf.py"
+    deaf.write_text(READY_AND_DEAF, "utf-8")
+    arguments = [str(deaf), "job", NEW, "--ttl", f"{ttl:g}", "--max-hold", "1" if then == STOPPED[1] else "60"]
+    with started([*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls, [sys.executable, "-c", DEAF]) as process:
+        child = int(line(process))
+        if then == "the masters hang":
+            expires = just_renewed(servers, ttl)
+            for i in range(5):
+                servers.pause(i)
+            eventually(lambda: not alive(child), 30)
+            assert time.monotonic() < expires
+        elif then == "SIGTERM":
+            process.terminate()
+            eventually(lambda: not alive(child), 30)
+        elif then == "the command ends":
+            os.kill(child, signal.SIGUSR1)
+        assert process.wait(30) == 70
+        assert not alive(child)
+
+
 WITHOUT_GUARD = """
 import sys
 from redlock._cli import run
@@ -701,6 +756,41 @@ def test_without_a_watchdog_nothing_is_run(servers):
     assert (done.returncode, done.stdout) == (71, "")
     assert "what would end the command in time does not run: /does/not/exist" in done.stderr
     assert not holder_of(servers)
+
+
+# No process can be had: the first one, or the second one.
+NO_MORE = """
+import os, sys
+from redlock._cli import run
+fork, left = os.fork, int(sys.argv.pop(1))
+def forked():
+    global left
+    if not left:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    left -= 1
+    return fork()
+os.fork = forked
+run.entry()
+"""
+
+
+@pytest.mark.parametrize("enough_for", [0, 1])
+def test_where_no_more_processes_may_be_begun_it_says_so_and_kills_nobody(servers, enough_for):
+    """Two are needed.  The script that it stands in is in its process group, and goes on."""
+    program = [sys.executable, "-c", NO_MORE, str(enough_for)]
+    script = ["sh", "-c", '"$@"; echo $?', "sh", *program, "job", NEW, "--", "echo", "ran"]
+    done = run(script, servers.urls, start_new_session=True)
+    assert (done.returncode, done.stdout) == (0, "71\n")
+    assert "Resource temporarily unavailable" in done.stderr
+
+
+def test_a_folder_that_is_gone(servers, tmp_path):
+    """As in a shell: cron jobs go on while a deployment replaces what they stand in."""
+    gone = tmp_path / "release-1"
+    gone.mkdir()
+    script = ["sh", "-c", 'cd "$0" && rmdir "$0" && "$@"', str(gone), *RUN, "job", NEW, "--", "echo", "ran"]
+    done = run(script, servers.urls)
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
 
 
 def test_a_redlock_run_that_is_stopped_does_not_keep_its_command(servers):
