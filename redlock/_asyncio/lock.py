@@ -56,6 +56,12 @@ class Body(Hold[AsyncLease]):
         task = self._body()
         self.cancelled = task is not None and task.cancel(f"the lease on {self.lease.name!r} was lost")
 
+    def take_back(self) -> None:
+        """Its generator was thrown away, in whatever task: nobody waits for our cancellation any more."""
+        task = self._body()
+        if self.cancelled and task is not None:
+            task.uncancel()
+
     async def over(self, error: BaseException | None) -> bool:
         """It has ended with ``error``.  Takes our cancellation back; True if ``error`` is not its doing.
 
@@ -338,6 +344,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         except RedlockError as why:
             failed = why
         if kind is GeneratorExit:
+            if isinstance(hold, Body):
+                hold.take_back()
             return
         if isinstance(hold, Body) and hold.cancelled and hold.is_ours and not await hold.over(error):
             lost = failed if isinstance(failed, LockLost) else hold.lease.loss()

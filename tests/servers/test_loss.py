@@ -276,6 +276,32 @@ def test_asyncio_timeout_around_and_inside(redlock_servers):
     run(body, redlock_servers)
 
 
+@pytest.mark.parametrize("leave", ["closed", "closed by another task", "dropped"])
+def test_a_generator_that_is_left_after_its_loss_takes_the_cancellation_back(redlock_servers, leave):
+    """As that of `asyncio.timeout` does; `run` looks at the task that was cancelled."""
+
+    async def body(masters):
+        async def holds():
+            async with short(masters) as lease:
+                yield lease
+
+        generator = holds()
+        lease = await anext(generator)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        assert lease.lost
+        if leave == "closed":
+            await generator.aclose()
+        elif leave == "closed by another task":
+            await asyncio.create_task(generator.aclose())
+        else:
+            del generator
+            gc.collect()
+            await asyncio.sleep(0.01)       # the loop closes it
+
+    run(body, redlock_servers)
+
+
 def test_two_locks_in_one_task(redlock_servers):
     """The inner one goes on when the outer one is lost, until the body is cancelled, and each says its own."""
 
