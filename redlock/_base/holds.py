@@ -29,9 +29,9 @@ _MANY = 100     # so many holds of one thread are not looked through for those t
 
 AnyLease = TypeVar("AnyLease", bound=LeaseState)
 
-# The tokens of the leases that were entered in this context, or in the one of which it is a copy (R26).  A thread of a pool
+# The leases that were entered in this context, or in the one of which it is a copy (R26), each once.  A thread of a pool
 # serves one request after the other; what tells them apart is the context in which each of them runs.
-_ENTERED: ContextVar[tuple[str, ...]] = ContextVar("redlock_entered", default=())
+_ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
 
 _numbers = itertools.count()
 _watched: dict[int, Hold[Any] | Holds] = {}     # by the number of its `Witness`
@@ -123,7 +123,7 @@ class Hold(Generic[AnyLease]):
     @property
     def entered_here(self) -> bool:
         """In this context, or in the one of which this is a copy."""
-        return self.lease.token in _ENTERED.get()
+        return weakref.ref(self.lease) in _ENTERED.get()
 
     @property
     def given_back(self) -> bool:
@@ -134,18 +134,14 @@ class Hold(Generic[AnyLease]):
         if len(holder) >= _MANY:        # somebody acquires and never releases
             _look_through(holder)
         holder.append(self)
-        lease._holds.append(self)  # noqa: SLF001 - its list of us
-        entered = _ENTERED.get()
-        if lease.token in entered:
-            return
-        if len(entered) > 2 * len(holder) + _MANY:      # contexts that are copied again and again
-            there = {hold.lease.token for hold in holder}
-            entered = tuple(token for token in entered if token in there)
-        _ENTERED.set((*entered, lease.token))
+        first = not lease._holds  # noqa: SLF001 - its list of us
+        lease._holds.append(self)  # noqa: SLF001
+        if first:
+            _ENTERED.set((*_not_over(_ENTERED.get()), weakref.ref(lease)))
 
     def leave(self) -> bool:
         """Give it back; True if nobody else can give back its lease.  Once more does no harm."""
-        token, holds = self.lease.token, self.lease._holds  # noqa: SLF001
+        holds = self.lease._holds  # noqa: SLF001
         _remove(self, self.holder)
         _remove(self, holds)
         if self._watched_by is not None:
@@ -153,7 +149,7 @@ class Hold(Generic[AnyLease]):
         if holds and not all(hold.abandoned for hold in holds):
             return False
         entered = _ENTERED.get()
-        if entered and entered[-1] == token:
+        if entered and entered[-1]() is self.lease:
             _ENTERED.set(entered[:-1])
         return True
 
@@ -164,6 +160,13 @@ def _remove(hold: Hold[Any], holds: list[Hold[Any]]) -> None:
     else:
         with contextlib.suppress(ValueError):       # by somebody else, who was interrupted, or in another thread
             holds.remove(hold)
+
+
+def _not_over(entered: tuple[weakref.ref[LeaseState], ...]) -> tuple[weakref.ref[LeaseState], ...]:
+    """Contexts that are copied again and again would collect the others; they are looked for each time that there are twice as many."""
+    if len(entered) < _MANY or len(entered) & (len(entered) - 1):
+        return entered
+    return tuple(one for one in entered if (lease := one()) is not None and not lease._over)  # noqa: SLF001
 
 
 def _look_through(holder: list[Hold[Any]]) -> None:

@@ -459,7 +459,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         raise self._not_held()
 
     def _not_held(self) -> NotHeld:
-        if any(self._names == set(hold.lease.names) and hold.lease.valid for hold in self._caller()):
+        ours = [hold for hold in self._caller() if self._names == set(hold.lease.names) and hold.lease.valid]
+        if any(hold.through != self._witness and hold.entered_here for hold in ours):
             text = f"this {self._holder} holds {self._shown}, but not through this lock object: release it through the one that acquired it"
             return NotHeld(text, name=self._name)
         other = self._lease is not None and self._lease.valid

@@ -48,7 +48,7 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("_asked", "_astray", "_ceilings", "_clock", "_holds", "_keys_until", "_late", "_lost", "_mine",
+    __slots__ = ("__weakref__", "_asked", "_astray", "_ceilings", "_clock", "_holds", "_keys_until", "_late", "_lost", "_mine",
                  "_on_change", "_released", "_repaired", "_resumed", "_said", "_since", "_tells", "_ticket", "_votes", "fence", "names",
                  "token", "ttl", "valid_until")
 

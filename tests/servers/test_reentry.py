@@ -239,6 +239,23 @@ def lose(servers):
         servers.client(i).delete("redlock:job")
 
 
+def test_very_many_holds_and_one_through_other_masters(world, redlock_servers, quiet):
+    """What they have in common is the context, and it must not forget the one for the other."""
+    many = [quiet.lock(f"many-{number}", ttl=30) for number in range(150)]
+    for lock in many:
+        assert lock.acquire()
+    with world.Masters(redlock_servers.urls, restart_guard=False) as others:
+        with others.lock("other", ttl=10):
+            pass
+        with quiet.lock("not-bound", ttl=10, bound=False):
+            pass
+        for lock in many[::50]:
+            with quiet.lock(lock.lease.name, timeout=0) as lease:
+                assert lease is lock.lease
+    for lock in many:
+        lock.release()
+
+
 def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock_servers, quiet):
     told: list[Any] = []
     one = quiet.lock("job", ttl=10, on_lost=told.append)
