@@ -694,7 +694,8 @@ STOPPED = ["the masters hang", "it was held for long enough", "SIGTERM", "the co
 @pytest.mark.parametrize("then", STOPPED)
 def test_a_watchdog_that_is_stopped(servers, then):
     """SIGSTOP cannot be ignored.  It goes on, so the command ends in time and redlock-run hears of it."""
-    arguments = ["job", NEW, "--ttl", "2", "--max-hold", "1" if then == STOPPED[1] else "60"]
+    ttl = "60" if then == "the command ends" else "2"       # it does not take a renewal, after 20 s, to notice
+    arguments = ["job", NEW, "--ttl", ttl, "--max-hold", "1" if then == STOPPED[1] else "60"]
     with started([*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls) as process:
         child = int(line(process))
         os.kill(child_of(process.pid), signal.SIGSTOP)
@@ -705,7 +706,7 @@ def test_a_watchdog_that_is_stopped(servers, then):
             process.terminate()
         elif then == "the command ends":
             os.kill(child, signal.SIGUSR1)
-        assert process.wait(30) == {"SIGTERM": 128 + signal.SIGTERM, "the command ends": 128 + signal.SIGUSR1}.get(then, 70)
+        assert process.wait(15) == {"SIGTERM": 128 + signal.SIGTERM, "the command ends": 128 + signal.SIGUSR1}.get(then, 70)
         assert not alive(child)
 
 
@@ -722,10 +723,11 @@ READY_AND_DEAF = "import os, struct, sys, time; os.write(int(sys.argv[3]), struc
 @pytest.mark.parametrize("then", STOPPED)
 def test_a_watchdog_that_does_nothing(servers, tmp_path, then):
     """redlock-run sees that, and kills the command in its place: in time, and also where nothing else is wrong."""
-    ttl = 2.0
+    ttl = {STOPPED[0]: 8.0, STOPPED[1]: 60.0}.get(then, 2.0)
     deaf = tmp_path / "deaf.py"
     deaf.write_text(READY_AND_DEAF, "utf-8")
-    arguments = [str(deaf), "job", NEW, "--ttl", f"{ttl:g}", "--max-hold", "1" if then == STOPPED[1] else "60"]
+    max_hold = "1" if then == STOPPED[1] else "60"
+    arguments = [str(deaf), "job", NEW, "--ttl", f"{ttl:g}", "--max-hold", max_hold, "--grace", "0.5"]
     with started([*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls, [sys.executable, "-c", DEAF]) as process:
         child = int(line(process))
         if then == "the masters hang":
@@ -733,13 +735,13 @@ def test_a_watchdog_that_does_nothing(servers, tmp_path, then):
             for i in range(5):
                 servers.pause(i)
             eventually(lambda: not alive(child), 30)
-            assert time.monotonic() < expires
+            assert time.monotonic() < expires - ttl * 0.01 - 0.002      # valid_until
         elif then == "SIGTERM":
             process.terminate()
             eventually(lambda: not alive(child), 30)
         elif then == "the command ends":
             os.kill(child, signal.SIGUSR1)
-        assert process.wait(30) == 70
+        assert process.wait(15) == 70     # the next renewal after --max-hold would be after 20 s
         assert not alive(child)
 
 
