@@ -36,9 +36,8 @@ class Observer:
         self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, grant.votes()))
 
     def refused(self, name: str, refusal: Refusal, seconds: float) -> None:
-        kind: events.Refused = refusal.kind
-        if kind == "unreachable" and not refusal.tally.outage:
-            kind = "unusable"
+        unusable = refusal.kind == "unreachable" and not refusal.tally.outage
+        kind = "unusable" if unusable else refusal.kind
         self._tell(events.LockRefused(name, kind, refusal.attempts, seconds, refusal.tally.votes()))
 
     def extended(self, lease: LeaseState) -> None:

@@ -21,9 +21,6 @@ class LockAcquired:
     votes: tuple[Vote, ...]
 
 
-Refused: TypeAlias = Literal["held", "unreachable", "slow", "unusable"]
-
-
 @dataclass(frozen=True, slots=True)
 class LockRefused:
     """An acquire gave up: ``held`` by somebody else, or the masters were ``unreachable`` or too ``slow``.
@@ -32,7 +29,7 @@ class LockRefused:
     """
 
     name: str
-    kind: Refused
+    kind: Literal["held", "unreachable", "slow", "unusable"]
     attempts: int
     seconds: float
     votes: tuple[Vote, ...]
