@@ -45,6 +45,7 @@ announce:
 	@echo "lint, types, core, simulation, servers, harness, docs, package, oldest, newest: some 20 minutes on two processors."
 
 lint: $(BIN)/.ready
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check
 
 types: $(BIN)/.ready

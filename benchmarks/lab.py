@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from redlock.testing import LocalMasters
 
 TTL: Final = 30.0
-_OPENS: Final = 60.0        # seconds for a subject to start and connect
-_SLACK: Final = 60.0        # seconds beyond what a request takes by itself: more, and it hangs
+_OPENS: Final = 60.0  # seconds for a subject to start and connect
+_SLACK: Final = 60.0  # seconds beyond what a request takes by itself: more, and it hangs
 _LAST: Final = 200
 
 
@@ -43,17 +43,17 @@ class Effort:
     """How much of everything."""
 
     name: str
-    rounds: int             # of a comparison
-    few: int                # rounds of what is slow or many
-    cycles: int             # acquire and release, in a round
-    lasts: float            # seconds of load
-    patience: float         # seconds until a subject "did not return"
-    renewal: float          # seconds for which held leases are watched
-    long_renewal: float     # and those with a long TTL; 0: not at all
-    many: int               # objects, where their memory is measured
-    imports: int            # processes
-    masters: tuple[int, ...]    # how many, for what is measured with several numbers of them
-    hurry: bool = False     # others are measured in the first and the last case alone
+    rounds: int  # of a comparison
+    few: int  # rounds of what is slow or many
+    cycles: int  # acquire and release, in a round
+    lasts: float  # seconds of load
+    patience: float  # seconds until a subject "did not return"
+    renewal: float  # seconds for which held leases are watched
+    long_renewal: float  # and those with a long TTL; 0: not at all
+    many: int  # objects, where their memory is measured
+    imports: int  # processes
+    masters: tuple[int, ...]  # how many, for what is measured with several numbers of them
+    hurry: bool = False  # others are measured in the first and the last case alone
 
 
 EFFORTS: Final = {
@@ -79,7 +79,12 @@ class Worker:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         # A group of its own: a Ctrl-C is for whoever asks, and when that one ends, these see the end of their input.
         self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaints, text=True,
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
             env={**os.environ, "PYTHONPATH": ""} if subject.kind == "peer" else {**os.environ, "PYTHONPATH": str(ROOT)},
             process_group=0,
         )
@@ -101,7 +106,7 @@ class Worker:
 
     def tell(self, *words: object) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):      # `hear` says why
+        with contextlib.suppress(BrokenPipeError):  # `hear` says why
             self._process.stdin.write(" ".join(map(str, words)) + "\n")
             self._process.stdin.flush()
 
@@ -145,7 +150,7 @@ class Lab:
         self.effort = effort
         self.left_out = {} if peers else {subject.title: "it was not asked for" for subject in PEERS}
         self._numbers = itertools.count()
-        self.random = random.Random(20)     # an order that can be repeated
+        self.random = random.Random(20)  # an order that can be repeated
 
     def addresses(self, masters: int = 5) -> list[str]:
         return [f"127.0.0.1:{port}" for port in self.servers.ports[:masters]]
@@ -156,7 +161,7 @@ class Lab:
     ) -> Iterator[list[Worker]]:
         """Those of the subjects that can be measured here, connected; ended afterwards, whatever happens."""
         with contextlib.ExitStack() as stack:
-            started: list[Worker] = []      # all at the same time, for interpreters take theirs to start
+            started: list[Worker] = []  # all at the same time, for interpreters take theirs to start
             for subject in subjects:
                 if subject.title in self.left_out:
                     continue
@@ -201,8 +206,11 @@ class Lab:
         self.say(f"  {subject.title} is left out: {why}")
 
     def compared(
-        self, workers: Sequence[Worker], limits: Callable[[Subject], Sequence[Worker]],
-        measure: Callable[[Worker], dict[str, Any]], rounds: int,
+        self,
+        workers: Sequence[Worker],
+        limits: Callable[[Subject], Sequence[Worker]],
+        measure: Callable[[Worker], dict[str, Any]],
+        rounds: int,
     ) -> dict[str, list[tuple[dict[str, Any], ...]]]:
         """For each worker (by its title) its answers, each followed by those of its limits from right before it.
 
@@ -210,7 +218,7 @@ class Lab:
         """
         answers: dict[str, list[tuple[dict[str, Any], ...]]] = {one.subject.title: [] for one in workers}
         for worker in workers:
-            measure(worker)         # caches, scripts, the first of everything
+            measure(worker)  # caches, scripts, the first of everything
         for number in range(rounds):
             self.progress(f"round {number + 1} of {rounds}")
             for worker in self.random.sample(workers, len(workers)):

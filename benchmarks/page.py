@@ -1,6 +1,6 @@
 """The documentation's page "Performance", with its pictures, from results that were measured.
 
-    python -m benchmarks.page [--results FILE] [--docs FOLDER]
+python -m benchmarks.page [--results FILE] [--docs FOLDER]
 """
 
 from __future__ import annotations
@@ -73,16 +73,20 @@ def page(results: Results, drawn: Sequence[str]) -> str:
         patience=f"{EFFORTS[results.effort].patience:g} s",
         peers_faults_picture=picture("faults"),
         peers_faults_table=_outcomes(results.of("peers and faults")),
-        delays_table=_wide_cases(results.of("delays"), {
-            (delays.ONE, delays.AFTERWARDS): "one behind 50 ms, to all near",
-            (delays.ALL, delays.EXTRA): "all behind 5 ms: an acquire, beyond one round trip",
-        }),
+        delays_table=_wide_cases(
+            results.of("delays"),
+            {
+                (delays.ONE, delays.AFTERWARDS): "one behind 50 ms, to all near",
+                (delays.ALL, delays.EXTRA): "all behind 5 ms: an acquire, beyond one round trip",
+            },
+        ),
         contention_picture=picture("contention"),
         contention_table=_contention(results),
         throughput_picture=picture("throughput"),
-        throughput_table=_wide_cases(results.of("throughput"), {
-            (f"{size} at once", throughput.RATE): f"{size} at once" for size in throughput.SIZES
-        }),
+        throughput_table=_wide_cases(
+            results.of("throughput"),
+            {(f"{size} at once", throughput.RATE): f"{size} at once" for size in throughput.SIZES},
+        ),
         held_table=_by_subject(results.of("held")),
         weights_table=_plain([*results.of("memory"), *results.of("imports")]),
         missed=_missed(results),
@@ -139,13 +143,23 @@ def _judged(record: Record) -> str:
 
 
 def _alone(records: Sequence[Record]) -> str:
-    times = {record.subject: record for record in records if record.measure == latency.TIME and record.baseline == SOCKETS.title}
-    cpu = {record.subject: record for record in records if record.measure == latency.CPU and record.baseline == SOCKETS.title}
+    times = {
+        record.subject: record
+        for record in records
+        if record.measure == latency.TIME and record.baseline == SOCKETS.title
+    }
+    cpu = {
+        record.subject: record
+        for record in records
+        if record.measure == latency.CPU and record.baseline == SOCKETS.title
+    }
     rows = []
     for title in sorted(times, key=lambda title: times[title].value or 0):
         record = times[title]
         half = f"{number(record.half[0])} to {number(record.half[1])}" if record.half else ""
-        rows.append([title, record.shown, half, f"{number(record.typical or 0)} {record.typical_unit}", cpu[title].shown])
+        rows.append(
+            [title, record.shown, half, f"{number(record.typical or 0)} {record.typical_unit}", cpu[title].shown]
+        )
     heads = ["", "time, to bare sockets", "half of the samples", "median", "processor time, to theirs"]
     return _table(heads, rows)
 
@@ -237,8 +251,12 @@ def _missed(results: Results) -> str:
 
 # What others are measured in as well, and whether less is better.
 _COMPARED = (
-    ("latency", latency.TIME, True), ("latency", latency.CPU, True), ("delays", delays.EXTRA, True),
-    ("contention", contention.RATE, False), ("throughput", throughput.RATE, False), ("held", held.LOAD, True),
+    ("latency", latency.TIME, True),
+    ("latency", latency.CPU, True),
+    ("delays", delays.EXTRA, True),
+    ("contention", contention.RATE, False),
+    ("throughput", throughput.RATE, False),
+    ("held", held.LOAD, True),
 )
 
 
@@ -254,8 +272,7 @@ def _beaten(results: Results) -> str:
             lines += [
                 f"- {peer.title}: {case}: {measure} is {figures[peer.title].shown}, here {best.shown}"
                 for peer in PEERS
-                if best and peer.title in figures
-                and _better(figures[peer.title], less=less) < _better(best, less=less)
+                if best and peer.title in figures and _better(figures[peer.title], less=less) < _better(best, less=less)
             ]
     if not lines:
         return "In nothing that was measured another quorum library was better than the better of threads and asyncio."

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parent.parent
 WORKERS: Final = ROOT / "benchmarks" / "workers"
 MADE: Final = ROOT / ".bench"
-_PATIENCE: Final = 300.0        # seconds for an installation
-_LAST: Final = 200              # so much of what a program complained of is shown
+_PATIENCE: Final = 300.0  # seconds for an installation
+_LAST: Final = 200  # so much of what a program complained of is shown
 
 
 class LeftOut(Exception):  # noqa: N818 - no error: a subject that cannot be measured here, and why
@@ -86,7 +86,13 @@ def _digest(*files: Path) -> str:
 def _run(command: Sequence[str], directory: Path = ROOT) -> None:
     try:
         done = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, timeout=_PATIENCE, check=False, stdin=subprocess.DEVNULL
+            command,
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         raise LeftOut(f"{Path(command[0]).name} did not end within {_PATIENCE:g} s") from None

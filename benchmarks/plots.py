@@ -21,18 +21,27 @@ if TYPE_CHECKING:
     from benchmarks.records import Results
 
 # White whatever the theme of the page is, text that stays text, and the same bytes for the same records.
-mpl.rcParams.update({
-    "svg.fonttype": "none", "svg.hashsalt": "redlock", "font.size": 10, "font.family": "sans-serif",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "axes.grid": True, "grid.color": "#e4e4e4", "axes.edgecolor": "#888888",
-})
+mpl.rcParams.update(
+    {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "redlock",
+        "font.size": 10,
+        "font.family": "sans-serif",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "axes.grid": True,
+        "grid.color": "#e4e4e4",
+        "axes.edgecolor": "#888888",
+    }
+)
 
 _COLOURS = {"ours": "#2a9d5c", "limit": "#8d99ae", "home-made": "#e9a03b", "peer": "#457b9d"}
 _WORDS = {"ours": "this library", "limit": "the limits", "home-made": "made at home", "peer": "other quorum libraries"}
 _KINDS = {subject.title: subject.kind for subject in EVERYBODY}
 _MARKS = "osD^vP*X"
-_WIDTH = 7.6        # inches
-_NONE = 0.2         # hand-overs a second: where none is on a logarithmic scale
+_WIDTH = 7.6  # inches
+_NONE = 0.2  # hand-overs a second: where none is on a logarithmic scale
 
 
 def draw(results: Results, folder: Path, run: str) -> list[str]:
@@ -42,7 +51,11 @@ def draw(results: Results, folder: Path, run: str) -> list[str]:
     for name, picture in _PICTURES.items():
         figure = picture(results)
         if figure is not None:
-            figure.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None, "Description": run}, bbox_inches="tight")
+            figure.savefig(
+                folder / f"{name}.svg",
+                metadata={"Date": None, "Creator": None, "Description": run},
+                bbox_inches="tight",
+            )
             drawn.append(name)
     return drawn
 
@@ -84,8 +97,14 @@ def _sizes(results: Results) -> Figure | None:
         values = [record.value or 0 for _, record in points]
         axes.plot(sizes, values, style, color=_COLOURS["ours"], label=f"{subject.title}, to {limit.title}")
         halves = [record.half or (value, value) for (_, record), value in zip(points, values, strict=True)]
-        axes.fill_between(sizes, [low for low, _ in halves], [high for _, high in halves],
-                          color=_COLOURS["ours"], alpha=0.12, linewidth=0)
+        axes.fill_between(
+            sizes,
+            [low for low, _ in halves],
+            [high for _, high in halves],
+            color=_COLOURS["ours"],
+            alpha=0.12,
+            linewidth=0,
+        )
     axes.axhline(1, color="#555555", linewidth=1)
     axes.set_xticks(sizes)
     axes.set_ylim(bottom=0)
@@ -110,9 +129,12 @@ def _faults(results: Results) -> Figure | None:
                 continue
             place = titles.index(record.subject) + (1.5 - index) * 0.18
             axes.plot(
-                record.value if record.value is not None else longest * 2, place,
-                _MARKS[index] if record.value is not None else ">", color=colours[index],
-                fillstyle="full" if record.value is not None else "none", markersize=7,
+                record.value if record.value is not None else longest * 2,
+                place,
+                _MARKS[index] if record.value is not None else ">",
+                color=colours[index],
+                fillstyle="full" if record.value is not None else "none",
+                markersize=7,
             )
         axes.plot([], [], _MARKS[index], color=colours[index], label=case)
     axes.plot([], [], ">", color="#555555", fillstyle="none", label="did not return")
@@ -121,7 +143,12 @@ def _faults(results: Results) -> Figure | None:
     _plain_numbers(axes.xaxis, (0.001, 0.01, 0.1, 1, 10))
     axes.set_xlabel("seconds until the first acquire + release, or the refusal, is over")
     axes.legend(
-        frameon=False, fontsize=9, ncols=5, loc="lower center", bbox_to_anchor=(0.35, 1.0), handletextpad=0.2,
+        frameon=False,
+        fontsize=9,
+        ncols=5,
+        loc="lower center",
+        bbox_to_anchor=(0.35, 1.0),
+        handletextpad=0.2,
         columnspacing=1.0,
     )
     return figure
@@ -138,8 +165,13 @@ def _contention(results: Results) -> Figure | None:
     for title in titles:
         rates = {record.case: record.value for record in found if record.subject == title}
         axes.plot(
-            range(len(cases)), [max(_NONE, rates.get(case) or 0) for case in cases], next(marks),
-            linestyle="-" if _KINDS[title] == "ours" else ":", color=_COLOURS[_KINDS[title]], label=title, markersize=7,
+            range(len(cases)),
+            [max(_NONE, rates.get(case) or 0) for case in cases],
+            next(marks),
+            linestyle="-" if _KINDS[title] == "ours" else ":",
+            color=_COLOURS[_KINDS[title]],
+            label=title,
+            markersize=7,
         )
     axes.axvline(2.5, color="#888888", linewidth=0.8)
     axes.set_xticks(range(len(cases)), [case.replace(" in one", "\nin one").replace(" of", "\nof") for case in cases])
@@ -159,8 +191,12 @@ def _throughput(results: Results) -> Figure | None:
     for title in dict.fromkeys(record.subject for record in found):
         points = [(int(record.case.split()[0]), record.value) for record in found if record.subject == title]
         axes.plot(
-            *zip(*points, strict=True), next(marks), linestyle="-" if _KINDS[title] == "ours" else ":",
-            color=_COLOURS[_KINDS[title]], label=title, markersize=7,
+            *zip(*points, strict=True),
+            next(marks),
+            linestyle="-" if _KINDS[title] == "ours" else ":",
+            color=_COLOURS[_KINDS[title]],
+            label=title,
+            markersize=7,
         )
     axes.axhline(1, color="#555555", linewidth=1)
     axes.set_xscale("log")
@@ -188,5 +224,9 @@ def _kinds(axes: Axes, kinds: set[str]) -> None:
 
 
 _PICTURES: dict[str, Callable[[Results], Figure | None]] = {
-    "latency": _latency, "sizes": _sizes, "faults": _faults, "contention": _contention, "throughput": _throughput,
+    "latency": _latency,
+    "sizes": _sizes,
+    "faults": _faults,
+    "contention": _contention,
+    "throughput": _throughput,
 }

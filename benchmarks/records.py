@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA: Final = 1
-_DIGITS: Final = 4      # of a sample: what is beyond them is noise
+_DIGITS: Final = 4  # of a sample: what is beyond them is noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +21,17 @@ class Record:
     """One figure.  ``value`` is the median of the samples; None: there is none, and ``note`` says why."""
 
     scenario: str
-    case: str               # "5 masters", "one frozen"
-    subject: str            # the title of a `Subject`
-    measure: str            # what it is a figure of
-    unit: str               # "×": a ratio to ``baseline``
+    case: str  # "5 masters", "one frozen"
+    subject: str  # the title of a `Subject`
+    measure: str  # what it is a figure of
+    unit: str  # "×": a ratio to ``baseline``
     value: float | None
     samples: list[float] = field(default_factory=list)
     baseline: str = ""
-    typical: float | None = None        # of a ratio: the median of the subject itself, in ``typical_unit``
+    typical: float | None = None  # of a ratio: the median of the subject itself, in ``typical_unit``
     typical_unit: str = ""
     bar: float | None = None
-    at_most: bool = True    # or at least
+    at_most: bool = True  # or at least
     note: str = ""
 
     @property
@@ -72,23 +72,64 @@ class Record:
 
 
 def ratio(
-    scenario: str, case: str, subject: str, measure: str, pairs: Iterable[tuple[float, float]], *, baseline: str,
-    bar: float | None = None, at_most: bool = True, scale: float = 1e6, unit: str = "µs", note: str = "",
+    scenario: str,
+    case: str,
+    subject: str,
+    measure: str,
+    pairs: Iterable[tuple[float, float]],
+    *,
+    baseline: str,
+    bar: float | None = None,
+    at_most: bool = True,
+    scale: float = 1e6,
+    unit: str = "µs",
+    note: str = "",
 ) -> Record:
     """The median of the ratios of neighbours; of the subject itself for people to see what it is about."""
     taken = list(pairs)
     samples = [mine / other for mine, other in taken]
     typical = statistics.median(mine for mine, _ in taken) * scale
-    return Record(scenario, case, subject, measure, "×", statistics.median(samples), samples, baseline,
-                  typical, unit, bar, at_most, note)
+    return Record(
+        scenario,
+        case,
+        subject,
+        measure,
+        "×",
+        statistics.median(samples),
+        samples,
+        baseline,
+        typical,
+        unit,
+        bar,
+        at_most,
+        note,
+    )
 
 
 def middle(
-    scenario: str, case: str, subject: str, measure: str, unit: str, samples: Sequence[float], *,
-    bar: float | None = None, at_most: bool = True, note: str = "",
+    scenario: str,
+    case: str,
+    subject: str,
+    measure: str,
+    unit: str,
+    samples: Sequence[float],
+    *,
+    bar: float | None = None,
+    at_most: bool = True,
+    note: str = "",
 ) -> Record:
-    return Record(scenario, case, subject, measure, unit, statistics.median(samples), list(samples),
-                  bar=bar, at_most=at_most, note=note)
+    return Record(
+        scenario,
+        case,
+        subject,
+        measure,
+        unit,
+        statistics.median(samples),
+        list(samples),
+        bar=bar,
+        at_most=at_most,
+        note=note,
+    )
 
 
 def number(value: float) -> str:
@@ -109,16 +150,17 @@ class Results:
     """One run."""
 
     effort: str
-    when: str                   # a date
+    when: str  # a date
     machine: dict[str, str]
     versions: dict[str, str]
     seconds: float = 0.0
-    left_out: dict[str, str] = field(default_factory=dict)      # which subject, and why
+    left_out: dict[str, str] = field(default_factory=dict)  # which subject, and why
     records: list[Record] = field(default_factory=list)
 
     def of(self, scenario: str, **wanted: object) -> list[Record]:
         return [
-            record for record in self.records
+            record
+            for record in self.records
             if record.scenario == scenario and all(getattr(record, name) == value for name, value in wanted.items())
         ]
 

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["ours", "limit", "home-made", "peer"]
 
-_TIME = "9" * 16    # where the loop in C writes the time
+_TIME = "9" * 16  # where the loop in C writes the time
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     title: str
     kind: Kind
-    command: Callable[[list[str]], list[str]]   # from the words that all get: the masters, the TTL, a name
-    tasks: bool = False     # one thread with an event loop, which is compared with the limit of that
+    command: Callable[[list[str]], list[str]]  # from the words that all get: the masters, the TTL, a name
+    tasks: bool = False  # one thread with an event loop, which is compared with the limit of that
     quorum: bool = True
 
 

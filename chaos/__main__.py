@@ -20,7 +20,7 @@ _COMMANDS: Final = {
     "ci": ("chaos.ci", "the suite: every scenario, and every broken variant, which must be caught"),
     "list": ("chaos.catalogue", "backends, faults and scenarios"),
 }
-_UNKNOWN: Final = 2     # neither passed nor violated: the harness itself failed
+_UNKNOWN: Final = 2  # neither passed nor violated: the harness itself failed
 
 _EPILOG: Final = """\
 exit codes: 0 passed, 1 violated, 2 unknown or a failure of the harness

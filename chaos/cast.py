@@ -56,7 +56,7 @@ class Cast:
         self._controls: dict[int, Control] = {}
         self._offsets = dict(wrong)
         self._phase = WORK
-        self.clients: list[Client] = []     # all that there ever were
+        self.clients: list[Client] = []  # all that there ever were
 
     @property
     def events(self) -> Path:

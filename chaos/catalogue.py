@@ -26,14 +26,23 @@ def main(args: argparse.Namespace) -> int:  # noqa: ARG001
         missing = [f"cannot do {fault}: {reason}" for fault, reason in lacks(backend).items()]
         state = f"does not work here: {why}" if why is not None else "; ".join(["works here", *missing])
         _section(f"backend {backend.NAME}", [(backend.WHAT, state)], width=0)
-    _section("faults", ((one.name, f"{one.kind}: {one.what}{'' if one.in_model else ' (beyond the model)'}") for one in FAULTS.values()))
+    _section(
+        "faults",
+        (
+            (one.name, f"{one.kind}: {one.what}{'' if one.in_model else ' (beyond the model)'}")
+            for one in FAULTS.values()
+        ),
+    )
     _section("groups of faults", ((name, ", ".join(of)) for name, of in GROUPS.items()))
     _section("scenarios in which everything must hold", ((one.name, one.what) for one in in_model()))
     _section(
         "scenarios beyond the model, which must show what breaks, and never fencing",
         ((one.name, f"{one.what} (shows: {one.shows})") for one in beyond_model()),
     )
-    _section("broken variants, which must be caught", ((one.name, f"{one.what}; breaks {one.breaks} in {one.scenario}") for one in VARIANTS.values()))
+    _section(
+        "broken variants, which must be caught",
+        ((one.name, f"{one.what}; breaks {one.breaks} in {one.scenario}") for one in VARIANTS.values()),
+    )
     return 0
 
 

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("history", metavar="HISTORY", help="a history.jsonl (docs/chaos-history.md has the format)")
     parser.add_argument(
-        "--must", metavar="LIST",
+        "--must",
+        metavar="LIST",
         help=f"what must hold, instead of what the history says: comma-separated, of {', '.join(MUST)}",
     )
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of text")

@@ -31,7 +31,7 @@ _SEED: Final = 7
 # The seed decides what is done, not who wins a race: what must break has so many seeds to do so, one after the
 # other: the one that shows least often does so in about half of its runs.  What must hold has one.
 _TRIES: Final = 8
-_AT_ONCE: Final = 3     # runs mostly wait, and a machine with two cores can do so for three of them
+_AT_ONCE: Final = 3  # runs mostly wait, and a machine with two cores can do so for three of them
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,13 +40,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "every broken variant of the lock, which must be caught.  Fixed seeds, and one run with a random one, which is "
         "printed.  Exit 0: all as it must be; 1: something was violated, or not caught; 2: unknown."
     )
-    parser.add_argument("--backend", choices=("auto", *BACKENDS), default="auto", help="auto takes the first that works here")
+    parser.add_argument(
+        "--backend", choices=("auto", *BACKENDS), default="auto", help="auto takes the first that works here"
+    )
     parser.add_argument("--out", metavar="DIR", default="chaos-out", help="a folder for each run (chaos-out)")
     parser.add_argument("--seed", type=int, help=f"of all runs, instead of {_SEED} and a random one for the last")
     parser.add_argument("--jobs", type=int, default=_AT_ONCE, metavar="N", help=f"runs at a time ({_AT_ONCE})")
-    parser.add_argument("--only", metavar="LIST", help="comma-separated names of scenarios, and of variants as variant-NAME")
-    parser.add_argument("--complete", action="store_true", help="fail if something cannot be done here, instead of leaving it out")
-    parser.add_argument("--longer", type=float, default=1.0, metavar="FACTOR", help="make the faults of every run go on for so many times as long")
+    parser.add_argument(
+        "--only", metavar="LIST", help="comma-separated names of scenarios, and of variants as variant-NAME"
+    )
+    parser.add_argument(
+        "--complete", action="store_true", help="fail if something cannot be done here, instead of leaving it out"
+    )
+    parser.add_argument(
+        "--longer",
+        type=float,
+        default=1.0,
+        metavar="FACTOR",
+        help="make the faults of every run go on for so many times as long",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +153,9 @@ def _chosen(jobs: list[Job], only: str | None) -> list[Job]:
     names = dict.fromkeys(name.strip() for name in only.split(","))
     for name in names:
         if name not in named:
-            raise ValueError(f"--only: there is no run {name!r}; `python -m chaos list` shows scenarios and variants (variant-NAME)")
+            raise ValueError(
+                f"--only: there is no run {name!r}; `python -m chaos list` shows scenarios and variants (variant-NAME)"
+            )
     return [job for job in jobs if job.name in names]
 
 
@@ -203,5 +217,9 @@ def _line(job: Job, found: Judged) -> str:
         times = found.verdict[job.variant.breaks].count
         caught = f"caught: {job.variant.breaks} {times} times" if times else f"NOT caught: {job.variant.breaks} holds"
         return f"{figures}; {caught}"
-    broken = [ruling.violations[0].sentence for ruling in found.verdict.rulings if ruling.violations and ruling.name in found.verdict.must]
+    broken = [
+        ruling.violations[0].sentence
+        for ruling in found.verdict.rulings
+        if ruling.violations and ruling.name in found.verdict.must
+    ]
     return "; ".join(filter(None, (figures, found.note, *broken)))

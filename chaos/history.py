@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 SCHEMA: Final = 1
-FOOTER: Final = "footer"    # in a header: the last line is one, so that a cut at the end of a line is noticed
+FOOTER: Final = "footer"  # in a header: the last line is one, so that a cut at the end of a line is noticed
 NEMESIS: Final = "nemesis"
 OBSERVER: Final = "observer"
 
@@ -65,8 +65,14 @@ class Header:
 
     def as_dict(self) -> dict[str, object]:
         return {
-            "schema": self.schema, "seed": self.seed, "masters": self.masters, "locks": list(self.locks),
-            "clients": list(self.clients), "clock": self.clock, "ttl": self.ttl, "must": list(self.must),
+            "schema": self.schema,
+            "seed": self.seed,
+            "masters": self.masters,
+            "locks": list(self.locks),
+            "clients": list(self.clients),
+            "clock": self.clock,
+            "ttl": self.ttl,
+            "must": list(self.must),
         }
 
 
@@ -166,7 +172,7 @@ def _history(file: Iterable[bytes]) -> History:
     header = _header(values)
     promised = _Fields(values, 1).perhaps_flag(FOOTER)
     events: list[Event] = []
-    known: dict[str, str] = {}      # each text once: names and tokens are in many lines
+    known: dict[str, str] = {}  # each text once: names and tokens are in many lines
     footer = False
     for number, text in enumerate(lines, start=2):
         found = _object(text, number)
@@ -180,7 +186,9 @@ def _history(file: Iterable[bytes]) -> History:
                 f"line {number}: the footer says that {_shown(found['events'])} events were written, and {len(events)} are there"
             )
     if promised and not footer:
-        raise Unreadable(f"line {len(events) + 1}: is the last one, and the header promises a footer, so the file is cut short")
+        raise Unreadable(
+            f"line {len(events) + 1}: is the last one, and the header promises a footer, so the file is cut short"
+        )
     events.sort(key=lambda event: event.t)
     return History(header, tuple(events), perhaps_cut=not footer)
 
@@ -398,9 +406,7 @@ class Writer:
             OSError: the line could not be written whole.
             ValueError: a value has no place in JSON, as NaN has none.
         """
-        event: dict[str, object] = {
-            "t": now() if t is None else t, "process": self.process, "op": op, "phase": phase
-        }
+        event: dict[str, object] = {"t": now() if t is None else t, "process": self.process, "op": op, "phase": phase}
         event.update((name, value) for name, value in fields.items() if value is not None)
         line = _line(event)
         written = os.write(self._fd, line)
@@ -436,7 +442,8 @@ def merge(
         try:
             with Path(path).open("rb") as part:
                 found.extend(
-                    (_event(_object(text, number), number, {}).t, text) for number, text in enumerate(_lines(part), start=1)
+                    (_event(_object(text, number), number, {}).t, text)
+                    for number, text in enumerate(_lines(part), start=1)
                 )
         except OSError as error:
             raise Unreadable(f"{os.fspath(path)}: {error.strerror or error}") from error

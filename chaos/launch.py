@@ -55,7 +55,9 @@ class SessionFailed(RuntimeError):  # noqa: N818 - named for what happened
 
 
 @contextmanager
-def session(settings: Settings, backend: Backend, out: Path, said: IO[str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def session(
+    settings: Settings, backend: Backend, out: Path, said: IO[str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A run in a process of its own, that ends with this block and with this process, whatever ends that.
 
     What it says goes to ``said``, or to where we say it.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chaos.history import Writer
     from chaos.plan import Strike
 
-_LOOK: Final = 0.2      # seconds between two looks at whether everybody is still there
+_LOOK: Final = 0.2  # seconds between two looks at whether everybody is still there
 
 
 class Nemesis:
@@ -51,7 +51,11 @@ class Nemesis:
                 self._heal(number, strike, struck)
 
     def _later(
-        self, do: Callable[[int, Strike, dict[int, Strike]], None], number: int, strike: Strike, struck: dict[int, Strike]
+        self,
+        do: Callable[[int, Strike, dict[int, Strike]], None],
+        number: int,
+        strike: Strike,
+        struck: dict[int, Strike],
     ) -> Callable[[], None]:
         return lambda: do(number, strike, struck)
 
@@ -76,7 +80,10 @@ class Nemesis:
         if away > 0:
             self._say(f"{'':8} {self._shown(strike)}: back, may vote in {away:.1f} s")
             # From now: to start a container takes a while.
-            heapq.heappush(self._agenda, (now() - self._began + away, 2 * number + 1, self._later(self._settled, number, strike, struck)))
+            heapq.heappush(
+                self._agenda,
+                (now() - self._began + away, 2 * number + 1, self._later(self._settled, number, strike, struck)),
+            )
         else:
             self._settled(number, strike, struck)
 

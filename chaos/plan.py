@@ -36,9 +36,9 @@ class Strike:
     settled: float
     masters: tuple[int, ...] = ()
     clients: tuple[int, ...] = ()
-    links: tuple[Link, ...] = ()    # those that are cut
+    links: tuple[Link, ...] = ()  # those that are cut
     way: Way = "both"
-    seconds: float = 0.0            # by how much: clocks jump, answers are late
+    seconds: float = 0.0  # by how much: clocks jump, answers are late
 
     def moved(self, by: float) -> Strike:
         return Strike(
@@ -86,7 +86,7 @@ class _Planner:
         at = min(at, end / 4)
         bag: list[str] = []
         while True:
-            if not bag:     # every fault once, in some order, before any comes again
+            if not bag:  # every fault once, in some order, before any comes again
                 bag = list(self._settings.faults)
                 self._random.shuffle(bag)
             fault = FAULTS[bag.pop()]
@@ -128,20 +128,28 @@ class _Planner:
             settled += self._settings.quarantine
         elif name == "clock":
             # Enough of them that all of a lease's keys may be gone at once.
-            masters = tuple(sorted(self._random.sample(self._masters, self._random.randint(self._majority, len(self._masters)))))
+            masters = tuple(
+                sorted(self._random.sample(self._masters, self._random.randint(self._majority, len(self._masters))))
+            )
             seconds = self._settings.ttl * self._random.uniform(1.1, 2.0)
         elif name == "slow":
             seconds = self._settings.node_timeout * self._random.uniform(0.3, 1.5)
         elif name == "strobe":
             seconds = 0.4 * (self._settings.ttl * self._settings.drift_factor + 0.002)
-            return list(self._repeated(Strike(fault=name, at=at, until=at, settled=at, masters=masters, seconds=seconds), until))
+            return list(
+                self._repeated(Strike(fault=name, at=at, until=at, settled=at, masters=masters, seconds=seconds), until)
+            )
         return [Strike(fault=name, at=at, until=until, settled=settled, masters=masters, seconds=seconds)]
 
     def _on_clients(self, name: str, at: float, until: float) -> Strike:
         most = max(1, len(self._clients) // 2)
         clients = tuple(sorted(self._random.sample(self._clients, self._random.randint(1, most))))
         # About as long as a lease: much more, and a client that goes by this clock would merely hang.
-        seconds = self._random.choice((-1, 1)) * self._random.uniform(0.4, 1.5) * self._settings.ttl if name == "wall" else 0.0
+        seconds = (
+            self._random.choice((-1, 1)) * self._random.uniform(0.4, 1.5) * self._settings.ttl
+            if name == "wall"
+            else 0.0
+        )
         return Strike(fault=name, at=at, until=until, settled=until, clients=clients, seconds=seconds)
 
     def _on_links(self, name: str, at: float, until: float) -> list[Strike]:

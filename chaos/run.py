@@ -49,11 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "2: unknown, or the harness failed.  What is given beside --scenario or --variant replaces what that says."
     )
     parser.add_argument("--scenario", choices=SCENARIOS, metavar="NAME", help="one of `python -m chaos list`")
-    parser.add_argument("--variant", choices=VARIANTS, metavar="NAME", help="a lock that is broken on purpose, in its scenario")
+    parser.add_argument(
+        "--variant", choices=VARIANTS, metavar="NAME", help="a lock that is broken on purpose, in its scenario"
+    )
     parser.add_argument("--faults", metavar="LIST", help=f"comma-separated; {_SUGGESTED} unless there is a scenario")
     parser.add_argument("--seed", type=int, help="decides the plan and what clients do; printed if it is drawn")
-    parser.add_argument("--backend", choices=("auto", *BACKENDS), default="auto", help="auto takes the first that works here")
-    parser.add_argument("--out", metavar="DIR", default="chaos-out", help="history.jsonl, verdict.json, timeline.html (chaos-out)")
+    parser.add_argument(
+        "--backend", choices=("auto", *BACKENDS), default="auto", help="auto takes the first that works here"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", default="chaos-out", help="history.jsonl, verdict.json, timeline.html (chaos-out)"
+    )
     parser.add_argument("--must", metavar="LIST", help=f"what must hold, of {', '.join(MUST)}")
     for name, kind, meaning in _OPTIONS:
         parser.add_argument(f"--{name}", type=kind, metavar=kind.__name__.upper(), help=meaning)

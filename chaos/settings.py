@@ -27,23 +27,23 @@ class Settings:
     """All times are seconds.  With the same settings the same plan is made, see `chaos.plan`."""
 
     seed: int
-    duration: float = 10.0      # of the faults; starting, settling and looking come on top
+    duration: float = 10.0  # of the faults; starting, settling and looking come on top
     masters: int = 5
-    clients: int = 6            # processes, each with `workers`
-    workers: int = 2            # threads or tasks, which share their process and its `Masters`
+    clients: int = 6  # processes, each with `workers`
+    workers: int = 2  # threads or tasks, which share their process and its `Masters`
     locks: int = 3
     faults: tuple[str, ...] = ()
-    lanes: int = 1              # so many faults at once
+    lanes: int = 1  # so many faults at once
     ttl: float = 2.0
     node_timeout: float = 0.25
     drift_factor: float = 0.01
-    max_ttl: float | None = None    # None: the TTL
+    max_ttl: float | None = None  # None: the TTL
     restart_guard: bool = True
     persistence: Persistence = "always"
     work: Work = "mixed"
-    skew: float = 0.0           # clients' wall clocks are wrong by up to this from the beginning
-    wait: float | None = None   # seconds between attempts, at most; None: what the library does by itself
-    server: str | None = None   # the program; None: the one that `redlock.testing` finds
+    skew: float = 0.0  # clients' wall clocks are wrong by up to this from the beginning
+    wait: float | None = None  # seconds between attempts, at most; None: what the library does by itself
+    server: str | None = None  # the program; None: the one that `redlock.testing` finds
     variant: str | None = None
 
     @property
@@ -69,7 +69,9 @@ class Settings:
         if unknown:
             raise ValueError(f"--faults: there is no {unknown[0]!r}, only {', '.join(FAULTS)}")
         if self.node_timeout > self.ttl / 3:
-            raise ValueError(f"--node-timeout is {self.node_timeout:g}, it must be at most a third of the TTL ({self.ttl:g})")
+            raise ValueError(
+                f"--node-timeout is {self.node_timeout:g}, it must be at most a third of the TTL ({self.ttl:g})"
+            )
         if self.longest_ttl < self.ttl:
             raise ValueError(f"--max-ttl is {self.longest_ttl:g}, it must be at least the TTL ({self.ttl:g})")
 

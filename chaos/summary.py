@@ -73,7 +73,9 @@ def summarize(history: History, verdict: Verdict) -> Summary:
         operations={op: {phase: counted[op, phase] for phase in get_args(Phase)} for op in ops},
         faults=dict(sorted(Counter(struck.values()).items())),
         locks=_locks(history, clients),
-        lost=dict(sorted(Counter(e.reason or "unknown" for e in clients if (e.op, e.phase) == ("lost", "info")).items())),
+        lost=dict(
+            sorted(Counter(e.reason or "unknown" for e in clients if (e.op, e.phase) == ("lost", "info")).items())
+        ),
         stores=tuple(found for store in get_args(Store) if (found := _store(clients, store))),
         violations={ruling.name: ruling.count for ruling in verdict.rulings},
     )
@@ -95,7 +97,7 @@ def _lock(lock: str, held: Sequence[Hold], times: Sequence[float]) -> OfLock:
     gap = 0.0
     if times:
         free_from = times[0]
-        for hold in held:       # in the order of their beginnings
+        for hold in held:  # in the order of their beginnings
             gap = max(gap, hold.start - free_from)
             free_from = max(free_from, hold.end)
         gap = max(gap, times[-1] - free_from)

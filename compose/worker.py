@@ -26,7 +26,7 @@ from redlock import LockLost, Masters, NotAcquired
 
 ACCOUNTS = 3
 TTL = 5.0
-THOUGHT = 0.05      # seconds that a payment takes: what other workers could do harm in
+THOUGHT = 0.05  # seconds that a payment takes: what other workers could do harm in
 
 log = logging.getLogger(socket.gethostname())
 
@@ -91,7 +91,7 @@ def work(path: Path) -> None:
             account = random.randrange(ACCOUNTS)  # noqa: S311 - no secret
             try:
                 pay(database, masters, account)
-            except NotAcquired as error:    # held for too long, or too few masters (QuorumUnreachable)
+            except NotAcquired as error:  # held for too long, or too few masters (QuorumUnreachable)
                 log.warning("%s", error)
             except (LockLost, Refused) as error:
                 log.warning("nothing was paid: %s", error)

@@ -19,17 +19,17 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "docstrings",       # this and the next are in _ext
+    "docstrings",  # this and the next are in _ext
     "timeline",
 ]
 exclude_patterns = ["_build", "_ext"]
-nitpicky = True         # a reference that leads nowhere is an error
+nitpicky = True  # a reference that leads nowhere is an error
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
-autoclass_content = "both"              # the options are told in `__init__`
+autoclass_content = "both"  # the options are told in `__init__`
 autodoc_class_signature = "mixed"
 napoleon_use_ivar = True
 python_maximum_signature_line_length = 88

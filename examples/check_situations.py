@@ -36,7 +36,7 @@ class Situation:
     text: str
     prepare: Callable[[LocalMasters], contextlib.AbstractContextManager[Urls]]
     exit_code: int
-    codes: frozenset[str] = frozenset()     # of the findings
+    codes: frozenset[str] = frozenset()  # of the findings
     options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     clock: bool = False
@@ -170,8 +170,9 @@ def _all_just_restarted(servers: LocalMasters) -> Iterator[Urls]:  # noqa: ARG00
         yield fresh.urls
 
 
-@situation("The same, with clients that are told to trust new masters", 1, "no-persistence",
-           options=("--no-restart-guard",))
+@situation(
+    "The same, with clients that are told to trust new masters", 1, "no-persistence", options=("--no-restart-guard",)
+)
 def _without_the_guard(servers: LocalMasters) -> Iterator[Urls]:  # noqa: ARG001
     with LocalMasters(3) as fresh:
         yield fresh.urls
@@ -194,13 +195,33 @@ def _tls_server() -> Iterator[tuple[int, str]]:
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "ca.pem"), Path(folder, "key.pem")
         subprocess.run(  # noqa: S603
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",  # noqa: S607
-             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
-            check=True, capture_output=True,
+            [  # noqa: S607
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                "-keyout",
+                str(key),
+                "-out",
+                str(certificate),
+            ],
+            check=True,
+            capture_output=True,
         )
         config = {
-            "tls-port": str(port), "tls-auth-clients": "no", "tls-cert-file": str(certificate),
-            "tls-key-file": str(key), "tls-ca-cert-file": str(certificate),
+            "tls-port": str(port),
+            "tls-auth-clients": "no",
+            "tls-cert-file": str(certificate),
+            "tls-key-file": str(key),
+            "tls-ca-cert-file": str(certificate),
         }
         with LocalMasters(1, persistence="always", config=config):
             yield port, str(certificate)
@@ -234,7 +255,10 @@ def check(urls: Urls, *options: str) -> tuple[int, str]:
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "redlock._cli.check", *options],
         env={**os.environ, "REDLOCK_MASTERS": ",".join(urls), "COLUMNS": "110"},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     return done.returncode, done.stdout + done.stderr
 

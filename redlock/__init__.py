@@ -28,7 +28,7 @@ from redlock.errors import (
     WouldDeadlock,
 )
 
-__version__ = "0.1.0"     # the one place: the build, the pages and the changelog's test read it here
+__version__ = "0.1.0"  # the one place: the build, the pages and the changelog's test read it here
 
 if typing.TYPE_CHECKING:
     from redlock._asyncio.lease import AsyncLease
@@ -88,14 +88,24 @@ _LATER = {
     "AsyncMasters": "redlock._asyncio.masters",
     "AsyncMultiLock": "redlock._asyncio.lock",
     **dict.fromkeys(
-        ("Event", "LeaseExtended", "LeaseLost", "LockAcquired", "LockRefused", "LockReleased", "MasterDown", "MasterUp",
-         "QuorumBack", "QuorumLost"),
+        (
+            "Event",
+            "LeaseExtended",
+            "LeaseLost",
+            "LockAcquired",
+            "LockRefused",
+            "LockReleased",
+            "MasterDown",
+            "MasterUp",
+            "QuorumBack",
+            "QuorumLost",
+        ),
         "redlock._core.events",
     ),
     **dict.fromkeys(("Finding", "Health", "MasterHealth", "Probe", "QuorumHealth"), "redlock._health.records"),
 }
 
-if not typing.TYPE_CHECKING:    # or type checkers would believe in every name
+if not typing.TYPE_CHECKING:  # or type checkers would believe in every name
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:

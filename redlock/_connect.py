@@ -72,9 +72,9 @@ _DIGITS = 15
 class Endpoint:
     """One configured master: its name for people, its identity, and how to connect."""
 
-    name: str                               # host:port or the path of a socket; never a password
-    identity: tuple[str, int] | str         # what makes two entries the same server (C15)
-    kind: Callable[..., AbstractConnection]     # a class of redis-py
+    name: str  # host:port or the path of a socket; never a password
+    identity: tuple[str, int] | str  # what makes two entries the same server (C15)
+    kind: Callable[..., AbstractConnection]  # a class of redis-py
     settings: dict[str, Any] = field(repr=False)
 
     @property
@@ -178,15 +178,15 @@ def _checked(target: Endpoint) -> Endpoint:
         if target.tls:
             _check_files(target.settings)
     except Exception as error:  # noqa: BLE001 - TypeError, ValueError or its own, as the setting is
-        raise ConfigurationError(
-            f"the settings for {target.name} are refused: {masked(target, str(error))}"
-        ) from None
+        raise ConfigurationError(f"the settings for {target.name} are refused: {masked(target, str(error))}") from None
     return target
 
 
 def _check_files(settings: dict[str, Any]) -> None:
     """Raise ValueError for a file that TLS could never be spoken with: redis-py looks at them when it connects."""
-    given = {option: settings[option] for option in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile") if settings.get(option)}
+    given = {
+        option: settings[option] for option in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile") if settings.get(option)
+    }
     for option, file in given.items():
         try:
             changed = Path(file).stat().st_mtime_ns
@@ -201,7 +201,9 @@ def _check_files(settings: dict[str, Any]) -> None:
     if certificate:
         try:
             # "" for none: OpenSSL would ask on the terminal
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, settings.get("ssl_password") or "")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+                certificate, key, settings.get("ssl_password") or ""
+            )
         except ssl.SSLError as error:
             where = f"ssl_keyfile={key}" if key else f"ssl_certfile={certificate}"
             why = f" ({error.reason})" if error.reason else ""
@@ -226,10 +228,10 @@ def _build(target: Endpoint, timeout: float) -> Any:
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
-        protocol=2,     # one answer to one command, nothing pushed in between
+        protocol=2,  # one answer to one command, nothing pushed in between
         parser_class=_Parser,
     )
-    connection.send_packed_command = functools.partial(_send, connection)   # type: ignore[method-assign]
+    connection.send_packed_command = functools.partial(_send, connection)  # type: ignore[method-assign]
     return connection
 
 
@@ -255,13 +257,13 @@ def send(sock: socket.socket, data: Any) -> bool:
 def masked(target: Endpoint, text: str) -> str:
     """``text`` without the password, on one line that can be read."""
     if "AUTH" in text and "args beginning with" in text:
-        return "it does not know the command AUTH"      # and quotes what it was given, cut somewhere
+        return "it does not know the command AUTH"  # and quotes what it was given, cut somewhere
     for setting in ("password", "ssl_password"):
         secret = target.settings.get(setting)
         if isinstance(secret, bytes):
             secret = secret.decode("utf-8", "replace")
         if secret:
-            with contextlib.suppress(Exception):    # what has no text is in no text
+            with contextlib.suppress(Exception):  # what has no text is in no text
                 text = text.replace(str(secret), "***")
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
@@ -311,13 +313,13 @@ class Dial:
         """In a forked child: close our copy of the descriptor without a word to the other side."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
-            with contextlib.suppress(OSError):      # its owner was closing it when we were forked
+            with contextlib.suppress(OSError):  # its owner was closing it when we were forked
                 os.close(sock.detach())
 
     def failure(self, error: BaseException) -> Failure:
         """What a failed attempt means for the vote of this master."""
         found = classify(error, self.words(error))
-        if self._target.tls and found.outcome == "timeout":     # the server waits for a command in plain text
+        if self._target.tls and found.outcome == "timeout":  # the server waits for a command in plain text
             return found._replace(reason=f"{found.reason} (a port without TLS behaves like this as well)")
         return found
 
@@ -354,7 +356,7 @@ def trouble(error: BaseException, text: str) -> Trouble:
         return "auth"
     if isinstance(error, NoPermissionError):
         return "permission"
-    if "DB index is out of range" in text or "SELECT is not allowed" in text:     # a cluster has one
+    if "DB index is out of range" in text or "SELECT is not allowed" in text:  # a cluster has one
         return "database"
     if isinstance(error, InvalidResponse):
         return "protocol"
@@ -387,8 +389,8 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
     for _ in commands:
         try:
             answers.append(connection.read_response())
-        except ResponseError as error:     # redis-py has closed the connection if it is any other
-            answers.append(error)   # an answer all the same; the rest still has to be read
+        except ResponseError as error:  # redis-py has closed the connection if it is any other
+            answers.append(error)  # an answer all the same; the rest still has to be read
     info, config, announced = answers[-3:]
     for loaded in answers[:-3]:
         # Where only SCRIPT LOAD is not permitted, the texts are sent when they are needed.
@@ -396,7 +398,9 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
             raise loaded
     if isinstance(announced, NoPermissionError):
         raise NoPermissionError(f"{announced} (grant EVAL and the key {announce.keys[0]})")
-    if isinstance(announced, ResponseError) and "WRONGTYPE" in str(announced):     # in the words of the script, which names the key
+    if isinstance(announced, ResponseError) and "WRONGTYPE" in str(
+        announced
+    ):  # in the words of the script, which names the key
         raise ResponseError(f"BADMAXTTL {announce.keys[0]} does not hold the max_ttl of a client: delete it")
     if isinstance(announced, RedisError):
         raise announced
@@ -421,7 +425,7 @@ def _uptime(text: str | None) -> int | None:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
         raise wire.BadReply(f"INFO says that uptime_in_seconds is {text!r:.40}")
-    return max(0, int(text))    # it is negative if its clock was set back to before its start
+    return max(0, int(text))  # it is negative if its clock was set back to before its start
 
 
 def durable(reply: Any) -> bool:
@@ -443,7 +447,7 @@ def _tune(sock: socket.socket) -> None:
     # An idle connection that a firewall forgot, or whose host vanished, is found before it is needed.
     for option, value in (
         ("TCP_KEEPIDLE", 10),
-        ("TCP_KEEPALIVE", 10),      # its name on macOS
+        ("TCP_KEEPALIVE", 10),  # its name on macOS
         ("TCP_KEEPINTVL", 2),
         ("TCP_KEEPCNT", 3),
         ("TCP_USER_TIMEOUT", int(_UNCONFIRMED * 1000)),
@@ -489,8 +493,8 @@ class _Reader:
 
     def feed(self, data: Any, begin: int = 0, length: int | None = None) -> None:
         """Raises `InvalidResponse`."""
-        if length is not None:      # redis-py's buffer
-            data = bytes(data[begin:begin + length])
+        if length is not None:  # redis-py's buffer
+            data = bytes(data[begin : begin + length])
         try:
             self._sizes.add(data)
         except TooMuch as error:
@@ -498,7 +502,7 @@ class _Reader:
         self._reader.feed(data)
 
 
-class _Parser(DefaultParser):   # type: ignore[misc, valid-type]
+class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
     """That of redis-py, which is in use until we take the socket over."""
 
     def on_connect(self, connection: Any, **options: Any) -> None:

@@ -51,9 +51,11 @@ def others_beside(site: Path) -> tuple[str, ...]:
     claimants = []
     for distribution in distributions(path=[str(site)]):
         modules = distribution.read_text("top_level.txt")
-        if modules is None:     # not every builder writes that
+        if modules is None:  # not every builder writes that
             record = distribution.read_text("RECORD") or ""
-            claims = record.startswith(("redlock/", "redlock.py,")) or "\nredlock/" in record or "\nredlock.py," in record
+            claims = (
+                record.startswith(("redlock/", "redlock.py,")) or "\nredlock/" in record or "\nredlock.py," in record
+            )
         else:
             claims = "redlock" in modules.split()
         if claims:

@@ -22,5 +22,8 @@ def why_not(error: RuntimeError) -> tuple[str, bool]:
     """What ``error``, of `threading.Thread.start`, means; True: no thread will be had later either."""
     # Python 3.12, as soon as the main thread has ended: when callbacks of atexit run.
     if "interpreter shutdown" in str(error):
-        return "Python is exiting and starts no thread any more, so nothing new can be connected: connect before that", True
+        return (
+            "Python is exiting and starts no thread any more, so nothing new can be connected: connect before that",
+            True,
+        )
     return f"no thread could be started: {error}", False

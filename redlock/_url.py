@@ -51,12 +51,27 @@ def _verify_flags(value: str) -> list[ssl.VerifyFlags]:
 
 # Of the options that redis-py knows those that say where the server is and who we are; timeouts, retries, pools, decoding
 # and the protocol are ours (R4).
-_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {"db": _database, "username": str, "password": str, "client_name": str}
+_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
+    "db": _database,
+    "username": str,
+    "password": str,
+    "client_name": str,
+}
 _TLS: Final[dict[str, Callable[[str], Any]]] = {
-    "ssl_ca_certs": str, "ssl_ca_path": str, "ssl_ca_data": str, "ssl_certfile": str, "ssl_keyfile": str, "ssl_password": str,
-    "ssl_cert_reqs": str, "ssl_check_hostname": _flag, "ssl_min_version": _version, "ssl_ciphers": str,
-    "ssl_validate_ocsp": _flag, "ssl_validate_ocsp_stapled": _flag,
-    "ssl_include_verify_flags": _verify_flags, "ssl_exclude_verify_flags": _verify_flags,
+    "ssl_ca_certs": str,
+    "ssl_ca_path": str,
+    "ssl_ca_data": str,
+    "ssl_certfile": str,
+    "ssl_keyfile": str,
+    "ssl_password": str,
+    "ssl_cert_reqs": str,
+    "ssl_check_hostname": _flag,
+    "ssl_min_version": _version,
+    "ssl_ciphers": str,
+    "ssl_validate_ocsp": _flag,
+    "ssl_validate_ocsp_stapled": _flag,
+    "ssl_include_verify_flags": _verify_flags,
+    "ssl_exclude_verify_flags": _verify_flags,
 }
 
 
@@ -66,7 +81,7 @@ def read(url: str) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigurationError: it says anything that is not taken.  The text has no password.
     """
-    scheme = _SCHEME.match(url)     # and no more: what follows, or stands there instead, may be a password
+    scheme = _SCHEME.match(url)  # and no more: what follows, or stands there instead, may be a password
     if scheme is None:
         raise ConfigurationError(
             "the URL of a master begins with redis://, rediss:// (TLS) or unix://, and this one does not: "
@@ -96,7 +111,7 @@ def _split(url: str, shown: str) -> tuple[SplitResult, tuple[str | None, int | N
         if parts.scheme in ("redis", "rediss", "unix"):
             return parts, place
     except ValueError:
-        pass    # its own words may quote the password, if the mistake is a character in it
+        pass  # its own words may quote the password, if the mistake is a character in it
     raise ConfigurationError(
         f"{shown} is no URL of a master: write redis://, rediss:// or unix://, percent-encode "
         "characters like / # ? in a password, and give a port from 1 to 65535"
@@ -175,9 +190,9 @@ def host_of(url: str) -> str:
     scheme = _SCHEME.match(url)
     if scheme is None:
         return ""
-    rest = url[scheme.end():]
+    rest = url[scheme.end() :]
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
-    if "@" in rest[len(authority):]:
+    if "@" in rest[len(authority) :]:
         return ""
     found = _HOST.match(authority.rpartition("@")[2])
     return found[0] if found else ""

@@ -69,9 +69,7 @@ class RedlockError(Exception):
         if not self.votes:
             return self.message
         width = max(len(vote.master) for vote in self.votes)
-        lines = (
-            f"  {vote.master:<{width}}{str(vote).removeprefix(vote.master)}" for vote in self.votes
-        )
+        lines = (f"  {vote.master:<{width}}{str(vote).removeprefix(vote.master)}" for vote in self.votes)
         return "\n".join((self.message, *lines))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -80,7 +78,7 @@ class RedlockError(Exception):
 
 def _rebuild(kind: type[RedlockError], message: str, state: dict[str, object]) -> RedlockError:
     error = kind.__new__(kind, message)
-    error.args = (message,)     # OSError sets it in __init__, which is not run
+    error.args = (message,)  # OSError sets it in __init__, which is not run
     error.__dict__.update(state)
     return error
 
@@ -116,8 +114,6 @@ class LockLost(RedlockError):  # noqa: N818
     (it could not be renewed) or ``max_hold``.
     """
 
-    def __init__(
-        self, message: str, *, name: str = "", votes: Sequence[Vote] = (), reason: Reason = "expired"
-    ) -> None:
+    def __init__(self, message: str, *, name: str = "", votes: Sequence[Vote] = (), reason: Reason = "expired") -> None:
         super().__init__(message, name=name, votes=votes)
         self.reason: Reason = reason

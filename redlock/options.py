@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from redlock.errors import ConfigurationError
 
-LONGEST_NAME = 512      # bytes of UTF-8; see docs/reference/wire.md
-BEYOND_FENCES = 2**53   # scripts count in doubles, which are exact below it
-_LONGEST_SHOWN = 200    # characters of a wrong value
+LONGEST_NAME = 512  # bytes of UTF-8; see docs/reference/wire.md
+BEYOND_FENCES = 2**53  # scripts count in doubles, which are exact below it
+_LONGEST_SHOWN = 200  # characters of a wrong value
 
-LONGEST = 1e9           # thirty years; beyond it the operating system's timers overflow
+LONGEST = 1e9  # thirty years; beyond it the operating system's timers overflow
 
 
 def seconds(
@@ -99,9 +99,7 @@ def _name(value: object) -> str:
     except UnicodeEncodeError as error:
         raise ConfigurationError(f"name={shown(value)}: cannot be encoded as UTF-8 ({error.reason})") from None
     if not 1 <= size <= LONGEST_NAME:
-        raise ConfigurationError(
-            f"name={shown(value[:40])}: {size} bytes of UTF-8, allowed are 1 to {LONGEST_NAME}"
-        )
+        raise ConfigurationError(f"name={shown(value[:40])}: {size} bytes of UTF-8, allowed are 1 to {LONGEST_NAME}")
     if "\0" in value:
         raise ConfigurationError(f"name={shown(value)}: must not contain NUL")
     return value

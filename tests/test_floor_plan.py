@@ -90,8 +90,25 @@ APART = ("chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos
 # of what is allowed needs no thought about what else could be a clock.
 PURE_ROOMS = {"redlock._core": "the core", "chaos.judge": "the judge", "chaos.plan": "the plan"}
 PURE = frozenset(
-    ("__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "functools",
-     "heapq", "itertools", "math", "operator", "re", "string", "types", "typing")
+    (
+        "__future__",
+        "abc",
+        "bisect",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "enum",
+        "functools",
+        "heapq",
+        "itertools",
+        "math",
+        "operator",
+        "re",
+        "string",
+        "types",
+        "typing",
+    )
 )
 # The rooms of ours that the core may use: `_clock` stands below it, but is a clock.
 CORE_USES = ("redlock.errors", "redlock.options", "redlock.scripts", "redlock._core")
@@ -111,7 +128,7 @@ class Import:
     target: str
     line: int
     type_only: bool
-    deferred: bool      # inside a function: it runs when that does
+    deferred: bool  # inside a function: it runs when that does
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line} imports {self.target}"
@@ -164,7 +181,7 @@ class Reader(ast.NodeVisitor):
         for child in node.body:
             self.visit(child)
         self._type_only = before
-        for child in node.orelse:       # this does run
+        for child in node.orelse:  # this does run
             self.visit(child)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -304,10 +321,42 @@ CORE = "redlock._core.made_up"
 
 @pytest.mark.parametrize(
     "name",
-    ["time", "datetime", "calendar", "sched", "random", "secrets", "uuid", "socket", "select", "selectors", "ssl",
-     "threading", "_thread", "concurrent.futures", "multiprocessing", "asyncio", "signal", "os", "os.path", "sys",
-     "io", "subprocess", "queue", "contextvars", "logging", "importlib", "ctypes", "redis", "redis.asyncio", "hiredis",
-     "tenacity", "tenacity.wait", "anyio", "numpy"],
+    [
+        "time",
+        "datetime",
+        "calendar",
+        "sched",
+        "random",
+        "secrets",
+        "uuid",
+        "socket",
+        "select",
+        "selectors",
+        "ssl",
+        "threading",
+        "_thread",
+        "concurrent.futures",
+        "multiprocessing",
+        "asyncio",
+        "signal",
+        "os",
+        "os.path",
+        "sys",
+        "io",
+        "subprocess",
+        "queue",
+        "contextvars",
+        "logging",
+        "importlib",
+        "ctypes",
+        "redis",
+        "redis.asyncio",
+        "hiredis",
+        "tenacity",
+        "tenacity.wait",
+        "anyio",
+        "numpy",
+    ],
 )
 @pytest.mark.parametrize(
     "form",
@@ -341,7 +390,7 @@ def test_the_core_takes_nothing_of_the_world(name: str, form: str) -> None:
         '__import__("time")',
         'def later():\n    return __import__("time").time()',
         'exec("import time")',
-        'eval("__import__(\'time\')")',
+        "eval(\"__import__('time')\")",
         'import builtins\nbuiltins.__import__("time")',
         'open("/proc/uptime")',
     ],
@@ -454,13 +503,22 @@ def test_an_arrow_that_does_not_point_down(module: str, source: str, word: str) 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("redlock._threads.made_up", "import socket, time\nfrom redlock import _clock, _connect, options\nfrom redlock._core import wire"),
+        (
+            "redlock._threads.made_up",
+            "import socket, time\nfrom redlock import _clock, _connect, options\nfrom redlock._core import wire",
+        ),
         ("redlock._threads.made_up", "from . import another"),
         ("redlock._connect", "import redis, hiredis, os\nfrom redlock._core.effects import Failure"),
-        ("redlock._cli.check", "import redlock\nfrom redlock import Masters, ConfigurationError\nfrom redlock._cli import output"),
+        (
+            "redlock._cli.check",
+            "import redlock\nfrom redlock import Masters, ConfigurationError\nfrom redlock._cli import output",
+        ),
         ("redlock._cli.check", "from redlock._health.checkup import check"),
         ("redlock.testing.made_up", "from redlock import Masters\nfrom redlock.testing import local"),
-        ("redlock.observe.made_up", "import prometheus_client\nfrom redlock import Event\nfrom redlock.observe import _measures"),
+        (
+            "redlock.observe.made_up",
+            "import prometheus_client\nfrom redlock import Event\nfrom redlock.observe import _measures",
+        ),
         ("redlock", "from redlock._threads.lock import MultiLock\nfrom redlock.errors import LockLost"),
         ("redlock.options", "from redlock.errors import ConfigurationError"),
         ("chaos.judge.made_up", "import math\nfrom chaos.history import Event\nfrom chaos.judge.holds import Hold"),

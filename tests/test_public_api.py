@@ -20,7 +20,7 @@ from redlock import errors
 def test_all_is_sorted_complete_and_documented(module):
     assert module.__all__ == sorted(module.__all__)
     assert set(module.__all__) <= set(dir(module))
-    for name in module.__all__:     # some are imported only now
+    for name in module.__all__:  # some are imported only now
         getattr(module, name)
     public = {
         name
@@ -66,7 +66,8 @@ assert "redlock._core.events" in sys.modules
 def test_what_the_observers_offer_is_defined_there_and_documented(module):
     """They are used by the path of their module, and import what they need like any program."""
     own = {
-        name for name, value in vars(module).items()
+        name
+        for name, value in vars(module).items()
         if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
     }
     assert own == set(module.__all__)
@@ -84,9 +85,7 @@ def documented(module):
 
 def parameters(function) -> dict[str, object]:
     return {
-        name: parameter.default
-        for name, parameter in inspect.signature(function).parameters.items()
-        if name != "self"
+        name: parameter.default for name, parameter in inspect.signature(function).parameters.items() if name != "self"
     }
 
 
@@ -96,13 +95,29 @@ NONE = inspect.Parameter.empty
 def test_the_defaults_are_those_of_the_design():
     """What later versions add comes on top."""
     assert parameters(redlock.Masters) == {
-        "masters": NONE, "node_timeout": 0.25, "connect_timeout": 2.0, "drift_factor": 0.01, "max_ttl": 60.0,
-        "restart_guard": True, "prefix": "redlock:", "fence_ttl": 3600.0,
+        "masters": NONE,
+        "node_timeout": 0.25,
+        "connect_timeout": 2.0,
+        "drift_factor": 0.01,
+        "max_ttl": 60.0,
+        "restart_guard": True,
+        "prefix": "redlock:",
+        "fence_ttl": 3600.0,
         "observer": None,
     }
     assert parameters(redlock.MultiLock) == {
-        "name": NONE, "masters": NONE, "ttl": 30.0, "timeout": -1.0, "auto_extend": True, "max_hold": None,
-        "min_validity": None, "fencing": True, "bound": True, "retry": None, "token": None, "fence": None,
+        "name": NONE,
+        "masters": NONE,
+        "ttl": 30.0,
+        "timeout": -1.0,
+        "auto_extend": True,
+        "max_hold": None,
+        "min_validity": None,
+        "fencing": True,
+        "bound": True,
+        "retry": None,
+        "token": None,
+        "fence": None,
         "on_lost": None,
     }
     assert parameters(redlock.MultiLock.acquire) == {"blocking": True, "timeout": None}
@@ -129,10 +144,20 @@ WORLDS = [
     (redlock.MultiLock, redlock.AsyncMultiLock),
     (redlock.Lease, redlock.AsyncLease),
 ]
-ONLY_ASYNC = ("cancel_on_loss",)    # there is no way to interrupt a thread
+ONLY_ASYNC = ("cancel_on_loss",)  # there is no way to interrupt a thread
 AWAITABLE = {
-    "close", "status", "check", "acquire", "release", "extend", "locked", "wait_lost",
-    "__aenter__", "__aexit__", "__enter__", "__exit__",
+    "close",
+    "status",
+    "check",
+    "acquire",
+    "release",
+    "extend",
+    "locked",
+    "wait_lost",
+    "__aenter__",
+    "__aexit__",
+    "__enter__",
+    "__exit__",
 }
 
 
@@ -141,7 +166,8 @@ def members(kind: type) -> dict[str, object]:
     return {
         name.replace("__aenter__", "__enter__").replace("__aexit__", "__exit__"): inspect.getattr_static(kind, name)
         for name in dir(kind)
-        if not name.startswith("_") or name in ("__init__", "__call__", "__enter__", "__exit__", "__aenter__", "__aexit__")
+        if not name.startswith("_")
+        or name in ("__init__", "__call__", "__enter__", "__exit__", "__aenter__", "__aexit__")
     }
 
 

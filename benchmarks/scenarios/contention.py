@@ -26,24 +26,28 @@ if TYPE_CHECKING:
 TITLE = "Contention"
 RATE = "hand-overs per second"
 SHARE = "hand-overs"
-SECTION = 0.001     # seconds: how long each one holds it
-_PAUSE = 0.004      # between two holds of one contender, where only two processes take turns
-_RETRIES = 0.6      # seconds: most of the others look again every 0.2 s
-_SLACK = 30.0       # seconds for an acquire that was under way at the end
-_BEGIN = 0.1        # seconds from the request to the start of the load
+SECTION = 0.001  # seconds: how long each one holds it
+_PAUSE = 0.004  # between two holds of one contender, where only two processes take turns
+_RETRIES = 0.6  # seconds: most of the others look again every 0.2 s
+_SLACK = 30.0  # seconds for an acquire that was under way at the end
+_BEGIN = 0.1  # seconds from the request to the start of the load
 
 # What it is called, how many processes, and how many contenders in each.
 CASES = (
-    ("2 in one process", 1, 2), ("10 in one process", 1, 10), ("50 in one process", 1, 50),
-    ("2 processes of 1", 2, 1), ("4 processes of 3", 4, 3), ("4 processes of 12", 4, 12),
+    ("2 in one process", 1, 2),
+    ("10 in one process", 1, 10),
+    ("50 in one process", 1, 50),
+    ("2 processes of 1", 2, 1),
+    ("4 processes of 3", 4, 3),
+    ("4 processes of 12", 4, 12),
 )
 _BARS = {"10 in one process": 0.65, "50 in one process": 0.6, "4 processes of 12": 0.3}
 _CROWD = "4 processes of 12"
 
 
 class Hold(NamedTuple):
-    acquired: float     # the return of acquire
-    released: float     # the call of release
+    acquired: float  # the return of acquire
+    released: float  # the call of release
     contender: tuple[int, int]
 
 
@@ -103,18 +107,32 @@ def _ours(lab: Lab, case: str, workers: Sequence[Worker], contenders: int, round
         calls.append((_script_calls(lab) - before) / len(holds))
         pairs.append((len(handovers(holds)) / lasts, len(alone) / lasts))
         gaps.append(1000 * max(later.acquired - former.released for former, later in itertools.pairwise(holds)))
-        counts = [sum(hold.contender == (p, c) for hold in holds) for p in range(len(workers)) for c in range(contenders)]
+        counts = [
+            sum(hold.contender == (p, c) for hold in holds) for p in range(len(workers)) for c in range(contenders)
+        ]
         spreads.append(max(counts) / max(1, min(counts)))
     if not pairs:
         yield Record("contention", case, title, RATE, "/s", None, note=f"no two holds in {lasts:g} s")
         return
     yield middle("contention", case, title, RATE, "/s", [rate for rate, _ in pairs])
-    yield ratio("contention", case, title, SHARE, pairs, baseline="one alone", bar=_BARS.get(case), at_most=False,
-                scale=1, unit="/s")
+    yield ratio(
+        "contention",
+        case,
+        title,
+        SHARE,
+        pairs,
+        baseline="one alone",
+        bar=_BARS.get(case),
+        at_most=False,
+        scale=1,
+        unit="/s",
+    )
     crowd = case == _CROWD
     yield middle("contention", case, title, "longest gap", "ms", gaps, bar=200 if crowd else None)
     yield middle("contention", case, title, "luckiest to unluckiest", "", spreads, bar=5 if crowd else None)
-    yield middle("contention", case, title, "scripts run on a master, for each hold", "", calls, bar=10 if crowd else None)
+    yield middle(
+        "contention", case, title, "scripts run on a master, for each hold", "", calls, bar=10 if crowd else None
+    )
 
 
 def _script_calls(lab: Lab) -> int:
@@ -138,8 +156,17 @@ def _against_polling(lab: Lab) -> Iterator[Record]:
                 if mine and base:
                     pairs.append((statistics.median(mine), statistics.median(base)))
             if pairs:
-                yield ratio("contention", case, subject.title, "hand-over", pairs,
-                            baseline="bare sockets that ask every ms", bar=2.0, scale=1000, unit="ms")
+                yield ratio(
+                    "contention",
+                    case,
+                    subject.title,
+                    "hand-over",
+                    pairs,
+                    baseline="bare sockets that ask every ms",
+                    bar=2.0,
+                    scale=1000,
+                    unit="ms",
+                )
 
 
 def _without_a_message(lab: Lab) -> Record:
@@ -166,7 +193,9 @@ def _without_a_message(lab: Lab) -> Record:
             waiting.join()
             samples.append(1000 * (noticed[0] - deleted))
     note = "pauses between two looks are up to 500 ms"
-    return middle("contention", "a raw DEL that nobody announces", OURS[0].title, "noticed after", "ms", samples, note=note)
+    return middle(
+        "contention", "a raw DEL that nobody announces", OURS[0].title, "noticed after", "ms", samples, note=note
+    )
 
 
 def _peer(lab: Lab, case: str, workers: Sequence[Worker], contenders: int) -> Record:

@@ -20,7 +20,7 @@ TITLE = "Masters that are far away"
 AFTERWARDS = "acquire + release"
 EXTRA = "acquire, beyond one round trip"
 ONE, ALL = "one behind 50 ms", "all behind 5 ms"
-_FAR, _NEAR = 0.05, 0.005       # seconds
+_FAR, _NEAR = 0.05, 0.005  # seconds
 _BARS = {ONE: 1.1, ALL: 1.0}
 
 
@@ -29,7 +29,7 @@ class Road:
 
     def __init__(self, lab: Lab, numbers: list[int]) -> None:
         self._relay = Relay()
-        self._links = [(1, number) for number in numbers]   # client and master
+        self._links = [(1, number) for number in numbers]  # client and master
         self.addresses = lab.addresses()
         for link in self._links:
             port = self._relay.open(link, "127.0.0.1", 0, lab.servers.ports[link[1]])
@@ -66,8 +66,17 @@ def _one(lab: Lab) -> Iterator[Record]:
                         worker.ask("cycles", 1)
                         pairs.append((worker.ask("cycles", times)["seconds"] / times, near))
                     worker.ask("cycles", 2)
-            yield ratio("delays", ONE, worker.subject.title, AFTERWARDS, pairs, baseline="all near",
-                        bar=_BARS[ONE] if ours else None, scale=1e3, unit="ms")
+            yield ratio(
+                "delays",
+                ONE,
+                worker.subject.title,
+                AFTERWARDS,
+                pairs,
+                baseline="all near",
+                bar=_BARS[ONE] if ours else None,
+                scale=1e3,
+                unit="ms",
+            )
     lab.progress("")
 
 
@@ -85,7 +94,18 @@ def _all(lab: Lab) -> Iterator[Record]:
         )
     for subject in opened:
         if subject.title in answers:
-            taken = [(mine["acquire"] / times * 1000, base["acquire"] / times * 1000) for mine, base in answers[subject.title]]
+            taken = [
+                (mine["acquire"] / times * 1000, base["acquire"] / times * 1000)
+                for mine, base in answers[subject.title]
+            ]
             trip = statistics.median(base for _, base in taken)
-            yield middle("delays", ALL, subject.title, EXTRA, "ms", [mine - base for mine, base in taken],
-                         bar=_BARS[ALL] if subject in OURS else None, note=f"the round trip is {trip:.1f} ms")
+            yield middle(
+                "delays",
+                ALL,
+                subject.title,
+                EXTRA,
+                "ms",
+                [mine - base for mine, base in taken],
+                bar=_BARS[ALL] if subject in OURS else None,
+                note=f"the round trip is {trip:.1f} ms",
+            )

@@ -22,7 +22,7 @@ AFTERWARDS = "acquire + release"
 FIRST = "the first acquire + release"
 FAILS = "fails after"
 LEFT = "keys left behind"
-ACQUIRED, KEYS_ON = "acquired", "; keys left on masters: "     # in the notes on everybody
+ACQUIRED, KEYS_ON = "acquired", "; keys left on masters: "  # in the notes on everybody
 # (case, which are frozen, which refuse, how much slower it may be)
 MINORITIES: tuple[tuple[str, tuple[int, ...], tuple[int, ...], float | None], ...] = (
     ("one frozen", (4,), (), 1.1),
@@ -30,9 +30,9 @@ MINORITIES: tuple[tuple[str, tuple[int, ...], tuple[int, ...], float | None], ..
     ("one refuses", (), (4,), None),
 )
 MAJORITY = "three frozen"
-NODE_TIMEOUT = 0.25     # seconds: the default of the library
+NODE_TIMEOUT = 0.25  # seconds: the default of the library
 _MARGIN = 0.01
-_CLEAN = 2.0            # seconds for keys to be gone after all masters are back
+_CLEAN = 2.0  # seconds for keys to be gone after all masters are back
 
 
 def run(lab: Lab) -> Iterator[Record]:
@@ -66,7 +66,7 @@ def _ours(
 ) -> Iterator[Record]:
     lab.reset()
     cycles = lab.effort.cycles
-    rounds = lab.effort.rounds if frozen else lab.effort.few    # a restart takes its time
+    rounds = lab.effort.rounds if frozen else lab.effort.few  # a restart takes its time
     with lab.open(OURS) as workers:
         pairs: dict[str, list[tuple[float, float]]] = {worker.subject.title: [] for worker in workers}
         first: dict[str, list[float]] = {worker.subject.title: [] for worker in workers}
@@ -147,7 +147,7 @@ def _everybody(
                     answers[worker] = worker.hear(max(0.01, until - time.monotonic()))
                 except (Hung, LeftOut):
                     hung.add(worker)
-        time.sleep(_CLEAN)      # so long the others have to clean up, now that all masters are back
+        time.sleep(_CLEAN)  # so long the others have to clean up, now that all masters are back
         for worker in workers:
             title = worker.subject.title
             if worker in hung:
@@ -160,7 +160,13 @@ def _everybody(
             if left:
                 note += f"{KEYS_ON}{left}"
             yield Record(
-                "peers and faults", case, title, FAILS if majority else FIRST, "s", answer["both"], [answer["both"]],
+                "peers and faults",
+                case,
+                title,
+                FAILS if majority else FIRST,
+                "s",
+                answer["both"],
+                [answer["both"]],
                 note=note,
             )
 

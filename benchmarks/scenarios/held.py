@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TITLE = "Leases that are held"
 LOAD = "of a core"
-_BAR = 3.0          # per cent
+_BAR = 3.0  # per cent
 _MANY = 10_000
 
 

@@ -42,7 +42,7 @@ def run(lab: Lab) -> Iterator[Record]:
                 [sys.executable, "-c", _PROGRAM], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
             )
             taken.append([1000 * seconds for seconds in json.loads(done.stdout)])
-    del taken[0]        # which has compiled them
+    del taken[0]  # which has compiled them
     lab.progress("")
     redis, redlock = zip(*taken, strict=True)
     yield middle("imports", "", "redis-py", "import redis", "ms", redis)

@@ -19,7 +19,7 @@ CPU = "processor time"
 FIVE = "5 masters"
 _BARS = {THREADS: 1.2, ASYNCIO: 1.25}
 _CPU_BAR = 1.4
-_OTHER_SIZES = 1.1      # the bars are that much higher for other numbers of masters
+_OTHER_SIZES = 1.1  # the bars are that much higher for other numbers of masters
 
 
 def run(lab: Lab) -> Iterator[Record]:

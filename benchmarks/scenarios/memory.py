@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TITLE = "Memory"
 _WAITING_TASKS, _WAITING_THREADS = 1000, 200
-_BARS = {"held": 4.0}       # KB
+_BARS = {"held": 4.0}  # KB
 
 
 def run(lab: Lab) -> Iterator[Record]:
@@ -25,11 +25,18 @@ def run(lab: Lab) -> Iterator[Record]:
             if what == "waiting":
                 number = min(number, _WAITING_TASKS if subject.tasks else _WAITING_THREADS)
             lab.progress(f"{what}: {subject.title}")
-            with lab.open([subject]) as workers:    # a new process each, for memory is only ever given
+            with lab.open([subject]) as workers:  # a new process each, for memory is only ever given
                 samples = [worker.ask("footprint", what, number)["bytes"] / 1024 for worker in workers]
             waits = ", with its task" if subject.tasks else ", with its thread"
             case = {"idle": "a lock", "held": "a lease and its lock", "waiting": f"who waits{waits}"}[what]
             small = lab.effort.many < 1000
-            yield middle("memory", case, subject.title, f"of {number:,}, each", "KB", samples,
-                         bar=None if small else _BARS.get(what))
+            yield middle(
+                "memory",
+                case,
+                subject.title,
+                f"of {number:,}, each",
+                "KB",
+                samples,
+                bar=None if small else _BARS.get(what),
+            )
     lab.progress("")

@@ -24,11 +24,22 @@ def run(lab: Lab) -> Iterator[Record]:
     with lab.open((SOCKETS, *OURS, POOL, GATHER, *PEERS)) as workers:
         bare, *others = workers
         for size in SIZES:
+
             def measure(worker: Worker, size: int = size) -> dict[str, Any]:
                 return worker.ask("throughput", 1 if worker is bare else size, lasts)
 
             for title, taken in lab.compared(others, lambda _: [bare], measure, max(1, lab.effort.few // 2)).items():
                 rates = [(mine["pairs"] / mine["seconds"], base["pairs"] / base["seconds"]) for mine, base in taken]
                 bar = next((bar for (who, many), bar in _BARS.items() if who.title == title and many == size), None)
-                yield ratio("throughput", f"{size} at once", title, RATE, rates, baseline=SOCKETS.title, bar=bar,
-                            at_most=False, scale=1, unit="/s")
+                yield ratio(
+                    "throughput",
+                    f"{size} at once",
+                    title,
+                    RATE,
+                    rates,
+                    baseline=SOCKETS.title,
+                    bar=bar,
+                    at_most=False,
+                    scale=1,
+                    unit="/s",
+                )

@@ -23,7 +23,7 @@ from redlock._core.quorum import majority
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-POLL = 0.001        # seconds between two tries, where somebody else has it
+POLL = 0.001  # seconds between two tries, where somebody else has it
 FENCE_TTL = 3600.0
 
 

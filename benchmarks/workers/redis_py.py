@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
-PAUSE = 0.1         # seconds between two tries, what redis-py's own lock sleeps
+PAUSE = 0.1  # seconds between two tries, what redis-py's own lock sleeps
 
 
 class Pool:
@@ -81,11 +81,14 @@ def main() -> None:
     pool = ThreadPoolExecutor(64)
     make: Callable[[str], threads.Handle]
     if serve.options() == ["single"]:
+
         def make(name: str) -> threads.Handle:
             return Single(masters[0], name)
     else:
+
         def make(name: str) -> threads.Handle:
             return Pool(masters, pool, name)
+
     load = threads.Load(make)
     serve.serve(load)
 

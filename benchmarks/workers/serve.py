@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-THREADS = 2         # that a subject has of its own: the main one and the one that reads requests
+THREADS = 2  # that a subject has of its own: the main one and the one that reads requests
 
 
 def addresses() -> list[tuple[str, int]]:
@@ -60,7 +60,7 @@ def options() -> list[str]:
 def serve(load: Any) -> None:
     """Connect, then answer until there are no more requests.  ``load`` has a method for each verb."""
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
-    _listen(asked.put)      # before anything that may hang
+    _listen(asked.put)  # before anything that may hang
     load.cycles(1)
     _say({"ready": True})
     while True:
@@ -90,7 +90,7 @@ def _listen(heard: Callable[[str], object]) -> None:
     def read() -> None:
         for line in sys.stdin:
             heard(line)
-        os._exit(0)     # whatever hangs; there is nobody to tell
+        os._exit(0)  # whatever hangs; there is nobody to tell
 
     threading.Thread(target=read, name="requests", daemon=True).start()
 

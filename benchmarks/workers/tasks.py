@@ -39,7 +39,7 @@ class Load:
 
     async def cycles(self, times: int) -> dict[str, float]:
         acquire, release, clock = self._mine.acquire, self._mine.release, time.perf_counter
-        for _ in range(times // 4):     # another process has run in the meantime: the caches are its own
+        for _ in range(times // 4):  # another process has run in the meantime: the caches are its own
             await acquire()
             await release()
         taking = 0.0

@@ -40,7 +40,7 @@ class Load:
 
     def cycles(self, times: int) -> dict[str, float]:
         acquire, release, clock = self._mine.acquire, self._mine.release, time.perf_counter
-        for _ in range(times // 4):     # another process has run in the meantime: the caches are its own
+        for _ in range(times // 4):  # another process has run in the meantime: the caches are its own
             acquire()
             release()
         taking = 0.0
@@ -84,7 +84,7 @@ class Load:
                 count += 1
             counts[number] = count
 
-        until = float("inf")    # until all are there
+        until = float("inf")  # until all are there
         threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(workers)]
         for thread in threads:
             thread.start()
@@ -97,7 +97,9 @@ class Load:
             thread.join()
         return {"pairs": sum(counts), "seconds": time.monotonic() - began, "cpu": time.process_time() - cpu}
 
-    def contend(self, name: str, contenders: int, section: float, pause: float, begin: float, end: float) -> dict[str, Any]:
+    def contend(
+        self, name: str, contenders: int, section: float, pause: float, begin: float, end: float
+    ) -> dict[str, Any]:
         holds: list[tuple[float, float, int]] = []
         handles = [self._handle(name) for _ in range(contenders)]
 

@@ -28,7 +28,9 @@ LACKS: Final[dict[str, str]] = {
     **dict.fromkeys(("strobe", "clock"), "containers have the machine's clock"),
     "disk": "a volume is a folder on the daemon's disk",
 }
-REMARK: Final = "docker kill and start, docker kill -s STOP; links are those of the backend proxy, before the published ports"
+REMARK: Final = (
+    "docker kill and start, docker kill -s STOP; links are those of the backend proxy, before the published ports"
+)
 
 _DAEMON: Final = str(COMPOSE / "daemon.sh")
 
@@ -58,20 +60,26 @@ def command(session: Sequence[str]) -> list[str]:
 def check(settings: Settings) -> None:
     """Raises for what these masters cannot be."""
     if settings.masters > MOST:
-        raise ValueError(f"--masters is {settings.masters}, with --backend compose it must be at most {MOST}: compose.yml has no more")
+        raise ValueError(
+            f"--masters is {settings.masters}, with --backend compose it must be at most {MOST}: compose.yml has no more"
+        )
     if settings.persistence not in FILES:
-        raise ValueError(f"--persistence is {settings.persistence}, with --backend compose it must be {' or '.join(FILES)}")
+        raise ValueError(
+            f"--persistence is {settings.persistence}, with --backend compose it must be {' or '.join(FILES)}"
+        )
     if IMAGE not in os.environ:
         find_server(settings.server)
     elif settings.server is not None:
-        raise ValueError(f"--server is {settings.server}, and {IMAGE} is {os.environ[IMAGE]}: masters can be one of them")
+        raise ValueError(
+            f"--server is {settings.server}, and {IMAGE} is {os.environ[IMAGE]}: masters can be one of them"
+        )
 
 
 class ComposeRig(ProxyRig):
     def each(self, masters: Iterable[int], do: Callable[[int], object]) -> None:
         """At once: to start a container takes so long that one after the other would be another fault."""
         with ThreadPoolExecutor(MOST) as pool:
-            list(pool.map(do, masters))     # raises what one of them has raised
+            list(pool.map(do, masters))  # raises what one of them has raised
 
 
 def rig(settings: Settings) -> Rig:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chaos.settings import Settings
 
 COMPOSE: Final = Path(__file__).parents[2] / "compose"
-MOST: Final = 5     # so many are in compose.yml
+MOST: Final = 5  # so many are in compose.yml
 # What they keep; ``everysec`` is not among what compose.yml offers.
 FILES: Final = {"always": ("compose.yml",), "none": ("compose.yml", "volatile.yml")}
 # Names the image that is taken, instead of one that is made of a server of this machine.
@@ -40,7 +40,7 @@ class Containers:
         self.ports = [int(f"{os.environ['REDLOCK_PORTS']}{number}") for number in range(1, settings.masters + 1)]
         self._clients = [plain_client(port, None) for port in self.ports]
         self._ids: list[str] = []
-        self._silent: set[int] = set()      # dead or paused
+        self._silent: set[int] = set()  # dead or paused
 
     @property
     def urls(self) -> list[str]:
@@ -103,17 +103,21 @@ class Containers:
     def _container(self, service: str) -> str:
         """By its labels, for names differ between versions of Compose."""
         of = (f"com.docker.compose.project={self._project}", f"com.docker.compose.service={service}")
-        return _run("docker", "ps", "--all", "--quiet", *(word for one in of for word in ("--filter", f"label={one}"))).strip()
+        return _run(
+            "docker", "ps", "--all", "--quiet", *(word for one in of for word in ("--filter", f"label={one}"))
+        ).strip()
 
     def _wait_until_ready(self, i: int) -> None:
         gives_up = time.monotonic() + _READY_WITHIN
         while True:
             try:
-                self._clients[i].ping()     # refused while it loads
+                self._clients[i].ping()  # refused while it loads
             except redis_errors() as error:
                 if time.monotonic() > gives_up:
                     log = _run("docker", "logs", "--tail", "15", self._ids[i])
-                    raise ServerFailed(f"{self._services[i]} did not answer within {_READY_WITHIN:g} s: {error}\n{log}") from None
+                    raise ServerFailed(
+                        f"{self._services[i]} did not answer within {_READY_WITHIN:g} s: {error}\n{log}"
+                    ) from None
                 time.sleep(0.02)
             else:
                 return

@@ -49,7 +49,7 @@ _WAYS: Final[tuple[tuple[str, ...], ...]] = (
 _PROGRAMS: Final = ("unshare", "ip", "nft", "mount")
 _PROBE: Final = " && ".join((*map(" ".join, _PREPARE), "nft add table inet probe"))
 
-_RELAYS_FROM: Final = 20_000    # plus the number of the master
+_RELAYS_FROM: Final = 20_000  # plus the number of the master
 _DISK: Final = "2m"
 # ``lose`` strikes an established connection: what a master has received it still reads, though its side of
 # the connection is reset; so does the client's, when it repeats what nobody has acknowledged.
@@ -83,7 +83,12 @@ def _way() -> tuple[str, ...] | str:
             continue
         try:
             tried = subprocess.run(
-                [*way, "sh", "-c", _PROBE], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False
+                [*way, "sh", "-c", _PROBE],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=20,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             said = "no answer within 20 s"
@@ -132,7 +137,7 @@ class NamespaceRig(LocalRig):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for directory in self._disks.values():      # or it could not be removed
+        for directory in self._disks.values():  # or it could not be removed
             _run("umount", "--lazy", str(directory))
         super().__exit__(kind, error, trace)
 
@@ -153,7 +158,7 @@ class NamespaceRig(LocalRig):
         return [f"redis://{_host(client)}:{self._port(master + 1)}" for master in range(self.settings.masters)]
 
     def restart(self, master: int, *, keep_data: bool) -> None:
-        if master in self._disks and not keep_data:     # a mounted disk cannot be thrown away, but emptied
+        if master in self._disks and not keep_data:  # a mounted disk cannot be thrown away, but emptied
             self.kill(master)
             shutil.rmtree(self._disks[master] / "appendonlydir", ignore_errors=True)
             keep_data = True
@@ -173,10 +178,12 @@ class NamespaceRig(LocalRig):
                 rules.append(f"add element inet chaos {state} {{ {', '.join(pairs)} }}")
         _run("nft", "-f", "-", text="\n".join(rules) + "\n")
         if self._relay is not None:
-            self._relay.change({
-                link: {state: value for state, value in states_.items() if state not in _SETS}
-                for link, states_ in states.items()
-            })
+            self._relay.change(
+                {
+                    link: {state: value for state, value in states_.items() if state not in _SETS}
+                    for link, states_ in states.items()
+                }
+            )
 
     # -- disks -----------------------------------------------------------------------------------------
 
@@ -198,7 +205,7 @@ class NamespaceRig(LocalRig):
 
     def free_disk(self, master: int) -> None:
         (self._disks[master] / "filler").unlink()
-        if not self.masters.alive(master - 1):      # appendfsync always: it gave up
+        if not self.masters.alive(master - 1):  # appendfsync always: it gave up
             self.restart(master, keep_data=True)
 
 

@@ -74,7 +74,7 @@ class _Pair:
             try:
                 answers, requests = await asyncio.open_connection("127.0.0.1", self._target)
             except OSError:
-                return      # reset below, which is as good as refused
+                return  # reset below, which is as good as refused
             connection.writers.append(requests)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._requests(reader, requests))
@@ -91,7 +91,9 @@ class _Pair:
             writer.write(data)
         raise _Ended
 
-    async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection) -> None:
+    async def _answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection
+    ) -> None:
         while data := await reader.read(_CHUNK):
             if "lose" in self._states:
                 raise _Ended

@@ -70,10 +70,12 @@ class Rig(ABC):
         self._refresh()
 
     def _refresh(self) -> None:
-        self._apply({
-            link: {state: self._slow.get(link, 0.0) for state, number in states.items() if number > 0}
-            for link, states in self._states.items()
-        })
+        self._apply(
+            {
+                link: {state: self._slow.get(link, 0.0) for state, number in states.items() if number > 0}
+                for link, states in self._states.items()
+            }
+        )
 
     # -- masters ---------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ class Offer:
     token: str
     fence: int
     valid_until: float
-    giver: str      # the process
+    giver: str  # the process
 
 
 class Handovers:
@@ -36,7 +36,7 @@ class Handovers:
     def take(self, taker: str, at_least: float) -> Offer | None:
         """One of another process that has ``at_least`` so many seconds left; nobody else's from now on."""
         for file in self._directory.glob("*.offered"):
-            with suppress(FileNotFoundError):       # somebody else was faster
+            with suppress(FileNotFoundError):  # somebody else was faster
                 offer = Offer(**json.loads(file.read_text()))
                 if offer.giver != taker and offer.valid_until - now() > at_least:
                     file.rename(file.with_suffix(".taken"))

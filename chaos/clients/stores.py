@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from chaos.history import Store
 
-_PATIENCE = 0.5     # seconds for others to be done; one that was stopped in the middle may not be
+_PATIENCE = 0.5  # seconds for others to be done; one that was stopped in the middle may not be
 
 
 class Busy(Exception):  # noqa: N818 - named for what is the case
@@ -56,7 +56,8 @@ class Stores:
         with self._transaction() as connection:
             if store == "fenced":
                 noted = connection.execute(
-                    "UPDATE fenced SET fence = :fence WHERE lock = :lock AND fence <= :fence", {"lock": lock, "fence": fence}
+                    "UPDATE fenced SET fence = :fence WHERE lock = :lock AND fence <= :fence",
+                    {"lock": lock, "fence": fence},
                 )
                 if not noted.rowcount:
                     return None
@@ -69,7 +70,8 @@ class Stores:
         with self._transaction() as connection:
             if store == "fenced":
                 written = connection.execute(
-                    "UPDATE fenced SET version = :version, fence = :fence WHERE lock = :lock AND fence <= :fence", values
+                    "UPDATE fenced SET version = :version, fence = :fence WHERE lock = :lock AND fence <= :fence",
+                    values,
                 )
             else:
                 written = connection.execute("UPDATE plain SET version = :version WHERE lock = :lock", values)

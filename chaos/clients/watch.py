@@ -57,7 +57,7 @@ class _Waited:
             os.close(self._files.pop(gone))
             self._known.pop(gone, None)
         for thread in threads:
-            with suppress(OSError, IndexError):     # it has just ended, or this kernel does not say
+            with suppress(OSError, IndexError):  # it has just ended, or this kernel does not say
                 if thread not in self._files:
                     self._files[thread] = os.open(f"{_THREADS}/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
                 total = int(os.pread(self._files[thread], 100, 0).split()[1])

@@ -66,7 +66,7 @@ class Worker:
         self._held = held
         self._stores = Stores(directory / "stores.sqlite")
         self._handovers = Handovers(directory / "handovers")
-        self._given: dict[str, Held] = {}       # kept: a lock that is not bound gives back what it holds when it is dropped
+        self._given: dict[str, Held] = {}  # kept: a lock that is not bound gives back what it holds when it is dropped
         self._random = random.Random(f"work {settings.seed} {record.process} {name}")
         often = {act: n for act, n in _OFTEN[settings.work].items() if act != "cancelled" or world.can_cancel}
         if settings.work == "visited" and name != "1":
@@ -120,7 +120,7 @@ class Worker:
             await self._work(held, self._settings.ttl * self._random.uniform(0.1, 0.4))
             if not self._stage.working or not await self._extend(held):
                 break
-            if not held.lease.valid:    # nobody has said no: perhaps a little later
+            if not held.lease.valid:  # nobody has said no: perhaps a little later
                 await self._world.sleep(self._random.uniform(0.02, 0.1))
         await self._give_back(held)
 
@@ -135,8 +135,8 @@ class Worker:
             again = await self._world.result(held.lock.acquire(blocking=False))
         if again is held.lease:
             await self._work(held, self._random.uniform(0, 0.03))
-            with suppress(LockLost):    # the second release will say so as well
-                await self._world.result(held.lock.release())   # the first of two: nothing is released
+            with suppress(LockLost):  # the second release will say so as well
+                await self._world.result(held.lock.release())  # the first of two: nothing is released
             await self._work(held, self._random.uniform(0, 0.03))
         elif held.lease.valid:
             raise AssertionError(f"{name} is held by {held.lease!r}, and was not entered again but gave {again!r}")
@@ -222,7 +222,11 @@ class Worker:
         held = await self._take(name, auto_extend=False)
         if held is None:
             return
-        await self._use(held, self._random.choice(("fenced", "plain", "plain")), takes=self._random.uniform(0.05, 0.2) * self._settings.ttl)
+        await self._use(
+            held,
+            self._random.choice(("fenced", "plain", "plain")),
+            takes=self._random.uniform(0.05, 0.2) * self._settings.ttl,
+        )
         await self._give_back(held)
 
     # -- the steps -------------------------------------------------------------------------------------
@@ -291,7 +295,7 @@ class Worker:
     def _lost(self, lease: Any) -> None:
         """Told by the library, in whatever thread."""
         if lease.token in self._given and not self._handovers.withdraw(lease.token):
-            return      # it is somebody else's, who will be told
+            return  # it is somebody else's, who will be told
         self._write("lost", "info", lock=lease.name, token=lease.token, reason=lease.loss().reason)
 
     async def _work(self, held: Held, seconds: float, *, until_lost: bool = True) -> None:
@@ -307,7 +311,7 @@ class Worker:
     async def _use(self, held: Held, store: Store, *, takes: float = 0.0) -> bool:
         """One read-modify-write; False: the lease is not valid any more."""
         lease = held.lease
-        t = now()       # first the time, then the look: it was valid then
+        t = now()  # first the time, then the look: it was valid then
         if not lease.valid:
             return False
         what = {"lock": lease.name, "token": lease.token, "fence": lease.fence, "store": store}

@@ -53,7 +53,7 @@ class Threads(World):
         return value
 
     async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)     # noqa: ASYNC251 - there is no loop here
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop here
 
     async def aside(self, function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
@@ -92,7 +92,7 @@ class Tasks(World):
             task.cancel()
             await asyncio.wait([task])
         if not task.cancelled():
-            task.result()       # what it raised is a fault
+            task.result()  # what it raised is a fault
 
 
 def run_threads(workers: Sequence[Callable[[World], Coroutine[Any, Any, None]]], masters: Masters) -> None:

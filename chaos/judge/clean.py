@@ -20,7 +20,14 @@ _GONE: Final = -2
 # What can have set a key (C26).  A `resume` extends.  An acquire that failed, and says with which token, was
 # under way until then.
 _SETS: Final = frozenset(
-    {("acquire", "invoke"), ("acquire", "ok"), ("acquire", "fail"), ("acquire", "info"), ("extend", "ok"), ("resume", "ok")}
+    {
+        ("acquire", "invoke"),
+        ("acquire", "ok"),
+        ("acquire", "fail"),
+        ("acquire", "info"),
+        ("extend", "ok"),
+        ("resume", "ok"),
+    }
 )
 
 
@@ -53,7 +60,7 @@ def _last(key: Key, look: Event, set_at: dict[str, list[Event]]) -> Event | None
 
 
 def _judge(key: Key, look: Event, ttl: float, setter: Event | None, *, alive: bool) -> list[Violation]:
-    look = replace(look, keys=(key,))       # the offending one: there may be thousands
+    look = replace(look, keys=(key,))  # the offending one: there may be thousands
     where = look.target[0] if look.target else "a master"
     what = f"at {stamp(look.t)} {where} had a key of {key.lock!r} ({short(key.token)})"
     if key.pttl_ms == _GONE:
@@ -65,14 +72,23 @@ def _judge(key: Key, look: Event, ttl: float, setter: Event | None, *, alive: bo
     if setter is None:
         if key.pttl_ms <= ttl * 1000:
             return []
-        return [violation(
-            f"{what} that nobody reported and that lives for {key.pttl_ms / 1000:g} s more, the TTL is {ttl:g} s",
-            look.t, look, lock=key.lock,
-        )]
+        return [
+            violation(
+                f"{what} that nobody reported and that lives for {key.pttl_ms / 1000:g} s more, the TTL is {ttl:g} s",
+                look.t,
+                look,
+                lock=key.lock,
+            )
+        ]
     if look.t <= later(setter.t, ttl):
         return []
-    return [violation(
-        f"{what} which nobody held and which was set at {stamp(setter.t)} at the latest, "
-        f"{look.t - setter.t:.3f} s before; the TTL is {ttl:g} s",
-        look.t, setter, look, lock=key.lock,
-    )]
+    return [
+        violation(
+            f"{what} which nobody held and which was set at {stamp(setter.t)} at the latest, "
+            f"{look.t - setter.t:.3f} s before; the TTL is {ttl:g} s",
+            look.t,
+            setter,
+            look,
+            lock=key.lock,
+        )
+    ]

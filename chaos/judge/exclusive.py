@@ -22,7 +22,7 @@ def exclusive(held: Iterable[Hold]) -> Iterator[Violation]:
     last: dict[str, Hold] = {}
     for hold in held:
         if hold.end <= hold.start:
-            continue    # touching is not overlapping, and this one touches at most (C25)
+            continue  # touching is not overlapping, and this one touches at most (C25)
         other = last.get(hold.lock)
         if other is not None and other.token != hold.token and hold.start < other.end:
             yield _overlap(other, hold)
@@ -35,5 +35,9 @@ def _overlap(one: Hold, two: Hold) -> Violation:
     return violation(
         f"{one.lock!r} was held by {one.process} ({short(one.token)}) until {stamp(one.end)} "
         f"and by {two.process} ({short(two.token)}) from {stamp(two.start)}: both for {seconds:.6f} s",
-        two.start, one.began, one.renewed, two.began, lock=one.lock,
+        two.start,
+        one.began,
+        one.renewed,
+        two.began,
+        lock=one.lock,
     )

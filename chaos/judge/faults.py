@@ -23,7 +23,7 @@ class Fault:
     """One fault on one target, from when it struck until it was healed; ``healed`` None: it never was."""
 
     struck: Event
-    target: str     # "" where none was named
+    target: str  # "" where none was named
     healed: Event | None = None
 
     @property

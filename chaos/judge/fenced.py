@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def fenced(history: History) -> Iterator[Violation]:
     """Judges those grants that have a fence; see `without_fence`."""
-    grants: dict[str, list[tuple[float, Event]]] = {}   # of each lock, with the time of the invocation
+    grants: dict[str, list[tuple[float, Event]]] = {}  # of each lock, with the time of the invocation
     for operation in operations(history, "acquire"):
         end = operation.end
         if end is not None and end.phase == "ok" and end.lock is not None and end.fence is not None:
@@ -39,7 +39,10 @@ def _unique(lock: str, granted: Iterable[Event]) -> Iterator[Violation]:
             yield violation(
                 f"fence {event.fence} of {lock!r} was given twice: to {other.process} ({short(other.token)}) "
                 f"and to {event.process} ({short(event.token)})",
-                event.t, other, event, lock=lock,
+                event.t,
+                other,
+                event,
+                lock=lock,
             )
 
 
@@ -58,7 +61,10 @@ def _ordered(lock: str, granted: list[tuple[float, Event]]) -> Iterator[Violatio
             yield violation(
                 f"{event.process} was given fence {event.fence} of {lock!r}, though {highest.process} had been "
                 f"given {highest.fence} at {stamp(highest.t)}, before this acquire began at {stamp(began)}",
-                event.t, highest, event, lock=lock,
+                event.t,
+                highest,
+                event,
+                lock=lock,
             )
 
 
@@ -81,7 +87,10 @@ def _stored(history: History) -> Iterator[Violation]:
             if highest is not None and _fence(event) < _fence(highest):
                 yield violation(
                     f"{name} accepted fence {event.fence} of {event.process}, after {highest.fence} of {highest.process}",
-                    event.t, highest, event, lock=lock,
+                    event.t,
+                    highest,
+                    event,
+                    lock=lock,
                 )
             else:
                 highest = event
@@ -89,7 +98,10 @@ def _stored(history: History) -> Iterator[Violation]:
             yield violation(
                 f"{name} lost the update of {other.process} (fence {other.fence}): that of {event.process} "
                 f"(fence {event.fence}) is based on the same version {version_read(event)}",
-                event.t, other, event, lock=lock,
+                event.t,
+                other,
+                event,
+                lock=lock,
             )
 
 

@@ -19,7 +19,7 @@ class Hold:
     """
 
     began: Event
-    renewed: Event      # what set `valid_until` last: `began` itself, or an `extend`
+    renewed: Event  # what set `valid_until` last: `began` itself, or an `extend`
     lock: str
     token: str
     fence: int | None
@@ -68,15 +68,15 @@ class _Ledger:
         # By lock and token: those which are neither released nor passed on, and the last one of each process.
         self._open: dict[tuple[str, str], list[Hold]] = {}
         self._latest: dict[tuple[str, str], dict[str, Hold]] = {}
-        self._locks: dict[str, dict[str, None]] = {}     # of a token, for events that name only that
-        self._extends: dict[tuple[str, str | None, str | None], Event] = {}     # invoked, by whom, of which token
+        self._locks: dict[str, dict[str, None]] = {}  # of a token, for events that name only that
+        self._extends: dict[tuple[str, str | None, str | None], Event] = {}  # invoked, by whom, of which token
         for event in history.events:
             if event.by_client:
                 self._read(event)
 
     def _read(self, event: Event) -> None:
         match event.op, event.phase:
-            case ("acquire" | "resume"), "ok":
+            case (("acquire" | "resume"), "ok"):
                 self._begin(event)
             case "extend", "invoke":
                 self._extends[event.process, event.worker, event.token] = event

@@ -11,7 +11,7 @@ from chaos.judge.violation import Violation, later, stamp, violation
 if TYPE_CHECKING:
     from chaos.history import Event, History
 
-WITHIN: Final = 2   # times the TTL: whatever was left behind has expired, and one attempt has failed
+WITHIN: Final = 2  # times the TTL: whatever was left behind has expired, and one attempt has failed
 
 
 def last_heal(history: History) -> Event | None:
@@ -37,9 +37,14 @@ def live(history: History) -> list[Violation]:
         acquired = taken.get(lock)
         if acquired is None or acquired.t > deadline:
             when = "never again" if acquired is None else f"{acquired.t - heal.t:.6f} s later"
-            found.append(violation(
-                f"the last fault was healed at {stamp(heal.t)}, and {lock!r} was acquired {when}; "
-                f"{seconds:g} s are allowed",
-                min(deadline, history.end), heal, acquired, lock=lock,
-            ))
+            found.append(
+                violation(
+                    f"the last fault was healed at {stamp(heal.t)}, and {lock!r} was acquired {when}; "
+                    f"{seconds:g} s are allowed",
+                    min(deadline, history.end),
+                    heal,
+                    acquired,
+                    lock=lock,
+                )
+            )
     return found

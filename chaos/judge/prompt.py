@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from chaos.history import Event, History
     from chaos.judge.holds import Hold
 
-GRACE: Final = 0.050    # seconds, for the thread or task that tells the holder to get its turn
+GRACE: Final = 0.050  # seconds, for the thread or task that tells the holder to get its turn
 
 # Written by whoever keeps the lease, while the process itself may be anywhere: no sign that it looked at it.
 _OF_THE_KEEPER: Final = ("lost", "extend")
@@ -36,12 +36,14 @@ def _told_too_late(history: History, held: Sequence[Hold], hindered: Hindered) -
         if hold.lost is not None and hold.lost.t <= deadline:
             continue
         if done is None and hold.lost is None and deadline > history.end:
-            continue    # the rest has not been recorded (C28)
+            continue  # the rest has not been recorded (C28)
         if hindered.within(hold.process, hold.valid_until, deadline):
-            continue    # (C27)
+            continue  # (C27)
         ended = f"{hold.process}'s hold of {hold.lock!r} ({short(hold.token)}) ended at {stamp(hold.valid_until)}"
         if hold.lost is not None:
-            told = f"it was told {(hold.lost.t - hold.valid_until) * 1000:.1f} ms later, {GRACE * 1000:g} ms are allowed"
+            told = (
+                f"it was told {(hold.lost.t - hold.valid_until) * 1000:.1f} ms later, {GRACE * 1000:g} ms are allowed"
+            )
         elif done is not None:
             told = f"it went on to {done.op} at {stamp(done.t)} and was never told"
         else:
@@ -65,7 +67,11 @@ def _used_too_late(history: History, held: Sequence[Hold], hindered: Hindered) -
         yield violation(
             f"{first.process} used {hold.lock!r} at {stamp(first.t)}, "
             f"{(first.t - hold.valid_until) * 1000:.1f} ms after its hold ({short(hold.token)}) had ended",
-            first.t, hold.renewed, first, operation.end, lock=hold.lock,
+            first.t,
+            hold.renewed,
+            first,
+            operation.end,
+            lock=hold.lock,
         )
 
 

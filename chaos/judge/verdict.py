@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chaos.judge.violation import Violation
 
 Outcome: TypeAlias = Literal["passed", "violated", "unknown"]
-LISTED: Final = 100     # violations of a kind; the rest is counted, or one broken lock would make a report of 100 MB
+LISTED: Final = 100  # violations of a kind; the rest is counted, or one broken lock would make a report of 100 MB
 EXIT_CODES: Final[dict[Outcome, int]] = {"passed": 0, "violated": 1, "unknown": 2}
 
 
@@ -45,7 +45,10 @@ class Ruling:
 
     def as_dict(self) -> dict[str, object]:
         return {
-            "outcome": self.outcome, "vacuous": self.vacuous, "note": self.note, "count": self.count,
+            "outcome": self.outcome,
+            "vacuous": self.vacuous,
+            "note": self.note,
+            "count": self.count,
             "violations": [violation.as_dict() for violation in self.violations],
         }
 
@@ -60,7 +63,7 @@ class Verdict:
 
     must: tuple[Must, ...]
     rulings: tuple[Ruling, ...]
-    note: str = ""      # why nothing is proven, if nothing is
+    note: str = ""  # why nothing is proven, if nothing is
 
     @property
     def outcome(self) -> Outcome:

@@ -23,7 +23,9 @@ class Violation:
 
     def as_dict(self) -> dict[str, object]:
         return {
-            "at": self.at, "lock": self.lock, "sentence": self.sentence,
+            "at": self.at,
+            "lock": self.lock,
+            "sentence": self.sentence,
             "events": [event.as_dict() for event in self.events],
         }
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from chaos.judge import Ruling, Verdict
     from chaos.summary import Summary
 
-MOST: Final = 10    # violations of one kind that are printed; verdict.json has more
+MOST: Final = 10  # violations of one kind that are printed; verdict.json has more
 
 
 def text(history: History, verdict: Verdict, summary: Summary) -> str:
@@ -24,9 +24,13 @@ def text(history: History, verdict: Verdict, summary: Summary) -> str:
 def describe(event: Event) -> str:
     """One event in one line."""
     told = [
-        ("lock", event.lock), ("token", event.token), ("fence", event.fence),
+        ("lock", event.lock),
+        ("token", event.token),
+        ("fence", event.fence),
         ("valid_until", None if event.valid_until is None else f"{event.valid_until:.6f}"),
-        ("reason", event.reason), ("store", event.store), ("accepted", event.accepted),
+        ("reason", event.reason),
+        ("store", event.store),
+        ("accepted", event.accepted),
         ("target", ",".join(event.target) or None),
         ("keys", len(event.keys) if event.op == "inspect" else None),
         ("detail", None if event.detail is None else json.dumps(event.detail)),
@@ -75,16 +79,26 @@ def _figures(history: History, summary: Summary) -> Iterator[str]:
     if summary.locks:
         yield from _table(
             ["lock", "holds", "held s", "longest s", "longest gap s"],
-            [[one.lock, str(one.holds), f"{one.held:.3f}", f"{one.longest_hold:.3f}", f"{one.longest_gap:.3f}"]
-             for one in summary.locks],
+            [
+                [one.lock, str(one.holds), f"{one.held:.3f}", f"{one.longest_hold:.3f}", f"{one.longest_gap:.3f}"]
+                for one in summary.locks
+            ],
         )
     if summary.lost:
         yield from _table(["lost", "times"], [[reason, str(count)] for reason, count in summary.lost.items()])
     if summary.stores:
         yield from _table(
             ["store", "accepted", "refused", "stale", "lost updates"],
-            [[one.store, str(one.accepted), str(one.refused), str(one.stale),
-              "not recorded" if one.lost_updates is None else str(one.lost_updates)] for one in summary.stores],
+            [
+                [
+                    one.store,
+                    str(one.accepted),
+                    str(one.refused),
+                    str(one.stale),
+                    "not recorded" if one.lost_updates is None else str(one.lost_updates),
+                ]
+                for one in summary.stores
+            ],
         )
 
 
@@ -100,14 +114,17 @@ def _right(cells: Iterable[str], widths: Iterable[int]) -> Iterator[str]:
 
 
 def _outcome(history: History, verdict: Verdict) -> str:
-    cut = " (perhaps cut: the history has no footer, so nobody knows whether it has more)" if history.perhaps_cut else ""
+    cut = (
+        " (perhaps cut: the history has no footer, so nobody knows whether it has more)" if history.perhaps_cut else ""
+    )
     return _of(verdict) + cut
 
 
 def _of(verdict: Verdict) -> str:
     if verdict.outcome == "unknown":
         why = verdict.note or ", ".join(
-            f"{one.name}: {one.note}" for one in verdict.rulings
+            f"{one.name}: {one.note}"
+            for one in verdict.rulings
             if one.outcome == "unknown" and (one.name in verdict.must or one.crashed)
         )
         return f"UNKNOWN: {why}"

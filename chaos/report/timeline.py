@@ -62,31 +62,53 @@ def _data(history: History, verdict: Verdict, summary: Summary) -> dict[str, obj
         "locks": locks,
         "holds": [
             [
-                number[hold.process], shown(hold.start), shown(hold.end), lock_number[hold.lock], hold.token,
-                hold.fence, shown(hold.valid_until), hold.began.line,
-                "passed on" if hold.passed_on is not None else
-                "lost" if hold.lost is not None and hold.lost.t <= hold.end else
-                "released" if hold.release is not None and hold.release.t <= hold.end else "ran out",
+                number[hold.process],
+                shown(hold.start),
+                shown(hold.end),
+                lock_number[hold.lock],
+                hold.token,
+                hold.fence,
+                shown(hold.valid_until),
+                hold.began.line,
+                "passed on"
+                if hold.passed_on is not None
+                else "lost"
+                if hold.lost is not None and hold.lost.t <= hold.end
+                else "released"
+                if hold.release is not None and hold.release.t <= hold.end
+                else "ran out",
             ]
             for hold in held
         ],
         "marks": list(_marks(history, number, lock_number, shown)),
         "faults": [
             [
-                number.get(fault.target, number[NEMESIS]), shown(fault.begin),
-                None if fault.healed is None else shown(fault.end), fault.op, fault.target, fault.struck.line,
+                number.get(fault.target, number[NEMESIS]),
+                shown(fault.begin),
+                None if fault.healed is None else shown(fault.end),
+                fault.op,
+                fault.target,
+                fault.struck.line,
                 describe(fault.struck),
             ]
-            for fault in faults(history) if not fault.failed
+            for fault in faults(history)
+            if not fault.failed
         ],
         "rulings": [
             {
-                "name": ruling.name, "outcome": ruling.outcome, "note": ruling.note,
-                "demanded": ruling.name in verdict.must, "count": ruling.count,
+                "name": ruling.name,
+                "outcome": ruling.outcome,
+                "note": ruling.note,
+                "demanded": ruling.name in verdict.must,
+                "count": ruling.count,
                 "violations": [
                     {
-                        "sentence": one.sentence, "at": shown(one.at), "lock": one.lock,
-                        "events": [[event.line, shown(event.t), number[event.process], describe(event)] for event in one.events],
+                        "sentence": one.sentence,
+                        "at": shown(one.at),
+                        "lock": one.lock,
+                        "events": [
+                            [event.line, shown(event.t), number[event.process], describe(event)] for event in one.events
+                        ],
                     }
                     for one in ruling.violations
                 ],
@@ -119,7 +141,8 @@ def _lanes(history: History) -> list[tuple[str, str]]:
     return [
         *((name, "client") for name in clients),
         *((name, "master") for name in masters),
-        (NEMESIS, "other"), (OBSERVER, "other"),
+        (NEMESIS, "other"),
+        (OBSERVER, "other"),
     ]
 
 

@@ -21,13 +21,34 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
 _NAME = re.compile(r"(?<![`:])`([^`\n]+)`(?![`_])")
-_ATTRIBUTE = object()       # what a class does not have, an object does
+_ATTRIBUTE = object()  # what a class does not have, an object does
 _RULE = re.compile(r"\b([RPC][1-9]\d?)\b(?!`)")
-_FOR_TYPE_CHECKERS = re.compile(r": ?[\w.~]*Unpack\[[^\]]*\]")     # of options that are handed on; the class that takes them has them all
+_FOR_TYPE_CHECKERS = re.compile(
+    r": ?[\w.~]*Unpack\[[^\]]*\]"
+)  # of options that are handed on; the class that takes them has them all
 # Types of others, and of ours that have no page: they are shown, and lead nowhere.
 _NO_PAGE = frozenset(
-    ("Any", "Callable", "Coroutine", "Iterable", "Mapping", "Sequence", "P", "R", "Persistence", "Self", "Reason",
-     "Outcome", "MeterProvider", "os.PathLike", "wait_base", "BaseException", "TracebackType", "Literal", "ParamSpec")
+    (
+        "Any",
+        "Callable",
+        "Coroutine",
+        "Iterable",
+        "Mapping",
+        "Sequence",
+        "P",
+        "R",
+        "Persistence",
+        "Self",
+        "Reason",
+        "Outcome",
+        "MeterProvider",
+        "os.PathLike",
+        "wait_base",
+        "BaseException",
+        "TracebackType",
+        "Literal",
+        "ParamSpec",
+    )
 )
 
 
@@ -82,14 +103,18 @@ def _missing(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, shown: no
     target: str = node["reftarget"]
     if target.endswith("AnyLease"):
         return nodes.Text("AsyncLease" if "Async" in node.get("py:class", "") else "Lease")
-    if hasattr(builtins, target) or target in _NO_PAGE or target.startswith(("redis.", "collections.abc.", "asyncio.", "pathlib.")):
+    if (
+        hasattr(builtins, target)
+        or target in _NO_PAGE
+        or target.startswith(("redis.", "collections.abc.", "asyncio.", "pathlib."))
+    ):
         return shown
     return None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", _docstring, priority=400)      # before napoleon
+    app.connect("autodoc-process-docstring", _docstring, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", _signature)
     app.connect("missing-reference", _missing)
     return {"parallel_read_safe": True}

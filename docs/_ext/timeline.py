@@ -26,7 +26,7 @@ _BAR = re.compile(r"(.+?):\s*(hold|stop|off)\s+([\d.]+)-([\d.]+)\s*(.*)")
 _TICK = re.compile(r"(.+?):\s*tick\s+([\d.]+)\s*(.*)")
 _ARROW = re.compile(r"(.+?)\s+([\d.]+)\s*(->|-x)\s*(.+?)\s+([\d.]+)(?::\s*(.*))?")
 
-_LOST = 0.88     # of the way
+_LOST = 0.88  # of the way
 _LABEL, _UNIT, _LANE, _TOP, _BAR_HEIGHT = 122, 62, 54, 28, 22
 
 
@@ -81,9 +81,7 @@ class Drawing:
         y1, y2 = y1 + down * 3, y2 - down * 3
         if lost:
             x2, y2 = x1 + (x2 - x1) * _LOST, y1 + (y2 - y1) * _LOST
-            self._front.append(
-                f'<path class="tl-lost" d="M{x2 - 5:g} {y2 - 5:g}l10 10M{x2 + 5:g} {y2 - 5:g}l-10 10"/>'
-            )
+            self._front.append(f'<path class="tl-lost" d="M{x2 - 5:g} {y2 - 5:g}l10 10M{x2 + 5:g} {y2 - 5:g}l-10 10"/>')
         head = "" if lost else ' marker-end="url(#tl-head)"'
         self._front.append(f'<path class="tl-arrow" d="M{x1:g} {y1:g}L{x2:g} {y2:g}"{head}/>')
         if text:

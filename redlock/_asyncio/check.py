@@ -25,7 +25,7 @@ async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health
     checkup = masters._checkup(timeout, probing if probe else None)  # noqa: SLF001
 
     def tell(health: Health | BaseException) -> None:
-        if done.done():     # nobody waits any more
+        if done.done():  # nobody waits any more
             return
         if isinstance(health, BaseException):
             done.set_exception(health)
@@ -38,7 +38,7 @@ async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health
             health = checkup.run()
         except BaseException as error:  # noqa: BLE001 - whoever waits has to hear of it
             health = error
-        with contextlib.suppress(RuntimeError):     # the loop was closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(tell, health)
 
     start(threading.Thread(target=run, name="redlock-check", daemon=True))
@@ -63,10 +63,10 @@ class _Probing:
     def __call__(self, _: float) -> Probe:
         """In the thread."""
         task = None
-        with contextlib.suppress(RuntimeError, queue.Empty):    # the loop was closed before this, or meanwhile
+        with contextlib.suppress(RuntimeError, queue.Empty):  # the loop was closed before this, or meanwhile
             self._loop.call_soon_threadsafe(self._begin)
             task = self._done.get(timeout=self._timeout)
-        if task is None or task.cancelled():        # nobody looks at it any more
+        if task is None or task.cancelled():  # nobody looks at it any more
             return Probe(ok=False, seconds=0.0, error="cancelled")
         return task.result()
 

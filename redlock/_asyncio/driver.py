@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TICKS = 10     # of the loop, in which tasks are resumed whose operations are over
+_TICKS = 10  # of the loop, in which tasks are resumed whose operations are over
 
 
 class Driver:
@@ -56,10 +56,10 @@ class Driver:
         self.keeper = Keeper(self._links)
         self._node_timeout = node_timeout
         self.loop = loop
-        self.heir: Driver | None = None     # on the latest loop, if ours was closed and we are shut
-        self._ended_at_once = False     # in this turn of the loop an operation has
+        self.heir: Driver | None = None  # on the latest loop, if ours was closed and we are shut
+        self._ended_at_once = False  # in this turn of the loop an operation has
         self._thread = threading.get_ident()
-        self._put_off: deque[Callable[[], None]] = deque()      # until the loop runs
+        self._put_off: deque[Callable[[], None]] = deque()  # until the loop runs
         _DRIVERS.add(self)
 
     async def run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
@@ -79,7 +79,7 @@ class Driver:
             if operation.ended.done():
                 await self._let_others_go_on()
             return await operation.ended
-        except GeneratorExit:       # thrown away, in whatever thread, and perhaps its loop is closed already
+        except GeneratorExit:  # thrown away, in whatever thread, and perhaps its loop is closed already
             self._on_loop(functools.partial(self._break_off, operation, asyncio.CancelledError(), undo))
             raise
         except BaseException as error:
@@ -134,10 +134,10 @@ class Driver:
         idle = self._thread == threading.get_ident() and not self.loop.is_running()
         if running or idle or self.loop.is_closed():
             what()
-            self._links.flush()     # there may be no next tick
+            self._links.flush()  # there may be no next tick
             return
         self._put_off.append(what)
-        with contextlib.suppress(RuntimeError):     # it was closed just now: whoever shuts us does it
+        with contextlib.suppress(RuntimeError):  # it was closed just now: whoever shuts us does it
             self.loop.call_soon_threadsafe(self._catch_up)
 
     def _catch_up(self) -> None:
@@ -155,11 +155,11 @@ class Driver:
         try:
             for operation in list(links.operations):
                 operation.interrupt(RedlockError(CLOSED))
-            for _ in range(_TICKS):     # who was cancelled with a lock just won gives it back when it is resumed
+            for _ in range(_TICKS):  # who was cancelled with a lock just won gives it back when it is resumed
                 if links.unclaimed:
                     await asyncio.sleep(0)
             until = _clock.now() + self._node_timeout
-            while links.owe() and _clock.now() < until:     # noqa: ASYNC110 - a few times, at the end
+            while links.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times, at the end
                 await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))
         finally:
             self.shut()
@@ -184,7 +184,7 @@ class Driver:
         """
         try:
             self.loop.call_soon_threadsafe(self.shut)
-        except RuntimeError:        # it is closed
+        except RuntimeError:  # it is closed
             try:
                 self.shut()
             except Exception:  # noqa: BLE001 - see above
@@ -221,7 +221,7 @@ _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 def _at_exit() -> None:
     for driver in list(_DRIVERS):
-        if driver.loop.is_running():    # in a thread that nobody ended: it settles its debts itself
+        if driver.loop.is_running():  # in a thread that nobody ended: it settles its debts itself
             continue
         try:
             driver.settle_at_exit()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from redlock._base.stream import Stream
     from redlock._core.electorate import Facts
 
-_FAREWELL = 1.0     # how long `end` waits for threads that are in the middle of connecting, in seconds
+_FAREWELL = 1.0  # how long `end` waits for threads that are in the middle of connecting, in seconds
 
 
 class Housekeeper:
@@ -43,7 +43,7 @@ class Housekeeper:
         max_ttl: float,
         observer: Observer | None,
     ) -> None:
-        self.ready = asyncio.Event()    # the links are decided, see `start`
+        self.ready = asyncio.Event()  # the links are decided, see `start`
         self._links = links
         self._loop = links.loop
         self._connect_timeout = connect_timeout
@@ -53,8 +53,8 @@ class Housekeeper:
         self._began: float | None = None
         self._decided = False
         self._dialling: dict[threading.Thread, Dial] = {}
-        self._idle = asyncio.Event()    # no thread is connecting
-        self._quietens = False          # there is a call of `_quieten` to come
+        self._idle = asyncio.Event()  # no thread is connecting
+        self._quietens = False  # there is a call of `_quieten` to come
         links.on_broken = self._redial
         links.on_change = self._look
         links.on_listening = self._look_after_feeds
@@ -87,7 +87,7 @@ class Housekeeper:
         """
         until = _clock.now() + _FAREWELL
         while self._dialling and _clock.now() < until:
-            self.abort()        # again: one may have had no socket yet that could be shut down
+            self.abort()  # again: one may have had no socket yet that could be shut down
             self._idle.clear()
             try:
                 async with asyncio.timeout(_FAREWELL / 50):
@@ -97,7 +97,7 @@ class Housekeeper:
 
     def abort(self) -> None:
         """End the attempts to connect that are under way."""
-        if not self._loop.is_closed():      # else nobody waits any more, and whoever did cannot be woken
+        if not self._loop.is_closed():  # else nobody waits any more, and whoever did cannot be woken
             self.ready.set()
         for dial in list(self._dialling.values()):
             dial.abort()
@@ -127,7 +127,7 @@ class Housekeeper:
             return
         now = _clock.now()
         if isinstance(link, Link):
-            link.pipeline.due(now)      # it is down: this only forgets what has expired
+            link.pipeline.due(now)  # it is down: this only forgets what has expired
         link.dial = Dial(link.endpoint, self._connect_timeout)
         self._loop.call_later(max(0.0, link.retry_at - now), self._dial, link, link.dial)
 
@@ -140,7 +140,7 @@ class Housekeeper:
         self._dialling[thread] = dial
         try:
             thread.start()
-        except RuntimeError as error:       # try again later, unless that is of no use
+        except RuntimeError as error:  # try again later, unless that is of no use
             reason, for_good = why_not(error)
             del self._dialling[thread]
             link.dial = None
@@ -157,7 +157,7 @@ class Housekeeper:
             self._links.keep(made[0])
         try:
             self._loop.call_soon_threadsafe(self._dialled, threading.current_thread(), link, made)
-        except RuntimeError:    # the loop was closed meanwhile; the links close the socket
+        except RuntimeError:  # the loop was closed meanwhile; the links close the socket
             self._dialling.pop(threading.current_thread(), None)
 
     def _dialled(
@@ -168,13 +168,13 @@ class Housekeeper:
         if not self._dialling:
             self._idle.set()
         if self._links.closed:
-            return      # which has closed the socket
+            return  # which has closed the socket
         if isinstance(made, Failure):
             self._failed(link, made)
             return
         try:
             news = self._links.attach(link, *made, _clock.now())
-        except BaseException:       # a KeyboardInterrupt: whoever uses the link next closes it
+        except BaseException:  # a KeyboardInterrupt: whoever uses the link next closes it
             link.torn = True
             if link.sock is None:
                 self._redial(link)

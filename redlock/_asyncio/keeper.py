@@ -31,7 +31,7 @@ class Keeper:
         self._roster = Roster()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
-        self.closing = False        # what is under way is broken off, and nobody has to hear of it
+        self.closing = False  # what is under way is broken off, and nobody has to hear of it
 
     def add(self, keeping: Keeping) -> None:
         keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
@@ -52,7 +52,7 @@ class Keeper:
         if left_behind:
             try:
                 self._loop.call_soon_threadsafe(self._look_at, keeping)
-            except RuntimeError:        # the loop is closed: nobody looks any more
+            except RuntimeError:  # the loop is closed: nobody looks any more
                 for hold in keeping.lease._holds[:1] if keeping.abandoned else ():  # noqa: SLF001
                     hold.driver.post(keeping.give_back())
         elif asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - the documented one raises where none runs
@@ -80,9 +80,9 @@ class Keeper:
         """Those whose leases have ended."""
         for keeping in over:
             if keeping.lease.lost:
-                for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
+                for effect in aside(keeping.lease):  # others need not wait for who has lost it (R23)
                     self._links.pass_by(effect)
-                self._loop.call_soon(self._tell, keeping)       # not in the middle of what found it out
+                self._loop.call_soon(self._tell, keeping)  # not in the middle of what found it out
 
     def _tell(self, keeping: Keeping) -> None:
         try:

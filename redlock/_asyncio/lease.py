@@ -49,7 +49,7 @@ class AsyncLease(LeaseState):
             now = _clock.now()
             if until is not None and now >= until:
                 return False
-            ends_at = self._ends_at     # never, before an extension has confirmed one that was handed over
+            ends_at = self._ends_at  # never, before an extension has confirmed one that was handed over
             left = min(ends_at, ends_at if until is None else until) - now
             await self._sleep(max(0.0, min(left, self._CHUNK)))
             if not self._mine():
@@ -62,11 +62,11 @@ class AsyncLease(LeaseState):
         future: asyncio.Future[None] = loop.create_future()
         alarm = loop.call_later(seconds, _wake, future)
         waiting: dict[asyncio.Future[None], None] | None = getattr(self, "_waiting", None)
-        if waiting is None:     # few leases are ever waited for
+        if waiting is None:  # few leases are ever waited for
             self._waiting = waiting = {}
         waiting[future] = None
         try:
-            if not (self._released or self._lost):      # it may have ended in another thread just now
+            if not (self._released or self._lost):  # it may have ended in another thread just now
                 await future
         finally:
             alarm.cancel()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # many bytes for one master: some twenty requests, so that it can begin while we go on with the next ones.
 _LONGEST_TICK = 0.005
 _ENOUGH = 8192
-_ADMITTING = ForkLock()     # what is known of the masters is shared by the loops of all threads
+_ADMITTING = ForkLock()  # what is known of the masters is shared by the loops of all threads
 
 
 class Links(LinksBase[AnyOperation]):
@@ -50,19 +50,19 @@ class Links(LinksBase[AnyOperation]):
     ) -> None:
         super().__init__(endpoints, electorate, node_timeout)
         self.loop = loop
-        self.operations: set[AnyOperation] = set()      # under way
-        self.unclaimed: set[AnyOperation] = set()       # ... or over, and its task has not been resumed
+        self.operations: set[AnyOperation] = set()  # under way
+        self.unclaimed: set[AnyOperation] = set()  # ... or over, and its task has not been resumed
         self.on_broken: Callable[[Stream], None] = _ignore
         self.on_listening: Callable[[], None] = _nothing
         self.on_change: Callable[[], None] = _nothing
-        self.spare: set[Alarm] = set()      # of operations that are over, until they go off
+        self.spare: set[Alarm] = set()  # of operations that are over, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
         # In the order in which it was written: everybody asks the masters in the same one, or contenders
         # would collect them from opposite ends.
         self._to_flush: deque[Stream] = deque()
-        self._flush_due = NEVER      # since when there is a call of `flush` to come
-        self._paying: set[Link[AnyOperation]] = set()   # whose debts are looked at soon
+        self._flush_due = NEVER  # since when there is a call of `flush` to come
+        self._paying: set[Link[AnyOperation]] = set()  # whose debts are looked at soon
         # Sockets are closed with us, whoever forgets to do it; from here, for whoever finds a socket
         # that nobody closed warns of it.
         self._sockets: set[socket.socket] = set()
@@ -75,15 +75,15 @@ class Links(LinksBase[AnyOperation]):
         if self.closed:
             raise RedlockError(CLOSED)
         now = _clock.now()
-        if len(self.operations) == 1:       # a turn of the loop for `flush` is worth it only if it is shared
+        if len(self.operations) == 1:  # a turn of the loop for `flush` is worth it only if it is shared
             self._submit(request, operation, now)
             return
-        if self._flush_due == NEVER or now - self._flush_due > TICK:    # not yet, or it was interrupted
+        if self._flush_due == NEVER or now - self._flush_due > TICK:  # not yet, or it was interrupted
             self._soon(self.flush)
             self._flush_due = now
         self._submit(request, operation, now, self._to_flush)
         if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
-            self.flush()        # a tick that takes this long, or sends this much, is no reason to wait
+            self.flush()  # a tick that takes this long, or sends this much, is no reason to wait
 
     def aside(self, effect: Aside, operation: AnyOperation) -> None:
         """Do what concerns no master."""
@@ -103,7 +103,7 @@ class Links(LinksBase[AnyOperation]):
         """It has an event; see `step`."""
         self._to_step.append(operation)
         now = _clock.now()
-        if now - self._step_due > TICK:     # not yet, or it was interrupted
+        if now - self._step_due > TICK:  # not yet, or it was interrupted
             self._step_due = now
             self._soon(self.step)
 
@@ -114,11 +114,11 @@ class Links(LinksBase[AnyOperation]):
             while self._to_step:
                 self._to_step.popleft().step()
         finally:
-            if self._to_step:       # interrupted
+            if self._to_step:  # interrupted
                 self._soon(self.step)
 
     def _soon(self, callback: Callable[[], None]) -> None:
-        if not self.loop.is_closed():       # else it is up to whoever closes us
+        if not self.loop.is_closed():  # else it is up to whoever closes us
             self.loop.call_soon(callback)
 
     # -- sockets -------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Links(LinksBase[AnyOperation]):
             self._to_flush.popleft()
 
     def _readable(self, link: Stream) -> None:
-        self._step_due = now = _clock.now()     # by us
+        self._step_due = now = _clock.now()  # by us
         self._read(link, now)
         if self._to_step:
             self.step()
@@ -178,7 +178,7 @@ class Links(LinksBase[AnyOperation]):
         self.loop.add_reader(link.fd, self._readable, link)
 
     def _unwatch(self, link: Stream) -> None:
-        if not self.loop.is_closed():       # a closed one watches nothing
+        if not self.loop.is_closed():  # a closed one watches nothing
             self.loop.remove_reader(link.fd)
             self.loop.remove_writer(link.fd)
         if link.sock is not None:
@@ -209,7 +209,7 @@ class Links(LinksBase[AnyOperation]):
     def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> News:
         with _ADMITTING.lock:
             news = super().attach(stream, sock, facts, now)
-        if stream.sock is not sock:     # nobody wants it any more
+        if stream.sock is not sock:  # nobody wants it any more
             self._sockets.discard(sock)
         return news
 
@@ -221,7 +221,7 @@ class Links(LinksBase[AnyOperation]):
 
 
 def _close_all(sockets: set[socket.socket]) -> None:
-    while sockets:      # threads that connect may add to them meanwhile
+    while sockets:  # threads that connect may add to them meanwhile
         with contextlib.suppress(KeyError):
             sockets.pop().close()
 

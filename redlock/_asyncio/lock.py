@@ -44,7 +44,7 @@ class Body(Hold[AsyncLease]):
         super().__init__(*args, **options)
         task = _this_task()
         self.cancelled = False
-        self._body = weakref.ref(task)      # where it is not bound the task may end long before the body
+        self._body = weakref.ref(task)  # where it is not bound the task may end long before the body
         self._before = task.cancelling()
 
     @property
@@ -70,7 +70,7 @@ class Body(Hold[AsyncLease]):
         late: asyncio.CancelledError | None = None
         if not isinstance(error, asyncio.CancelledError):
             try:
-                await asyncio.sleep(0)      # where ours strikes, if the body ended just before it did
+                await asyncio.sleep(0)  # where ours strikes, if the body ended just before it did
             except asyncio.CancelledError as cancelled:
                 late = cancelled
         if _this_task().uncancel() <= self._before:
@@ -140,7 +140,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             return self._holds
         try:
             task = asyncio.current_task()
-        except RuntimeError:        # no loop runs here
+        except RuntimeError:  # no loop runs here
             task = None
         if task is None:
             return []
@@ -161,9 +161,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """On the loop."""
         for hold in reversed(lease._holds):  # noqa: SLF001 - the lock is its other half
             if isinstance(hold, Body):
-                hold.lost()     # the innermost: its `LockLost` goes on through those around it
+                hold.lost()  # the innermost: its `LockLost` goes on through those around it
                 break
-        with contextlib.ExitStack() as all_of_them:     # also if one raises
+        with contextlib.ExitStack() as all_of_them:  # also if one raises
             for told in reversed(to_be_told(on_lost, lease)):
                 all_of_them.callback(_call, told, lease)
 
@@ -231,9 +231,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
                 return lease
         except GeneratorExit:
-            raise       # `undo` is called, now or by the thread of the loop
+            raise  # `undo` is called, now or by the thread of the loop
         except BaseException:
-            for grant in () if mine else won:       # those that `undo` has not seen
+            for grant in () if mine else won:  # those that `undo` has not seen
                 self._masters._post(self._release_of(self._lease_of(grant)))  # noqa: SLF001
             raise
         return outcome
@@ -270,7 +270,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         except BaseException:
             if lease._over:  # noqa: SLF001 - the lock is its other half
                 self._gave_back_so_far(lease)
-            else:       # interrupted before anything was sent (R11)
+            else:  # interrupted before anything was sent (R11)
                 self._throw_away(hold)
             raise
         self._gave_back(lease, ours=ours, last=last)
@@ -337,7 +337,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         try:
             hold = hold or self._latest_by_hand()
             self._check(hold)
-            if kind is GeneratorExit:       # the coroutine is thrown away, and must not wait
+            if kind is GeneratorExit:  # the coroutine is thrown away, and must not wait
                 self._drop([hold])
             else:
                 await self._give_back(hold)
@@ -356,7 +356,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             return
         if error is None:
             raise failed
-        error.add_note(f"besides, {failed.message}")    # never hide the body's error
+        error.add_note(f"besides, {failed.message}")  # never hide the body's error
 
     if TYPE_CHECKING:
 
@@ -393,7 +393,7 @@ def _call(on_lost: Callable[[AsyncLease], object], lease: AsyncLease) -> None:
     told = on_lost(lease)
     if introspection.iscoroutine(told):
         telling = asyncio.get_running_loop().create_task(told)
-        _TELLING.add(telling)       # a loop itself holds its tasks by weak references
+        _TELLING.add(telling)  # a loop itself holds its tasks by weak references
         telling.add_done_callback(_has_told)
 
 

@@ -40,7 +40,9 @@ class AsyncMasters(MastersBase):
 
     def _set_up(self) -> None:
         self._drivers: dict[asyncio.AbstractEventLoop, Driver] = {}
-        self._past: weakref.WeakSet[Driver] = weakref.WeakSet()     # whose loops were closed, and somebody holds a lease of theirs
+        self._past: weakref.WeakSet[Driver] = (
+            weakref.WeakSet()
+        )  # whose loops were closed, and somebody holds a lease of theirs
         # What each task holds.
         self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Hold[AsyncLease]]] = weakref.WeakKeyDictionary()
         self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
@@ -102,7 +104,7 @@ class AsyncMasters(MastersBase):
                 await mine.close()
             finally:
                 closing.set()
-        elif loop in self._closing:     # by another task, which has begun before us
+        elif loop in self._closing:  # by another task, which has begun before us
             await self._closing[loop].wait()
 
     async def __aenter__(self) -> Self:
@@ -129,7 +131,7 @@ class AsyncMasters(MastersBase):
 
     def _keep(self, keeping: Keeping) -> None:
         driver = self._known_driver()
-        if driver is not None:      # else these were closed just now, and nothing is renewed any more
+        if driver is not None:  # else these were closed just now, and nothing is renewed any more
             driver.keeper.add(keeping)
 
     def _driver(self) -> Driver:
@@ -145,7 +147,7 @@ class AsyncMasters(MastersBase):
             if self._closed:
                 raise RedlockError(CLOSED)
             if self._process is not process.mark:
-                self._drivers.clear()       # they were disowned
+                self._drivers.clear()  # they were disowned
                 self._past.clear()
                 self._process = process.mark
             driver = Driver(
@@ -160,7 +162,7 @@ class AsyncMasters(MastersBase):
             )
             over = [self._drivers.pop(known) for known in list(self._drivers) if known.is_closed()]
             self._past.update(over)
-            for before in self._past:       # what they have acquired may be thrown away only now (P7)
+            for before in self._past:  # what they have acquired may be thrown away only now (P7)
                 before.heir = driver
             for before in over:
                 before.stop()

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 # Some loops count whole milliseconds and round down: an alarm that is too early would ring on and on.
 LATE = 0.001
-_MOST_SPARE = 100       # alarms that wait for an operation
+_MOST_SPARE = 100  # alarms that wait for an operation
 
 
 class Alarm:

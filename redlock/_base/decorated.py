@@ -22,7 +22,9 @@ def check(function: object) -> None:
     """ConfigurationError: nobody can call it, or not in the way in which it will be called."""
     if isinstance(function, (classmethod, staticmethod)):
         kind = type(function).__name__
-        raise ConfigurationError(f"{shown(function)} is a {kind} already: write the lock below @{kind}, right above the function")
+        raise ConfigurationError(
+            f"{shown(function)} is a {kind} already: write the lock below @{kind}, right above the function"
+        )
     if not callable(function):
         raise ConfigurationError(f"{options.shown(function)} cannot be called: a lock is put around a function")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from redlock._connect import Endpoint
 
-_PAUSE = 1.0        # after a refusal, before it is asked again, in seconds
+_PAUSE = 1.0  # after a refusal, before it is asked again, in seconds
 
 # A "message", or that a channel is on ("subscribe") or off ("unsubscribe"); channel; token.
 News: TypeAlias = tuple[bytes, str, bytes]
@@ -29,12 +29,12 @@ class Feed(Stream):
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:
         super().__init__(master, endpoint)
-        self._news: list[News] = []     # that nobody was told yet
-        self.asked: set[str] = set()    # channels that it was asked for
-        self.refused = ""               # why it does not announce anything, if it said so
-        self.reported = False           # somebody was told that it does not work
+        self._news: list[News] = []  # that nobody was told yet
+        self.asked: set[str] = set()  # channels that it was asked for
+        self.refused = ""  # why it does not announce anything, if it said so
+        self.reported = False  # somebody was told that it does not work
         self._refused_at = -math.inf
-        self._unanswered: deque[str] = deque()      # channels; answers come in the order of the questions
+        self._unanswered: deque[str] = deque()  # channels; answers come in the order of the questions
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)
@@ -77,7 +77,7 @@ class Feed(Stream):
             case [bytes(kind), bytes(channel), int()] if self._unanswered:
                 self._unanswered.popleft()
                 self._news.append((kind, channel.decode("utf-8", "replace"), b""))
-            case ErrorReply() if self._unanswered:      # it may be busy, or somebody may grant the right later
+            case ErrorReply() if self._unanswered:  # it may be busy, or somebody may grant the right later
                 self.asked.discard(self._unanswered.popleft())
                 self.refused, self._refused_at = value.text, now
             case _:

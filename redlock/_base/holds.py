@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from redlock._core.keep import Owner
 
-_MANY = 100     # so many holds of one thread are not looked through for those that nobody can give back
+_MANY = 100  # so many holds of one thread are not looked through for those that nobody can give back
 
 AnyLease = TypeVar("AnyLease", bound=LeaseState)
 
@@ -34,7 +34,7 @@ AnyLease = TypeVar("AnyLease", bound=LeaseState)
 _ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
 
 _numbers = itertools.count()
-_watched: dict[int, Hold[Any] | Holds] = {}     # by the number of its `Witness`
+_watched: dict[int, Hold[Any] | Holds] = {}  # by the number of its `Witness`
 
 
 class Witness(int):
@@ -80,7 +80,18 @@ class Hold(Generic[AnyLease]):
     asyncio, in which a thread entered it.  ``driver``: of asyncio, whose masters know the lease.
     """
 
-    __slots__ = ("_lock", "_watched_by", "abandoned", "by_hand", "driver", "holder", "lease", "max_hold", "task", "through")
+    __slots__ = (
+        "_lock",
+        "_watched_by",
+        "abandoned",
+        "by_hand",
+        "driver",
+        "holder",
+        "lease",
+        "max_hold",
+        "task",
+        "through",
+    )
 
     def __init__(
         self,
@@ -102,14 +113,13 @@ class Hold(Generic[AnyLease]):
         self.max_hold = max_hold
         self.task = task
         self.driver = driver
-        self.abandoned = False      # its ``with`` is no more, and nobody has left it
-        self.by_hand = leaving is None      # given back by a call of `release`, not at the end of a ``with``
+        self.abandoned = False  # its ``with`` is no more, and nobody has left it
+        self.by_hand = leaving is None  # given back by a call of `release`, not at the end of a ``with``
         self._watched_by: int | None = None
         if leaving is not None:
             self._watched_by = int(leaving.entered.witness if leaving.entered.witness is not None else leaving.witness)
             _watched[self._watched_by] = self
             leaving.entered.hold = self
-
 
     @property
     def lock_is_gone(self) -> bool:
@@ -131,7 +141,7 @@ class Hold(Generic[AnyLease]):
 
     def enter(self) -> None:
         holder, lease = self.holder, self.lease
-        if len(holder) >= _MANY:        # somebody acquires and never releases
+        if len(holder) >= _MANY:  # somebody acquires and never releases
             _look_through(holder)
         holder.append(self)
         first = not lease._holds  # noqa: SLF001 - its list of us
@@ -158,7 +168,7 @@ def _remove(hold: Hold[Any], holds: list[Hold[Any]]) -> None:
     if holds and holds[-1] is hold:
         holds.pop()
     else:
-        with contextlib.suppress(ValueError):       # by somebody else, who was interrupted, or in another thread
+        with contextlib.suppress(ValueError):  # by somebody else, who was interrupted, or in another thread
             holds.remove(hold)
 
 
@@ -221,7 +231,7 @@ class Leaving(functools.partial[Any]):
     __slots__ = ("entered", "lock", "witness")
 
     entered: Entered
-    lock: object    # None: a stack of contextlib names it when it leaves
+    lock: object  # None: a stack of contextlib names it when it leaves
     witness: Witness
 
 

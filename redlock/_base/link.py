@@ -22,7 +22,7 @@ class Inbox(Protocol):
     """Where what happens arrives for one operation."""
 
     events: deque[Event]
-    ear: Ear | None     # what it hears of releases with
+    ear: Ear | None  # what it hears of releases with
 
     def put(self, event: Event) -> None:
         """It happened: whoever waits for it wakes."""
@@ -41,7 +41,7 @@ class Link(Stream, Generic[AnyInbox]):
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
         super().__init__(master, endpoint)
         self.pipeline: Pipeline[AnyInbox] = Pipeline(master, patience)
-        self.votes_from = -math.inf     # as an observer was told last
+        self.votes_from = -math.inf  # as an observer was told last
         self._take, self._recognise = self.pipeline.answered, self.pipeline.recognised
 
     def open(self, sock: socket.socket, now: float) -> None:
@@ -52,6 +52,9 @@ class Link(Stream, Generic[AnyInbox]):
         """Write what its answers ask for, in one packet.  OSError: the connection broke."""
         more = self.pipeline.more()
         if more:
-            self.write(b"".join(
-                _connect.pack_text(entry.request.call) if entry.text else _connect.pack(entry.request.call) for entry in more
-            ))
+            self.write(
+                b"".join(
+                    _connect.pack_text(entry.request.call) if entry.text else _connect.pack(entry.request.call)
+                    for entry in more
+                )
+            )

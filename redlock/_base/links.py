@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from redlock._core.listen import Ear
     from redlock._core.lobby import Ticket
 
-TICK = 0.1              # how long a late answer or an owed release may lie about, in seconds
+TICK = 0.1  # how long a late answer or an owed release may lie about, in seconds
 CLOSED = "these Masters were closed"
-_SETTLED = 1.0          # a connection that lasted for so many seconds is made again without a pause
-_SAME = 0.001           # the same sum, taken at two times, in seconds
+_SETTLED = 1.0  # a connection that lasted for so many seconds is made again without a pause
+_SAME = 0.001  # the same sum, taken at two times, in seconds
 
-Cork: TypeAlias = "list[Stream] | deque[Stream]"        # what is to be flushed, in this order
+Cork: TypeAlias = "list[Stream] | deque[Stream]"  # what is to be flushed, in this order
 # What there is to log, with its level, and what an observer is told of it.
 News: TypeAlias = list[tuple[int, str, "Callable[[Observer], None] | None"]]
 _log = logging.getLogger("redlock")
-_log.addHandler(logging.NullHandler())      # whether and where it is shown is the application's choice
+_log.addHandler(logging.NullHandler())  # whether and where it is shown is the application's choice
 
 
 def report(news: News, observer: Observer | None) -> None:
     """Log it, and tell the observer.  Never while others have to wait: either may be slow."""
     for level, text, tell in news:
-        with contextlib.suppress(Exception):    # of a handler, as below
+        with contextlib.suppress(Exception):  # of a handler, as below
             _log.log(level, "%s", printable(text))
         if observer is not None and tell is not None:
             tell(observer)
@@ -56,7 +56,7 @@ def report(news: News, observer: Observer | None) -> None:
 
 def report_failure(text: str, error: BaseException | None = None) -> None:
     """Log an exception that nobody is there to catch: the present one, or ``error``."""
-    with contextlib.suppress(Exception):    # of a handler: it must not break what goes on
+    with contextlib.suppress(Exception):  # of a handler: it must not break what goes on
         _log.error("%s", text, exc_info=error or True)
 
 
@@ -72,9 +72,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], electorate: Electorate, node_timeout: float) -> None:
-        self.all: list[Link[AnyInbox]] = [
-            Link(master, target, node_timeout) for master, target in enumerate(endpoints)
-        ]
+        self.all: list[Link[AnyInbox]] = [Link(master, target, node_timeout) for master, target in enumerate(endpoints)]
         self.feeds = [Feed(master, target) for master, target in enumerate(endpoints)]
         self.streams: list[Stream] = [*self.all, *self.feeds]
         self.electorate = electorate
@@ -128,7 +126,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
             self.listeners.tell_courtesy(other, now, turn=True)
             inbox: AnyInbox | None = other.inbox
             if inbox is None:
-                continue        # it knows by now
+                continue  # it knows by now
             inbox.events.append(Turn(now))
             woken.append(inbox)
         return woken
@@ -166,7 +164,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
             elif cork is None:
                 self._write(link, data, now)
             else:
-                if not link.backlog:    # else it is in there already, or the kernel takes no more
+                if not link.backlog:  # else it is in there already, or the kernel takes no more
                     cork.append(link)
                 link.backlog += data
             link.torn = False
@@ -215,9 +213,9 @@ class LinksBase(ABC, Generic[AnyInbox]):
         debts = link.pipeline.due(now)
         link.torn = True
         for entry in debts:
-            if link.pipeline.down is None:      # else it broke at the one before, and they are owed again
+            if link.pipeline.down is None:  # else it broke at the one before, and they are owed again
                 self._write(link, _connect.pack(entry.request.call), now)
-        if link.pipeline.in_debt:       # of what is to be asked again, but later
+        if link.pipeline.in_debt:  # of what is to be asked again, but later
             self._in_debt(link)
         link.torn = False
 
@@ -265,7 +263,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
 
     def _listen(self, ear: Ear, inbox: AnyInbox) -> None:
         now = _clock.now()
-        for feed in self.feeds:     # what was announced before is not for this ear
+        for feed in self.feeds:  # what was announced before is not for this ear
             self._read(feed, now)
         inbox.ear, ear.inbox = ear, inbox
         self.listeners.add(ear)
@@ -299,7 +297,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         channels = self.listeners.channels
         news: News = []
         for feed in self.feeds:
-            self._ask(feed, channels, now, no_others=True)      # again, where it was refused, or interrupted
+            self._ask(feed, channels, now, no_others=True)  # again, where it was refused, or interrupted
             if feed.refused and not feed.reported:
                 news += self._report_deaf(feed, f"refused by it: {feed.refused}")
             if feed.sock is not None and not self.wanted(feed):
@@ -397,7 +395,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         link.failures += 1
         link.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, link.failures)
         if isinstance(link, Feed):
-            if link.reported or self.all[link.master].pipeline.down is not None:    # which was reported
+            if link.reported or self.all[link.master].pipeline.down is not None:  # which was reported
                 return []
             return self._report_deaf(link, f"no second connection: {failure.reason}")
         assert isinstance(link, Link)  # noqa: S101 - there is no third kind
@@ -406,7 +404,9 @@ class LinksBase(ABC, Generic[AnyInbox]):
         if link.failures > 1:
             return []
         name, reason = link.endpoint.name, failure.reason
-        return [(logging.WARNING, f"master {name} is down: {reason}", lambda observer: observer.master_down(name, reason))]
+        return [
+            (logging.WARNING, f"master {name} is down: {reason}", lambda observer: observer.master_down(name, reason))
+        ]
 
     def detach(self, link: Stream, error: OSError, now: float) -> None:
         """The connection is gone.  What it carried fails, and its releases are owed."""
@@ -418,7 +418,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
             self.electorate.heard(link.master, now)
             link.pipeline.broken(Failure("error", f"connection lost: {text}"), now)
         elif isinstance(link, Feed):
-            for news in link.news():        # it said so before it broke
+            for news in link.news():  # it said so before it broke
                 self._hear(link, *news)
             self.listeners.lost(link.master)
         link.close(abort=not self.closed)
@@ -441,7 +441,7 @@ class LinksBase(ABC, Generic[AnyInbox]):
         for link in self.streams:
             sock, link.sock = link.sock, None
             if sock is not None:
-                with contextlib.suppress(OSError):      # its owner was closing it when we were forked
+                with contextlib.suppress(OSError):  # its owner was closing it when we were forked
                     os.close(sock.detach())
             if link.dial is not None:
                 link.dial.disown()

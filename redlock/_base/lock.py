@@ -53,7 +53,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     _masters_class: type[AnyMasters]
     _lease_class: type[AnyLease]
     _holder: str
-    _elsewhere = ""     # why it may be another one against all appearances
+    _elsewhere = ""  # why it may be another one against all appearances
 
     def __init__(
         self,
@@ -133,15 +133,17 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
-        self._lease: AnyLease | None = None     # the last one, whoever held it
-        self._holds: list[Hold[AnyLease]] = Holds()     # where it is not bound: of whoever entered, the latest last
+        self._lease: AnyLease | None = None  # the last one, whoever held it
+        self._holds: list[Hold[AnyLease]] = Holds()  # where it is not bound: of whoever entered, the latest last
         self._witness = Witness.of(None if self._bound else self._holds)
         self._set_up()
-        self._resumed: list[AnyLease] | None = None     # taken over by its token, until somebody keeps it
+        self._resumed: list[AnyLease] | None = None  # taken over by its token, until somebody keeps it
         if token is not None:
             self._resume(options.token(token), options.fence(fence))
         elif fence is not None:
-            raise ConfigurationError(f"fence={options.shown(fence)} without token: a fence is that of the lease that is resumed")
+            raise ConfigurationError(
+                f"fence={options.shown(fence)} without token: a fence is that of the lease that is resumed"
+            )
 
     def _resume(self, token: str, fence: int | None) -> None:
         everywhere = frozenset(range(len(self._terms.masters)))
@@ -157,7 +159,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(
                 f"{type(self).__name__} needs {self._masters_class.__name__}, these are {type(masters).__name__}"
             )
-        return self._masters_class(masters)      # it says what is wrong with them
+        return self._masters_class(masters)  # it says what is wrong with them
 
     def _check_ttl(self, value: float) -> float:
         ttl = options.seconds("ttl", value, at_most=self._masters.max_ttl, why="max_ttl is the longest")
@@ -211,7 +213,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return self._lease
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self!r} cannot be copied or pickled: make another one, and hand over a lease by its token and fence")
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled: make another one, and hand over a lease by its token and fence"
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._shown} on {len(self._terms.masters)} masters>"
@@ -232,7 +236,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         Not what a ``with`` entered in another context: that is a generator's which is suspended, of another request perhaps.
         """
         for hold in reversed(holder):
-            if hold.through == self._witness and (hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))):
+            if hold.through == self._witness and (
+                hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))
+            ):
                 return hold
         return None
 
@@ -251,7 +257,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         for hold in reversed(holder):
             lease = hold.lease
             if self._names.isdisjoint(lease.names) or not lease.valid:
-                continue        # one that is lost is not entered again
+                continue  # one that is lost is not entered again
             if hold.abandoned:
                 self._abandon(lease)
                 continue
@@ -262,7 +268,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                     name=self._name,
                 )
             if not hold.entered_here:
-                continue        # somebody else in this thread of a pool, who goes on later
+                continue  # somebody else in this thread of a pool, who goes on later
             self._check_asked(hold)
             self._entered(mine, lease, leaving, hold_class, max_hold=hold.max_hold)
             if self._on_lost is not None:
@@ -274,7 +280,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """Whether the lease of ``hold`` has all that this lock asks for."""
         lease, holds = hold.lease, f"this {self._holder} holds"
         if self._names != frozenset(lease.names):
-            raise WouldDeadlock(f"{holds} {lease.name!r} already, and would wait for itself to get {self._shown}", name=self._name)
+            raise WouldDeadlock(
+                f"{holds} {lease.name!r} already, and would wait for itself to get {self._shown}", name=self._name
+            )
         if lease.fence is None and self._plan.fencing:
             raise ConfigurationError(
                 f"{holds} {self._shown} without a fencing token already, and asks for one: give both locks the same fencing"
@@ -302,7 +310,14 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     ) -> None:
         """Put down that the caller holds ``lease``; first in ``mine``, for the caller's caller if it is interrupted."""
         hold = hold_class(
-            self, lease, self._caller(), leaving, witness=self._witness, max_hold=max_hold or self._max_hold, task=self._task(), driver=self._driver()
+            self,
+            lease,
+            self._caller(),
+            leaving,
+            witness=self._witness,
+            max_hold=max_hold or self._max_hold,
+            task=self._task(),
+            driver=self._driver(),
         )
         mine.append(hold)
         hold.enter()
@@ -313,7 +328,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """What `__exit__` gives back that was called by hand, or by a stack that has not entered."""
         holder = self._caller()
         mine = [hold for hold in reversed(holder) if hold.through == self._witness and hold.by_hand]
-        if not self._bound:     # two leases of one lock are never valid at a time: one that is over does no harm (P8)
+        if not self._bound:  # two leases of one lock are never valid at a time: one that is over does no harm (P8)
             mine.sort(key=lambda hold: not hold.lease._over)  # noqa: SLF001 - the lock is its other half
         if not mine:
             raise self._not_held()
@@ -345,7 +360,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"blocking={options.shown(blocking)}: allowed are True and False; to wait for so many seconds, timeout=..."
             )
         if not blocking and timeout is not None:
-            raise ConfigurationError(f"blocking=False with timeout={options.shown(timeout)}: it does not wait, drop one of the two")
+            raise ConfigurationError(
+                f"blocking=False with timeout={options.shown(timeout)}: it does not wait, drop one of the two"
+            )
         patience = self._timeout if timeout is None else options.timeout("timeout", timeout)
         if self._resumed is not None:
             raise ConfigurationError(f"{self._shown} resumes a lease by its token: extend or release it")

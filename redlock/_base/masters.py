@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from redlock._health.checkup import Checkup
     from redlock._health.records import Probe
 
-TOKEN_BYTES = 20        # of every attempt's token (R8)
-_PROBE_TTL = 5.0        # seconds: so long the lock of a check stays if it is killed in the middle
+TOKEN_BYTES = 20  # of every attempt's token (R8)
+_PROBE_TTL = 5.0  # seconds: so long the lock of a check stays if it is killed in the middle
 
 
 class MastersBase:
@@ -115,7 +115,7 @@ class MastersBase:
         # One name for all probes of this object: each name's fence stays for `fence_ttl` (R20).
         self._probed = f"redlock-check:{secrets.token_hex(8)}"
         self._closed = False
-        self._making = ForkLock()       # held while a driver is made
+        self._making = ForkLock()  # held while a driver is made
         self._set_up()
 
     def _set_up(self) -> None:
@@ -137,7 +137,9 @@ class MastersBase:
         return cls(urls, **options)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self!r} cannot be copied or pickled: make one in each process, with the same URLs and options")
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled: make one in each process, with the same URLs and options"
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self._terms.masters)}>"
@@ -153,7 +155,7 @@ class MastersBase:
     def _refuse(self, names: tuple[str, ...], keys: wire.Keys) -> NoReturn:
         """One of them is no name of a lock: what stands at its key would be taken for the other."""
         for name, lock in zip(names, keys.locks, strict=True):
-            if lock in keys.fences:     # it would be granted, and lost when it is extended
+            if lock in keys.fences:  # it would be granted, and lost when it is extended
                 whose = options.shown(names[keys.fences.index(lock)])
                 raise ConfigurationError(
                     f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is kept: take another name"
@@ -199,7 +201,7 @@ class Outages:
 
     def __init__(self, observer: Observer | None) -> None:
         self._observer = observer
-        self._now = False       # the last attempt found too few masters
+        self._now = False  # the last attempt found too few masters
 
     def __call__(self, tally: Tally) -> None:
         if tally.outage == self._now:
@@ -222,7 +224,7 @@ def known(status: LockStatus, tally: Tally) -> LockStatus:
 
 
 def _fresh_token() -> str:
-    return os.urandom(TOKEN_BYTES).hex()    # as `secrets.token_hex`, without the three calls around it
+    return os.urandom(TOKEN_BYTES).hex()  # as `secrets.token_hex`, without the three calls around it
 
 
 def _endpoints(masters: Iterable[object]) -> tuple[_connect.Endpoint, ...]:

@@ -27,7 +27,7 @@ _MOST_EXCUSED = 0.25
 class Host(Protocol):
     """Who looks after operations."""
 
-    operations: set[Any]        # those under way
+    operations: set[Any]  # those under way
 
     def send(self, request: Send, operation: Any) -> None: ...
 
@@ -46,20 +46,32 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 class OperationBase(ABC, Generic[T, AnyHost]):
     """Steps a generator; no thread and no task waits for it."""
 
-    __slots__ = ("_armed", "_asked", "_closes", "_excused", "_host", "_op", "_queued", "_running", "ear", "events", "until")
+    __slots__ = (
+        "_armed",
+        "_asked",
+        "_closes",
+        "_excused",
+        "_host",
+        "_op",
+        "_queued",
+        "_running",
+        "ear",
+        "events",
+        "until",
+    )
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
         self.ear: Ear | None = None
-        self.until = float("inf")   # when it wants to be woken at the latest
-        self._asked = self.until    # ... by what it said itself
+        self.until = float("inf")  # when it wants to be woken at the latest
+        self._asked = self.until  # ... by what it said itself
         self._excused = False
-        self._closes: Send | None = None    # what it waits for
-        self._armed: float | None = None    # the alarm that is set is for this time
+        self._closes: Send | None = None  # what it waits for
+        self._armed: float | None = None  # the alarm that is set is for this time
         self._op = op
         self._host = host
         self._running = False
-        self._queued = False        # with the host, to be stepped
+        self._queued = False  # with the host, to be stepped
 
     def start(self) -> None:
         self._host.operations.add(self)
@@ -87,7 +99,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self._armed = None
         if self._running or self.over:
             return
-        if self.events:     # and whoever was to step it was interrupted
+        if self.events:  # and whoever was to step it was interrupted
             self.step()
             return
         now = _clock.now()
@@ -108,7 +120,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         if not (self._running or self.over):
             self._drive(self._op.throw, error)
         if not self.over:
-            self._end()     # it wants to wait, though nobody is there to see its end.  None of ours does
+            self._end()  # it wants to wait, though nobody is there to see its end.  None of ours does
             self._op.close()
 
     @property
@@ -148,7 +160,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                     try:
                         self._end()
                         self._ended(stop.value)
-                    except BaseException:   # of a signal handler: nobody else would tell whoever waits
+                    except BaseException:  # of a signal handler: nobody else would tell whoever waits
                         self._end()
                         self._ended(stop.value)
                         raise
@@ -158,12 +170,12 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                         self._end()
                         self._failed(error)
                         if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                            raise       # it is for whoever called us
+                            raise  # it is for whoever called us
                         break
                     step, argument = self._op.throw, error
         finally:
             self._running = False
-        if self.events:     # from another thread, just when nothing had happened yet
+        if self.events:  # from another thread, just when nothing had happened yet
             self.wake()
 
     def _perform(self, effect: Effect) -> Event | None:
@@ -186,7 +198,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         if now >= self.until and not self._excuse(now):
             self._host.last_look(effect.closes)
             return self.events.popleft() if self.events else Timeout(now)
-        if self._armed != self.until:       # one alarm for all answers to one question
+        if self._armed != self.until:  # one alarm for all answers to one question
             self._arm(now)
         return None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-mark: object = object()     # another one in every child
+mark: object = object()  # another one in every child
 
 
 def is_this(other: object) -> bool:
@@ -22,7 +22,7 @@ def is_this(other: object) -> bool:
     return other is mark
 
 
-here: Callable[[], bool] = partial(is_this, mark)       # true here, and false in every child of ours
+here: Callable[[], bool] = partial(is_this, mark)  # true here, and false in every child of ours
 
 
 def _in_child() -> None:

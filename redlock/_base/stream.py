@@ -38,7 +38,20 @@ class Stream:
     """
 
     __slots__ = (
-        "_half", "_parser", "backlog", "dial", "endpoint", "failures", "fd", "master", "opened_at", "retry_at", "sock", "stuck", "tls", "torn",
+        "_half",
+        "_parser",
+        "backlog",
+        "dial",
+        "endpoint",
+        "failures",
+        "fd",
+        "master",
+        "opened_at",
+        "retry_at",
+        "sock",
+        "stuck",
+        "tls",
+        "torn",
     )
 
     # How many bytes at the beginning of these need not be parsed any more: it has taken them.
@@ -55,14 +68,14 @@ class Stream:
         self.fd = -1
         self.tls = False
         self.torn = False
-        self.backlog = bytearray()      # what the kernel did not get or take yet
-        self.stuck = False              # it takes no more
-        self.failures = 0               # attempts to connect that failed in a row
-        self.retry_at = -math.inf       # when the next one is due
+        self.backlog = bytearray()  # what the kernel did not get or take yet
+        self.stuck = False  # it takes no more
+        self.failures = 0  # attempts to connect that failed in a row
+        self.retry_at = -math.inf  # when the next one is due
         self.opened_at = -math.inf
-        self.dial: Dial | None = None   # the one that is under way
+        self.dial: Dial | None = None  # the one that is under way
         self._parser: Any = None
-        self._half = False              # it has the beginning of a value
+        self._half = False  # it has the beginning of a value
 
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
@@ -74,13 +87,13 @@ class Stream:
 
     def write(self, data: bytes) -> None:
         """Hand ``data`` to the kernel, and keep what it does not take: see `stuck`.  OSError: the connection broke."""
-        if self.backlog:        # which goes first
+        if self.backlog:  # which goes first
             self.backlog += data
             if not self.stuck:
                 self.flush()
             return
         try:
-            sent = self.sock.send(data)     # type: ignore[union-attr]  # nothing is written to one that is down
+            sent = self.sock.send(data)  # type: ignore[union-attr]  # nothing is written to one that is down
         except _NOT_NOW:
             sent = 0
         if sent < len(data):
@@ -103,7 +116,7 @@ class Stream:
         Raises:
             OSError: the connection broke, or cannot be trusted any more.
         """
-        if self.torn:   # found like this: somebody was interrupted
+        if self.torn:  # found like this: somebody was interrupted
             raise ConnectionAbortedError("interrupted in the middle of a message")
         sock = self.sock
         if sock is None:

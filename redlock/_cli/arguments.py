@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LONGEST = 1e9  # seconds, as for `Masters`: beyond it the operating system's timers overflow
-FAILED = 71     # EX_OSERR of sysexits.h: what it has for errors of a program, 70, is "lost" here
+FAILED = 71  # EX_OSERR of sysexits.h: what it has for errors of a program, 70, is "lost" here
 # What may be shown of what stands before an @.
 _HARMLESS = re.compile(r"'?(--[\w-]+=)?([a-z]+://)?")
 
@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *, usage_error: int, **options: object) -> None:
         super().__init__(
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,     # what is abbreviated today may mean two things tomorrow
+            allow_abbrev=False,  # what is abbreviated today may mean two things tomorrow
             **options,  # type: ignore[arg-type]
         )
         self._usage_error = usage_error
@@ -48,7 +48,7 @@ def complain(text: str) -> None:
 
 
 def _masked(message: str) -> str:
-    what, colon, given = message.partition(": ")        # words of argparse alone come before that
+    what, colon, given = message.partition(": ")  # words of argparse alone come before that
     return what + colon + masked(given)
 
 
@@ -128,7 +128,7 @@ def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAIL
     except SystemExit as ending:
         code = ending.code
     except KeyboardInterrupt:
-        code = 130      # as shells say it of a program that ended by SIGINT
+        code = 130  # as shells say it of a program that ended by SIGINT
     except BrokenPipeError:
         code = broken_pipe
     except Exception as error:  # noqa: BLE001 - a 1 would mean something else
@@ -137,7 +137,7 @@ def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAIL
     for number, stream in enumerate((sys.stdout, sys.stderr), 1):
         try:
             stream.flush()
-        except OSError:     # what is still in the buffer would be complained of at exit
+        except OSError:  # what is still in the buffer would be complained of at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
     sys.exit(code)
 
@@ -148,14 +148,14 @@ def _open_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)      # has this number, the lowest that is free
+            os.open(os.devnull, os.O_RDWR)  # has this number, the lowest that is free
             os.set_inheritable(number, True)
     # What Python found closed is None.
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")       # as standard error
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error
 
 
 def print_utf_8() -> None:
@@ -167,7 +167,7 @@ def print_utf_8() -> None:
 def _explained(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {error}"
-    if isinstance(error, RedlockError):     # a limit of the system: no thread, for example
+    if isinstance(error, RedlockError):  # a limit of the system: no thread, for example
         return str(error)
     import traceback  # noqa: PLC0415 - seldom needed
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from redlock._cli import table
     from redlock._cli.config import Deployment
 
-OK, WARNING, CRITICAL, UNKNOWN = range(4)       # what monitoring understands since Nagios
+OK, WARNING, CRITICAL, UNKNOWN = range(4)  # what monitoring understands since Nagios
 _EXIT = {"OK": OK, "WARNING": WARNING, "CRITICAL": CRITICAL}
 
-_MAX_TTL = 60.0     # the default of `Masters`, where no client has announced another one
-_EVERY = 2          # seconds, where --watch says nothing
-_PROBE_TTL = 5.0    # of the lock that is taken, if this is killed in the middle
+_MAX_TTL = 60.0  # the default of `Masters`, where no client has announced another one
+_EVERY = 2  # seconds, where --watch says nothing
+_PROBE_TTL = 5.0  # of the lock that is taken, if this is killed in the middle
 # Open files of a check: two connections to each master, and while they are made one more for each, of TLS or the resolver;
 # what Python opens meanwhile, and at its end: without room for that it aborts.
 _FILES_EACH, _FILES_ELSE = 4, 8
@@ -52,15 +52,27 @@ def parser() -> arguments.Parser:
         epilog=_EXAMPLES,
     )
     this.add_argument(
-        "urls", nargs="*", metavar="URL",
+        "urls",
+        nargs="*",
+        metavar="URL",
         help="of a master: redis://, rediss:// or unix://; without any, those of --config, else of REDLOCK_MASTERS",
     )
-    this.add_argument("--timeout", type=arguments.seconds, default=3.0, metavar="SECONDS",
-                      help="that a check takes at most, however many masters hang (default: 3)")
+    this.add_argument(
+        "--timeout",
+        type=arguments.seconds,
+        default=3.0,
+        metavar="SECONDS",
+        help="that a check takes at most, however many masters hang (default: 3)",
+    )
     this.add_argument("--no-probe", action="store_true", help="take no lock, write nothing at all")
     this.add_argument("--strict", action="store_true", help="end with 2 also where it would be 1")
-    this.add_argument("--watch", nargs="?", type=arguments.seconds, metavar="SECONDS",
-                      help="check again and again (every 2 seconds), and show what changes")
+    this.add_argument(
+        "--watch",
+        nargs="?",
+        type=arguments.seconds,
+        metavar="SECONDS",
+        help="check again and again (every 2 seconds), and show what changes",
+    )
     how = this.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="for programs: see docs/redlock-check.md for the schema")
     how.add_argument("--prometheus", action="store_true", help="metrics in the text exposition format")
@@ -76,7 +88,7 @@ def main(argv: list[str]) -> int:
     if given.watch is not None and (given.prometheus or given.acl):
         this.error("--watch goes with the table or with --json")
     if given.prometheus or given.acl:
-        arguments.print_utf_8()     # as keys are, and the exposition format
+        arguments.print_utf_8()  # as keys are, and the exposition format
     try:
         if given.acl:
             return _acl(given)
@@ -92,7 +104,7 @@ def _with_interval(argv: list[str]) -> list[str]:
     def alone(word: str, following: str) -> bool:
         return word == "--watch" and not following.replace(".", "", 1).isdigit()
 
-    pairs = zip(argv, [*argv[1:], ""], strict=False)      # for no argument at all, one too many
+    pairs = zip(argv, [*argv[1:], ""], strict=False)  # for no argument at all, one too many
     return [f"--watch={_EVERY}" if alone(word, following) else word for word, following in pairs]
 
 

@@ -29,10 +29,13 @@ _ACCESS: dict[str, type] = dict.fromkeys(
 )
 # And what it may say of all of them only: options of `Masters`.
 _OPTIONS: dict[str, type | tuple[type, ...]] = {
-    "prefix": str, "max_ttl": (int, float), "node_timeout": (int, float), "restart_guard": bool,
+    "prefix": str,
+    "max_ttl": (int, float),
+    "node_timeout": (int, float),
+    "restart_guard": bool,
 }
 _TIMES = ("max_ttl", "node_timeout")
-_PASSWORDS = ("password", "password_file", "password_env")     # the first that is there
+_PASSWORDS = ("password", "password_file", "password_env")  # the first that is there
 _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
 
 
@@ -40,7 +43,7 @@ _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_ke
 class Deployment:
     """The masters, and the options that were given for them."""
 
-    urls: tuple[str, ...] = field(repr=False)       # with passwords
+    urls: tuple[str, ...] = field(repr=False)  # with passwords
     options: Mapping[str, Any]
 
     @property
@@ -56,8 +59,10 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
         ConfigurationError: for anything that cannot be right.  The text has no password.
     """
     if not all(split(some) for some in getattr(arguments, "masters", ())):
-        raise ConfigurationError("--masters is empty: is the variable set that it comes from? To take those of "
-                                 f"{MASTERS} or of --config, leave it out")
+        raise ConfigurationError(
+            "--masters is empty: is the variable set that it comes from? To take those of "
+            f"{MASTERS} or of --config, leave it out"
+        )
     from_file: dict[str, Any] = {}
     if arguments.config is not None:
         from_file = _read(arguments.config)
@@ -97,18 +102,18 @@ def _read(file: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - most do not have a file
 
     try:
-        content = tomllib.loads(Path(file).read_text(encoding="utf-8-sig"))     # some editors begin it with a mark
+        content = tomllib.loads(Path(file).read_text(encoding="utf-8-sig"))  # some editors begin it with a mark
     except OSError as error:
-        shown = masked(file) if ":" in file else file       # an address, in the wrong place
+        shown = masked(file) if ":" in file else file  # an address, in the wrong place
         raise ConfigurationError(f"{shown}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not TOML: it is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{file} is not TOML: {error}") from None
-    except (ValueError, RecursionError) as error:       # it may well be, and is more than Python takes
+    except (ValueError, RecursionError) as error:  # it may well be, and is more than Python takes
         why = "a number in it is too long" if isinstance(error, ValueError) else "it is nested too deeply"
         raise ConfigurationError(f"{file} is not TOML that can be read: {why}") from None
-    if "masters" in content:        # or they are given elsewhere
+    if "masters" in content:  # or they are given elsewhere
         if not isinstance(content["masters"], list) or not content["masters"]:
             raise _nameless(file)
         content["masters"] = [{"url": one} if isinstance(one, str) else one for one in content["masters"]]
@@ -133,8 +138,11 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
         kind = allowed[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             names = kind if isinstance(kind, tuple) else (kind,)
-            wanted = " or ".join({"str": "text", "int": "a number", "bool": "true or false"}.get(one.__name__, "")
-                                 for one in names if one is not float)
+            wanted = " or ".join(
+                {"str": "text", "int": "a number", "bool": "true or false"}.get(one.__name__, "")
+                for one in names
+                if one is not float
+            )
             raise ConfigurationError(f"{where}: {key} has to be {wanted}{_instead(key, value)}")
 
 
@@ -151,7 +159,7 @@ def _instead(key: str, value: object) -> str:
         return ""
     try:
         return f", not {reprlib.repr(value)}"
-    except ValueError:      # an int of more digits than Python prints
+    except ValueError:  # an int of more digits than Python prints
         return ""
 
 
@@ -166,19 +174,19 @@ def _address(master: Mapping[str, Any], where: str) -> str:
     url: str = master["url"]
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return url      # `Masters` says what is wrong with it
+        return url  # `Masters` says what is wrong with it
     place, _, query = rest.partition("?")
-    authority = re.split("[/#]", place, maxsplit=1)[0]      # an @ in the path has nothing to do with a login
+    authority = re.split("[/#]", place, maxsplit=1)[0]  # an @ in the path has nothing to do with a login
     login, _, host = authority.rpartition("@")
     user, colon, secret = login.partition(":")
     if not colon:
         name = master.get("username") or _environment(USERNAME) or ""
-        user = user or quote(str(name), safe="")        # also without a password: some need none
+        user = user or quote(str(name), safe="")  # also without a password: some need none
         password = _password(master, where)
         if password is not None:
             colon, secret = ":", quote(password, safe="")
     if user or colon:
-        place = f"{user}{colon}{secret}@{host}{place[len(authority):]}"
+        place = f"{user}{colon}{secret}@{host}{place[len(authority) :]}"
     if scheme == "rediss":
         files = [f"{option}={quote(master[key], safe='/')}" for key, option in _TLS.items() if key in master]
         query = "&".join(part for part in (query, *files) if part)
@@ -211,7 +219,7 @@ def _environment(variable: str) -> str | None:
     value = os.environ.get(variable)
     try:
         (value or "").encode()
-    except UnicodeEncodeError:      # it may be any bytes
+    except UnicodeEncodeError:  # it may be any bytes
         raise ConfigurationError(f"the environment variable {variable} is not UTF-8") from None
     return value
 
@@ -220,7 +228,7 @@ def _database(url: str, number: int) -> str:
     """Whether it is one that exists, `Masters` says."""
     try:
         parts = urlsplit(url)
-    except ValueError:      # its text may quote the password
+    except ValueError:  # its text may quote the password
         raise ConfigurationError(f"masters[{number}] is no URL of a master: write redis://HOST:PORT") from None
     path = "" if parts.scheme == "unix" else parts.path.strip("/")
     return parse_qs(parts.query).get("db", [path])[0]

@@ -26,7 +26,7 @@ WATCH, LOOK = b"W", b"L"
 ORDER = struct.Struct("<cdd")
 # poll() stands still while the machine sleeps, the clock does not.
 _CHUNK = 1.0
-_LOOK_AGAIN = 0.02      # whether the group is gone, once it was told to go
+_LOOK_AGAIN = 0.02  # whether the group is gone, once it was told to go
 
 
 class Guard:
@@ -45,7 +45,7 @@ class Guard:
         poll.register(self._orders, select.POLLIN)
         poll.register(_children(), select.POLLIN)
         self._tell(READY)
-        self._tell(CHANGED)     # perhaps, before we saw
+        self._tell(CHANGED)  # perhaps, before we saw
         while True:
             now = time.clock_gettime(self._clock)
             if now >= self._kill_at and not self._killed:
@@ -55,7 +55,7 @@ class Guard:
             if now >= self._term_at and not self._terminated:
                 self._terminated = True
                 self._signal(signal.SIGTERM)
-                self._signal(signal.SIGCONT)    # one that is stopped would not hear of it
+                self._signal(signal.SIGCONT)  # one that is stopped would not hear of it
                 self._tell(TERMINATED)
             if self._orphaned and (self._killed or not self._watches or self._gone()):
                 return
@@ -78,7 +78,7 @@ class Guard:
                 self._tell(STATUS, self._status())
                 continue
             self._watches = True
-            if self._terminated:        # there is no way back, only a quicker one forward
+            if self._terminated:  # there is no way back, only a quicker one forward
                 self._kill_at = min(self._kill_at, kill_at)
             else:
                 self._term_at, self._kill_at = term_at, kill_at
@@ -88,7 +88,7 @@ class Guard:
         """Of the command.  Only who asks has it waited for: until then nobody else has its number."""
         try:
             pid, status = os.waitpid(self._group, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-        except ChildProcessError:       # it has been told
+        except ChildProcessError:  # it has been told
             return NOTHING_NEW
         return status if pid else NOTHING_NEW
 
@@ -111,7 +111,7 @@ def exists(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:     # it has become another user's
+    except PermissionError:  # it has become another user's
         return True
     return True
 
@@ -126,7 +126,7 @@ def _children() -> int:
 
 
 if __name__ == "__main__":
-    os.dup2(1, 0)       # it was this program; nobody's input is for us
-    with contextlib.suppress(OSError):      # `killall` and `ps -o comm` show it; the program is Python
+    os.dup2(1, 0)  # it was this program; nobody's input is for us
+    with contextlib.suppress(OSError):  # `killall` and `ps -o comm` show it; the program is Python
         os.write(os.open("/proc/self/comm", os.O_WRONLY), NAME.encode())
     Guard(*map(int, sys.argv[1:])).run()

@@ -33,14 +33,20 @@ if TYPE_CHECKING:
     from typing import Self
 
 FORWARDED = (
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
 )
-_NOT_FOUND, _NOT_STARTED = 127, 126     # as in shells (C24)
-_WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)    # the terminal
-_LOOK_AGAIN = 0.5       # seconds
-_DIES_WITHIN = 1.0      # seconds, of SIGKILL
+_NOT_FOUND, _NOT_STARTED = 127, 126  # as in shells (C24)
+_WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)  # the terminal
+_LOOK_AGAIN = 0.5  # seconds
+_DIES_WITHIN = 1.0  # seconds, of SIGKILL
 _ERROR = struct.Struct("i")
-_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")       # what Python makes of the locale C
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # what Python makes of the locale C
 
 
 class NotStarted(Exception):  # noqa: N818 - named for what happened
@@ -84,7 +90,7 @@ class Signals:
 
     def wake(self) -> None:
         """Let whoever waits look up.  From any thread."""
-        with contextlib.suppress(BlockingIOError):      # full of wake-ups
+        with contextlib.suppress(BlockingIOError):  # full of wake-ups
             os.write(self._write, b"\0")
 
     def take(self) -> list[int]:
@@ -123,7 +129,7 @@ class Job:
 
     def __exit__(self, *_: object) -> None:
         if not self._begun:
-            self.send(signal.SIGKILL)       # nobody has seen it
+            self.send(signal.SIGKILL)  # nobody has seen it
             os.close(self._word)
         self.reap()
         os.close(self._failure)
@@ -132,11 +138,11 @@ class Job:
     def begin(self, environment: Mapping[str, str]) -> None:
         """With ``environment`` besides our own."""
         self._begun = True
-        if self._terminal.ours_alone():     # some ask for it in a way that does not survive a wait (`top`)
+        if self._terminal.ours_alone():  # some ask for it in a way that does not survive a wait (`top`)
             self._terminal.give(self.group)
-        with contextlib.suppress(BrokenPipeError), os.fdopen(self._word, "wb") as word:      # `wait` says how it ended
+        with contextlib.suppress(BrokenPipeError), os.fdopen(self._word, "wb") as word:  # `wait` says how it ended
             word.write(os.fsencode("".join(f"{name}={value}\0" for name, value in environment.items())))
-        number = os.read(self._failure, _ERROR.size)        # closed when it begins
+        number = os.read(self._failure, _ERROR.size)  # closed when it begins
         if number:
             raise NotStarted(self._command[0], *_ERROR.unpack(number))
 
@@ -186,12 +192,12 @@ class Job:
                 os.killpg(self.group, signal.SIGKILL)
             except ProcessLookupError:
                 return
-            except PermissionError:     # another user's: while it runs, nobody else gets the lock (P1)
+            except PermissionError:  # another user's: while it runs, nobody else gets the lock (P1)
                 pass
             else:
-                if time.monotonic() > until:        # dead, and nobody waits for it
+                if time.monotonic() > until:  # dead, and nobody waits for it
                     return
-            with contextlib.suppress(ChildProcessError):        # as the first process of a container we are the parent now
+            with contextlib.suppress(ChildProcessError):  # as the first process of a container we are the parent now
                 os.waitpid(-self.group, os.WNOHANG)
             time.sleep(0.01)
 
@@ -208,7 +214,7 @@ class Job:
                 self._suspend(signals)
             else:
                 self.send(number)
-                if self._is_stopped and number != signal.SIGWINCH:      # else it would hear of it whenever it goes on
+                if self._is_stopped and number != signal.SIGWINCH:  # else it would hear of it whenever it goes on
                     self.send(signal.SIGCONT)
 
     def _news(self, signals: Signals) -> int | None:
@@ -231,9 +237,9 @@ class Job:
 
     def _stopped(self, number: int, signals: Signals) -> None:
         wants_it = number in _WANTS_IT
-        if self._terminal.in_front():       # some, like `top`, are not stopped for it by the kernel, but stop themselves
+        if self._terminal.in_front():  # some, like `top`, are not stopped for it by the kernel, but stop themselves
             self._give()
-        elif wants_it or self._terminal.given:      # we are in the background ourselves; or it got a Ctrl-Z
+        elif wants_it or self._terminal.given:  # we are in the background ourselves; or it got a Ctrl-Z
             # The rest of the pipeline that we are in stops as well, as if it had come to all of us.
             number = number if wants_it else signal.SIGTSTP
             handler = signal.signal(number, signal.SIG_IGN)
@@ -247,10 +253,10 @@ class Job:
 
         The lease is not renewed meanwhile, and the watchdog, which does not stop, ends the command in time.
         """
-        self.send(signal.SIGSTOP)       # that one cannot be ignored
+        self.send(signal.SIGSTOP)  # that one cannot be ignored
         self._terminal.take()
         handler = signal.signal(number, signal.SIG_DFL)
-        signal.pthread_kill(threading.get_ident(), number)      # here we stand still; what came before to go on is void
+        signal.pthread_kill(threading.get_ident(), number)  # here we stand still; what came before to go on is void
         signal.signal(number, handler)
         if signal.SIGCONT not in signal.sigpending() and number in _WANTS_IT:
             # No shell is left that could let us go on, so the kernel did not stop us.  To those that it has stopped
@@ -258,16 +264,16 @@ class Job:
             self.send(signal.SIGHUP)
         if give and self._terminal.in_front():
             self._terminal.give(self.group)
-        self._hear(signals)     # what came with it, a hang-up for example, comes first
+        self._hear(signals)  # what came with it, a hang-up for example, comes first
         self.send(signal.SIGCONT)
-        signals.wake()      # what came has been heard here, and whoever waits has to see what it was about
+        signals.wake()  # what came has been heard here, and whoever waits has to see what it was about
 
 
 def _given() -> dict[str, str]:
     """The environment that we were given.  Where the locale is C, Python sets LC_CTYPE in its own (PEP 538)."""
     environment = dict(os.environ)
     if environment.get("LC_CTYPE") in _COERCED:
-        with contextlib.suppress(OSError):      # where there is no such file, nobody knows
+        with contextlib.suppress(OSError):  # where there is no such file, nobody knows
             at_first = Path("/proc/self/environ").read_bytes().split(b"\0")
             given = [os.fsdecode(pair.partition(b"=")[2]) for pair in at_first if pair.startswith(b"LC_CTYPE=")]
             environment |= {"LC_CTYPE": given[0]} if given else {}
@@ -285,7 +291,7 @@ def _become(command: list[str], word: int, failure: int) -> NoReturn:
         os._exit(0)
     pairs = (pair.partition("=") for pair in os.fsdecode(given).split("\0")[:-1])
     try:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):     # which Python ignores; exec resets what it catches
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores; exec resets what it catches
             signal.signal(number, signal.SIG_DFL)
         _replace(command, {**_given(), **{name: value for name, _, value in pairs}})
     except OSError as error:

@@ -41,16 +41,33 @@ def _metrics(health: Health) -> Iterator[tuple[str, str, Iterable[tuple[dict[str
     yield "master_quarantined_seconds", "So long its vote does not count, after a restart.", each("quarantined_s")
     yield "master_clock_offset_seconds", "Its wall clock less the median of all.", each("clock_offset_ms", 1e-3)
     yield "master_memory_bytes", "Memory that it uses.", each("used_memory")
-    yield "master_info", "Who it says it is.", [
-        ({"master": master.name, "role": master.role or "", "flavour": master.flavour or "",
-          "version": master.version or "", "run_id": master.run_id or ""}, 1)
-        for master in masters if master.version is not None
-    ]
-    yield "finding", "What is wrong; master is empty where it is the quorum as a whole.", [
-        ({"master": name, "level": finding.level, "code": finding.code}, 1)
-        for name, findings in [("", health.findings), *((master.name, master.findings) for master in masters)]
-        for finding in findings
-    ]
+    yield (
+        "master_info",
+        "Who it says it is.",
+        [
+            (
+                {
+                    "master": master.name,
+                    "role": master.role or "",
+                    "flavour": master.flavour or "",
+                    "version": master.version or "",
+                    "run_id": master.run_id or "",
+                },
+                1,
+            )
+            for master in masters
+            if master.version is not None
+        ],
+    )
+    yield (
+        "finding",
+        "What is wrong; master is empty where it is the quorum as a whole.",
+        [
+            ({"master": name, "level": finding.level, "code": finding.code}, 1)
+            for name, findings in [("", health.findings), *((master.name, master.findings) for master in masters)]
+            for finding in findings
+        ],
+    )
 
 
 def _metric(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> str:

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from redlock import Lease, Masters, MultiLock, Vote
 
-USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75       # as in sysexits.h
+USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75  # as in sysexits.h
 
 _TTL = 30.0
-_MAX_TTL = 60.0         # the default of `Masters`
-_GRACE = 5.0            # C23
+_MAX_TTL = 60.0  # the default of `Masters`
+_GRACE = 5.0  # C23
 # Between SIGKILL and the end of the lease: for a machine that is busy.  At most this share of the TTL.
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
-_TELL_AGAIN = 10.0      # seconds, while waiting
-_SILENT = ("error", "timeout", "pending")       # a master that may have the key yet
-_OUTER = "REDLOCK_OUTER"        # the tokens of those that the one runs in whose REDLOCK_TOKEN it is
+_TELL_AGAIN = 10.0  # seconds, while waiting
+_SILENT = ("error", "timeout", "pending")  # a master that may have the key yet
+_OUTER = "REDLOCK_OUTER"  # the tokens of those that the one runs in whose REDLOCK_TOKEN it is
 _EXAMPLES = """\
 examples:
   redlock-run nightly-report --no-wait -- /usr/local/bin/report --all
@@ -69,19 +69,40 @@ def parser() -> arguments.Parser:
         epilog=_EXAMPLES,
     )
     this.add_argument("name", metavar="NAME", help="of the lock")
-    this.add_argument("--masters", metavar="URL,URL,...", action="append", default=[],
-                      help="redis://, rediss:// or unix://; passwords are better kept in the environment or a file")
+    this.add_argument(
+        "--masters",
+        metavar="URL,URL,...",
+        action="append",
+        default=[],
+        help="redis://, rediss:// or unix://; passwords are better kept in the environment or a file",
+    )
     waiting = this.add_mutually_exclusive_group()
-    waiting.add_argument("--wait", type=arguments.seconds_or_none, metavar="SECONDS",
-                         help="for the lock, then end with 75 (default: as long as it takes)")
+    waiting.add_argument(
+        "--wait",
+        type=arguments.seconds_or_none,
+        metavar="SECONDS",
+        help="for the lock, then end with 75 (default: as long as it takes)",
+    )
     waiting.add_argument("--no-wait", action="store_true", help="end with 75 at once if somebody else holds it")
-    this.add_argument("--ttl", type=arguments.seconds, metavar="SECONDS",
-                      help="so long the lock stays if this machine dies; it is renewed meanwhile (default: 30)")
-    this.add_argument("--max-hold", type=arguments.seconds, metavar="SECONDS",
-                      help="send SIGTERM to the command after so long, and end with 70")
-    this.add_argument("--grace", type=arguments.seconds_or_none, metavar="SECONDS",
-                      help="between SIGTERM and SIGKILL, which come in time before the lock is lost, and after --max-hold "
-                           "(default: 5, at most a third of the TTL)")
+    this.add_argument(
+        "--ttl",
+        type=arguments.seconds,
+        metavar="SECONDS",
+        help="so long the lock stays if this machine dies; it is renewed meanwhile (default: 30)",
+    )
+    this.add_argument(
+        "--max-hold",
+        type=arguments.seconds,
+        metavar="SECONDS",
+        help="send SIGTERM to the command after so long, and end with 70",
+    )
+    this.add_argument(
+        "--grace",
+        type=arguments.seconds_or_none,
+        metavar="SECONDS",
+        help="between SIGTERM and SIGKILL, which come in time before the lock is lost, and after --max-hold "
+        "(default: 5, at most a third of the TTL)",
+    )
     this.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
     arguments.add_deployment(this)
     return this
@@ -96,7 +117,7 @@ def main(argv: list[str]) -> int:
     # Some daemons ignore it, or block it, and their children could not be waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    with Job(command) as job:       # first of all: a fork wants no threads
+    with Job(command) as job:  # first of all: a fork wants no threads
         try:
             return Run(given, job).run()
         except (ConfigurationError, WouldDeadlock) as error:
@@ -120,8 +141,8 @@ def _divided(argv: list[str]) -> tuple[list[str], bool, list[str]]:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):      # nobody reads it any more
-        sys.stderr.write(f"redlock-run: {text}\n")      # in one piece, for others may speak at the same time
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        sys.stderr.write(f"redlock-run: {text}\n")  # in one piece, for others may speak at the same time
         sys.stderr.flush()
 
 
@@ -148,19 +169,22 @@ class Run:
                 "to be renewed before that: take a longer --ttl"
             )
         self._max_hold: float = math.inf if given.max_hold is None else given.max_hold
-        self._since = 0.0       # when it was acquired
-        self._lost = False      # or was held for as long as it may be
-        self._answers: tuple[Vote, ...] = ()    # to the release
+        self._since = 0.0  # when it was acquired
+        self._lost = False  # or was held for as long as it may be
+        self._answers: tuple[Vote, ...] = ()  # to the release
         self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").split()]
-        self._signals: Signals | None = None    # while the command runs
-        self._down: set[str] = set()            # masters of which it was said
+        self._signals: Signals | None = None  # while the command runs
+        self._down: set[str] = set()  # masters of which it was said
 
     def run(self) -> int:
         from redlock import Masters  # noqa: PLC0415 - what is wrong with the arguments is said without it
 
         self._dog.wait_until_ready()
-        before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)
-                  if signal.getsignal(number) is not signal.SIG_IGN}
+        before = {
+            number: signal.signal(number, _end)
+            for number in (signal.SIGTERM, signal.SIGHUP)
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
             # What is left when it is acquired has to be more than what is left when it is given up.
             enough = max(self._ttl / 2, self._grace + self._ttl / 6)
@@ -190,7 +214,7 @@ class Run:
             return
         try:
             holder = masters.status(self._name).token
-        except RedlockError:        # what is wrong is said when it is acquired; that it waits for a quorum, too
+        except RedlockError:  # what is wrong is said when it is acquired; that it waits for a quorum, too
             return
         if holder in self._outer:
             raise WouldDeadlock(
@@ -248,19 +272,19 @@ class Run:
         job = self._job
         times = self._times(lease)
         self._dog.order(*times)
-        if clock.now() >= times[0]:     # stopped until now; if that comes later, the watchdog is faster than the command
+        if clock.now() >= times[0]:  # stopped until now; if that comes later, the watchdog is faster than the command
             self._losing(lease, "the command was not begun")
             return LOST
 
         try:
             job.begin(self._exported(lease))
             code = job.wait(signals, lambda: self._look(lease))
-        except BaseException:       # nobody would watch over it any more
+        except BaseException:  # nobody would watch over it any more
             job.send(signal.SIGKILL)
             job.reap()
             raise
         if code is None:
-            job.send(signal.SIGKILL)        # once more: what tells us so may have died itself
+            job.send(signal.SIGKILL)  # once more: what tells us so may have died itself
             job.reap()
             return LOST
         if self._lost:
@@ -271,7 +295,7 @@ class Run:
                     break
                 time.sleep(0.01)
         else:
-            self._dog.dismiss()     # what it leaves in the background stays
+            self._dog.dismiss()  # what it leaves in the background stays
             if not lease.valid:
                 self._losing(lease, f"the command had ended by itself, with {code}")
         return code
@@ -283,14 +307,17 @@ class Run:
     def _look(self, lease: Lease) -> bool:
         """Tell the watchdog, and hear it.  False: the command is to be killed now, or has been."""
         self._dog.order(*self._times(lease))
-        if self._dog.silent() > self._ttl:      # it hangs, and would be of no use if we did
+        if self._dog.silent() > self._ttl:  # it hangs, and would be of no use if we did
             self._dog.dismiss()
         news = self._dog.heard()
         if KILLED in news or self._dog.overdue():
             self._losing(lease, "the command gets SIGKILL")
         elif GONE in news:
-            self._losing(lease, "the command gets SIGKILL",
-                         f"lost {self._name!r}: what would end the command in time, redlock-guard, has been killed or hangs")
+            self._losing(
+                lease,
+                "the command gets SIGKILL",
+                f"lost {self._name!r}: what would end the command in time, redlock-guard, has been killed or hangs",
+            )
         elif TERMINATED in news:
             self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
         return not (KILLED in news or GONE in news or self._dog.overdue())
@@ -299,7 +326,7 @@ class Run:
         """When the command has to get SIGTERM and SIGKILL, as it looks now."""
         # At --max-hold there is more of the lease left than the grace, or it would have ended by now; and it is renewed meanwhile.
         end = min(lease.valid_until - self._margin, self._since + self._max_hold + self._grace)
-        if not lease.valid:     # proof that somebody else may hold it: there is nothing to wait for
+        if not lease.valid:  # proof that somebody else may hold it: there is nothing to wait for
             now = clock.now()
             return now, min(end, now + self._grace)
         return end - self._grace, end
@@ -352,11 +379,13 @@ class Run:
             return False
         except RedlockError as error:
             _say(str(error))
-            return True     # it is owed, or goes after the TTL
+            return True  # it is owed, or goes after the TTL
         silent = [vote for vote in self._answers if vote.outcome in _SILENT]
         if 2 * len(silent) >= len(self._answers):
-            what = (f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {self._name!r}; where they do not "
-                    f"hear of it, it stays for its TTL, {self._ttl:g} s at most")
+            what = (
+                f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {self._name!r}; where they do not "
+                f"hear of it, it stays for its TTL, {self._ttl:g} s at most"
+            )
             _say("\n".join([what, *(f"  {vote}" for vote in silent)]))
         elif self._verbose:
             _say(f"released {self._name!r}")

@@ -13,16 +13,24 @@ if TYPE_CHECKING:
 
     from redlock import Finding, Health, MasterHealth, Probe
 
-_COLOURS = {"OK": "32", "WARNING": "33", "CRITICAL": "31", "UNKNOWN": "35", "warning": "33", "critical": "31",
-            "dim": "2", "bold": "1"}
-_NARROW = 60        # columns: below that lines are not broken any further
+_COLOURS = {
+    "OK": "32",
+    "WARNING": "33",
+    "CRITICAL": "31",
+    "UNKNOWN": "35",
+    "warning": "33",
+    "critical": "31",
+    "dim": "2",
+    "bold": "1",
+}
+_NARROW = 60  # columns: below that lines are not broken any further
 
 
 class Style:
     """How to print to one stream: colours only for a terminal, and not where NO_COLOR is set."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"        # one that knows escape sequences
+        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"  # one that knows escape sequences
         self.coloured = self.terminal and not os.environ.get("NO_COLOR")
 
     @property
@@ -68,14 +76,18 @@ def _plain(seconds: float) -> str:
 
 
 def _table(masters: Sequence[MasterHealth], style: Style, changed: frozenset[str]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("MASTER", "VOTES", "ROUND TRIP", "SERVER", "UP", "PERSISTENCE", "EVICTION", "MEMORY", "CLOCK")]
+    rows: list[tuple[str, ...]] = [
+        ("MASTER", "VOTES", "ROUND TRIP", "SERVER", "UP", "PERSISTENCE", "EVICTION", "MEMORY", "CLOCK")
+    ]
     rows += [_row(master) for master in masters]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    right = (2, 4, 8)       # figures
+    right = (2, 4, 8)  # figures
     table = []
     for number, row in enumerate(rows):
-        cells = [cell.rjust(width) if column in right else cell.ljust(width)
-                 for column, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         mark = "  "
         if number:
             master = masters[number - 1]
@@ -95,7 +107,8 @@ def _row(master: MasterHealth) -> tuple[str, ...]:
         _vote(master),
         "-" if master.latency_ms is None else _ms(master.latency_ms),
         f"{master.flavour} {master.version}" + (f" {master.role}" if master.role != "master" else "")
-        if master.version else "-",
+        if master.version
+        else "-",
         "-" if master.uptime_s is None else duration(master.uptime_s),
         {None: "-", "no": "none", "yes": f"aof {master.appendfsync or ''}".rstrip()}.get(master.appendonly, "-"),
         master.maxmemory_policy or "-",
@@ -185,7 +198,12 @@ def _broken(mark: str, text: str, style: Style, how: str = "") -> list[str]:
         return [shown + text]
     indent = " " * len(mark) if not mark.strip() or mark.startswith(" ") else "  "
     broken = textwrap.wrap(
-        text, style.width, initial_indent=mark, subsequent_indent=indent,
-        break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
+        text,
+        style.width,
+        initial_indent=mark,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
     )
-    return [shown + broken[0][len(mark):], *broken[1:]]
+    return [shown + broken[0][len(mark) :], *broken[1:]]

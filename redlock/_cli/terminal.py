@@ -19,14 +19,14 @@ class Terminal:
         self._fd = -1
         with contextlib.suppress(OSError):
             self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-        self._before: list[Any] = []    # its modes
-        self.given = False              # the command has it
+        self._before: list[Any] = []  # its modes
+        self.given = False  # the command has it
 
     def in_front(self) -> bool:
         """Whether it is ours to give."""
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
-        except OSError:     # there is none, or it has hung up
+        except OSError:  # there is none, or it has hung up
             return False
 
     def ours_alone(self) -> bool:
@@ -53,7 +53,7 @@ class Terminal:
         # Who is in the background and does this is stopped, unless it does not listen.
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
-            with contextlib.suppress(OSError):      # the terminal or the group is gone
+            with contextlib.suppress(OSError):  # the terminal or the group is gone
                 os.tcsetpgrp(self._fd, group)
         finally:
             signal.signal(signal.SIGTTOU, before)

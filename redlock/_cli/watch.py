@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from redlock import Finding, Health, MasterHealth
 
-_REMEMBERED = 8     # changes
+_REMEMBERED = 8  # changes
 _CLEAR, _HOME, _TO_THE_END = "\x1b[2J", "\x1b[H", "\x1b[J"
 _HIDE, _SHOW, _REST_OF_LINE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
-_FIGURES = re.compile(r"\S*\d\S*( (ms|s|min|h|d)\b)?")      # and what is new at every look: names, tokens
-_ENDS = (signal.SIGTERM, signal.SIGHUP)     # without unwinding
+_FIGURES = re.compile(r"\S*\d\S*( (ms|s|min|h|d)\b)?")  # and what is new at every look: names, tokens
+_ENDS = (signal.SIGTERM, signal.SIGHUP)  # without unwinding
 
 
 def watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
@@ -40,7 +40,7 @@ def watch(check: Callable[[], Health], every: float, style: table.Style) -> Heal
 def _watch(check: Callable[[], Health], every: float, style: table.Style, screen: Screen | None) -> Health:
     before: Health | None = None
     last: Health | None = None
-    known: dict[str, str] = {}      # the last process that was seen behind each address
+    known: dict[str, str] = {}  # the last process that was seen behind each address
     history: deque[str] = deque(maxlen=_REMEMBERED)
     with ended_by_ctrl_c():
         while True:
@@ -83,13 +83,16 @@ class Screen:
     def __enter__(self) -> Self:
         # What is ignored (nohup) stays so.
         handlers = {**dict.fromkeys(_ENDS, _end), signal.SIGTSTP: self._stop}
-        self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()
-                        if signal.getsignal(number) is not signal.SIG_IGN}
+        self._before = {
+            number: signal.signal(number, handler)
+            for number, handler in handlers.items()
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         _put(_HIDE + _CLEAR)
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):      # the terminal has gone
+        with contextlib.suppress(OSError):  # the terminal has gone
             _put(_SHOW)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -102,7 +105,7 @@ class Screen:
         """Ctrl-Z: the shell gets a cursor.  What was shown is shown again when it lets us go on: the next check may be far off."""
         _put(_SHOW)
         signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)     # here we stand still
+        signal.raise_signal(number)  # here we stand still
         signal.signal(number, self._stop)
         _put(_HIDE + _CLEAR + _HOME + self._frame)
 
@@ -124,9 +127,7 @@ def _not_again(number: int, frame: FrameType | None) -> None:
     """Often both come, and nothing may interrupt the end.  SIG_IGN would be complained of if one is pending."""
 
 
-def _frame(
-    health: Health, style: table.Style, changed: frozenset[str], history: deque[str], every: float
-) -> str:
+def _frame(health: Health, style: table.Style, changed: frozenset[str], history: deque[str], every: float) -> str:
     report = [f"Every {every:g} s, Ctrl-C ends it.   {time.strftime('%H:%M:%S')}", ""]
     report += table.lines(health, style, changed)
     if history:

@@ -25,12 +25,20 @@ from redlock._cli import clock, guard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GONE = b"G"     # the guard itself
-_BORN, _UNBORN = b"B", b"U"      # the command's process; that there is none, and the error
-_ANSWERS_WITHIN = 0.2   # seconds; an answer that takes longer is news
+GONE = b"G"  # the guard itself
+_BORN, _UNBORN = b"B", b"U"  # the command's process; that there is none, and the error
+_ANSWERS_WITHIN = 0.2  # seconds; an answer that takes longer is news
 _NOT_FOR_IT = (
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2,
-    signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
 )
 _PR_SET_PDEATHSIG = 1
 
@@ -56,16 +64,16 @@ class Watchdog:
         os.close(news)
         self._done = b""
         self._answer: int | None = None
-        self._asked_at = math.inf       # the question that is not answered yet
+        self._asked_at = math.inf  # the question that is not answered yet
         self._term_at = self._kill_at = math.inf
         self.gone = self._ready = False
         self.group = 0
         while not (self.group or self.gone):
             self._hear()
-        if not self.group:      # 0 would be our own
+        if not self.group:  # 0 would be our own
             raise _does_not_run()
         os.set_blocking(self.news, False)
-        os.set_blocking(self._orders, False)        # it may not read
+        os.set_blocking(self._orders, False)  # it may not read
 
     def wait_until_ready(self) -> None:
         """Until then it looks like redlock-run to whoever kills that by name."""
@@ -129,10 +137,12 @@ class Watchdog:
         os.close(self.news)
 
     def _order(self, what: bytes, term_at: float = math.inf, kill_at: float = math.inf) -> None:
-        with contextlib.suppress(BrokenPipeError, BlockingIOError):      # `heard` says that it is gone; `silent`, that it does not read
+        with contextlib.suppress(
+            BrokenPipeError, BlockingIOError
+        ):  # `heard` says that it is gone; `silent`, that it does not read
             os.write(self._orders, guard.ORDER.pack(what, term_at, kill_at))
         if not self.gone:
-            os.kill(self._pid, signal.SIGCONT)      # somebody may have stopped it
+            os.kill(self._pid, signal.SIGCONT)  # somebody may have stopped it
 
     def _hear(self) -> None:
         """One piece of news: what comes behind an answer is left there, for who waits to see."""
@@ -162,7 +172,7 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
 
     It stays in the session: a job whose parent is in another one could not be stopped by its terminal.
     """
-    os.setpgid(0, 0)        # neither Ctrl-C nor a signal to the job's group is for this process
+    os.setpgid(0, 0)  # neither Ctrl-C nor a signal to the job's group is for this process
     us = os.getpid()
     try:
         group = os.fork()
@@ -178,13 +188,17 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
             command()
         finally:
             os._exit(1)
-    with contextlib.suppress(OSError):      # whichever of the two comes first; it may have ended by now
+    with contextlib.suppress(OSError):  # whichever of the two comes first; it may have ended by now
         os.setpgid(group, group)
     os.write(news, guard.NEWS.pack(_BORN, group))
     for number in _NOT_FOR_IT:
         signal.signal(number, signal.SIG_IGN)
     null, program = os.open(os.devnull, os.O_RDWR), os.open(guard.__file__, os.O_RDONLY)
-    for ours, standard in ((program, 0), (null, 1), (null, 2)):     # who reads our output to its end must not wait for this process
+    for ours, standard in (
+        (program, 0),
+        (null, 1),
+        (null, 2),
+    ):  # who reads our output to its end must not wait for this process
         os.dup2(ours, standard)
     for descriptor in (orders, news):
         os.set_inheritable(descriptor, True)
@@ -192,7 +206,7 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
     home = {"PYTHONHOME": f"{sys.base_prefix}:{sys.base_exec_prefix}"}
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "REDLOCK_"))}
     numbers = [str(number) for number in (clock.CLOCK, orders, news, group)]
-    os.chdir("/")       # ours may be gone, and without one Python does not start
+    os.chdir("/")  # ours may be gone, and without one Python does not start
     os.execve(sys.executable, [guard.NAME, "-s", "-S", "-P", "-", *numbers], others | home)  # noqa: S606
 
 
@@ -203,5 +217,5 @@ def _die_with(parent: int) -> None:
             import ctypes  # noqa: PLC0415 - here alone
 
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
-    if os.getppid() != parent:      # before that
+    if os.getppid() != parent:  # before that
         os._exit(1)

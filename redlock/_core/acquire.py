@@ -30,10 +30,10 @@ class Grant(NamedTuple):
     fence: int | None
     valid_until: float
     decided_at: float
-    asked: frozenset[int]                       # masters that may have a key of ours
-    votes: Callable[[], tuple[Vote, ...]]       # made when looked at, not on the way
+    asked: frozenset[int]  # masters that may have a key of ours
+    votes: Callable[[], tuple[Vote, ...]]  # made when looked at, not on the way
     attempts: int = 1
-    ticket: Ticket | None = None                # our place in line, which is the first
+    ticket: Ticket | None = None  # our place in line, which is the first
 
 
 class Refusal(NamedTuple):
@@ -47,15 +47,13 @@ class Refusal(NamedTuple):
     tally: Tally
     at: float
     attempts: int = 1
-    holder: str = ""                # of a refusal that is `held`: the token seen on most masters
+    holder: str = ""  # of a refusal that is `held`: the token seen on most masters
     remaining: float | None = None  # seconds until a majority is free if nobody extends its key
-    split: bool = False             # ... and nobody is known to have a majority
-    validity: float | None = None   # of one that is `slow`: what would have been left
+    split: bool = False  # ... and nobody is known to have a majority
+    validity: float | None = None  # of one that is `slow`: what would have been left
 
 
-def acquire(
-    terms: Terms, plan: Plan, deadline: float, won: list[Grant] | None = None
-) -> Op[Grant | Refusal]:
+def acquire(terms: Terms, plan: Plan, deadline: float, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
     """Try until it is granted or ``deadline`` has passed; at least once, and once more at the deadline.
 
     First one stands in line in this process (R23); whoever is granted the lock stays in front until it is
@@ -67,13 +65,13 @@ def acquire(
         yield Enter(ticket)
         outcome: Grant | Refusal | None = yield from _queue(terms, ticket, deadline)
         if outcome is None:
-            ticket.inbox = None     # nobody has to tell us any more; a lease that referred to it would be a cycle
+            ticket.inbox = None  # nobody has to tell us any more; a lease that referred to it would be a cycle
             outcome = yield from _contend(terms, plan, deadline, won, ticket)
         if isinstance(outcome, Refusal):
             interruption = yield from insist(Leave(ticket))
             if interruption is not None:
                 raise interruption  # noqa: TRY301 - and once more, below
-    except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
+    except GeneratorExit:  # dropped, not interrupted: nobody would carry out what we yield
         raise
     except BaseException:
         yield from insist(Leave(ticket))
@@ -90,12 +88,10 @@ def _queue(terms: Terms, ticket: Ticket, deadline: float) -> Op[Refusal | None]:
     return None
 
 
-def _contend(
-    terms: Terms, plan: Plan, deadline: float, won: list[Grant] | None, ticket: Ticket
-) -> Op[Grant | Refusal]:
+def _contend(terms: Terms, plan: Plan, deadline: float, won: list[Grant] | None, ticket: Ticket) -> Op[Grant | Refusal]:
     """Against other processes."""
     attempts = 0
-    failed = 0      # of these, since a release was announced: then everybody begins anew
+    failed = 0  # of these, since a release was announced: then everybody begins anew
     ear: Ear | None = None
     if NEVER < ticket.courtesy < deadline:
         ear = Ear(plan.keys.locks, len(terms.masters))
@@ -115,7 +111,7 @@ def _contend(
         if outcome.at >= deadline or outcome.tally.misconfigured:
             return outcome._replace(attempts=attempts)
         until = min(outcome.at + delay(plan.retry, failed), deadline)
-        if outcome.remaining is not None:   # then it is free, whether anybody says so or not
+        if outcome.remaining is not None:  # then it is free, whether anybody says so or not
             until = min(until, outcome.at + outcome.remaining + quorum.ROUNDING)
         if ear is None and outcome.kind == "held":
             ear = Ear(plan.keys.locks, len(terms.masters))
@@ -137,12 +133,12 @@ def _pause(terms: Terms, ear: Ear | None, refusal: Refusal, until: float) -> Op[
     if ear is not None:
         ear.refused(refusal.tally.in_the_way())
     if refusal.kind != "held":
-        ear = None      # no release ends an outage; and what failed attempts take back is announced as well
+        ear = None  # no release ends an outage; and what failed attempts take back is announced as well
     while ear is None or not (ear.look or ear.released):
         event = yield from wait(until)
         if isinstance(event, Timeout):
             return False
-        if isinstance(event, Heard):    # else it is something late, of the attempt that failed
+        if isinstance(event, Heard):  # else it is something late, of the attempt that failed
             at = event.at
     if not ear.released:
         return False
@@ -186,9 +182,9 @@ def attempt(
         interruption = yield from rollback(plan, token, ballot)
         if interruption is not None:
             raise interruption  # noqa: TRY301 - and once more, below
-    except GeneratorExit:       # dropped, not interrupted: nobody would carry out what we yield
+    except GeneratorExit:  # dropped, not interrupted: nobody would carry out what we yield
         raise
-    except BaseException:       # cancelled, Ctrl-C: the keys must not outlive us (R11)
+    except BaseException:  # cancelled, Ctrl-C: the keys must not outlive us (R11)
         yield from rollback(plan, token, ballot)
         raise
     return refusal
@@ -201,9 +197,7 @@ def second_round(terms: Terms, plan: Plan, token: str, first: Ballot) -> Op[tupl
     """
     proposal = first.highest + 1
     terms.fences.learn(proposal)
-    granted = frozenset(
-        master for master in first.reached() if first.tally.outcome(master) in ("granted", None)
-    )
+    granted = frozenset(master for master in first.reached() if first.tally.outcome(master) in ("granted", None))
     call = wire.fence(plan.keys, token, proposal, terms.fence_ttl)
     second = SecondBallot(terms, call, to=granted, before=first.tally)
     at = yield from second.ask(first.sent_at + terms.node_timeout)
@@ -218,7 +212,7 @@ def rollback(plan: Plan, token: str, round_: Round) -> Op[BaseException | None]:
     interrupted it.
     """
     sent_at = round_.sent_at
-    if sent_at == NEVER:    # interrupted before the round was sent
+    if sent_at == NEVER:  # interrupted before the round was sent
         return None
     release = Send(wire.release(plan.keys, token), to=round_.reached(), owed_until=sent_at + 2 * plan.ttl)
     return (yield from insist(release))
@@ -250,8 +244,8 @@ class Ballot(Round):
 
     def __init__(self, terms: Terms, call: wire.Call, proposal: int) -> None:
         super().__init__(terms, call)
-        self.highest = proposal         # of the fences that were proposed and shown
-        self._elsewhere: list[int] = []     # masters that granted, and whose fence is not our proposal
+        self.highest = proposal  # of the fences that were proposed and shown
+        self._elsewhere: list[int] = []  # masters that granted, and whose fence is not our proposal
         self._holders: list[tuple[str, float]] = []
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
@@ -259,7 +253,7 @@ class Ballot(Round):
         self.highest = max(self.highest, answer.fence)
         self._terms.fences.learn(answer.fence)
         if isinstance(answer, wire.Taken):
-            if not answer.stored and self.tally.outcome(master) is None:     # it votes once, however often it was asked
+            if not answer.stored and self.tally.outcome(master) is None:  # it votes once, however often it was asked
                 self._elsewhere.append(master)
             return GRANTED
         self._holders.append((answer.holder, answer.remaining))
@@ -269,7 +263,9 @@ class Ballot(Round):
     def stored(self) -> bool:
         """Whether a majority stored our proposal (R17); only votes that count do."""
         tally = self.tally
-        return tally.yes - tally.granted_by(self._elsewhere) >= tally.need      # not all that was read was counted, if Ctrl-C struck
+        return (
+            tally.yes - tally.granted_by(self._elsewhere) >= tally.need
+        )  # not all that was read was counted, if Ctrl-C struck
 
     def refusal(self, at: float) -> Refusal:
         tally = self.tally
@@ -278,7 +274,7 @@ class Ballot(Round):
         tokens = [holder for holder, _ in self._holders]
         holder = max(tokens, key=tokens.count, default="")
         left = sorted(remaining for _, remaining in self._holders)
-        missing = tally.need - tally.yes    # so many of these keys have to go
+        missing = tally.need - tally.yes  # so many of these keys have to go
         return Refusal(
             "held",
             tally,

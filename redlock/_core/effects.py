@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NEVER = float("-inf")   # when a request was sent that was not
+NEVER = float("-inf")  # when a request was sent that was not
 
 
 class Send:
@@ -63,7 +63,7 @@ class Send:
         self.doubt: Doubt | None = None
         self.more: tuple[Send, ...] = ()
         self.sent_at = NEVER
-        self.open = False       # somebody still counts the answers: `voted`, `answered` and `failed` are told, else `late`
+        self.open = False  # somebody still counts the answers: `voted`, `answered` and `failed` are told, else `late`
 
     def voted(self, master: int, at: float) -> bool:  # noqa: ARG002 - nobody counts
         """A master gave the usual answer (`Call.usual`); True: that decides."""
@@ -169,7 +169,7 @@ class Timeout:
     at: float
 
 
-Aside: TypeAlias = Enter | Leave | Listen | Crowd       # what concerns no master
+Aside: TypeAlias = Enter | Leave | Listen | Crowd  # what concerns no master
 Effect: TypeAlias = Send | Wait | Aside
 Event: TypeAlias = Send | Turn | Heard | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]

@@ -19,9 +19,9 @@ class Facts(NamedTuple):
     """What a handshake tells about a master.  None: the master does not permit to ask."""
 
     run_id: str | None
-    uptime: int | None          # whole seconds, as INFO has them
-    durable: bool = False       # append-only file with appendfsync always: forgets nothing
-    announced: float = 0.0      # the largest max_ttl that any client announced there
+    uptime: int | None  # whole seconds, as INFO has them
+    durable: bool = False  # append-only file with appendfsync always: forgets nothing
+    announced: float = 0.0  # the largest max_ttl that any client announced there
 
 
 class Objection(NamedTuple):
@@ -42,13 +42,13 @@ class Electorate:
         self._masters = masters
         self._guard = guard
         self._own_max_ttl = max_ttl
-        self._differs = False   # and was told
+        self._differs = False  # and was told
         self.max_ttl = max_ttl  # the largest announced governs the quarantine
         size = len(masters)
-        self._facts: list[Facts | None] = [None] * size     # of the present connection
-        self._known: list[Facts | None] = [None] * size     # the last that had a run_id
-        self._started_by = [-math.inf] * size   # latest moment, on our clock, at which it may have started
-        self._heard_at = [-math.inf] * size     # when its process was last known to be alive
+        self._facts: list[Facts | None] = [None] * size  # of the present connection
+        self._known: list[Facts | None] = [None] * size  # the last that had a run_id
+        self._started_by = [-math.inf] * size  # latest moment, on our clock, at which it may have started
+        self._heard_at = [-math.inf] * size  # when its process was last known to be alive
         # Who is heard later than this may vote; kept, as it is asked for with every vote.
         self.votes_from = [math.inf] * size
 
@@ -86,7 +86,7 @@ class Electorate:
         if before is None:
             return -math.inf if facts.durable else started_by
         if facts.durable and before.durable and started_by >= self._heard_at[master]:
-            return -math.inf    # it restarted, and has forgotten nothing, neither before nor since
+            return -math.inf  # it restarted, and has forgotten nothing, neither before nor since
         # Another process.  Whether it restarted, or is a replica that was promoted and was up all the
         # time, its uptime does not tell for sure: the last one may have granted locks until this moment.
         return at

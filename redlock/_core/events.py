@@ -100,6 +100,13 @@ class QuorumBack:
 
 
 Event: TypeAlias = (
-    LockAcquired | LockRefused | LeaseExtended | LockReleased | LeaseLost
-    | MasterDown | MasterUp | QuorumLost | QuorumBack
+    LockAcquired
+    | LockRefused
+    | LeaseExtended
+    | LockReleased
+    | LeaseLost
+    | MasterDown
+    | MasterUp
+    | QuorumLost
+    | QuorumBack
 )

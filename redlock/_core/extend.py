@@ -65,10 +65,10 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
     finally:
         _let_go(asked)
         if not ceiling.dropped:
-            lease._changed()    # it lasts longer; or too few have answered, and its keeper has no time to lose
+            lease._changed()  # it lasts longer; or too few have answered, and its keeper has no time to lose
 
 
-_Asked: TypeAlias = tuple["Plan", "LeaseState", Ceiling]     # a lease that is to be extended, and how
+_Asked: TypeAlias = tuple["Plan", "LeaseState", Ceiling]  # a lease that is to be extended, and how
 
 
 def _begin(asked: Sequence[_Asked]) -> None:
@@ -93,7 +93,7 @@ def _end(asked: Sequence[_Asked], valid_until: Mapping[Ceiling, float], claim: C
         for _, lease, ceiling in asked:
             lease._said = votes
             end: End = "lost"
-            if not lease._extendable(now):      # it ended while we asked: too late is too late, whatever they answered
+            if not lease._extendable(now):  # it ended while we asked: too late is too late, whatever they answered
                 pass
             elif won:
                 lease._extended(ceiling, valid_until[ceiling], votes)
@@ -176,7 +176,7 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
     if not asked:
         return extensions
     numbers = list(asked)
-    under_way = dict(enumerate(asked.values()))     # by the places in the request
+    under_way = dict(enumerate(asked.values()))  # by the places in the request
     renewal = Renewal(terms, list(under_way.values()))
     try:
         _begin(list(under_way.values()))
@@ -208,7 +208,7 @@ def _extendable(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: fl
     """Those of ``leases`` that have not ended, by their numbers."""
     asked: dict[int, _Asked] = {}
     clock = leases[0][1]._clock()
-    ceilings: dict[float, Ceiling] = {}     # by the TTL: those of many leases are few
+    ceilings: dict[float, Ceiling] = {}  # by the TTL: those of many leases are few
     for number, (plan, lease) in enumerate(leases):
         if lease._extendable(clock):
             ttl = lease.ttl
@@ -234,9 +234,9 @@ def _settled(
     return [place], part, at
 
 
-_ALIKE = -1     # the place of all leases that have no `Part`
+_ALIKE = -1  # the place of all leases that have no `Part`
 
-_Vote: TypeAlias = tuple["Outcome", str, bool]      # the last: somebody has to change a setting
+_Vote: TypeAlias = tuple["Outcome", str, bool]  # the last: somebody has to change a setting
 _GRANTED: _Vote = "granted", "", False
 _NO_OTHERS: Mapping[int, wire.NotOwned | ErrorReply] = MappingProxyType({})
 
@@ -253,16 +253,16 @@ class Renewal(Send):
 
     __slots__ = ("_asked", "_decided", "_terms", "parts", "refused", "settled", "tally")
 
-    missing: ClassVar[tuple[int, ...]] = ()     # of those without a `Part` no master has denied any,
-    reason: ClassVar[Reason] = "expired"        # so this is never asked for
+    missing: ClassVar[tuple[int, ...]] = ()  # of those without a `Part` no master has denied any,
+    reason: ClassVar[Reason] = "expired"  # so this is never asked for
 
     def __init__(self, terms: Terms, asked: Sequence[_Asked]) -> None:
         leases = [(plan.keys, lease.token, ceiling.ttl) for plan, lease, ceiling in asked]
         super().__init__(wire.renew(leases, terms.fence_ttl))
         self.open = True
-        self.tally = Tally(terms.masters)       # the votes for those without a `Part`
-        self.parts: dict[int, Part] = {}        # by the place in the request
-        self.settled: deque[tuple[int, float]] = deque()        # what was settled by whom, and nobody has looked at it
+        self.tally = Tally(terms.masters)  # the votes for those without a `Part`
+        self.parts: dict[int, Part] = {}  # by the place in the request
+        self.settled: deque[tuple[int, float]] = deque()  # what was settled by whom, and nobody has looked at it
         self.refused: list[int] = []
         self._decided = False
         self._asked = asked
@@ -320,7 +320,7 @@ class Renewal(Send):
         """``vote`` is for every lease, except for those in ``others``; or for these as well, where it is overruled."""
         if self._decided:
             return False
-        news = False    # not by what is in `settled`: whoever looks at that may do so in another thread, just now
+        news = False  # not by what is in `settled`: whoever looks at that may do so in another thread, just now
         alike, parts = self.tally, self.parts
         if not alike.settled:
             for place in others:

@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.terms import Plan, Terms
 
-_UNKNOWN = math.nan      # equal to no time
-OVER = -math.inf    # due of a lease that has ended: nothing is left to be done
-RENEWALS = 3        # in the time of one TTL, so that two may be missed (R15)
-_SPREAD = 0.2       # up to so much of the pause earlier: leases that were granted at once part
+_UNKNOWN = math.nan  # equal to no time
+OVER = -math.inf  # due of a lease that has ended: nothing is left to be done
+RENEWALS = 3  # in the time of one TTL, so that two may be missed (R15)
+_SPREAD = 0.2  # up to so much of the pause earlier: leases that were granted at once part
 # Renewals are due at times that are so far apart, as a part of the TTL: those of many leases then leave in one packet
 # for each master, and wake their keeper once.
 _STEP = 1 / 32
-_RETRY = 1 / 20     # of the TTL, after a renewal that nobody answered
-_LEFT = 1 - 1 / RENEWALS     # of the TTL, when a lease is due at the latest
-_LEFT_OF_VALIDITY = 3 / 4    # ... but never more than this of what the drift leaves of it, or it would be due at once again
-_MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP       # of the TTL, when a lease is due for the first time
-_VOID = 64          # so many entries of a roster may be void, besides as many as there are good ones
-_CROWD = 256        # so many newcomers are not looked through for those that are over
+_RETRY = 1 / 20  # of the TTL, after a renewal that nobody answered
+_LEFT = 1 - 1 / RENEWALS  # of the TTL, when a lease is due at the latest
+_LEFT_OF_VALIDITY = (
+    3 / 4
+)  # ... but never more than this of what the drift leaves of it, or it would be due at once again
+_MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL, when a lease is due for the first time
+_VOID = 64  # so many entries of a roster may be void, besides as many as there are good ones
+_CROWD = 256  # so many newcomers are not looked through for those that are over
 
 # What there is to do for one or several leases; returns how each was extended, in their order.
 Task: TypeAlias = "Op[list[Extension]]"
@@ -53,8 +55,28 @@ class Keeping:
     renewal that was won.  ``released``: once the keeper has given it back in place of a holder that has gone.
     """
 
-    __slots__ = ("_alone", "_at", "_busy", "_ends", "_for", "_kept", "_owner", "_plan", "_random", "_refused", "_released", "_renew", "_renew_at",
-                 "_since", "_tell", "_terms", "lease", "new", "soonest", "stands")
+    __slots__ = (
+        "_alone",
+        "_at",
+        "_busy",
+        "_ends",
+        "_for",
+        "_kept",
+        "_owner",
+        "_plan",
+        "_random",
+        "_refused",
+        "_released",
+        "_renew",
+        "_renew_at",
+        "_since",
+        "_tell",
+        "_terms",
+        "lease",
+        "new",
+        "soonest",
+        "stands",
+    )
 
     def __init__(
         self,
@@ -80,16 +102,16 @@ class Keeping:
         self._renew = renew
         self._owner = owner
         self._random = random
-        self._busy = False      # an operation of ours is under way
-        self._alone = False     # a master does not renew it together with others ...
-        self._refused: Collection[int] = ()     # ... as it said the last time, or says yet
+        self._busy = False  # an operation of ours is under way
+        self._alone = False  # a master does not renew it together with others ...
+        self._refused: Collection[int] = ()  # ... as it said the last time, or says yet
         self._since = now
-        self._renew_at: float | None = None     # not known before somebody wants to know: most leases are over by then
-        self._at = math.inf     # the same in step with others, and early enough ...
-        self._for = _UNKNOWN    # ... for this end of its time
-        self.stands: float | None = None        # where its `Roster` has it
-        self.new = True     # nobody has
-        self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT       # it is not `due` earlier
+        self._renew_at: float | None = None  # not known before somebody wants to know: most leases are over by then
+        self._at = math.inf  # the same in step with others, and early enough ...
+        self._for = _UNKNOWN  # ... for this end of its time
+        self.stands: float | None = None  # where its `Roster` has it
+        self.new = True  # nobody has
+        self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT  # it is not `due` earlier
         if max_hold is None:
             self._ends = math.inf
         else:
@@ -117,7 +139,9 @@ class Keeping:
             self._renew_at = self._since + _pause(lease.ttl, self._random())
         if lease._ceilings:  # noqa: SLF001 - it is about to move again, and not to be forestalled
             end = math.inf
-        latest = end - _left(lease.ttl, self._terms.drift_factor)   # the holder itself may have made the TTL shorter since
+        latest = end - _left(
+            lease.ttl, self._terms.drift_factor
+        )  # the holder itself may have made the TTL shorter since
         self._at = _in_step(self._renew_at, latest, lease.ttl, self._terms.phase)
         self._for = end
 
@@ -149,7 +173,7 @@ class Keeping:
         """What is to be done now that it is due; see `tasks`."""
         lease = self.lease
         if now >= lease.valid_until:
-            return "nothing"        # but to `put` it back, which finds that out as well
+            return "nothing"  # but to `put` it back, which finds that out as well
         if now >= self._ends:
             if self.over:
                 return "nothing"
@@ -178,7 +202,7 @@ class Keeping:
         if extension.kind == "kept":
             self._renew_at = extension.at + _pause(lease.ttl, spread)
             self._for = _UNKNOWN
-        else:       # soon again, however little is left
+        else:  # soon again, however little is left
             self._renew_at = extension.at + lease.ttl * _RETRY
             self._for = lease.valid_until
             self._at = _in_step(self._renew_at, math.inf, lease.ttl, self._terms.phase)
@@ -292,8 +316,8 @@ class Roster:
     def __init__(self) -> None:
         self._in_hand: list[tuple[float, int, list[Keeping]]] = []
         self._newcomers: deque[Keeping] = deque()
-        self._moments: dict[float, list[Keeping]] = {}      # who is due when; void are those that stand elsewhere by now
-        self._heap: list[float] = []                        # when anybody is due
+        self._moments: dict[float, list[Keeping]] = {}  # who is due when; void are those that stand elsewhere by now
+        self._heap: list[float] = []  # when anybody is due
         self._standing = 0
         self._void = 0
         self._number = 0
@@ -351,7 +375,7 @@ class Roster:
             else:
                 self._moments[due] = [keeping]
                 heapq.heappush(self._heap, due)
-        if self._void > _VOID + self._standing:     # most were released long before their time
+        if self._void > _VOID + self._standing:  # most were released long before their time
             self._sweep()
         return first, over
 
@@ -398,7 +422,7 @@ class Roster:
         taken: list[Keeping] = []
         while self._in_hand and self._in_hand[0][0] <= now:
             _, _, keepings = heapq.heappop(self._in_hand)
-            taken += self.put(keepings)[1]      # each at its end from now on; and those that are over
+            taken += self.put(keepings)[1]  # each at its end from now on; and those that are over
         while self._heap and self._heap[0] <= now:
             at = heapq.heappop(self._heap)
             for keeping in self._moments.pop(at):

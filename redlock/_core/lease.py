@@ -27,7 +27,7 @@ class Ceiling:
 
     valid_until: float
     ttl: float
-    dropped: bool = False       # with its operation: nobody says when it ends
+    dropped: bool = False  # with its operation: nobody says when it ends
 
 
 class LeaseState:
@@ -48,9 +48,32 @@ class LeaseState:
     """
 
     # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
-    __slots__ = ("__weakref__", "_asked", "_astray", "_ceilings", "_clock", "_holds", "_keys_until", "_late", "_lost", "_mine",
-                 "_on_change", "_released", "_repaired", "_resumed", "_said", "_since", "_tells", "_ticket", "_votes", "fence", "names",
-                 "token", "ttl", "valid_until")
+    __slots__ = (
+        "__weakref__",
+        "_asked",
+        "_astray",
+        "_ceilings",
+        "_clock",
+        "_holds",
+        "_keys_until",
+        "_late",
+        "_lost",
+        "_mine",
+        "_on_change",
+        "_released",
+        "_repaired",
+        "_resumed",
+        "_said",
+        "_since",
+        "_tells",
+        "_ticket",
+        "_votes",
+        "fence",
+        "names",
+        "token",
+        "ttl",
+        "valid_until",
+    )
 
     def __init__(
         self,
@@ -68,25 +91,27 @@ class LeaseState:
         self.ttl = ttl
         self.valid_until = grant.valid_until
         self._votes = grant.votes
-        self._said = grant.votes        # what the masters said last, to an extension or a release, won or not: why it was lost
+        self._said = (
+            grant.votes
+        )  # what the masters said last, to an extension or a release, won or not: why it was lost
         self._since = grant.decided_at
-        self._ticket = grant.ticket     # its place in line (R23)
-        self._asked = grant.asked       # masters that may have a key of ours
-        self._keys_until = max(grant.valid_until, grant.decided_at) + ttl   # by then every one of them has expired
-        self._astray = resumed          # what sets its keys has not all travelled on one connection to each master (R10)
-        self._repaired: frozenset[int] = frozenset()    # masters that may have been given it back (R14)
+        self._ticket = grant.ticket  # its place in line (R23)
+        self._asked = grant.asked  # masters that may have a key of ours
+        self._keys_until = max(grant.valid_until, grant.decided_at) + ttl  # by then every one of them has expired
+        self._astray = resumed  # what sets its keys has not all travelled on one connection to each master (R10)
+        self._repaired: frozenset[int] = frozenset()  # masters that may have been given it back (R14)
         # Of all extensions that overlapped, until none is under way; True: this one is yet.
         self._ceilings: dict[Ceiling, bool] = {}
         self._clock = clock
-        self._mine = mine               # False in a process that was forked off the holder
+        self._mine = mine  # False in a process that was forked off the holder
         self._released = False
         self._lost: Reason | None = None
         self._late: Reason = "expired"  # what it is called when its time has run out
-        self._resumed = resumed         # handed over by a token, and not confirmed by an extension yet (C11)
+        self._resumed = resumed  # handed over by a token, and not confirmed by an extension yet (C11)
         # Told whenever its end may have moved (see `Keeping.due`), and by `_left_behind`, with True.
         self._on_change: Callable[[bool], None] | None = None
-        self._tells: tuple[Callable[[Any], object], ...] = ()   # `on_lost` of those who entered it again
-        self._holds: list[Any] = []     # every `Hold` of it that was not given back: see redlock/_base/holds.py
+        self._tells: tuple[Callable[[Any], object], ...] = ()  # `on_lost` of those who entered it again
+        self._holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_base/holds.py
 
     @property
     def name(self) -> str:
@@ -258,7 +283,7 @@ class LeaseState:
             self._on_change(True)
 
     def _may_be_on(self, masters: Iterable[int]) -> None:
-        with self._guard():     # its holder may extend it in a thread of its own, and repair others
+        with self._guard():  # its holder may extend it in a thread of its own, and repair others
             masters = frozenset(masters)
             self._repaired |= masters
             self._asked |= masters
@@ -274,7 +299,9 @@ class LeaseState:
         return True
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self!r} cannot be copied or pickled, it ends here: hand over its token and fence (lock(..., token=, fence=))")
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled, it ends here: hand over its token and fence (lock(..., token=, fence=))"
+        )
 
     def __repr__(self) -> str:
         if self._released:

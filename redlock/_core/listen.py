@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from redlock._core.lobby import Ticket
 
-LINGER = 0.5        # so long a channel stays subscribed though nobody listens: the next waiter often comes soon
-_GRACE = 0.003      # how long one who knows of others stays away after a release, in seconds, ...
-_TRIPS = 3          # ... and so many times what the release took: a message, and an attempt of theirs
-_MANY = 64          # so many tokens, or crowds, are remembered without a look at whether they still matter
+LINGER = 0.5  # so long a channel stays subscribed though nobody listens: the next waiter often comes soon
+_GRACE = 0.003  # how long one who knows of others stays away after a release, in seconds, ...
+_TRIPS = 3  # ... and so many times what the release took: a message, and an attempt of theirs
+_MANY = 64  # so many tokens, or crowds, are remembered without a look at whether they still matter
 
 # Who has heard of a release tries at once, until attempts turn out to collide; then after a random
 # pause of up to this many seconds, doubled with every collision, so that somebody is alone at it.
 _SPREAD = 0.0005
-_MOST_SPREAD = 8    # doublings: 128 ms
-_CALM = 0.25        # of a doubling is taken back by an attempt that did not collide
+_MOST_SPREAD = 8  # doublings: 128 ms
+_CALM = 0.25  # of a doubling is taken back by an attempt that did not collide
 
 
 class Ear:
@@ -42,12 +42,12 @@ class Ear:
         self.channels = tuple(wire.channel(key) for key in keys)
         self.look = False
         self.released = 0
-        self.level = 0.0        # of crowding: the doublings of the pause
-        self.inbox: object = None   # of the driver
+        self.level = 0.0  # of crowding: the doublings of the pause
+        self.inbox: object = None  # of the driver
         self._need = majority(masters)
         self._heard: dict[bytes, int] = {}  # which masters announced a token, as bits; -1: that was dealt with
-        self._all = 0           # which masters announced anything since the last attempt
-        self._in_the_way = -1   # which masters said no to the last attempt, as bits; -1: there was none yet
+        self._all = 0  # which masters announced anything since the last attempt
+        self._in_the_way = -1  # which masters said no to the last attempt, as bits; -1: there was none yet
 
     def attempting(self) -> None:
         """What was heard until now has led to this attempt."""
@@ -66,9 +66,9 @@ class Ear:
         bit = 1 << master
         heard = self._heard.get(token, 0)
         if heard == -1:
-            return False        # the majority has spoken; this is the rest
+            return False  # the majority has spoken; this is the rest
         if len(self._heard) >= _MANY:
-            del self._heard[next(iter(self._heard))]    # the oldest
+            del self._heard[next(iter(self._heard))]  # the oldest
         heard |= bit
         self._all |= bit
         done = self._is_news(heard)
@@ -103,8 +103,8 @@ class _Channel:
 
     def __init__(self) -> None:
         self.ear: Ear | None = None
-        self.confirmed = 0      # by which masters, as bits
-        self.level = 0.0        # of the ear that listened last
+        self.confirmed = 0  # by which masters, as bits
+        self.level = 0.0  # of the ear that listened last
         self.idle_since = 0.0
 
 

@@ -20,10 +20,10 @@ class Ticket:
 
     def __init__(self, keys: Iterable[str]) -> None:
         self.keys = tuple(keys)
-        self.turn = False       # first in all of its lines
-        self.mark = object()    # not the ticket itself: one would keep the next alive, and that the next
-        self.after: object = None   # the mark of the one that made it first by leaving
-        self.courtesy = NEVER   # until when others, of other processes, should go first (R24)
+        self.turn = False  # first in all of its lines
+        self.mark = object()  # not the ticket itself: one would keep the next alive, and that the next
+        self.after: object = None  # the mark of the one that made it first by leaving
+        self.courtesy = NEVER  # until when others, of other processes, should go first (R24)
         self.inbox: Any = None  # of the driver: where a `Turn` goes
 
 
@@ -56,14 +56,12 @@ class Lobby:
                 line.pop(ticket, None)
                 if not line:
                     del self._lines[key]
-        if not self._lines:     # as mostly
+        if not self._lines:  # as mostly
             return []
         # Also those whom we made first before, if this is called again after an interruption (R11): they may
         # not have been told.
         heads = {next(iter(self._lines[key])): None for key in ticket.keys if key in self._lines}
-        turns = [
-            other for other in heads if (not other.turn or other.after is ticket.mark) and self._is_first(other)
-        ]
+        turns = [other for other in heads if (not other.turn or other.after is ticket.mark) and self._is_first(other)]
         for other in turns:
             other.after = ticket.mark
             other.turn = True

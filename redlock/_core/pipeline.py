@@ -27,9 +27,9 @@ AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 
 # A release in doubt is asked again after a part of the patience; twice as late each time, up to some times the patience.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
-_CROWD = 64     # so many debts are kept without a look at whether they have expired
+_CROWD = 64  # so many debts are kept without a look at whether they have expired
 
-_NOTHING: tuple[Send, ...] = ()     # asked for by an answer
+_NOTHING: tuple[Send, ...] = ()  # asked for by an answer
 
 CONNECTING = Failure("error", "still connecting", sent=False)
 
@@ -41,8 +41,8 @@ class Entry(Generic[AnyInbox]):
     request: Send
     inbox: AnyInbox
     at: float
-    text: bool = False      # to be sent as text, because the master had forgotten the script
-    pause: float = 0.0      # of a release that was asked again because of a `Doubt`: how long that was put off
+    text: bool = False  # to be sent as text, because the master had forgotten the script
+    pause: float = 0.0  # of a release that was asked again because of a `Doubt`: how long that was put off
 
 
 def _with_text(request: Send) -> Send:
@@ -94,7 +94,7 @@ class Pipeline(Generic[AnyInbox]):
         owed_until = entry.request.owed_until
         if owed_until is not None and owed_until > entry.at:
             self._owed.append(entry)
-            if len(self._owed) > self._crowd:       # or a long outage would fill the memory with them
+            if len(self._owed) > self._crowd:  # or a long outage would fill the memory with them
                 self._forgive(entry.at)
 
     def recognised(self, data: bytes, at: float) -> int:
@@ -132,7 +132,9 @@ class Pipeline(Generic[AnyInbox]):
             self._refused(entry, value, at)
             return True
         request = entry.request
-        request.more = _NOTHING     # what another master was to be asked is not left here, though a Ctrl-C came before it was
+        request.more = (
+            _NOTHING  # what another master was to be asked is not left here, though a Ctrl-C came before it was
+        )
         if not request.open:
             request.late(self.master, value, at)
         elif request.answered(self.master, value, at):

@@ -35,7 +35,7 @@ def valid_until(sent_at: float, ttl: float, factor: float) -> float:
     return sent_at + ttl - drift(ttl, factor)
 
 
-_ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")      # known not to have voted
+_ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")  # known not to have voted
 
 
 class Tally:
@@ -116,7 +116,7 @@ class Tally:
         if self.yes >= self.need:
             return True
         if self.no < self.need <= self.size - self.no:
-            return False        # as mostly: too few answers yet for either
+            return False  # as mostly: too few answers yet for either
         open_ = self.size - self.yes - self.no
         denials = self._number("held")
         possible = self.yes + open_ >= self.need or denials + open_ >= self.need

@@ -60,7 +60,7 @@ class ErrorReply(NamedTuple):
 
 # ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -OOM command not allowed …
 _WRAPPED = re.compile(r"ERR Error running script .*?@user_script: ?\d+: (?:@user_script: ?\d+: )?-?(.*)", re.DOTALL)
-_DENIED = ("The user executing the script can't", "ACL failure in script")      # of Redis, of Valkey
+_DENIED = ("The user executing the script can't", "ACL failure in script")  # of Redis, of Valkey
 _LONGEST = 200
 _PASSING = frozenset(
     ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
@@ -69,7 +69,7 @@ _CONFIGURATION = frozenset(
     ("NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "BADMAXTTL", "CROSSSLOT", "MOVED")
 )
 _OF_NAME = frozenset(("WRONGTYPE", "BADFENCE", "CROSSSLOT"))
-_WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}      # whatever it is asked
+_WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}  # whatever it is asked
 _ADVICE = {
     "BADFENCE": "somebody else wrote that: delete the key on every master while nobody holds the name",
     "BUSY": "a script has been running for too long there",

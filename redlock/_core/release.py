@@ -34,8 +34,8 @@ class Claim(Round):
     ) -> None:
         super().__init__(terms, call, to, owed_until)
         self.taken = False
-        self.missing: list[int] = []    # masters on which nobody holds it
-        self.heard: dict[int, int] = {}     # how many connections they told that it was released
+        self.missing: list[int] = []  # masters on which nobody holds it
+        self.heard: dict[int, int] = {}  # how many connections they told that it was released
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_owned(value)
@@ -109,7 +109,7 @@ def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
     """Have it sent until every master has seen what it takes back, unless it stands behind that."""
     if not lease._in_order:  # noqa: SLF001 - see `release`
         request.doubt = Doubt(lease)
-        request.call = request.call._replace(usual=())      # every answer is to be read
+        request.call = request.call._replace(usual=())  # every answer is to be read
     return request
 
 
@@ -165,6 +165,6 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         lease._found_gone(claim.reason)  # noqa: SLF001
     ticket = lease._ticket  # noqa: SLF001
     if ticket is not None and (claim.heard or ticket.courtesy > NEVER):
-        took = min(at - claim.sent_at, terms.node_timeout)      # longer than that we were stopped ourselves
+        took = min(at - claim.sent_at, terms.node_timeout)  # longer than that we were stopped ourselves
         yield Crowd(ticket.keys, claim.heard, took)
     return ours

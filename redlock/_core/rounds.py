@@ -46,7 +46,7 @@ class Round(Send, ABC):
         super().__init__(call, to, owed_until)
         self.open = True
         self.tally = tally = Tally(terms.masters)
-        self.ended_at: float | None = None      # the moment of the answer that decided it
+        self.ended_at: float | None = None  # the moment of the answer that decided it
         self._terms = terms
         self._votes_from = terms.electorate.votes_from
         self._unsent: list[int] = []
@@ -70,7 +70,7 @@ class Round(Send, ABC):
             yield from then
             wait = Wait(min(until, self.sent_at + self._terms.node_timeout), False, self)
             while self.ended_at is None:
-                event = yield wait      # a `Turn`, what an `Ear` remembers, a round before: all of them say nothing here
+                event = yield wait  # a `Turn`, what an `Ear` remembers, a round before: all of them say nothing here
                 if type(event) is Timeout and self.ended_at is None:
                     self.tally.time_out(event.at - self.sent_at)
                     return event.at
@@ -86,7 +86,7 @@ class Round(Send, ABC):
             tally.count(master, outcome, at - self.sent_at, reason)
         else:
             self._overrule(master, outcome, reason, at)
-        return (tally.no > 0 or tally.yes >= tally.need) and self._counted(at)     # with neither, nothing is decided
+        return (tally.no > 0 or tally.yes >= tally.need) and self._counted(at)  # with neither, nothing is decided
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         try:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LINE: Final = 1 << 16           # bytes of a line: an error, a number, the announcement of more
-BYTES: Final = 1 << 24          # of all strings of one answer; INFO has some ten thousand
-VALUES: Final = 100_000         # in one answer
+LINE: Final = 1 << 16  # bytes of a line: an error, a number, the announcement of more
+BYTES: Final = 1 << 24  # of all strings of one answer; INFO has some ten thousand
+VALUES: Final = 100_000  # in one answer
 
 # What scripts answer, nearly always: flat, short and whole.  All of it is exact, so nothing can hide in it.
 _VALUE = rb"(?::-?[0-9]{1,20}|\$-1|\$40\r\n[0-9a-f]{40}|[+-][^\r\n]{0,300})\r\n"
@@ -37,10 +37,10 @@ class Sizes:
     __slots__ = ("_bytes", "_line", "_skip", "_values")
 
     def __init__(self) -> None:
-        self._line = b""        # the beginning of one
-        self._skip = 0          # bytes of a bulk that have yet to come
-        self._bytes = 0         # of this answer
-        self._values = 0        # of this answer that have not begun yet
+        self._line = b""  # the beginning of one
+        self._skip = 0  # bytes of a bulk that have yet to come
+        self._bytes = 0  # of this answer
+        self._values = 0  # of this answer that have not begun yet
 
     def add(self, data: bytes) -> None:
         """These came.

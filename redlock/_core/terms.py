@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 class Terms(NamedTuple):
     """One deployment: the masters, its times in seconds, and the sources of what is not pure."""
 
-    masters: tuple[str, ...]        # as shown to people; the order is that of the configuration
+    masters: tuple[str, ...]  # as shown to people; the order is that of the configuration
     node_timeout: float
     drift_factor: float
     fence_ttl: float
     electorate: Electorate
     fences: FenceClock
-    token: Callable[[], str]        # a fresh random token at every call (R8)
-    random: Callable[[], float]     # from 0 to 1
-    phase: float = 0.0              # from 0 to 1, of renewals: those of two clients are not due at the same moments
-    attempted: Callable[[Tally], object] = id   # told the votes of every attempt; `id` does nothing with them
+    token: Callable[[], str]  # a fresh random token at every call (R8)
+    random: Callable[[], float]  # from 0 to 1
+    phase: float = 0.0  # from 0 to 1, of renewals: those of two clients are not due at the same moments
+    attempted: Callable[[Tally], object] = id  # told the votes of every attempt; `id` does nothing with them
 
 
 class Plan(NamedTuple):

@@ -63,7 +63,7 @@ def announcement_key(prefix: str) -> str:
     return "redlock-max-ttl:" + prefix
 
 
-@lru_cache(maxsize=64)      # a process uses few different times
+@lru_cache(maxsize=64)  # a process uses few different times
 def milliseconds(seconds: float) -> str:
     """Whole milliseconds, rounded up: a key may outlive what it guards, never the reverse.
 
@@ -81,7 +81,7 @@ def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float)
         scripts.ACQUIRE,
         keys.locks + keys.fences,
         (str(len(keys.locks)), token, milliseconds(ttl), fence, milliseconds(fence_ttl)),
-        f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode(),      # set, and the proposal is stored
+        f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode(),  # set, and the proposal is stored
     )
 
 
@@ -123,7 +123,9 @@ def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: flo
 
 
 def release(keys: Keys, token: str) -> Call:
-    return Call(scripts.RELEASE, keys.locks, (token,), b"*2\r\n:1\r\n:0\r\n")       # ours, and nobody was there to hear of it
+    return Call(
+        scripts.RELEASE, keys.locks, (token,), b"*2\r\n:1\r\n:0\r\n"
+    )  # ours, and nobody was there to hear of it
 
 
 def status(key: str) -> Call:
@@ -139,7 +141,7 @@ def announce(prefix: str, max_ttl: float) -> Call:
 
 # No number that a script returns is greater: it counts in doubles.  A reply of any size would be an integer.
 _BEYOND = 2**53
-_DIGITS = 16        # of what is below
+_DIGITS = 16  # of what is below
 
 
 class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of ours

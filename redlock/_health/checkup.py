@@ -97,7 +97,9 @@ class Checkup:
         able = voting(facts, terms)
         if able < need:
             late = "" if len(facts) == size else f", {size - len(facts)} have not answered yet"
-            self._probed.append(Probe(ok=False, seconds=0.0, error=f"not tried, as {able} of {size} masters vote{late}"))
+            self._probed.append(
+                Probe(ok=False, seconds=0.0, error=f"not tried, as {able} of {size} masters vote{late}")
+            )
             return None
         max_ttl = terms.max_ttl
         thread = threading.Thread(target=self._run_probe, args=(max_ttl,), name="redlock-check probe", daemon=True)

@@ -41,8 +41,8 @@ _WORKS_FOR_NOBODY = frozenset(("BUSY", "LOADING", "MASTERDOWN"))
 # A refusal that only a server knows, even if it has no other word.
 _OF_A_SERVER = _WORKS_FOR_NOBODY | {"NOAUTH", "NOPERM", "WRONGPASS"}
 
-_SOME = 65536       # bytes at once
-_DIGITS = 15        # of a time: more would not be one
+_SOME = 65536  # bytes at once
+_DIGITS = 15  # of a time: more would not be one
 
 
 class Examination:
@@ -81,7 +81,7 @@ class Examination:
         if not self.done:
             if self._dial is not None:
                 self._dial.abort()
-            if self._sock is not None:      # its thread closes it: the number may be another's by then
+            if self._sock is not None:  # its thread closes it: the number may be another's by then
                 with contextlib.suppress(OSError):
                     self._sock.shutdown(socket.SHUT_RDWR)
         return facts
@@ -154,7 +154,7 @@ class Examination:
             raise InvalidResponse(f"whatever it is asked, it says {answers[0].text}")
         for question, answer in zip(asked, answers, strict=True):
             match question.words[0], answer:
-                case "GET", ErrorReply(code="WRONGTYPE"):   # the key of the announcement: no other one is there
+                case "GET", ErrorReply(code="WRONGTYPE"):  # the key of the announcement: no other one is there
                     self._know(unannounced="something that is not a string")
                 case _, ErrorReply():
                     self._refused(answer, question)
@@ -185,7 +185,7 @@ class Examination:
         elif answer.code in _WORKS_FOR_NOBODY:
             self._know(refused=facts.refused or Refusal(answer.code, text))
         elif question.expendable or (question.contradictory and answer.code == "ERR"):
-            pass        # nobody needs it, or it was meant to be refused (see `rights.questions`)
+            pass  # nobody needs it, or it was meant to be refused (see `rights.questions`)
         elif answer.code == "ERR" or question.needs == "info":
             self._know(lacks={**facts.lacks, question.needs.upper().replace("|", " "): text})
         else:

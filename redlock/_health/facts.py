@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 Failure: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 
-_DIGITS = 20        # of 64 bits
+_DIGITS = 20  # of 64 bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-SCHEMA = 1      # of `Health.as_dict`: raised when a field goes or changes its meaning, not when one is added
+SCHEMA = 1  # of `Health.as_dict`: raised when a field goes or changes its meaning, not when one is added
 
 Level: TypeAlias = Literal["warning", "critical"]
 Status: TypeAlias = Literal["OK", "WARNING", "CRITICAL"]

@@ -12,9 +12,20 @@ from redlock._core import wire
 # Command, and whether a client can do without it: who may not PUBLISH or SUBSCRIBE is waited for longer
 # (R24), without CONFIG GET an exemption does not apply (R21), TIME is only asked by the check.
 _COMMANDS = {
-    "set": True, "get": True, "del": True, "pexpire": True, "pttl": True, "eval": True, "evalsha": True,
-    "script|load": False, "publish": False, "subscribe": False, "unsubscribe": False,
-    "info": True, "time": False, "config|get": False,
+    "set": True,
+    "get": True,
+    "del": True,
+    "pexpire": True,
+    "pttl": True,
+    "eval": True,
+    "evalsha": True,
+    "script|load": False,
+    "publish": False,
+    "subscribe": False,
+    "unsubscribe": False,
+    "info": True,
+    "time": False,
+    "config|get": False,
 }
 _SCRIPT = "return 1"
 _SCRIPT_SHA = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
@@ -24,8 +35,8 @@ class Question(NamedTuple):
     """A command that changes nothing, and what its refusal means."""
 
     words: tuple[str, ...]
-    needs: str              # the command, as in a rule
-    keys: str = ""          # the pattern that its key or channel falls under
+    needs: str  # the command, as in a rule
+    keys: str = ""  # the pattern that its key or channel falls under
 
     @property
     def optional(self) -> bool:
@@ -50,14 +61,14 @@ def rule(prefix: str, *, database: bool = False) -> str:
     """
     commands = [*_COMMANDS, *(("select",) if database else ())]
     # New users of Redis 6.2 may use all channels, and refuse a pattern as long as they may.
-    patterns = dict.fromkeys(_patterns(prefix))     # each once
+    patterns = dict.fromkeys(_patterns(prefix))  # each once
     return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])
 
 
 def _patterns(prefix: str) -> tuple[str, str, str, str]:
     """Keys of locks, of fences, of the announcement; the channels."""
     pattern = _literal(prefix)
-    if not pattern:     # a server refuses a pattern beside the one that has them all
+    if not pattern:  # a server refuses a pattern beside the one that has them all
         return "~*", "~*", "~*", "&*:released"
     announcement = _literal(wire.announcement_key(prefix))
     # With a hash tag in the name the fence key begins as the lock key does (docs/reference/wire.md).

@@ -71,7 +71,7 @@ class Survey:
     def stop(self) -> list[MasterFacts]:
         """End it now: what is known."""
         for look, thread in self._threads:
-            if look.done:       # it has nothing left to wait for: a few instructions
+            if look.done:  # it has nothing left to wait for: a few instructions
                 thread.join()
         return [look.stop() for look in self._looks]
 

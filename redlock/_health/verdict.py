@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from redlock._health.facts import Failure, MasterFacts, Refusal
     from redlock._health.records import Level, Status
 
-_NEARLY_FULL = 0.9          # of maxmemory: so much is used before anybody is warned
-_SLOW = 0.5                 # of node_timeout: a vote that takes longer is near to being late
-_NTP = 0.1                  # seconds: clocks of machines that are kept in step differ by less
-_OTHER = 0.0015             # max_ttl is announced in whole milliseconds
+_NEARLY_FULL = 0.9  # of maxmemory: so much is used before anybody is warned
+_SLOW = 0.5  # of node_timeout: a vote that takes longer is near to being late
+_NTP = 0.1  # seconds: clocks of machines that are kept in step differ by less
+_OTHER = 0.0015  # max_ttl is announced in whole milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,7 @@ def judge(facts: Sequence[MasterFacts], terms: Terms, probe: Probe | None) -> He
     """``probe``: how a real lock went; None if it was not tried."""
     electorate = _electorate(facts, terms)
     offsets = _offsets(facts)
-    masters = tuple(
-        _judge(index, one, terms, electorate, offsets[index], facts) for index, one in enumerate(facts)
-    )
+    masters = tuple(_judge(index, one, terms, electorate, offsets[index], facts) for index, one in enumerate(facts))
     voting = sum(master.votes for master in masters)
     need = majority(len(masters))
     quorum = QuorumHealth(
@@ -112,7 +110,7 @@ def _judge(
         findings.append(_failure(facts))
     elif facts.refused is not None:
         findings.append(_busy(facts, facts.refused))
-    elif sentinel:      # what it lacks to be a master is of no interest
+    elif sentinel:  # what it lacks to be a master is of no interest
         findings.append(Finding("critical", "not-master", "it is a Sentinel, not a server", _NO_SENTINEL))
     else:
         for rule in _RULES:
@@ -175,13 +173,21 @@ def _failure(facts: MasterFacts) -> Finding:
     if "max number of clients" in facts.text:
         code, message, advice = "busy", "it takes no more connections", "raise maxclients, or find out who holds them"
     elif facts.failure == "tls" and "_ALERT_CERTIFICATE_EXPIRED" in facts.text:
-        code, message, advice = "tls", "this client's certificate has expired", "renew the one of ssl_certfile in the address"
+        code, message, advice = (
+            "tls",
+            "this client's certificate has expired",
+            "renew the one of ssl_certfile in the address",
+        )
     elif facts.failure == "tls" and "_ALERT_" in facts.text:
         code, message, advice = "tls", "it does not take this client's certificate or version of TLS", _OUR_TLS
     elif facts.failure == "tls" and "has expired" in facts.text:
         code, message, advice = "tls", "its certificate, or its CA's, has expired", "renew it, on that server"
     elif facts.failure == "tls" and "not yet valid" in facts.text:
-        code, message, advice = "tls", "its certificate begins to be valid later", "set the clock right that is wrong: here or there"
+        code, message, advice = (
+            "tls",
+            "its certificate begins to be valid later",
+            "set the clock right that is wrong: here or there",
+        )
     else:
         code, message, advice = _FAILURES.get(facts.failure) or _unreachable(facts)
     return Finding("critical", code, f"{message}: {_plain(facts.text)}", advice)
@@ -234,7 +240,9 @@ def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
         if facts.url.startswith("rediss://"):
             how += "it may want a certificate (ssl_certfile and ssl_keyfile in the address)"
         else:
-            how += "a port that wants TLS needs rediss:// in the address, and protected mode lets in nobody from elsewhere"
+            how += (
+                "a port that wants TLS needs rediss:// in the address, and protected mode lets in nobody from elsewhere"
+            )
     elif "Too many open files" in facts.text:
         how = "give this program more open files, with ulimit -n: it is at its limit, whatever the master does"
     elif "unknown command" in facts.text or "the command AUTH" in facts.text:
@@ -254,7 +262,7 @@ def _busy(facts: MasterFacts, refused: Refusal) -> Finding:
         advice = "wait: it is reading its data after a start"
     elif refused.code == "BUSY":
         advice = f"a script runs for too long there: redis-cli -u {facts.url} SCRIPT KILL"
-    else:       # MASTERDOWN
+    else:  # MASTERDOWN
         return Finding("critical", "not-master", f"it is a replica that has lost its master: {refused.text}", _A_MASTER)
     return Finding("critical", "busy", f"it refuses to work: {refused.text}", advice)
 
@@ -276,12 +284,15 @@ def _not_master(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa:
 def _rights(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
     missing = list(facts.missing)
     if missing == ["+info"] and not terms.restart_guard:
-        missing = []        # without the guard nobody needs it
+        missing = []  # without the guard nobody needs it
     if not missing and not facts.optional:
         return
     level: Level = "critical" if missing else "warning"
-    without = "" if missing else "; locks work, but " + ", ".join(
-        sorted({_WITHOUT.get(right, "waiters hear of no release") for right in facts.optional})
+    without = (
+        ""
+        if missing
+        else "; locks work, but "
+        + ", ".join(sorted({_WITHOUT.get(right, "waiters hear of no release") for right in facts.optional}))
     )
     grant = " ".join(sorted((*facts.missing, *facts.optional)))
     yield Finding(
@@ -332,7 +343,7 @@ def _announcement(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
 
 def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
     refusal = facts.write
-    if refusal is None or _role(facts) == "replica":        # which is why
+    if refusal is None or _role(facts) == "replica":  # which is why
         return
     match refusal.code:
         case "OOM":
@@ -343,7 +354,9 @@ def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: 
             yield Finding("critical", "read-only", message, "make room on its disk, see its log")
         case "NOREPLICAS":
             message = "min-replicas-to-write is not met, so it refuses every change"
-            yield Finding("critical", "read-only", message, "set min-replicas-to-write to 0: a quorum needs no replicas")
+            yield Finding(
+                "critical", "read-only", message, "set min-replicas-to-write to 0: a quorum needs no replicas"
+            )
         case "MOVED" | "CLUSTERDOWN" | "ASK" | "TRYAGAIN":
             yield Finding("critical", "failover", f"it is part of a cluster: {refusal.text}", _INDEPENDENT)
         case _:
@@ -357,10 +370,14 @@ def _evicting(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: A
     if facts.number("maxmemory"):
         evicted = facts.number("evicted_keys") or 0
         message = f"maxmemory-policy is {policy}: it may drop a lock that is held ({evicted} keys dropped so far)"
-        yield Finding("critical", "evicting", message, "CONFIG SET maxmemory-policy noeviction, and in its configuration")
+        yield Finding(
+            "critical", "evicting", message, "CONFIG SET maxmemory-policy noeviction, and in its configuration"
+        )
     else:
         message = f"maxmemory-policy is {policy}: with a maxmemory, it would drop locks that are held"
-        yield Finding("warning", "evicting", message, "CONFIG SET maxmemory-policy noeviction, and in its configuration")
+        yield Finding(
+            "warning", "evicting", message, "CONFIG SET maxmemory-policy noeviction, and in its configuration"
+        )
 
 
 def _share(facts: MasterFacts) -> float:
@@ -397,7 +414,7 @@ def _persistence(facts: MasterFacts) -> str:
 
 
 def _lasting(facts: MasterFacts) -> str:
-    if facts.appendonly == "yes" and facts.appendfsync == "always":     # but not while the file is rewritten (R21)
+    if facts.appendonly == "yes" and facts.appendfsync == "always":  # but not while the file is rewritten (R21)
         return "no-appendfsync-on-rewrite no"
     return "appendonly yes and appendfsync always"
 
@@ -424,7 +441,16 @@ def _slow(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[MasterFacts, Terms], Iterator[Finding]], ...] = (
-    _not_master, _rights, _lacks, _announcement, _read_only, _evicting, _nearly_full, _failover, _slow, _forgets,
+    _not_master,
+    _rights,
+    _lacks,
+    _announcement,
+    _read_only,
+    _evicting,
+    _nearly_full,
+    _failover,
+    _slow,
+    _forgets,
 )
 
 
@@ -496,12 +522,11 @@ def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "even-size",
-            f"{size} masters survive {'no failure' if not survived else _failures(survived)}, "
-            f"the same as {size - 1}",
+            f"{size} masters survive {'no failure' if not survived else _failures(survived)}, the same as {size - 1}",
             f"use {size + 1} masters" + (f", or {size - 1}" if size > 2 else ""),  # noqa: PLR2004
         )
     probe = quorum.probe
-    if probe is not None and not probe.ok and voting >= need:     # else that is why
+    if probe is not None and not probe.ok and voting >= need:  # else that is why
         yield Finding("critical", "probe", f"a real lock did not work: {probe.error}", "see what the masters said")
     if quorum.max_ttl > terms.max_ttl + _OTHER:
         yield Finding(
@@ -522,16 +547,14 @@ def _failures(number: int) -> str:
     return "1 failure" if number == 1 else f"{number} failures"
 
 
-def summary(
-    status: Status, quorum: QuorumHealth, masters: Sequence[MasterHealth], findings: Sequence[Finding]
-) -> str:
+def summary(status: Status, quorum: QuorumHealth, masters: Sequence[MasterHealth], findings: Sequence[Finding]) -> str:
     """One sentence: how it stands, what is wrong, what to do next."""
     if status == "OK":
         return f"all {quorum.size} masters vote and {quorum.can_lose} may fail: nothing is to be done."
     # That too few vote is said in any case; what to do about it is said of those that do not.
     wrong = [(master.name, finding) for master in masters for finding in master.findings]
     wrong += [("", finding) for finding in findings if finding.code != "too-few" or not wrong]
-    wrong.sort(key=lambda one: one[1].level != "critical")      # stable: critical ones first
+    wrong.sort(key=lambda one: one[1].level != "critical")  # stable: critical ones first
     if status == "CRITICAL" and quorum.voting >= quorum.majority:
         wrong.sort(key=lambda one: one[1].code != "probe")
     worst = wrong[0][1]
@@ -539,10 +562,7 @@ def summary(
     rest = len(wrong) - max(1, len(names))
     more = f"; {rest} more finding{'s' if rest > 1 else ''} above" if rest else ""
     vote = f"{quorum.voting} of {quorum.size} masters vote and {quorum.majority} {_are(quorum.majority)} needed"
-    if status == "CRITICAL":
-        lead = f"no lock can be taken, {vote}"
-    else:
-        lead = f"locks work, {vote}, so {_may_fail(quorum)}"
+    lead = f"no lock can be taken, {vote}" if status == "CRITICAL" else f"locks work, {vote}, so {_may_fail(quorum)}"
     where = f"{_listed(names, quorum.size)}: " if names else ""
     # The words are those of the first one; where several have it, they differ by figures only.
     what = "" if worst.code == "too-few" else f"{where}{worst.message}; "

@@ -22,7 +22,7 @@ class _End:
         os.write(self._fd, b"!")
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):      # a signal handler raised before it was told
+        with contextlib.suppress(OSError, AttributeError):  # a signal handler raised before it was told
             os.close(self._fd)
 
 
@@ -32,7 +32,7 @@ class Bell:
     __slots__ = ("_write", "fd")
 
     def __init__(self) -> None:
-        self.fd = -1        # for `close`, if a signal handler raises here
+        self.fd = -1  # for `close`, if a signal handler raises here
         self._write: _End | None = None
         self.fd, write = os.pipe()
         self._write = _End(write)
@@ -41,8 +41,8 @@ class Bell:
 
     def ring(self) -> None:
         end = self._write
-        if end is not None:     # else nobody is left to hear it
-            with contextlib.suppress(OSError):      # full: it rings already
+        if end is not None:  # else nobody is left to hear it
+            with contextlib.suppress(OSError):  # full: it rings already
                 end.write()
 
     def silence(self) -> None:

@@ -48,7 +48,7 @@ class Driver:
         self.keep = self._housekeeper.keeper.add
         self._ready = False
         self._closed = False
-        self.stop = self._housekeeper.end       # without waiting: for the garbage collector
+        self.stop = self._housekeeper.end  # without waiting: for the garbage collector
         _DRIVERS.add(self)
 
     def run(self, op: Op[T]) -> T:
@@ -68,7 +68,7 @@ class Driver:
                 self._get_ready()
             while True:
                 try:
-                    while True:     # in here, so that its jump back is covered too
+                    while True:  # in here, so that its jump back is covered too
                         effect = step(argument)
                         if type(effect) is Wait:
                             argument = events.popleft() if events else links.wait(effect, waiter)
@@ -83,7 +83,7 @@ class Driver:
                     result: T = stop.value
                     return result
                 except BaseException as error:
-                    if getgeneratorstate(op) == GEN_CLOSED:     # it has cleaned up, and ended with this
+                    if getgeneratorstate(op) == GEN_CLOSED:  # it has cleaned up, and ended with this
                         raise
                     step, argument = op.throw, error
         finally:
@@ -122,7 +122,7 @@ _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 def _at_exit() -> None:
     for driver in list(_DRIVERS):
-        with contextlib.suppress(RedlockError):     # closed meanwhile by another thread
+        with contextlib.suppress(RedlockError):  # closed meanwhile by another thread
             driver.settle()
 
 

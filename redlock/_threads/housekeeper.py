@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # A timeout of poll() stands still while the machine sleeps, and the clock of rule R5 does not: with
 # leases to keep, look at least so often, in seconds.
 _LONGEST_NAP = 1.0
-_LOOK: Any = None       # an event that says nothing
+_LOOK: Any = None  # an event that says nothing
 # Who waits for the first connections looks for them so often, in seconds: often at first, for most take a millisecond.
 _GLANCE, _LONGEST_GLANCE = 0.0005, 0.02
 # How long `close` waits for a thread that is in the middle of connecting, in seconds.
@@ -60,7 +60,7 @@ class Housekeeper:
         self._max_ttl = max_ttl
         self._observer = observer
         self.keeper = Keeper(links, self._nudge)
-        self._awaits = False    # answers, and is not to be reached by the bell alone
+        self._awaits = False  # answers, and is not to be reached by the bell alone
         self._ending = False
         self._thread: threading.Thread | None = None
         self._dialling: set[threading.Thread] = set()
@@ -113,7 +113,7 @@ class Housekeeper:
         """
         until = _clock.now() + seconds
         waiter = Waiter(self._links.relay)
-        self._links.flush()     # what a leader that never came back has left
+        self._links.flush()  # what a leader that never came back has left
         try:
             while _clock.now() < until and self._owes():
                 self._links.wait(Wait(min(until, _clock.now() + TICK / 10)), waiter)
@@ -147,7 +147,7 @@ class Housekeeper:
             until = _clock.now() + _FAREWELL
             for thread in dialling:
                 while thread.is_alive() and _clock.now() < until:
-                    self._abort_dials()     # again: one may have had no socket yet that could be shut down
+                    self._abort_dials()  # again: one may have had no socket yet that could be shut down
                     thread.join(_FAREWELL / 50)
 
     def _abort_dials(self) -> None:
@@ -159,7 +159,7 @@ class Housekeeper:
     # -- the thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        with self._links.mutex:     # whoever started us may have been interrupted before that was noted
+        with self._links.mutex:  # whoever started us may have been interrupted before that was noted
             if self._thread is None:
                 self._thread = threading.current_thread()
             ours = self._thread is threading.current_thread()
@@ -170,7 +170,7 @@ class Housekeeper:
         finally:
             self._links.close()
             self._abort_dials()
-            for renewal in list(self.keeper.operations):    # here, and not by the collector wherever that strikes
+            for renewal in list(self.keeper.operations):  # here, and not by the collector wherever that strikes
                 renewal.interrupt(RedlockError(CLOSED))
 
     def _nudge(self) -> None:
@@ -186,7 +186,7 @@ class Housekeeper:
                 self._once_around()
             except BaseException:  # noqa: BLE001 - of a user's callback; the leases of everybody depend on us
                 report_failure("looking after the masters failed")
-                time.sleep(TICK)        # not on and on
+                time.sleep(TICK)  # not on and on
 
     def _once_around(self) -> None:
         links, keeper = self._links, self.keeper
@@ -210,9 +210,9 @@ class Housekeeper:
     def _await_answers(self, until: float) -> None:
         """Of the masters, to what the keeper asked."""
         if not self._awaits:
-            return      # it has begun just now: once more around, see there
+            return  # it has begun just now: once more around, see there
         self._links.wait(Wait(until), self.keeper.waiter)
-        self._links.let_others_run(self.keeper.waiter)      # it leads on, and may be busy with somebody's callback first
+        self._links.let_others_run(self.keeper.waiter)  # it leads on, and may be busy with somebody's callback first
         self.keeper.waiter.events.clear()
 
     def _doze(self, timeout: float | None) -> None:
@@ -241,7 +241,7 @@ class Housekeeper:
                     pause = min(pause, stream.retry_at - now)
         for link in links.all:
             if link.sock is None:
-                link.pipeline.due(now)      # it is down: this only forgets what has expired
+                link.pipeline.due(now)  # it is down: this only forgets what has expired
             elif not link.pipeline.idle:
                 links.look(link, now)
                 links.settle_debts(link, now)
@@ -258,7 +258,7 @@ class Housekeeper:
         self._dialling.add(thread)
         try:
             thread.start()
-        except RuntimeError as error:       # try again later, unless that is of no use
+        except RuntimeError as error:  # try again later, unless that is of no use
             reason, for_good = why_not(error)
             link.dial = None
             self._dialling.discard(thread)
@@ -272,7 +272,7 @@ class Housekeeper:
                 self._failed(link, dial.failure(error))
             else:
                 self._connected(link, *made)
-        finally:        # also if somebody's logging handler raises
+        finally:  # also if somebody's logging handler raises
             with self._links.mutex:
                 link.dial = None
                 self._dialling.discard(threading.current_thread())

@@ -57,16 +57,16 @@ class Keeper:
     def __init__(self, links: Links, nudge: Callable[[], None]) -> None:
         self.links = links
         self.operations: set[Kept] = set()
-        self.waiter = Waiter(links.relay)      # for the answers to all of them
-        self._nudge = nudge         # the thread that works is to come back to `work` now
-        self._wakes_at = math.inf   # when it does so by itself
+        self.waiter = Waiter(links.relay)  # for the answers to all of them
+        self._nudge = nudge  # the thread that works is to come back to `work` now
+        self._wakes_at = math.inf  # when it does so by itself
         self._roster = Roster()
-        self._mutex = ForkLock()    # of the roster
+        self._mutex = ForkLock()  # of the roster
         self._ready: deque[Kept] = deque()
         self._alarms: list[tuple[float, int, Kept]] = []
         self._number = 0
-        self._lost: deque[Keeping] = deque()    # and not told yet
-        self._left_behind: deque[Keeping] = deque()     # to be looked at, whether anybody holds them yet
+        self._lost: deque[Keeping] = deque()  # and not told yet
+        self._left_behind: deque[Keeping] = deque()  # to be looked at, whether anybody holds them yet
 
     # -- from any thread -----------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Keeper:
         over: list[Keeping] = []
         with self._mutex.lock:
             first = keeping.soonest
-            if crowded:     # here and not by the one who works, which may be busy with somebody's callback
+            if crowded:  # here and not by the one who works, which may be busy with somebody's callback
                 first, over = self._roster.take_in()
             sooner = first < self._wakes_at
             self._wakes_at = min(first, self._wakes_at)
@@ -109,7 +109,7 @@ class Keeper:
         """Those whose leases have ended."""
         for keeping in over:
             if keeping.lease.lost:
-                for effect in aside(keeping.lease):     # others need not wait for who has lost it (R23)
+                for effect in aside(keeping.lease):  # others need not wait for who has lost it (R23)
                     self.links.aside(effect, self.waiter)
                 self._lost.append(keeping)
                 self._nudge()
@@ -139,7 +139,7 @@ class Keeper:
                 with self._mutex.lock:
                     self._roster.lend(keepings)
             self.put_back(*rest)
-        self.links.flush()      # what they sent, in one packet for each master
+        self.links.flush()  # what they sent, in one packet for each master
         while self._lost:
             self._tell(self._lost.popleft())
         if not self._rest(now) or self._ready or self._lost or self._left_behind:
@@ -153,7 +153,7 @@ class Keeper:
             # are, long before, and a thread that is woken for each of them costs more than the lock does.
             stays = self._wakes_at if self._wakes_at > now else math.inf
             self._wakes_at = min(self._roster.next(), stays)
-            return not self._roster.newcomers       # who comes from now on has seen it
+            return not self._roster.newcomers  # who comes from now on has seen it
 
     def _tell(self, keeping: Keeping) -> None:
         try:
@@ -176,7 +176,7 @@ class Keeper:
 
     def step_soon(self, operation: Any) -> None:
         self._ready.append(operation)
-        if len(self._ready) == 1:       # else that is known
+        if len(self._ready) == 1:  # else that is known
             self._nudge()
 
     def set_alarm(self, operation: Kept) -> None:

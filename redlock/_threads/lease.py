@@ -25,13 +25,13 @@ class Lease(LeaseState):
         """
         until = None if timeout is None else _clock.now() + timeout
         while True:
-            ended = self._ended_event()     # first: what changes from now on is not missed
+            ended = self._ended_event()  # first: what changes from now on is not missed
             if self.lost or self._released:
                 return self.lost
             now = _clock.now()
             if until is not None and now >= until:
                 return False
-            ends_at = self._ends_at     # never, before an extension has confirmed one that was handed over
+            ends_at = self._ends_at  # never, before an extension has confirmed one that was handed over
             left = min(ends_at, ends_at if until is None else until) - now
             ended.wait(max(0.0, min(left, self._CHUNK)))
             if not self._mine():
@@ -40,7 +40,7 @@ class Lease(LeaseState):
     def _ended_event(self) -> threading.Event:
         with _making.lock:
             event: threading.Event | None = getattr(self, "_ended", None)
-            if event is None:       # few leases are ever waited for
+            if event is None:  # few leases are ever waited for
                 self._ended = event = threading.Event()
         return event
 
@@ -57,7 +57,7 @@ class Lease(LeaseState):
         event: threading.Event | None = getattr(self, "_ended", None)
         if event is not None:
             with contextlib.suppress(AttributeError):
-                del self._ended     # whoever waits looks again, and waits for the next change
+                del self._ended  # whoever waits looks again, and waits for the next change
             event.set()
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from redlock._threads.waiter import Waiter
 
 _LONGEST_POLL = 3600.0
-_NAP = 1.0      # how long one sleeps at most: the clock of a sleep stands still while the machine does (R5)
+_NAP = 1.0  # how long one sleeps at most: the clock of a sleep stands still while the machine does (R5)
 # How long one follows without hearing from the one who leads, in seconds: at first, and in the end.
 _PATIENCE, _MOST_PATIENCE = 0.03, 0.5
 _RELAY = 0.005  # how long whoever leads lets others run before it reads again, in seconds
@@ -51,8 +51,8 @@ class Asked(NamedTuple):
     request: Send
     waiter: AnyInbox
     at: float
-    open: bool      # somebody counted the answers then
-    to: list[Link[AnyInbox]]    # those that do not know of it yet
+    open: bool  # somebody counted the answers then
+    to: list[Link[AnyInbox]]  # those that do not know of it yet
 
 
 class Links(LinksBase[AnyInbox]):
@@ -67,23 +67,23 @@ class Links(LinksBase[AnyInbox]):
     def __init__(self, endpoints: Sequence[Endpoint], electorate: Electorate, node_timeout: float) -> None:
         super().__init__(endpoints, electorate, node_timeout)
         self.mutex = threading.Lock()
-        self.watch = select.poll()      # of the housekeeper: hang-ups only, so that answers do not wake it
-        self.dozing = False             # the housekeeper sleeps until somebody rings
-        self.bell = Bell()              # for the housekeeper
+        self.watch = select.poll()  # of the housekeeper: hang-ups only, so that answers do not wake it
+        self.dozing = False  # the housekeeper sleeps until somebody rings
+        self.bell = Bell()  # for the housekeeper
         self.watch.register(self.bell.fd, select.POLLIN)
-        self._poll = select.poll()      # of whoever leads
-        self._lead_bell = Bell()        # there is one more link to read from
+        self._poll = select.poll()  # of whoever leads
+        self._lead_bell = Bell()  # there is one more link to read from
         self._poll.register(self._lead_bell.fd, select.POLLIN)
         self._by_fd: dict[int, Stream] = {}
         self._leader: Waiter | None = None
-        self._followers: dict[Waiter, None] = {}    # in the order in which they came
+        self._followers: dict[Waiter, None] = {}  # in the order in which they came
         self._polling = False
-        self._asked: deque[Asked] = deque()     # in the order in which it has to be written
+        self._asked: deque[Asked] = deque()  # in the order in which it has to be written
         self._to_flush: list[Stream] = []
         self.relay = Relay()
-        self._line = threading.Lock()   # of the line in front of the masters; the last one to be taken
-        self.running: dict[Waiter, None] = {}       # the operations of callers
-        self.closing = False            # nothing begins any more, and only what is given back is taken
+        self._line = threading.Lock()  # of the line in front of the masters; the last one to be taken
+        self.running: dict[Waiter, None] = {}  # the operations of callers
+        self.closing = False  # nothing begins any more, and only what is given back is taken
 
     # -- for the driver ------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Links(LinksBase[AnyInbox]):
             if request.open or not was_open or request.owed_until is not None:
                 self._submit(request, waiter, at, self._to_flush, _dwindling(to))
                 if was_open and not request.open:
-                    waiter.put(request)     # masters that are down have decided it
+                    waiter.put(request)  # masters that are down have decided it
             asked.popleft()
 
     def _flush(self) -> None:
@@ -190,7 +190,7 @@ class Links(LinksBase[AnyInbox]):
                 return events.popleft() if events else Timeout(now)
             if self._leader is waiter:
                 self._lead(until, waiter, now)
-            elif not events:        # else it came before we could be woken
+            elif not events:  # else it came before we could be woken
                 self.relay.pass_on(waiter)
                 slept = waiter.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
@@ -204,7 +204,7 @@ class Links(LinksBase[AnyInbox]):
             if waiter.events:
                 return
             self._follow(waiter)
-            if self._leader is not None:    # who stops leading says so first, and then looks who follows
+            if self._leader is not None:  # who stops leading says so first, and then looks who follows
                 return
         with self.mutex:
             if self._leader is None or (impatient and not self._polling):
@@ -230,11 +230,11 @@ class Links(LinksBase[AnyInbox]):
             with self.mutex:
                 if self._leader is waiter:
                     self._leader = None
-                    if self._followers:     # none of these calls for nothing: this is the hottest place
+                    if self._followers:  # none of these calls for nothing: this is the hottest place
                         self._choose_leader()
-                    if self._asked or self._to_flush:   # by who thought that we would write it
+                    if self._asked or self._to_flush:  # by who thought that we would write it
                         self._flush()
-                    waiter.has_relay = bool(self.relay.served)     # it has read, and passes the relay on now
+                    waiter.has_relay = bool(self.relay.served)  # it has read, and passes the relay on now
         waiter.stay_awake()
         if waiter.has_relay:
             self.relay.pass_on(waiter)
@@ -245,10 +245,10 @@ class Links(LinksBase[AnyInbox]):
             # Rather one who has to wait anyway.
             successor = next((waiter for waiter in followers if not waiter.events), followers[0])
             self._leader = successor
-            if self._followers.pop(successor, self) is self:    # its operation was over just now
+            if self._followers.pop(successor, self) is self:  # its operation was over just now
                 self._leader = None
             else:
-                self.relay.served.append(successor)     # behind them: what they ask next leaves in one packet
+                self.relay.served.append(successor)  # behind them: what they ask next leaves in one packet
 
     def let_others_run(self, waiter: Waiter) -> None:
         """Those whom ``waiter`` has served: it has read for all, and does something else for a while."""
@@ -286,7 +286,7 @@ class Links(LinksBase[AnyInbox]):
             with self.mutex:
                 self.unlisten(waiter)
         if self.dozing:
-            with self.mutex:        # under it nobody closes the bell
+            with self.mutex:  # under it nobody closes the bell
                 self._wake_housekeeper()
 
     def _lead(self, until: float, waiter: Waiter, now: float) -> None:
@@ -300,15 +300,15 @@ class Links(LinksBase[AnyInbox]):
             left = until - now
             if left <= 0:
                 return
-            self._polling = True        # from now on nobody relies on us to
+            self._polling = True  # from now on nobody relies on us to
             try:
-                if self._asked or self._to_flush:   # not a call for nothing: this is the hottest place
+                if self._asked or self._to_flush:  # not a call for nothing: this is the hottest place
                     self.flush()
-                    if events:      # no master could be asked
+                    if events:  # no master could be asked
                         return
                 # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
                 ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
-            except RuntimeError:    # somebody who led before is still at it, and reads for us, too
+            except RuntimeError:  # somebody who led before is still at it, and reads for us, too
                 waiter.prepare()
                 waiter.sleep(_PATIENCE)
                 return
@@ -362,7 +362,7 @@ class Links(LinksBase[AnyInbox]):
             self.closing = True
         now = _clock.now()
         for waiter in list(self.running):
-            waiter.events.append(Turn(now))     # says nothing: it goes on to wait, which is refused
+            waiter.events.append(Turn(now))  # says nothing: it goes on to wait, which is refused
             self.nudge(waiter)
 
     def close(self) -> None:
@@ -400,7 +400,7 @@ class Links(LinksBase[AnyInbox]):
 
     def _unwatch(self, link: Stream) -> None:
         fd = link.fd
-        if self._by_fd.get(fd) is link:     # not that of a link that got the number after an interruption
+        if self._by_fd.get(fd) is link:  # not that of a link that got the number after an interruption
             del self._by_fd[fd]
             self._poll.unregister(fd)
             self.watch.unregister(fd)
@@ -408,7 +408,7 @@ class Links(LinksBase[AnyInbox]):
     def _watch_room(self, link: Stream, *, wanted: bool) -> None:
         self._poll.modify(link.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
         if wanted and self._polling:
-            self._lead_bell.ring()      # who sits in poll() asks for what was wanted when it began to
+            self._lead_bell.ring()  # who sits in poll() asks for what was wanted when it began to
 
     def _wake_housekeeper(self) -> None:
         self.dozing = False
@@ -420,7 +420,7 @@ class Links(LinksBase[AnyInbox]):
     def _lost(self, link: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         self._wake_housekeeper()
         if self._polling:
-            self._lead_bell.ring()      # who leads may have lost its vote here, and is not told by a hang-up
+            self._lead_bell.ring()  # who leads may have lost its vote here, and is not told by a hang-up
 
     def _tell(self) -> None:
         """Whoever waits for a link looks now and then: see `Housekeeper.wait_until_decided`."""

@@ -62,7 +62,7 @@ class MultiLock(LockBase[Masters, Lease]):
 
     @staticmethod
     def _tell(on_lost: Callable[[Lease], object] | None, lease: Lease) -> None:
-        with contextlib.ExitStack() as all_of_them:     # also if one raises
+        with contextlib.ExitStack() as all_of_them:  # also if one raises
             for told in reversed(to_be_told(on_lost, lease)):
                 all_of_them.callback(told, lease)
 
@@ -120,7 +120,7 @@ class MultiLock(LockBase[Masters, Lease]):
                 self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
                 return lease
         except BaseException:
-            for grant in () if mine else won:       # interrupted between the grant and our caller
+            for grant in () if mine else won:  # interrupted between the grant and our caller
                 self._release(self._lease_of(grant))
             raise
         return outcome
@@ -149,7 +149,7 @@ class MultiLock(LockBase[Masters, Lease]):
         try:
             last = hold.leave()
             ours = self._release(lease) if last else not lease.lost
-        except BaseException:       # interrupted, perhaps before anything was done
+        except BaseException:  # interrupted, perhaps before anything was done
             self._drop([hold])
             raise
         self._gave_back(lease, ours=ours, last=last)
@@ -222,7 +222,7 @@ class MultiLock(LockBase[Masters, Lease]):
         except RedlockError as failed:
             if error is None:
                 raise
-            error.add_note(f"besides, {failed.message}")    # never hide the body's error
+            error.add_note(f"besides, {failed.message}")  # never hide the body's error
         except BaseException:
             if hold is not None:
                 self._drop([hold])

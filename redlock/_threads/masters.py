@@ -61,7 +61,7 @@ class Masters(MastersBase):
     def _set_up(self) -> None:
         self._driver: Driver | None = None
         self._own = Own()
-        self._process: object = None    # that of the driver
+        self._process: object = None  # that of the driver
 
     def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
         """The same as ``MultiLock(name, masters, **options)``."""
@@ -128,7 +128,7 @@ class Masters(MastersBase):
 
     def _keep(self, keeping: Keeping) -> None:
         driver = self._driver
-        if driver is not None:      # else these were closed just now, and nothing is renewed any more
+        if driver is not None:  # else these were closed just now, and nothing is renewed any more
             driver.keep(keeping)
 
     def _make_driver(self) -> Driver:

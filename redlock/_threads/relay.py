@@ -22,7 +22,7 @@ class Relay:
     __slots__ = ("reader", "served")
 
     def __init__(self) -> None:
-        self.reader: Waiter | None = None   # it reads for all, and passes the relay on when it has
+        self.reader: Waiter | None = None  # it reads for all, and passes the relay on when it has
         self.served: deque[Waiter] = deque()
 
     def pass_on(self, by: Waiter) -> None:
@@ -34,7 +34,7 @@ class Relay:
         while served:
             try:
                 waiter = served.popleft()
-            except IndexError:      # another thread was faster
+            except IndexError:  # another thread was faster
                 return
             if waiter is by:
                 continue

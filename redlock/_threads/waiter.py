@@ -27,7 +27,7 @@ class Waiter:
         self.events: deque[Event] = deque()
         self.ear: Ear | None = None
         self.has_relay = False  # and is to pass it on
-        self._signal: Lock | None = None    # most operations never follow
+        self._signal: Lock | None = None  # most operations never follow
 
     def prepare(self) -> None:
         """Before it can be found by `wake`: from now on a wake-up is not missed."""
@@ -53,7 +53,7 @@ class Waiter:
         """Let it look at its events; False: it does so anyway."""
         signal = self._signal
         if signal is not None and signal.locked():
-            with contextlib.suppress(RuntimeError):     # somebody else woke it just now
+            with contextlib.suppress(RuntimeError):  # somebody else woke it just now
                 signal.release()
                 return True
         return False

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from redlock import Event, Vote
 
-OTHER = "other"     # the label of all names that have none of their own
+OTHER = "other"  # the label of all names that have none of their own
 _log = logging.getLogger("redlock")
 
 
@@ -126,7 +126,7 @@ class Observer(ABC):
             case LockRefused():
                 lock = self._lock_of(event.name)
                 self._record(ACQUIRE, event.seconds, lock, event.kind)
-                if event.attempts:      # else it stood in line behind others of this process, and asked nobody
+                if event.attempts:  # else it stood in line behind others of this process, and asked nobody
                     self._count(ATTEMPTS, event.attempts, lock)
                     self._votes(event.votes)
             case LeaseExtended():
@@ -191,7 +191,7 @@ class Labels:
             self._tell(f"the label function of an observer returned {label!r:.80}, which is no str; counted as %r")
             return OTHER
         if label not in self._known:
-            label = label.encode("utf-8", "replace").decode()   # or it would break the page with all other metrics
+            label = label.encode("utf-8", "replace").decode()  # or it would break the page with all other metrics
             with self._adding:
                 if label not in self._known and len(self._known) >= self._most:
                     full = True

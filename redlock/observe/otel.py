@@ -60,9 +60,7 @@ class OpenTelemetryObserver(_measures.Observer):
             what: meter.create_counter(what.name, f"{{{what.unit}}}", what.text) for what in _measures.COUNTERS
         }
         self._histograms = {
-            what: meter.create_histogram(
-                what.name, "s", what.text, explicit_bucket_boundaries_advisory=what.bounds
-            )
+            what: meter.create_histogram(what.name, "s", what.text, explicit_bucket_boundaries_advisory=what.bounds)
             for what in _measures.HISTOGRAMS
         }
         # Whether each master is up, and when its vote counts, by a clock that nobody sets.
@@ -115,6 +113,6 @@ def _server(master: str) -> dict[str, str | int]:
 
 
 def _version() -> str:
-    with contextlib.suppress(metadata.PackageNotFoundError):    # it runs from a source tree that is not installed
+    with contextlib.suppress(metadata.PackageNotFoundError):  # it runs from a source tree that is not installed
         return metadata.version("redlock-quorum")
     return ""

@@ -143,9 +143,7 @@ class Nest:
             # in force before its first instruction.  Its own group, which the servers join, so that
             # one signal ends them all.
             with _blocked(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                return subprocess.Popen(
-                    self._command, stdin=end, stdout=end, stderr=end, cwd="/", process_group=0
-                )
+                return subprocess.Popen(self._command, stdin=end, stdout=end, stderr=end, cwd="/", process_group=0)
         except OSError as error:
             raise self._no_supervisor(str(error)) from error
 

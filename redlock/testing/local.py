@@ -92,8 +92,7 @@ class LocalMasters:
             # For those who drop the object without `stop`, and for the interpreter's exit.
             self._finalizer = weakref.finalize(self, _end, nest, servers)
             servers.extend(
-                Server(nest, number, program, self._directives, clock=self._clock)
-                for number in range(self._n)
+                Server(nest, number, program, self._directives, clock=self._clock) for number in range(self._n)
             )
             wait_until_ready(servers)
         except BaseException:

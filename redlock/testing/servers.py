@@ -86,9 +86,7 @@ class Server:
     Not safe to be told to `start` and to `kill` by two threads at once.
     """
 
-    def __init__(
-        self, nest: Nest, number: int, program: Path, directives: Mapping[str, str], *, clock: bool
-    ) -> None:
+    def __init__(self, nest: Nest, number: int, program: Path, directives: Mapping[str, str], *, clock: bool) -> None:
         self._nest = nest
         self._program = program
         self._directives = directives
@@ -129,9 +127,7 @@ class Server:
         # A file rather than arguments: directives with several values need no quoting rules of ours.
         # Written anew each time, for CONFIG REWRITE may have changed it.
         configuration = self._home / "server.conf"
-        configuration.write_text(
-            "".join(f"{name} {value}\n" for name, value in settings.items()), encoding="utf-8"
-        )
+        configuration.write_text("".join(f"{name} {value}\n" for name, value in settings.items()), encoding="utf-8")
         # Since Redis 7 a path with one of these is a pattern, which may match nothing; and without any
         # configuration a server listens on port 6379.
         pattern = set("*?[") & set(str(configuration))
@@ -191,9 +187,7 @@ class Server:
             if abs(whole + micro / 1e6 - time.time() - self.clock.offset) < max(abs(seconds) / 2, 0.001):
                 return
             if time.monotonic() > gives_up:
-                raise _clock.ClockUnavailable(
-                    f"{self._program} does not follow libfaketime: is it linked statically?"
-                )
+                raise _clock.ClockUnavailable(f"{self._program} does not follow libfaketime: is it linked statically?")
 
     def ready(self) -> bool:
         """It answers, has loaded its data, and is ours rather than a stranger on the same port."""
@@ -238,7 +232,7 @@ class Server:
         try:
             if self._as_started is None or _configuration(self.client) != self._as_started:
                 return False
-            with suppress(redis_errors()):      # Redis 6 has no functions; if it is anything else, the next one says so
+            with suppress(redis_errors()):  # Redis 6 has no functions; if it is anything else, the next one says so
                 self.client.function_flush()
             self.client.flushall()
             self.client.script_flush()

@@ -80,7 +80,7 @@ def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(bound, st
                 del generator
                 gc.collect()
             elif bound and stack:
-                return      # in another frame of another task: nothing says that this is not the end of ours
+                return  # in another frame of another task: nothing says that this is not the end of ours
             else:
                 with pytest.raises(LockLost):
                     await anext(generator)
@@ -423,7 +423,7 @@ class Strike:
 
     def __init__(self, at: int) -> None:
         self.left = at
-        self.over = False       # the caller has it
+        self.over = False  # the caller has it
         self.where = ""
         self._granted = False
 
@@ -491,7 +491,9 @@ def test_who_is_refused_at_once_lets_the_holder_go_on(how):
 
         holder = asyncio.create_task(holds())
         await d.quiet()
-        await _tries(d, enters if how == "async with" else lambda: d.masters.lock("job", ttl=10).acquire(blocking=False))
+        await _tries(
+            d, enters if how == "async with" else lambda: d.masters.lock("job", ttl=10).acquire(blocking=False)
+        )
         release.set()
         await holder
 
@@ -508,12 +510,15 @@ def test_an_outage_lets_others_go_on(what):
         for number in range(MASTERS):
             d.hang_up(number)
         await d.quiet()
-        await _tries(d, {
-            "acquire": lambda: d.masters.lock("other", ttl=10).acquire(blocking=False),
-            "extend": lock.extend,
-            "locked": lock.locked,
-            "status": lambda: d.masters.status("job"),
-        }[what])
+        await _tries(
+            d,
+            {
+                "acquire": lambda: d.masters.lock("other", ttl=10).acquire(blocking=False),
+                "extend": lock.extend,
+                "locked": lock.locked,
+                "status": lambda: d.masters.status("job"),
+            }[what],
+        )
         for fake in d.fakes:
             fake.keys.clear()
         d.driver.shut()

@@ -231,7 +231,7 @@ def after_reading(d: Deployment, number: int, action: Callable[[], object]) -> N
         d.links._readable(link)
         seen += 1
         if seen == number:
-            action()        # behind the step of the operation, in front of the wake-up of the task
+            action()  # behind the step of the operation, in front of the wake-up of the task
 
     for link in d.links.all:
         assert link.sock is not None
@@ -395,7 +395,7 @@ def test_a_coroutine_that_is_closed_before_its_request_has_left():
     async def scene(d):
         other = d.masters.lock("other", ttl=10, bound=False)
         first = asyncio.ensure_future(other.acquire())
-        await asyncio.sleep(0)          # an operation that is alone does not wait for the end of the tick
+        await asyncio.sleep(0)  # an operation that is alone does not wait for the end of the tick
         before = [len(fake.theirs.sent) for fake in d.fakes]
         coroutine = d.masters.lock("job", ttl=10).acquire()
         coroutine.send(None)
@@ -622,7 +622,7 @@ def test_who_asks_is_stepped_at_its_time_if_it_is_not_decided(steps):
         d.mute(3, 4)
         question = Question(5)
         event = await outcome(d, asks(question, d.clock.now + 0.2))
-        question.open = False       # a round does that itself, whatever ended it
+        question.open = False  # a round does that itself, whatever ended it
         return event, sorted(question.answers)
 
     event, answers = run(scene)
@@ -686,7 +686,7 @@ def test_masters_that_are_down_are_no_events():
     kind, failures, still_open = run(scene)
     assert kind is Timeout
     assert len(failures) == 3
-    assert not still_open       # the timeout closed it
+    assert not still_open  # the timeout closed it
 
 
 def test_a_connection_that_breaks_decides_as_an_answer_does(steps):
@@ -839,7 +839,7 @@ def test_a_signal_handler_that_raises_at_the_end_takes_no_result_away(monkeypatc
 
     async def scene(d):
         operation = Operation(op(), d.links)
-        with pytest.raises(TimeoutError):       # for whoever stepped it
+        with pytest.raises(TimeoutError):  # for whoever stepped it
             operation.start()
         assert operation.over
         return await operation.ended
@@ -899,7 +899,7 @@ def test_a_renewal_that_close_breaks_off_is_no_failure(caplog):
         d.mute(*ALL)
         await asyncio.sleep(0.25)
         releasing = asyncio.ensure_future(other.release())
-        while len(d.links.operations) < 2:      # the release, and the renewal of the first  # noqa: ASYNC110
+        while len(d.links.operations) < 2:  # the release, and the renewal of the first  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await d.masters.close()
         with pytest.raises(RedlockError, match="closed"):

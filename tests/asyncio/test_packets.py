@@ -88,7 +88,7 @@ def test_masters_begin_before_everybody_in_a_tick_has_asked():
         coroutines = [d.masters.lock(f"job-{number}", ttl=10).acquire() for number in range(many)]
         for coroutine in coroutines:
             coroutine.send(None)
-        for fake in d.fakes:    # in the middle of the tick
+        for fake in d.fakes:  # in the middle of the tick
             fake.hear()
         early = [[heard.name for heard in fake.heard] for fake in d.fakes]
         packets = sends(d)
@@ -113,7 +113,7 @@ def test_what_is_stepped_by_answers_in_one_tick_leaves_in_one_packet():
         return sends(d), d.fakes[0].heard
 
     packets, heard = run(scene)
-    assert packets == [2 + 1 + 2] * MASTERS     # nobody is the first when all of them are under way
+    assert packets == [2 + 1 + 2] * MASTERS  # nobody is the first when all of them are under way
     assert [call.script for call in heard] == ["acquire"] * TASKS + ["fence"] * TASKS + ["release"] * TASKS
 
 
@@ -386,7 +386,9 @@ def test_what_late_answers_ask_for_leaves_in_one_packet():
     assert run(scene) == ([0, 0, 0, 0, 1], TASKS, [("extend", False)] * TASKS + [("repair", False)] * TASKS)
 
 
-@pytest.mark.parametrize(("first", "then"), [("answer", ["extend", "repair", "release"]), ("release", ["extend", "release"])])
+@pytest.mark.parametrize(
+    ("first", "then"), [("answer", ["extend", "repair", "release"]), ("release", ["extend", "release"])]
+)
 def test_the_release_is_the_last_one_whichever_comes_first(first, then):
     """P7, R10: the lease is over, or its release goes where the key was given back."""
 
@@ -466,7 +468,7 @@ def test_an_operation_that_ends_at_once_needs_no_alarm_for_each_answer():
         await lock.release()
         return acquired
 
-    assert run(scene) == 2      # its own, and that of the keeper
+    assert run(scene) == 2  # its own, and that of the keeper
 
 
 @pytest.mark.parametrize("held", [False, True])

@@ -184,7 +184,7 @@ class Fake:
         verb, script, number, *rest = (word.decode() for word in words)
         what = next(known for known in scripts.ALL if script in (known.sha, known.text)).name
         keys, args = rest[: int(number)], rest[int(number) :]
-        if not keys:        # the text alone
+        if not keys:  # the text alone
             self.forgot = self.forgot and verb != "EVAL"
             return ErrorReply("NOSCRIPT No matching script.") if self.forgot else [1, b"0"]
         name = keys[0]
@@ -302,9 +302,7 @@ class Deployment:
 
     def keys(self) -> list[dict[str, str]]:
         """Of ours, master by master."""
-        return [
-            {name: token for name, token in fake.keys.items() if token != OTHER} for fake in self.fakes
-        ]
+        return [{name: token for name, token in fake.keys.items() if token != OTHER} for fake in self.fakes]
 
     def nothing_left(self) -> None:
         assert not self.links.operations

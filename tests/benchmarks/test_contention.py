@@ -29,7 +29,9 @@ class Played:
 
     def hear(self, within):
         assert within < math.inf
-        return {"holds": [(self._begin + acquired, self._begin + released, who) for acquired, released, who in self._holds]}
+        return {
+            "holds": [(self._begin + acquired, self._begin + released, who) for acquired, released, who in self._holds]
+        }
 
 
 def contended(*workers):

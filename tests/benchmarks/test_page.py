@@ -27,9 +27,9 @@ def written(results, tmp_path_factory):
 
 
 def test_the_page_is_what_the_results_give(written):
-    assert (DOCS / "performance.md").read_text(encoding="utf-8") == (written / "performance.md").read_text(encoding="utf-8"), (
-        "docs/performance.md is not what benchmarks/results.json and benchmarks/page.md give: run `make bench-page`"
-    )
+    assert (DOCS / "performance.md").read_text(encoding="utf-8") == (written / "performance.md").read_text(
+        encoding="utf-8"
+    ), "docs/performance.md is not what benchmarks/results.json and benchmarks/page.md give: run `make bench-page`"
 
 
 def words(picture):
@@ -43,7 +43,9 @@ def test_the_pictures_are_of_this_run(written):
     for name in made:
         committed = DOCS / page.PICTURES / name
         assert words(committed) == words(written / page.PICTURES / name)
-        assert page.digest(page.RESULTS) in committed.read_text(encoding="utf-8"), f"{name} shows another run: `make bench-page`"
+        assert page.digest(page.RESULTS) in committed.read_text(encoding="utf-8"), (
+            f"{name} shows another run: `make bench-page`"
+        )
 
 
 def test_the_run_was_a_full_one(results):
@@ -51,7 +53,18 @@ def test_the_run_was_a_full_one(results):
     assert results.effort == "full"
     assert len(results.left_out) < len(PEERS)
     scenarios = {record.scenario for record in results.records}
-    assert scenarios == {"latency", "apart", "faults", "peers and faults", "delays", "contention", "throughput", "held", "memory", "imports"}
+    assert scenarios == {
+        "latency",
+        "apart",
+        "faults",
+        "peers and faults",
+        "delays",
+        "contention",
+        "throughput",
+        "held",
+        "memory",
+        "imports",
+    }
 
 
 T, A = (subject.title for subject in OURS)
@@ -92,7 +105,7 @@ def test_nothing_that_was_promised_is_left_out_or_made_easier(results):
 
 def test_what_was_missed_is_on_the_page(results):
     text = (DOCS / "performance.md").read_text(encoding="utf-8")
-    section = text[text.index("## What is not good"):]
+    section = text[text.index("## What is not good") :]
     for record in results.missed:
         assert f"{record.subject}: " in section
         assert record.shown in section

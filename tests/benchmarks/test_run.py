@@ -22,7 +22,7 @@ from tests.servers.needs import missing
 
 ROOT = Path(__file__).parent.parent.parent
 MINUTES = 60
-pytestmark = pytest.mark.timeout(15 * MINUTES)      # a hundred interpreters are started, on whatever machine
+pytestmark = pytest.mark.timeout(15 * MINUTES)  # a hundred interpreters are started, on whatever machine
 
 
 def run(folder, *arguments):
@@ -111,17 +111,30 @@ def test_the_other_libraries(tmp_path):
     for peer in PEERS:
         if peer.title not in out:
             assert {record.scenario for record in results.records if record.subject == peer.title} >= {
-                "latency", "peers and faults", "delays", "contention", "throughput"
+                "latency",
+                "peers and faults",
+                "delays",
+                "contention",
+                "throughput",
             }
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
-    [(["--list"], 0, "throughput   "), (["--help"], 0, "median"), (["speed"], 64, "no such scenario: speed; there are latency")],
+    [
+        (["--list"], 0, "throughput   "),
+        (["--help"], 0, "median"),
+        (["speed"], 64, "no such scenario: speed; there are latency"),
+    ],
 )
 def test_arguments(arguments, code, said):
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == code
     assert said in done.stdout + done.stderr

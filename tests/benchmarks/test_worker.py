@@ -44,7 +44,7 @@ def test_one_that_dies_says_why():
 
 
 def test_one_that_cannot():
-    worker = opened(READY + "input(); print('{\"error\": \"not today\"}', flush=True); input()")
+    worker = opened(READY + 'input(); print(\'{"error": "not today"}\', flush=True); input()')
     worker.ready()
     with pytest.raises(LeftOut, match="not today"):
         worker.ask("cycles", 1)
@@ -103,7 +103,7 @@ def test_one_that_hangs_while_it_connects_ends_with_whoever_asks(subject):
         )  # fmt: skip
         try:
             silent.settimeout(30)
-            silent.accept()[0].close()      # it has begun
+            silent.accept()[0].close()  # it has begun
             assert process.poll() is None
             assert process.stdin is not None
             process.stdin.close()

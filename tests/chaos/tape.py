@@ -30,8 +30,14 @@ PROPERTY = settings(deadline=None, max_examples=300)
 class Tape:
     def __init__(self, *, ttl: float = 10, locks: tuple[str, ...] = (LOCK,), must: tuple[str, ...] = MUST) -> None:
         self.header: dict[str, Any] = {
-            "schema": 1, "seed": 7, "masters": 5, "locks": list(locks), "clients": ["client-1", "client-2"],
-            "clock": "boottime", "ttl": ttl, "must": list(must),
+            "schema": 1,
+            "seed": 7,
+            "masters": 5,
+            "locks": list(locks),
+            "clients": ["client-1", "client-2"],
+            "clock": "boottime",
+            "ttl": ttl,
+            "must": list(must),
         }
         self.lines: list[dict[str, Any]] = []
 
@@ -41,8 +47,16 @@ class Tape:
         return len(self.lines) + 1
 
     def held(
-        self, t: float, process: str, token: str, *, until: float, fence: int | None = None, lock: str = LOCK,
-        invoked: float | None = None, **fields: Any,
+        self,
+        t: float,
+        process: str,
+        token: str,
+        *,
+        until: float,
+        fence: int | None = None,
+        lock: str = LOCK,
+        invoked: float | None = None,
+        **fields: Any,
     ) -> int:
         """An acquire that ended at ``t``; it was invoked at that time, too, unless told otherwise."""
         if invoked is not None:
@@ -62,8 +76,17 @@ class Tape:
         return self.event(t, process, "resume", "ok", lock=LOCK, token=token, valid_until=until)
 
     def used(
-        self, t: float, process: str, token: str, *, fence: int | None = 1, store: str = "plain",
-        accepted: bool = True, invoked: float | None = None, read: int | None = None, **fields: Any,
+        self,
+        t: float,
+        process: str,
+        token: str,
+        *,
+        fence: int | None = 1,
+        store: str = "plain",
+        accepted: bool = True,
+        invoked: float | None = None,
+        read: int | None = None,
+        **fields: Any,
     ) -> int:
         if invoked is not None:
             self.event(invoked, process, "use", "invoke", lock=LOCK, token=token, fence=fence, store=store)

@@ -63,7 +63,9 @@ def test_must(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("must", ["fast", "exclusive,fast", "", "exclusive,", "exclusive, fenced", "EXCLUSIVE"])
-def test_an_unknown_name_is_2_whatever_else_is_found(must: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_is_2_whatever_else_is_found(
+    must: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", saved(overlapping(), tmp_path), "--must", must]) == 2
     out, error = capsys.readouterr()
     assert out == ""
@@ -79,11 +81,15 @@ def test_cut_short_is_2_whatever_else_is_found(tmp_path: Path, capsys: pytest.Ca
     assert error == f"UNKNOWN: {path}: line 6: has no newline, so the file is cut short\n"
 
 
-def test_one_that_was_cut_in_half_between_two_lines_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_was_cut_in_half_between_two_lines_does_not_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     part, path = tmp_path / "part", tmp_path / "history.jsonl"
     with Writer(part, "client-1") as writer:
         for number in range(3):
-            writer.write("acquire", "ok", t=number, lock="a", token=f"T{number}", fence=number, valid_until=number + 0.5)
+            writer.write(
+                "acquire", "ok", t=number, lock="a", token=f"T{number}", fence=number, valid_until=number + 0.5
+            )
             writer.write("release", "invoke", t=number + 0.25, lock="a", token=f"T{number}")
     merge([part], Header(locks=("a",), ttl=2.0, must=("exclusive",)), path)
     assert main(["check", str(path)]) == 0
@@ -113,7 +119,15 @@ def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tm
     tape = Tape()
     for number in range(many):
         t = number / 1000
-        tape.held(t, f"client-{number % 6}", f"{number:040x}", until=t + 2, fence=many - number, invoked=t - 0.0005, worker="w")
+        tape.held(
+            t,
+            f"client-{number % 6}",
+            f"{number:040x}",
+            until=t + 2,
+            fence=many - number,
+            invoked=t - 0.0005,
+            worker="w",
+        )
     path = saved(tape, tmp_path)
     # Not getrusage(): that begins with the memory of the process which started it.
     program = (
@@ -122,7 +136,9 @@ def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tm
         "peak = [line.split()[1] for line in Path('/proc/self/status').read_text().splitlines() if line.startswith('VmHWM')]\n"
         "print(code, int(peak[0]) // 1024)"
     )
-    done = subprocess.run([sys.executable, "-c", program, path, str(report)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, path, str(report)], capture_output=True, text=True, check=True
+    )
     code, megabytes = done.stdout.split()[-2:]
     assert code == "1"
     assert int(megabytes) < 300
@@ -132,7 +148,7 @@ def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tm
         assert verdict["rulings"][name]["count"] == verdict["summary"]["violations"][name] == count
         listed = verdict["rulings"][name]["violations"]
         assert len(listed) == 100
-        assert [one["at"] for one in listed] == [number / 1000 for number in range(1, 101)]     # the first ones
+        assert [one["at"] for one in listed] == [number / 1000 for number in range(1, 101)]  # the first ones
     assert (report / "verdict.json").stat().st_size < 1_000_000
     assert (report / "timeline.html").stat().st_size < 10_000_000
 
@@ -162,7 +178,9 @@ def test_a_crash_of_the_judge_is_2(
     assert "UNKNOWN: live: the judge crashed: ZeroDivisionError" in capsys.readouterr().out
 
 
-def test_any_other_crash_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_crash_is_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python would say 1, and that is a verdict."""
     monkeypatch.setattr(check, "summarize", lambda *_: 1 / 0)
     assert main(["check", saved(good(), tmp_path)]) == 2
@@ -174,13 +192,37 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["schema"], found["outcome"], found["must"]) == (1, "violated", ["exclusive"])
     assert found["history"]["seed"] == 7
-    assert found["rulings"]["fenced"] == {"outcome": "passed", "vacuous": False, "note": "", "count": 0, "violations": []}
+    assert found["rulings"]["fenced"] == {
+        "outcome": "passed",
+        "vacuous": False,
+        "note": "",
+        "count": 0,
+        "violations": [],
+    }
     [violation] = found["rulings"]["exclusive"]["violations"]
     assert violation["events"] == [
-        {"line": 4, "t": 3, "process": "client-1", "op": "acquire", "phase": "ok", "lock": "a", "token": "B", "fence": 2,
-         "valid_until": 13},
-        {"line": 5, "t": 4, "process": "client-2", "op": "acquire", "phase": "ok", "lock": "a", "token": "C", "fence": 3,
-         "valid_until": 14},
+        {
+            "line": 4,
+            "t": 3,
+            "process": "client-1",
+            "op": "acquire",
+            "phase": "ok",
+            "lock": "a",
+            "token": "B",
+            "fence": 2,
+            "valid_until": 13,
+        },
+        {
+            "line": 5,
+            "t": 4,
+            "process": "client-2",
+            "op": "acquire",
+            "phase": "ok",
+            "lock": "a",
+            "token": "C",
+            "fence": 3,
+            "valid_until": 14,
+        },
     ]
     assert violation["at"] == 4
     assert violation["lock"] == "a"
@@ -193,8 +235,15 @@ def test_what_was_inspected_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["check", saved(tape, tmp_path), "--json"]) == 1
     [violation] = json.loads(capsys.readouterr().out)["rulings"]["clean"]["violations"]
     assert violation["events"] == [
-        {"line": 4, "t": 15, "process": "observer", "op": "inspect", "phase": "ok", "target": ["master-1"],
-         "keys": [{"lock": "a", "token": "B", "pttl_ms": -1}]},
+        {
+            "line": 4,
+            "t": 15,
+            "process": "observer",
+            "op": "inspect",
+            "phase": "ok",
+            "target": ["master-1"],
+            "keys": [{"lock": "a", "token": "B", "pttl_ms": -1}],
+        },
     ]
 
 
@@ -211,7 +260,9 @@ def test_out_is_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "cannot write into" in capsys.readouterr().err
 
 
-def test_names_of_a_stranger_neither_colour_nor_forge_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_a_stranger_neither_colour_nor_forge_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tape = overlapping()
     tape.held(5, "client\x1b[31m", "B\nPASSED: all", until=9, fence=4)
     assert main(["check", saved(tape, tmp_path)]) == 1
@@ -230,7 +281,10 @@ def test_usage_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, says in {("--help",): "exit codes: 0 passed, 1 violated, 2 unknown", ("check", "--help"): "--must LIST"}.items():
+    for words, says in {
+        ("--help",): "exit codes: 0 passed, 1 violated, 2 unknown",
+        ("check", "--help"): "--must LIST",
+    }.items():
         with pytest.raises(SystemExit) as caught:
             main(list(words))
         assert caught.value.code == 0
@@ -238,7 +292,9 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "chaos", *words], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "chaos", *words], capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_as_a_program(tmp_path: Path) -> None:
@@ -249,7 +305,9 @@ def test_as_a_program(tmp_path: Path) -> None:
 def test_judging_needs_no_server_and_no_client(tmp_path: Path) -> None:
     program = "import sys; from chaos.__main__ import main; print(main(sys.argv[1:])); print([m for m in sys.modules if m.split('.')[0] in ('redis', 'redlock')])"
     path = saved(good(), tmp_path)
-    done = subprocess.run([sys.executable, "-c", program, "check", path], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "check", path], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.splitlines()[-2:] == ["0", "[]"]
 
 
@@ -261,7 +319,10 @@ def test_who_reads_has_gone(tmp_path: Path, unbuffered: str) -> None:
     try:
         done = subprocess.run(
             [sys.executable, "-m", "chaos", "check", saved(overlapping(), tmp_path)],
-            stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
     finally:

@@ -40,7 +40,7 @@ def test_a_key_that_nobody_holds_may_stay_for_its_ttl(at: float, holds: bool) ->
 def test_the_limit_is_exact_where_floating_point_is_not() -> None:
     tape = Tape(ttl=0.6)
     tape.held(100.3, "client-1", "A", until=100.4)
-    tape.inspect(100.9, ("A", 5))       # 100.3 + 0.6 < 100.9
+    tape.inspect(100.9, ("A", 5))  # 100.3 + 0.6 < 100.9
     assert tape.judge("clean") == []
 
 
@@ -70,10 +70,19 @@ def test_a_hold_that_begins_later_was_not_alive_then() -> None:
 
 @pytest.mark.parametrize(
     ("op", "phase", "sets"),
-    [("acquire", "invoke", True), ("acquire", "ok", True), ("acquire", "fail", True), ("acquire", "info", True),
-     ("extend", "ok", True), ("resume", "ok", True),
-     ("extend", "invoke", False), ("extend", "fail", False), ("release", "invoke", False), ("use", "invoke", False),
-     ("lost", "info", False)],
+    [
+        ("acquire", "invoke", True),
+        ("acquire", "ok", True),
+        ("acquire", "fail", True),
+        ("acquire", "info", True),
+        ("extend", "ok", True),
+        ("resume", "ok", True),
+        ("extend", "invoke", False),
+        ("extend", "fail", False),
+        ("release", "invoke", False),
+        ("use", "invoke", False),
+        ("lost", "info", False),
+    ],
 )
 def test_the_last_event_that_could_have_set_it(op: str, phase: str, sets: bool) -> None:
     tape = acquired()

@@ -177,7 +177,7 @@ def test_one_token_for_all_attempts_with_another_holder_between_them() -> None:
     tape.held(9, "client-1", "A", until=19)
     assert tape.judge("exclusive") == []
     tape.held(30, "client-2", "C", until=35)
-    tape.held(40, "client-1", "A", until=50)    # the former one was never released, it ran out
+    tape.held(40, "client-1", "A", until=50)  # the former one was never released, it ran out
     assert tape.judge("exclusive") == []
 
 
@@ -316,9 +316,7 @@ def overlap(one: Hold, two: Hold) -> bool:
 @given(stories())
 def test_the_quick_judge_says_what_a_slow_one_says(tape: Tape) -> None:
     found = sorted(holds(tape.history()), key=lambda one: one.start)
-    expected = {
-        two.began.line for at, two in enumerate(found) if any(overlap(one, two) for one in found[:at])
-    }
+    expected = {two.began.line for at, two in enumerate(found) if any(overlap(one, two) for one in found[:at])}
     reported = tape.ruling("exclusive").violations
     assert len(reported) == len(expected)
     for violation in reported:

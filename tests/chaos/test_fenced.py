@@ -45,7 +45,7 @@ def test_an_acquire_without_an_invocation_took_no_time() -> None:
 
 def test_an_invocation_that_was_given_up_is_not_that_of_a_later_answer() -> None:
     tape = Tape()
-    tape.event(0, "client-2", "acquire", "invoke", lock="a")    # killed in the middle of it
+    tape.event(0, "client-2", "acquire", "invoke", lock="a")  # killed in the middle of it
     tape.held(1, "client-1", "A", until=2, fence=8)
     tape.held(3, "client-2", "B", until=4, fence=7, invoked=2)
     assert len(tape.judge("fenced")) == 1
@@ -66,9 +66,9 @@ def test_workers_of_one_process_are_told_apart() -> None:
     tape.event(0, "client-2", "acquire", "invoke", lock="a", worker="1")
     tape.held(1, "client-1", "A", until=2, fence=8)
     tape.event(2, "client-2", "acquire", "invoke", lock="a", worker="2")
-    tape.held(3, "client-2", "B", until=4, fence=7, worker="1")     # invoked at 0: may come first
+    tape.held(3, "client-2", "B", until=4, fence=7, worker="1")  # invoked at 0: may come first
     assert tape.judge("fenced") == []
-    tape.held(4, "client-2", "C", until=5, fence=6, worker="2")     # invoked at 2
+    tape.held(4, "client-2", "C", until=5, fence=6, worker="2")  # invoked at 2
     assert len(tape.judge("fenced")) == 1
 
 
@@ -107,7 +107,7 @@ def test_without_fences_nothing_can_be_said(second: int | None) -> None:
     ruling = tape.ruling("fenced")
     assert ruling.outcome == "unknown"
     assert "no fence" in ruling.note
-    assert tape.verdict("exclusive").outcome == "passed"    # nobody asked for it
+    assert tape.verdict("exclusive").outcome == "passed"  # nobody asked for it
     assert tape.verdict("exclusive", "fenced").outcome == "unknown"
 
 
@@ -151,7 +151,10 @@ def test_each_lock_has_a_store_of_its_own() -> None:
 def test_a_smaller_one_is_compared_with_all_before() -> None:
     tape = Tape()
     tape.held(1, "client-1", "A", until=20, fence=8)
-    uses = [tape.used(number, "client-1", "A", fence=fence, store="fenced") for number, fence in enumerate([5, 9, 6, 7, 9], 2)]
+    uses = [
+        tape.used(number, "client-1", "A", fence=fence, store="fenced")
+        for number, fence in enumerate([5, 9, 6, 7, 9], 2)
+    ]
     assert tape.judge("fenced") == [[uses[1], uses[2]], [uses[1], uses[3]]]
 
 
@@ -197,9 +200,7 @@ def test_the_quick_judge_says_what_a_slow_one_says(found: list[tuple[int, int, i
     tape = Tape(locks=("a", "b"))
     ends = {}
     for number, (begin, took, fence, lock) in enumerate(found):
-        line = tape.held(
-            begin + took, f"client-{number}", f"{number}", until=50, fence=fence, lock=lock, invoked=begin
-        )
+        line = tape.held(begin + took, f"client-{number}", f"{number}", until=50, fence=fence, lock=lock, invoked=begin)
         ends[line] = begin, begin + took, fence, lock
     wrong = set()
     for two, (begin, end, fence, lock) in ends.items():

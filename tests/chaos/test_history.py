@@ -35,17 +35,33 @@ def file(*lines: bytes, header: dict[str, Any] | None = None) -> bytes:
 
 
 def test_every_field() -> None:
-    found = parse(file(
-        event(op="use", phase="ok", token="A", fence=7, store="fenced", accepted=True, detail={"read": 3}, worker="w"),
-        event(t=2, process="nemesis", op="halves", target=["client-1", "master-2"]),
-        event(t=3, process="nemesis", op="kill", target="master-1"),
-        event(t=4, process="observer", op="inspect", phase="ok",
-              keys=[{"lock": "a", "token": "A", "pttl_ms": 12}, {"lock": "a", "token": "B", "pttl_ms": None}]),
-        event(t=5, op="lost", phase="info", token="A", reason="taken", valid_until=9.25),
-    ))
+    found = parse(
+        file(
+            event(
+                op="use", phase="ok", token="A", fence=7, store="fenced", accepted=True, detail={"read": 3}, worker="w"
+            ),
+            event(t=2, process="nemesis", op="halves", target=["client-1", "master-2"]),
+            event(t=3, process="nemesis", op="kill", target="master-1"),
+            event(
+                t=4,
+                process="observer",
+                op="inspect",
+                phase="ok",
+                keys=[{"lock": "a", "token": "A", "pttl_ms": 12}, {"lock": "a", "token": "B", "pttl_ms": None}],
+            ),
+            event(t=5, op="lost", phase="info", token="A", reason="taken", valid_until=9.25),
+        )
+    )
     assert found.header == HEADER
     use, halves, kill, inspect, lost = found.events
-    assert (use.token, use.fence, use.store, use.accepted, use.detail, use.worker) == ("A", 7, "fenced", True, {"read": 3}, "w")
+    assert (use.token, use.fence, use.store, use.accepted, use.detail, use.worker) == (
+        "A",
+        7,
+        "fenced",
+        True,
+        {"read": 3},
+        "w",
+    )
     assert (use.line, lost.line) == (2, 6)
     assert halves.target == ("client-1", "master-2")
     assert kill.target == ("master-1",)
@@ -104,28 +120,44 @@ def test_what_is_not_known_is_not_minded() -> None:
         pytest.param(file(event(t="left out")), "'t' is missing", id="t-missing"),
         pytest.param(file(event(t=float("nan"))), "NaN is no number", id="t-nan"),
         pytest.param(file(event(valid_until=float("inf"))), "Infinity is no number", id="infinite"),
-        pytest.param(file(event(t=1).replace(b'"t": 1', b'"t": 1e999')), "'t' is inf, it must be a finite", id="too-great"),
+        pytest.param(
+            file(event(t=1).replace(b'"t": 1', b'"t": 1e999')), "'t' is inf, it must be a finite", id="too-great"
+        ),
         pytest.param(file(event(t=10**400)), "it must be a finite number", id="much-too-great"),
         pytest.param(file(event(process=3)), "'process' is 3, it must be a string", id="process"),
-        pytest.param(file(event(phase="done")), "'phase' is 'done', it must be one of invoke, ok, fail, info", id="phase"),
+        pytest.param(
+            file(event(phase="done")), "'phase' is 'done', it must be one of invoke, ok, fail, info", id="phase"
+        ),
         pytest.param(file(event(lock=["a"])), "'lock' is ['a'], it must be a string", id="lock"),
         pytest.param(file(event(fence=1.5)), "'fence' is 1.5, it must be a whole number", id="fence"),
         pytest.param(file(event(store="red")), "'store' is 'red', it must be one of fenced, plain", id="store"),
         pytest.param(file(event(accepted=1)), "'accepted' is 1, it must be true or false", id="accepted"),
         pytest.param(file(event(target=[1])), "'target' is [1], it must be a list of strings", id="target"),
-        pytest.param(file(event(op="inspect", phase="ok", process="observer", keys=["a"])), "'keys' is ['a']", id="keys"),
+        pytest.param(
+            file(event(op="inspect", phase="ok", process="observer", keys=["a"])), "'keys' is ['a']", id="keys"
+        ),
         pytest.param(file(event(keys=[{"lock": "a"}])), "'token' is missing", id="key-token"),
         pytest.param(file(event(keys=[{"lock": "a", "token": "A", "pttl_ms": "1"}])), "'pttl_ms' is '1'", id="pttl"),
         pytest.param(file(event(phase="ok", token="A")), "acquire ok without 'valid_until'", id="acquire"),
         pytest.param(file(event(phase="ok", valid_until=3)), "acquire ok without 'token'", id="acquire-token"),
-        pytest.param(file(event(phase="ok", token="A", valid_until=3, lock=None)), "acquire ok without 'lock'", id="acquire-lock"),
+        pytest.param(
+            file(event(phase="ok", token="A", valid_until=3, lock=None)), "acquire ok without 'lock'", id="acquire-lock"
+        ),
         pytest.param(file(event(op="resume", phase="ok", token="A")), "resume ok without 'valid_until'", id="resume"),
         pytest.param(file(event(op="extend", phase="ok", token="A")), "extend ok without 'valid_until'", id="extend"),
         pytest.param(file(event(op="release")), "release invoke without 'token'", id="release"),
         pytest.param(file(event(op="lost", phase="info")), "lost info without 'token'", id="lost"),
-        pytest.param(file(event(op="use", phase="ok", token="A", store="plain")), "use ok without 'accepted'", id="use"),
-        pytest.param(file(event(op="use", phase="ok", token="A", store="fenced", accepted=True)), "without 'fence'", id="unfenced"),
-        pytest.param(file(event(op="inspect", phase="ok", process="observer")), "inspect ok without 'keys'", id="inspect"),
+        pytest.param(
+            file(event(op="use", phase="ok", token="A", store="plain")), "use ok without 'accepted'", id="use"
+        ),
+        pytest.param(
+            file(event(op="use", phase="ok", token="A", store="fenced", accepted=True)),
+            "without 'fence'",
+            id="unfenced",
+        ),
+        pytest.param(
+            file(event(op="inspect", phase="ok", process="observer")), "inspect ok without 'keys'", id="inspect"
+        ),
     ],
 )
 def test_what_is_refused(data: bytes, says: str) -> None:
@@ -178,7 +210,10 @@ def test_a_history_from_before_there_were_footers_can_be_read_and_is_perhaps_cut
     ("data", "says"),
     [
         (file(event(), b'{"events": 2}'), "line 3: the footer says that 2 events were written, and 1 are there"),
-        (file(event(), event(), b'{"events": 1}'), "line 4: the footer says that 1 events were written, and 2 are there"),
+        (
+            file(event(), event(), b'{"events": 1}'),
+            "line 4: the footer says that 1 events were written, and 2 are there",
+        ),
         (file(event(), b'{"events": "1"}'), "the footer says that '1' events"),
         (file(event(), b'{"events": null}'), "the footer says that None events"),
         (file(b'{"events": 0}', event()), "line 3: stands behind the footer"),
@@ -212,7 +247,9 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     before = format_.now()
     with Writer(part, "client-1") as writer:
         writer.write("acquire", "invoke", lock="a")
-        writer.write("acquire", "ok", lock="a", token="ü\n", fence=1 << 60, valid_until=9.5, reason=None, t=before + 1e6)
+        writer.write(
+            "acquire", "ok", lock="a", token="ü\n", fence=1 << 60, valid_until=9.5, reason=None, t=before + 1e6
+        )
     merge([part], HEADER, out)
     found = read(out)
     assert found.header == HEADER
@@ -233,6 +270,7 @@ def test_what_has_no_place_in_json(tmp_path: Path) -> None:
 
 def test_threads_write_whole_lines(tmp_path: Path) -> None:
     with Writer(tmp_path / "part", "client-1") as writer:
+
         def write(number: int) -> None:
             for _ in range(200):
                 writer.write("look", "ok", detail="x" * 500, worker=str(number))

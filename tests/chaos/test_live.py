@@ -19,15 +19,23 @@ def healed(*acquired: float, ttl: float = 10) -> Tape:
 
 @pytest.mark.parametrize(
     ("acquired", "holds"),
-    [([105], True), ([100.3], True), ([120.3], True), ([120.300001], False), ([], False), ([70, 100.2], False),
-     ([70, 110], True), ([130, 105], True)],
+    [
+        ([105], True),
+        ([100.3], True),
+        ([120.3], True),
+        ([120.300001], False),
+        ([], False),
+        ([70, 100.2], False),
+        ([70, 110], True),
+        ([130, 105], True),
+    ],
 )
 def test_within_twice_the_ttl(acquired: list[float], holds: bool) -> None:
     assert bool(healed(*acquired).judge("live")) != holds
 
 
 def test_the_limit_is_exact_where_floating_point_is_not() -> None:
-    assert healed(100.9, ttl=0.3).judge("live") == []      # 100.3 + 0.6 < 100.9
+    assert healed(100.9, ttl=0.3).judge("live") == []  # 100.3 + 0.6 < 100.9
 
 
 def test_it_names_the_heal_and_who_came_too_late() -> None:
@@ -42,7 +50,7 @@ def test_it_names_the_heal_if_nobody_came() -> None:
     assert tape.judge("live") == [[5]]
     [violation] = tape.ruling("live").violations
     assert "never again" in violation.sentence
-    assert violation.at == 100.3        # the recording ends there
+    assert violation.at == 100.3  # the recording ends there
 
 
 def test_each_lock_of_the_header() -> None:
@@ -55,7 +63,7 @@ def test_each_lock_of_the_header() -> None:
 def test_without_a_heal_it_holds_trivially() -> None:
     tape = Tape()
     tape.held(1, "client-1", "A", until=2)
-    tape.fault("kill", "master-1", 5)       # and never comes back
+    tape.fault("kill", "master-1", 5)  # and never comes back
     tape.until(1000)
     ruling = tape.ruling("live")
     assert ruling.outcome == "passed"

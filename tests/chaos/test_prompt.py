@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from tests.chaos.tape import PROPERTY, Tape
 
-LATE = 1000.0   # the end of the recording, unless it is what the test is about
+LATE = 1000.0  # the end of the recording, unless it is what the test is about
 
 
 def expired(*, until: float = 11, end: float = LATE) -> Tape:
@@ -75,7 +75,7 @@ def test_open_at_the_end_but_released_after_its_time() -> None:
 
 
 def test_open_at_the_end_where_floating_point_says_otherwise() -> None:
-    assert len(expired(until=4.35, end=4.4).judge("prompt")) == 1      # 4.35 + 0.05 < 4.4
+    assert len(expired(until=4.35, end=4.4).judge("prompt")) == 1  # 4.35 + 0.05 < 4.4
 
 
 def test_the_first_time_that_it_was_told_counts() -> None:
@@ -234,7 +234,9 @@ def test_the_token_may_be_told_at_the_end_only() -> None:
     assert len(tape.judge("prompt")) == 1
 
 
-@pytest.mark.parametrize(("invoked", "late"), [(5, False), (12, True), (19, True), (20, False), (25, False), (31, True)])
+@pytest.mark.parametrize(
+    ("invoked", "late"), [(5, False), (12, True), (19, True), (20, False), (25, False), (31, True)]
+)
 def test_of_a_token_that_is_used_twice(invoked: float, late: bool) -> None:
     """It is about the last hold that began before."""
     tape = told()
@@ -315,7 +317,7 @@ def test_its_own_last_event_stands_for_the_last_look_but_not_what_its_keeper_wri
     tape = told()
     tape.used(9, "client-1", "A", invoked=8)
     tape.fault("stop", "client-1", 9.5, 19)
-    tape.lines[2]["t"] = 19.001     # it is told as soon as it runs again, by another thread
+    tape.lines[2]["t"] = 19.001  # it is told as soon as it runs again, by another thread
     tape.used(20, "client-1", "A", invoked=19.002)
     assert tape.judge("prompt") == []
     tape.event(19.0015, "client-1", "look", "ok", lock="a")
@@ -333,14 +335,22 @@ def test_what_another_worker_does_is_no_look() -> None:
 
 # -- against one that is slow and obvious --------------------------------------------------------------------
 
-ticks = st.integers(0, 40)      # of 25 ms, so that 50 ms are two
+ticks = st.integers(0, 40)  # of 25 ms, so that 50 ms are two
 perhaps = st.none() | ticks
-lives = st.fixed_dictionaries({
-    "process": st.sampled_from(["client-1", "client-2"]), "acquired": ticks, "until": ticks,
-    "extended": st.lists(st.tuples(ticks, ticks), max_size=2), "release": perhaps, "lost": perhaps,
-    "uses": st.lists(ticks, max_size=2),
-})
-faults = st.tuples(st.sampled_from(["stop", "kill", "pause"]), st.sampled_from(["client-1", "client-2"]), ticks, perhaps)
+lives = st.fixed_dictionaries(
+    {
+        "process": st.sampled_from(["client-1", "client-2"]),
+        "acquired": ticks,
+        "until": ticks,
+        "extended": st.lists(st.tuples(ticks, ticks), max_size=2),
+        "release": perhaps,
+        "lost": perhaps,
+        "uses": st.lists(ticks, max_size=2),
+    }
+)
+faults = st.tuples(
+    st.sampled_from(["stop", "kill", "pause"]), st.sampled_from(["client-1", "client-2"]), ticks, perhaps
+)
 
 
 @PROPERTY
@@ -372,7 +382,8 @@ def test_the_judge_says_what_a_slow_one_says(
     def hindered(ops: tuple[str, ...], process: str, begin: int, finish: int) -> bool:
         return any(
             t <= finish and (healed is None or max(healed, t) >= begin)
-            for op, target, t, healed in struck if op in ops and target == process
+            for op, target, t, healed in struck
+            if op in ops and target == process
         )
 
     expected = []
@@ -384,7 +395,9 @@ def test_the_judge_says_what_a_slow_one_says(
         open_ = release is None and lost is None and until + 2 > last
         if not (done or in_time or open_ or hindered(("stop", "kill"), process, until, until + 2)):
             expected.append(f"hold {number}")
-        expected += [f"use {number} at {t}" for t in life["uses"] if t > until and not hindered(("stop",), process, t, t)]
+        expected += [
+            f"use {number} at {t}" for t in life["uses"] if t > until and not hindered(("stop",), process, t, t)
+        ]
     found = [
         f"use {violation.events[0].token} at {round(violation.at * 40)}"
         if any(event.op == "use" for event in violation.events)

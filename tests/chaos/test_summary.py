@@ -27,10 +27,10 @@ def test_operations() -> None:
 def test_faults_by_kind() -> None:
     tape = Tape()
     tape.fault("kill", "master-1", 1, 2)
-    tape.fault("kill", ["master-2", "master-3"], 3)         # one fault on two masters
+    tape.fault("kill", ["master-2", "master-3"], 3)  # one fault on two masters
     tape.fault("halves", "", 4, 5)
     tape.event(6, "nemesis", "stop", "invoke", target="client-1")
-    tape.event(7, "nemesis", "stop", "fail", target="client-1")     # did not strike
+    tape.event(7, "nemesis", "stop", "fail", target="client-1")  # did not strike
     tape.event(8, "nemesis", "flush", "invoke")
     assert summary(tape).faults == {"flush": 1, "halves": 1, "kill": 2}
 
@@ -44,7 +44,7 @@ def test_holding_and_not_holding() -> None:
     tape.lost(14, "client-2", "B", "taken")
     tape.event(18, "client-2", "acquire", "fail", lock="a")
     tape.held(1, "client-3", "C", until=2, lock="b")
-    tape.until(100)     # nobody wanted it any more
+    tape.until(100)  # nobody wanted it any more
     found = {of.lock: of for of in summary(tape).locks}
     assert found["a"] == OfLock("a", holds=2, held=4, longest_hold=2, longest_gap=7)
     assert found["b"] == OfLock("b", holds=1, held=1, longest_hold=1, longest_gap=0)
@@ -57,7 +57,7 @@ def test_the_gaps_at_both_ends_count_while_somebody_tries(tail: float, gap: floa
     tape = Tape()
     tape.event(0, "client-1", "acquire", "invoke", lock="a")
     tape.held(3, "client-1", "A", until=13)
-    tape.held(4, "client-1", "B", until=8)      # within the other one
+    tape.held(4, "client-1", "B", until=8)  # within the other one
     tape.event(tail, "client-1", "acquire", "fail", lock="a")
     assert summary(tape).locks[0].longest_gap == gap
 
@@ -66,7 +66,7 @@ def test_both_stores() -> None:
     tape = Tape()
     tape.held(1, "client-1", "A", until=20, fence=5)
     tape.used(2, "client-1", "A", fence=5, read=0)
-    tape.used(3, "client-2", "B", fence=6, read=0)      # has not seen the one before
+    tape.used(3, "client-2", "B", fence=6, read=0)  # has not seen the one before
     tape.used(4, "client-1", "A", fence=5, read=1)
     tape.used(5, "client-1", "A", fence=5, read=1)
     tape.used(6, "client-1", "A", fence=5, store="fenced", accepted=False)

@@ -70,7 +70,9 @@ def test_no_placeholder_is_left() -> None:
     assert not re.search(r"\{\{ \w+ \}\}", page(good()))
 
 
-@pytest.mark.parametrize("name", ["</script><script>alert(1)</script>", "<!--<script>", "{{ script }}", "\\1\\g<0>", "ü\u2028"])
+@pytest.mark.parametrize(
+    "name", ["</script><script>alert(1)</script>", "<!--<script>", "{{ script }}", "\\1\\g<0>", "ü\u2028"]
+)
 def test_a_name_is_text_whatever_it_is(name: str) -> None:
     tape = Tape(locks=(name,))
     tape.held(1, name, name, until=2, lock=name, fence=1)
@@ -89,8 +91,17 @@ def test_a_lane_for_each_client_and_each_master() -> None:
     tape.fault("kill", "master-3", 3, 4)
     tape.fault("cut", ["client-2", "master-1", "somewhere"], 3, 4)
     assert [name for name, _ in data(tape)["lanes"]] == [
-        "client-1", "client-2", "client-10",
-        "master-1", "master-2", "master-3", "master-4", "master-5", "somewhere", "nemesis", "observer",
+        "client-1",
+        "client-2",
+        "client-10",
+        "master-1",
+        "master-2",
+        "master-3",
+        "master-4",
+        "master-5",
+        "somewhere",
+        "nemesis",
+        "observer",
     ]
 
 
@@ -114,19 +125,29 @@ def test_what_is_drawn() -> None:
     found = data(tape)
     lanes = [name for name, _ in found["lanes"]]
     assert [[lanes[hold[0]], *hold[1:3], *hold[4:6], hold[-1]] for hold in found["holds"]] == [
-        ["client-1", 0, 1, "A", 1, "released"], ["client-1", 2, 12, "B", 2, "lost"], ["client-2", 3, 13, "C", 3, "ran out"],
+        ["client-1", 0, 1, "A", 1, "released"],
+        ["client-1", 2, 12, "B", 2, "lost"],
+        ["client-2", 3, 13, "C", 3, "ran out"],
     ]
     assert [[lanes[fault[0]], *fault[1:4]] for fault in found["faults"]] == [
-        ["client-1", 4, 5, "stop"], ["master-2", 4, 5, "stop"], ["master-1", 6, None, "kill"],
+        ["client-1", 4, 5, "stop"],
+        ["master-2", 4, 5, "stop"],
+        ["master-1", 6, None, "kill"],
     ]
     assert [[lanes[mark[0]], *mark[1:3]] for mark in found["marks"]] == [
-        ["client-1", 7, "use"], ["client-2", 8, "rejected"], ["client-2", 11, "refused"], ["client-1", 12, "lost"],
+        ["client-1", 7, "use"],
+        ["client-2", 8, "rejected"],
+        ["client-2", 11, "refused"],
+        ["client-1", 12, "lost"],
         ["master-1", 13, "inspect"],
     ]
     [exclusive] = [ruling for ruling in found["rulings"] if ruling["name"] == "exclusive"]
     [violation] = exclusive["violations"]
     assert violation["at"] == 3
-    assert [[line, t, lanes[lane]] for line, t, lane, _ in violation["events"]] == [[4, 2, "client-1"], [5, 3, "client-2"]]
+    assert [[line, t, lanes[lane]] for line, t, lane, _ in violation["events"]] == [
+        [4, 2, "client-1"],
+        [5, 3, "client-2"],
+    ]
 
 
 def test_an_empty_history_is_a_page_as_well() -> None:

@@ -56,8 +56,8 @@ def test_without_a_hold_nothing_is_proven(must: tuple[Must, ...]) -> None:
     tape = Tape()
     tape.event(1, "client-1", "acquire", "invoke", lock="a")
     tape.event(2, "client-1", "acquire", "fail", lock="a")
-    tape.held(3, "client-1", "A", until=3)      # over when it was returned
-    tape.inspect(100, ("B", -1))                # and something is wrong, besides
+    tape.held(3, "client-1", "A", until=3)  # over when it was returned
+    tape.inspect(100, ("B", -1))  # and something is wrong, besides
     tape.until(200)
     verdict = judge(tape.history(), must)
     assert (verdict.outcome, verdict.exit_code) == ("unknown", 2)

@@ -106,7 +106,9 @@ class Scenes:
             self.nemesis.heal(strike)
 
     def back(self, client=1, master=1):
-        assert eventually(lambda: Line(self.rig.urls(client)[master - 1], BRIEF).ask("PING", BRIEF) == "+PONG"), "not healed"
+        assert eventually(lambda: Line(self.rig.urls(client)[master - 1], BRIEF).ask("PING", BRIEF) == "+PONG"), (
+            "not healed"
+        )
 
     def kill(self):
         line = self.line()
@@ -268,9 +270,12 @@ def state(pid):
 def main(backend, out):
     made = settings(backend)
     with BACKENDS[backend].rig(made) as opened:
-        rig: Any = opened       # with masters that are looked at from the other side
+        rig: Any = opened  # with masters that are looked at from the other side
         # One client for each seat, far away from these links: they are dialled by this program.
-        with Cast(made, dict.fromkeys((1, 2), rig.masters.urls), wrong=dict.fromkeys((1, 2), 0.0)) as cast, Path(out).open("w") as told:
+        with (
+            Cast(made, dict.fromkeys((1, 2), rig.masters.urls), wrong=dict.fromkeys((1, 2), 0.0)) as cast,
+            Path(out).open("w") as told,
+        ):
             cast.start()
             record = Writer(Path(tempfile.gettempdir(), f"strikes-{os.getpid()}"), "nemesis")
             scenes = Scenes(rig, Nemesis(rig, cast, record, lambda line: None), cast)

@@ -111,7 +111,9 @@ def test_the_list():
         assert word in ran.stdout
 
 
-@pytest.mark.parametrize("words", [["--only", "calm,nonsense"], ["--jobs", "0"], ["--longer", "-1"], ["--longer", "nan"]])
+@pytest.mark.parametrize(
+    "words", [["--only", "calm,nonsense"], ["--jobs", "0"], ["--longer", "-1"], ["--longer", "nan"]]
+)
 def test_ci_refuses_what_cannot_be(words):
     ran = chaos("ci", *words)
     assert ran.returncode == 2

@@ -10,7 +10,7 @@ import pytest
 from redlock import ConfigurationError, Masters
 from redlock._cli.config import deployment, split
 
-SECRET = "geheim/#?"    # noqa: S105 - with what has to be percent-encoded
+SECRET = "geheim/#?"  # noqa: S105 - with what has to be percent-encoded
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,9 @@ def test_without_any_masters_it_says_where_to_put_them():
 def test_a_whole_file(file, tmp_path, monkeypatch):
     (tmp_path / "secret").write_text(SECRET + "\n", encoding="utf-8")
     monkeypatch.setenv("OF_THE_FOURTH", "fourth")
-    wanted = deployment([], file(f"""
+    wanted = deployment(
+        [],
+        file(f"""
         username = "locker"
         password = {SECRET!r}
         tls_ca = "/etc/ca file.pem"
@@ -69,11 +71,15 @@ def test_a_whole_file(file, tmp_path, monkeypatch):
             {{ url = "redis://10.0.0.3", password_file = "{tmp_path}/secret", password = "p" }},
             {{ url = "redis://own:mine@10.0.0.4" }},
         ]
-    """))
+    """),
+    )
     first, second, third, fourth = wanted.urls
-    assert first == "rediss://locker:geheim%2F%23%3F@10.0.0.1:6380/2?ssl_cert_reqs=required&ssl_ca_certs=/etc/ca%20file.pem"
+    assert (
+        first
+        == "rediss://locker:geheim%2F%23%3F@10.0.0.1:6380/2?ssl_cert_reqs=required&ssl_ca_certs=/etc/ca%20file.pem"
+    )
     assert second == "redis://other:geheim%2F%23%3F@10.0.0.2"
-    assert urlsplit(third).password == "p"     # noqa: S105 - the nearest one
+    assert urlsplit(third).password == "p"  # noqa: S105 - the nearest one
     assert fourth == "redis://own:mine@10.0.0.4"
     assert wanted.options == {"max_ttl": 30, "prefix": "p:", "restart_guard": False, "node_timeout": 0.1}
     assert wanted.databases
@@ -87,12 +93,15 @@ def test_a_whole_file(file, tmp_path, monkeypatch):
 def test_a_password_from_a_file_and_from_a_variable(file, tmp_path, monkeypatch):
     (tmp_path / "secret").write_text(SECRET + "\n", encoding="utf-8")
     monkeypatch.setenv("MINE", "from-a-variable")
-    urls = deployment([], file(f"""
+    urls = deployment(
+        [],
+        file(f"""
         masters = [
             {{ url = "redis://a", password_file = "{tmp_path}/secret" }},
             {{ url = "redis://b", password_env = "MINE" }},
         ]
-    """)).urls
+    """),
+    ).urls
     assert urls == ("redis://:geheim%2F%23%3F@a", "redis://:from-a-variable@b")
 
 
@@ -100,7 +109,9 @@ def test_user_and_password_from_the_environment_go_where_there_are_none(monkeypa
     monkeypatch.setenv("REDLOCK_PASSWORD", SECRET)
     urls = ["redis://10.0.0.1", "redis://alice@10.0.0.2", "redis://bob:own@10.0.0.3", "unix:///run/redis.sock"]
     assert deployment(urls, given()).urls == (
-        "redis://:geheim%2F%23%3F@10.0.0.1", "redis://alice:geheim%2F%23%3F@10.0.0.2", "redis://bob:own@10.0.0.3",
+        "redis://:geheim%2F%23%3F@10.0.0.1",
+        "redis://alice:geheim%2F%23%3F@10.0.0.2",
+        "redis://bob:own@10.0.0.3",
         "unix://:geheim%2F%23%3F@/run/redis.sock",
     )
     monkeypatch.setenv("REDLOCK_USERNAME", "locker")
@@ -109,7 +120,9 @@ def test_user_and_password_from_the_environment_go_where_there_are_none(monkeypa
 
 def test_a_user_without_a_password_is_no_other_user(monkeypatch, file):
     """One that needs none: it would be `default` that is asked, and may do more."""
-    wanted = deployment([], file("""
+    wanted = deployment(
+        [],
+        file("""
         username = "locker"
         masters = [
             "redis://10.0.0.1:6379/1",
@@ -118,14 +131,19 @@ def test_a_user_without_a_password_is_no_other_user(monkeypatch, file):
             "redis://:own@10.0.0.4",
             "unix:///run/redis.sock",
         ]
-    """))
+    """),
+    )
     assert wanted.urls == (
-        "redis://locker@10.0.0.1:6379/1", "redis://an%20other@10.0.0.2", "redis://alice@10.0.0.3", "redis://:own@10.0.0.4",
+        "redis://locker@10.0.0.1:6379/1",
+        "redis://an%20other@10.0.0.2",
+        "redis://alice@10.0.0.3",
+        "redis://:own@10.0.0.4",
         "unix://locker@/run/redis.sock",
     )
     monkeypatch.setenv("REDLOCK_USERNAME", "locker")
     assert deployment(["redis://10.0.0.1", "redis://:own@10.0.0.2"], given()).urls == (
-        "redis://locker@10.0.0.1", "redis://:own@10.0.0.2",
+        "redis://locker@10.0.0.1",
+        "redis://:own@10.0.0.2",
     )
 
 
@@ -135,7 +153,9 @@ def test_an_at_sign_in_the_path_of_a_socket_is_no_login(monkeypatch):
     given_ones = ["unix:///run/redis@1.sock", "unix://alice@/run/redis@1.sock", "unix://:own@/run/a@b.sock?db=1"]
     urls = deployment(given_ones, given()).urls
     assert urls == (
-        "unix://:hunter2@/run/redis@1.sock", "unix://alice:hunter2@/run/redis@1.sock", "unix://:own@/run/a@b.sock?db=1",
+        "unix://:hunter2@/run/redis@1.sock",
+        "unix://alice:hunter2@/run/redis@1.sock",
+        "unix://:own@/run/a@b.sock?db=1",
     )
     assert "hunter2" not in repr(Masters(urls[:1]))
 
@@ -165,8 +185,14 @@ def test_a_masters_own_password_wins_over_that_of_all_whatever_their_kinds(file,
 @pytest.mark.parametrize(
     ("url", "named"),
     [
-        ("redis://h", False), ("redis://h/0", False), ("redis://h?db=0", False), ("redis://h/2", True), ("redis://h?db=2", True),
-        ("redis://h/2?db=0", False), ("unix:///run/redis.sock", False), ("unix:///run/redis.sock?db=2", True),
+        ("redis://h", False),
+        ("redis://h/0", False),
+        ("redis://h?db=0", False),
+        ("redis://h/2", True),
+        ("redis://h?db=2", True),
+        ("redis://h/2?db=0", False),
+        ("unix:///run/redis.sock", False),
+        ("unix:///run/redis.sock?db=2", True),
     ],
 )
 def test_a_database_is_named_in_the_path_or_in_the_query(url, named):
@@ -228,7 +254,10 @@ def test_a_file_may_leave_the_masters_to_the_arguments_or_the_environment(file, 
         ('masters = ["redis://a", { url = "redis://b", pasword = "geheim" }]', "master 2: 'pasword' is not known"),
         ('masters = ["redis://a"]\nmax_tll = 3', "'max_tll' is not known, allowed are"),
         ('masters = ["redis://a"]\nmax_ttl = "3"', "max_ttl has to be a number, not '3'$"),
-        ('masters = ["redis://a"]\nmax_ttl = -3', r"toml: max_ttl = -3: allowed is a number of seconds, more than 0 and at most 1e\+09$"),
+        (
+            'masters = ["redis://a"]\nmax_ttl = -3',
+            r"toml: max_ttl = -3: allowed is a number of seconds, more than 0 and at most 1e\+09$",
+        ),
         ('masters = ["redis://a"]\nmax_ttl = nan', "toml: max_ttl = nan: allowed is"),
         ('masters = ["redis://a"]\nmax_ttl = inf', "toml: max_ttl = inf: allowed is"),
         ('masters = ["redis://a"]\nnode_timeout = 0', "toml: node_timeout = 0: allowed is"),
@@ -238,10 +267,19 @@ def test_a_file_may_leave_the_masters_to_the_arguments_or_the_environment(file, 
         ('masters = ["redis://a"]\nmax_ttl' + ".a" * 500 + " = 1", "max_ttl has to be a number, not "),
         ('masters = ["redis://a"]\npassword = 12345', "password has to be text"),
         ('masters = ["redis://a"]\nusername = 12345', "username has to be text$"),
-        ('masters = ["redis://a"]\npassword_env = "NOT_SET"', "toml, master 1: password_env names a variable that is not set"),
-        ('masters = ["redis://a", { url = "redis://b", password_env = "geheim" }]', "master 2: password_env names a var"),
+        (
+            'masters = ["redis://a"]\npassword_env = "NOT_SET"',
+            "toml, master 1: password_env names a variable that is not set",
+        ),
+        (
+            'masters = ["redis://a", { url = "redis://b", password_env = "geheim" }]',
+            "master 2: password_env names a var",
+        ),
         ('masters = ["redis://a"]\npassword_file = "/does/not/exist"', "toml, master 1: password_file: No such file"),
-        ('masters = ["redis://a", { url = "redis://b", password_file = "geheim" }]', "master 2: password_file: No such file"),
+        (
+            'masters = ["redis://a", { url = "redis://b", password_file = "geheim" }]',
+            "master 2: password_file: No such file",
+        ),
         ('masters = ["redis://a"]\npassword_file = "/dev/null/geheim"', "master 1: password_file: Not a directory"),
         ('masters = ["redis://a"]\npassword_file = "geheim\\u0000"', "master 1: password_file: not the name of a file"),
         ("max_ttl = " + "9" * 5000, "is not TOML that can be read: a number in it is too long"),
@@ -269,7 +307,7 @@ def test_a_password_file_that_is_not_utf_8(file, tmp_path):
         ("redis://u:geheim@h", "redis://***@h: No such file"),
         ("redis://h?password=geheim", "redis://h?password=***: No such file"),
         ("u:gehe@im@h", "***@h: No such file"),
-        ("/does/not/exist@h.toml", "/does/not/exist@h.toml: No such file"),      # no address at all
+        ("/does/not/exist@h.toml", "/does/not/exist@h.toml: No such file"),  # no address at all
     ],
 )
 def test_an_address_in_the_place_of_the_file_shows_no_password(config, says):

@@ -22,7 +22,7 @@ import pytest
 from tests.servers.commands import CHECK, ON_A_TERMINAL, RUN, environment, run
 from tests.servers.needs import missing
 
-NOBODY = "redis://127.0.0.1:1"      # answers there
+NOBODY = "redis://127.0.0.1:1"  # answers there
 ASKED = [*CHECK, "--no-probe", "--timeout", "2", NOBODY]
 
 
@@ -67,10 +67,12 @@ def test_where_no_thread_may_be_begun_it_says_so(module, code):
     """As of a user who has as many processes as `ulimit -u` allows."""
     none = (
         f"import sys, threading; from redlock._cli import {module} as it\n"
-        "def start(_): raise RuntimeError(\"can't start new thread\")\n"
+        'def start(_): raise RuntimeError("can\'t start new thread")\n'
         "threading.Thread.start = start; it.entry()"
     )
-    done = run([sys.executable, "-c", none, *(["job", "--", "true"] if module == "run" else [])], ["redis://127.0.0.1:1"])
+    done = run(
+        [sys.executable, "-c", none, *(["job", "--", "true"] if module == "run" else [])], ["redis://127.0.0.1:1"]
+    )
     assert done.returncode == code
     assert re.fullmatch(r"redlock-\S+: no thread could be started: can't start new thread\n", done.stderr)
     assert done.stdout == ""
@@ -88,7 +90,9 @@ def test_what_cannot_be_encoded_is_printed_another_way():
 @pytest.mark.parametrize("options", [["--acl", "--prefix", "\xe9"], ["--prometheus", "redis://\xe9:1"]])
 def test_what_programs_read_is_utf_8_whatever_the_terminal_is(options):
     """Keys are UTF-8 (docs/reference/wire.md): a rule with another prefix would be one for other keys."""
-    done = subprocess.run([*ASKED, *options], capture_output=True, check=False, env=environment(PYTHONIOENCODING="ascii"))
+    done = subprocess.run(
+        [*ASKED, *options], capture_output=True, check=False, env=environment(PYTHONIOENCODING="ascii")
+    )
     assert "\xe9".encode() in done.stdout
     assert done.stderr == b""
 
@@ -145,7 +149,11 @@ class OnTerminal:
         variables = {"TERM": "xterm"} | variables
         self.process = subprocess.Popen(
             [sys.executable, "-c", ON_A_TERMINAL, *command] if controlling else command,
-            stdin=its, stdout=its, stderr=its, start_new_session=not controlling, env=environment(None, **variables),
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            start_new_session=not controlling,
+            env=environment(None, **variables),
         )
         os.close(its)
         self.seen = ""
@@ -170,7 +178,7 @@ class OnTerminal:
     def _read(self, seconds: float) -> bytes:
         data = b""
         if select.select([self._ours], [], [], seconds)[0]:
-            with contextlib.suppress(OSError):      # EIO: the other side is closed
+            with contextlib.suppress(OSError):  # EIO: the other side is closed
                 data = os.read(self._ours, 65536)
         self.seen += data.decode()
         return data
@@ -189,6 +197,7 @@ class OnTerminal:
 @pytest.fixture
 def terminal():
     with contextlib.ExitStack() as all_of_them:
+
         def on(command, **options):
             one = OnTerminal(command, **options)
             all_of_them.callback(one.close)
@@ -217,7 +226,10 @@ def test_two_signals_at_once_leave_a_cursor(terminal):
         watch.read_until("CRITICAL")
         watch.process.send_signal(signal.SIGHUP)
         watch.process.send_signal(signal.SIGTERM)
-        assert abs(watch.end()) % 128 in (signal.SIGHUP, signal.SIGTERM)     # or by the second one, after the end of the first
+        assert abs(watch.end()) % 128 in (
+            signal.SIGHUP,
+            signal.SIGTERM,
+        )  # or by the second one, after the end of the first
         assert watch.seen.count(SHOW) == 1
         assert "Traceback" not in watch.seen
 
@@ -250,7 +262,7 @@ def test_a_watch_that_is_stopped_leaves_a_cursor_and_hides_it_again(terminal):
     assert SHOW in watch.seen.partition("Stopped")[0]
     watch.seen = ""
     watch.type("fg\n")
-    watch.read_until("refused")     # the next look is a minute away
+    watch.read_until("refused")  # the next look is a minute away
     assert HIDE in watch.seen
     assert SHOW not in watch.seen
     watch.seen = ""
@@ -270,7 +282,7 @@ def test_a_watch_that_is_stopped_leaves_a_cursor_and_hides_it_again(terminal):
 def test_a_terminal_that_goes_ends_a_watch(terminal):
     watch = terminal([*ASKED, "--watch", "0.2"])
     watch.read_until("CRITICAL")
-    watch.hang_up()     # without a signal, for it was not the one of the session
+    watch.hang_up()  # without a signal, for it was not the one of the session
     assert watch.process.wait(20) == 3
 
 
@@ -279,7 +291,7 @@ def test_a_signal_that_is_ignored_stays_ignored(terminal):
     watch = terminal(["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *ASKED, "--watch", "0.2"])
     watch.read_until("CRITICAL")
     watch.process.send_signal(signal.SIGHUP)
-    for _ in range(2):      # goes on
+    for _ in range(2):  # goes on
         watch.seen = ""
         watch.read_until("\x1b[H")
     watch.process.send_signal(signal.SIGINT)
@@ -295,7 +307,7 @@ def test_a_frame_fits_on_the_terminal(terminal):
     lines = [re.sub(r"\x1b\[\d*[mK]", "", line).rstrip("\r") for line in frame.split("\n")]
     assert lines[0].startswith("Every 0.2 s")
     assert len(lines) <= 24
-    assert max(map(len, lines)) < 80        # at the margin some terminals break the line, others wait
+    assert max(map(len, lines)) < 80  # at the margin some terminals break the line, others wait
     assert any("MASTER" in line for line in lines)
 
 

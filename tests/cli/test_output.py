@@ -33,7 +33,11 @@ def _plain(monkeypatch):
 
 
 def mixed() -> Health:
-    facts = [healthy(0, latency=0.0000312), healthy(11, clock=Clock(90.0, 0.001)), healthy(2, info={"uptime_in_seconds": "2"})]
+    facts = [
+        healthy(0, latency=0.0000312),
+        healthy(11, clock=Clock(90.0, 0.001)),
+        healthy(2, info={"uptime_in_seconds": "2"}),
+    ]
     return judge([*facts, dead(3), dead(4)], TERMS, TOOK)
 
 
@@ -45,7 +49,7 @@ def test_the_table_is_aligned_and_every_master_has_one_line():
         at = head.index(column)
         for row in rows:
             assert row[at - 1] == " " != row[at], (column, row)
-    end = head.index("ROUND TRIP") + len("ROUND TRIP")       # figures stand on the right
+    end = head.index("ROUND TRIP") + len("ROUND TRIP")  # figures stand on the right
     assert [row[:end].split("  ")[-1].strip() for row in rows] == ["0.03 ms", "1.0 ms", "1.0 ms", "-", "-"]
     assert all(row[end - 1] != " " == row[end] for row in rows)
 
@@ -74,14 +78,16 @@ def figures_of(health):
 
 def test_monitoring_draws_the_figures_behind_the_bar():
     assert figures_of(mixed()) == {
-        "voting": ("2", "", "5:", "3:", "0", "5"), "can_lose": ("0", "", "1:", "", "0", "2"),
-        "round_trip": ("0.001", "s", "", "", "0", ""), "probe": ("0.0123", "s", "", "", "0", ""),
+        "voting": ("2", "", "5:", "3:", "0", "5"),
+        "can_lose": ("0", "", "1:", "", "0", "2"),
+        "round_trip": ("0.001", "s", "", "", "0", ""),
+        "probe": ("0.0123", "s", "", "", "0", ""),
     }
     quick = judge([healthy(i, latency=0.00000012) for i in range(4)], TERMS, Probe(ok=True, seconds=1e-7))
     found = figures_of(quick)
     assert found["voting"] == ("4", "", "4:", "3:", "0", "4")
     assert found["can_lose"] == ("1", "", "1:", "", "0", "1")
-    assert found["round_trip"][0] == "0"       # no exponent
+    assert found["round_trip"][0] == "0"  # no exponent
     assert found["probe"][0] == "0"
 
 
@@ -110,7 +116,7 @@ def test_colours_are_for_terminals_alone_and_not_where_they_are_unwanted(monkeyp
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b" not in "\n".join(table.lines(health, table.Style(Terminal())))
-    assert not table.Style(Terminal()).terminal     # nothing can be redrawn there
+    assert not table.Style(Terminal()).terminal  # nothing can be redrawn there
 
 
 def test_on_a_terminal_no_sentence_is_wider_than_it(monkeypatch):
@@ -118,10 +124,10 @@ def test_on_a_terminal_no_sentence_is_wider_than_it(monkeypatch):
     report = table.lines(mixed(), table.Style(Terminal()))
     plain = [re.sub(r"\x1b\[\d+m", "", line) for line in report]
     start = next(i for i, line in enumerate(plain) if line == "")
-    rest = plain[start + 8:]
+    rest = plain[start + 8 :]
     assert max(len(line) for line in rest) <= 90
     # Broken, not cut: every word is still there.
-    assert mixed().summary.split() == " ".join(plain[plain.index("") :]).split()[-len(mixed().summary.split()):]
+    assert mixed().summary.split() == " ".join(plain[plain.index("") :]).split()[-len(mixed().summary.split()) :]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +136,7 @@ def test_on_a_terminal_no_sentence_is_wider_than_it(monkeypatch):
         ("abcdef", "abcde"),
         ("abc", "abc"),
         ("\x1b[31mabc\x1b[0mdef", "\x1b[31mabc\x1b[0mde"),
-        ("\x1b[31mabcdef\x1b[0m", "\x1b[31mabcde\x1b[0m"),      # a colour ends all the same
+        ("\x1b[31mabcdef\x1b[0m", "\x1b[31mabcde\x1b[0m"),  # a colour ends all the same
         ("abcdef\x1b[1mg\x1b[0m", "abcde\x1b[1m\x1b[0m"),
     ],
 )
@@ -139,8 +145,17 @@ def test_a_line_is_cut_and_its_colours_are_not(line, shown):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"),
-                          (86400, "24 h"), (1_000_000, "12 d")]
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "120 min"),
+        (7200, "2 h"),
+        (86400, "24 h"),
+        (1_000_000, "12 d"),
+    ],
 )
 def test_durations(seconds, text):
     assert table.duration(seconds) == text
@@ -153,7 +168,9 @@ def families(health):
     return {family.name: family for family in text_string_to_metric_families(exposition(health))}
 
 
-@pytest.mark.parametrize("health", [mixed(), judge([dead(0)], TERMS, None), judge([healthy(i) for i in range(5)], TERMS, TOOK)])
+@pytest.mark.parametrize(
+    "health", [mixed(), judge([dead(0)], TERMS, None), judge([healthy(i) for i in range(5)], TERMS, TOOK)]
+)
 def test_the_metrics_are_what_prometheus_reads(health):
     """And as promtool wants them: each has help and type, units are base units, nothing is there twice."""
     found = families(health)
@@ -172,9 +189,15 @@ def test_the_metrics_are_what_prometheus_reads(health):
 def test_the_figures_are_those_of_the_check():
     found = families(mixed())
     votes = {sample.labels["master"]: sample.value for sample in found["redlock_master_votes"].samples}
-    assert votes == {"10.0.0.0:6379": 1, "10.0.0.11:6379": 1, "10.0.0.2:6379": 0, "10.0.0.3:6379": 0, "10.0.0.4:6379": 0}
+    assert votes == {
+        "10.0.0.0:6379": 1,
+        "10.0.0.11:6379": 1,
+        "10.0.0.2:6379": 0,
+        "10.0.0.3:6379": 0,
+        "10.0.0.4:6379": 0,
+    }
     latency = {sample.labels["master"]: sample.value for sample in found["redlock_master_latency_seconds"].samples}
-    assert set(latency) == {"10.0.0.0:6379", "10.0.0.11:6379", "10.0.0.2:6379"}     # the others are not known
+    assert set(latency) == {"10.0.0.0:6379", "10.0.0.11:6379", "10.0.0.2:6379"}  # the others are not known
     assert latency["10.0.0.11:6379"] == pytest.approx(0.001)
     findings = {(sample.labels["master"], sample.labels["code"]) for sample in found["redlock_finding"].samples}
     assert {("", "too-few"), ("10.0.0.3:6379", "unreachable"), ("10.0.0.11:6379", "clock-skew")} <= findings
@@ -204,7 +227,9 @@ def test_a_master_goes_and_comes_back():
     ]
     back = [text for _, text in changes(bad, good)]
     assert back == [
-        "WARNING -> OK: 5 of 5 masters vote", "10.0.0.4:6379: votes again", "10.0.0.4:6379: unreachable is over",
+        "WARNING -> OK: 5 of 5 masters vote",
+        "10.0.0.4:6379: votes again",
+        "10.0.0.4:6379: unreachable is over",
     ]
 
 
@@ -214,13 +239,26 @@ MEMORY = {"maxmemory": "1000", "used_memory": "950"}
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        ({"info": {"maxmemory_policy": "allkeys-lru"}}, {"info": {"maxmemory_policy": "allkeys-lru", "maxmemory": "100000000"}},
-         "evicting: maxmemory-policy is allkeys-lru: it may drop a lock"),
-        ({"info": {"maxmemory_policy": "allkeys-lru"}}, {"info": {"maxmemory_policy": "allkeys-lfu"}},
-         "evicting: maxmemory-policy is allkeys-lfu"),
-        ({"info": MEMORY}, {"info": MEMORY, "write": Refusal("OOM", "OOM command not allowed")}, "low-memory: its memory is full"),
-        ({"failure": "connection", "text": "Connection refused."}, {"failure": "timeout", "text": "no answer within 3 s"},
-         "unreachable: it does not answer"),
+        (
+            {"info": {"maxmemory_policy": "allkeys-lru"}},
+            {"info": {"maxmemory_policy": "allkeys-lru", "maxmemory": "100000000"}},
+            "evicting: maxmemory-policy is allkeys-lru: it may drop a lock",
+        ),
+        (
+            {"info": {"maxmemory_policy": "allkeys-lru"}},
+            {"info": {"maxmemory_policy": "allkeys-lfu"}},
+            "evicting: maxmemory-policy is allkeys-lfu",
+        ),
+        (
+            {"info": MEMORY},
+            {"info": MEMORY, "write": Refusal("OOM", "OOM command not allowed")},
+            "low-memory: its memory is full",
+        ),
+        (
+            {"failure": "connection", "text": "Connection refused."},
+            {"failure": "timeout", "text": "no answer within 3 s"},
+            "unreachable: it does not answer",
+        ),
         ({"latency": 0.2}, {"latency": 0.3}, "slow: its votes come too late"),
     ],
 )
@@ -239,7 +277,7 @@ def test_a_finding_that_becomes_another_is_a_change(before, after, says):
         ({"info": MEMORY}, {"info": MEMORY | {"used_memory": "980"}}),
         ({"latency": 0.2}, {"latency": 0.21}),
         ({"clock": Clock(1.0, 0.001)}, {"clock": Clock(1.234, 0.001)}),
-        ({"clock": Clock(119.0, 0.001)}, {"clock": Clock(121.0, 0.001)}),       # s, then min
+        ({"clock": Clock(119.0, 0.001)}, {"clock": Clock(121.0, 0.001)}),  # s, then min
     ],
 )
 def test_other_figures_are_no_change(before, after):

@@ -49,7 +49,7 @@ def ended(main, arguments):
         (["--acl", "--config", "/does/not/exist"], "No such file"),
         (["--prefix", "a\0b", "redis://h"], "NUL"),
         (["--prefix", "caf\udce9", "redis://h"], "UTF-8"),
-        (["--acl", "--prefix", "caf\udce9"], "UTF-8"),     # else the rule would be one for other keys
+        (["--acl", "--prefix", "caf\udce9"], "UTF-8"),  # else the rule would be one for other keys
         (["--acl", "redis://:geheim@[::1:6379"], "is no URL of a master"),
         (["rediss://h?ssl_ca_certs=/does/not/exist"], "ssl_ca_certs=/does/not/exist: No such file"),
         ([""], "write redis://HOST:PORT"),
@@ -92,7 +92,10 @@ HOST = ["--masters", "redis://h"]
         (["job", "--config", "redis://u:geheim@h", "--", "true"], "redis://***@h: No such file"),
         (["job", *HOST, "--ttl", "1e12", "--", "true"], "at most 1e+09"),
         (["job", "--masters", "", "--", "true"], "--masters is empty"),
-        (["job", "--masters", "rediss://h?ssl_ca_certs=/not/there", "--", "true"], "ssl_ca_certs=/not/there: No such file"),
+        (
+            ["job", "--masters", "rediss://h?ssl_ca_certs=/not/there", "--", "true"],
+            "ssl_ca_certs=/not/there: No such file",
+        ),
         # With a blank, without a scheme, two of them, in a query: not a word of it is shown.
         (["job", "redis://:my geheim@h", "--", "true"], "unrecognized arguments: redis://***@h"),
         (["job", "u:geheim@h", "--", "true"], "unrecognized arguments: ***@h"),
@@ -112,10 +115,40 @@ def test_redlock_run(arguments, says, capsys):
 @pytest.mark.parametrize(
     ("main", "options"),
     [
-        (check.main, ["--json", "--watch", "--prometheus", "--no-probe", "--timeout", "--max-ttl", "--strict", "--acl",
-                      "--prefix", "--no-restart-guard", "--config", "REDLOCK_MASTERS"]),
-        (run.main, ["--wait", "--no-wait", "--ttl", "--max-hold", "--grace", "--verbose", "--prefix", "--max-ttl",
-                    "--no-restart-guard", "--config", "REDLOCK_FENCE", "75"]),
+        (
+            check.main,
+            [
+                "--json",
+                "--watch",
+                "--prometheus",
+                "--no-probe",
+                "--timeout",
+                "--max-ttl",
+                "--strict",
+                "--acl",
+                "--prefix",
+                "--no-restart-guard",
+                "--config",
+                "REDLOCK_MASTERS",
+            ],
+        ),
+        (
+            run.main,
+            [
+                "--wait",
+                "--no-wait",
+                "--ttl",
+                "--max-hold",
+                "--grace",
+                "--verbose",
+                "--prefix",
+                "--max-ttl",
+                "--no-restart-guard",
+                "--config",
+                "REDLOCK_FENCE",
+                "75",
+            ],
+        ),
     ],
 )
 def test_help_has_everything(main, options, capsys):
@@ -129,7 +162,10 @@ def test_help_has_everything(main, options, capsys):
 def test_as_a_program(module, code):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", f"redlock._cli.{module}", "--nonsense"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == code
     assert done.stderr.startswith(f"redlock-{module}: ")

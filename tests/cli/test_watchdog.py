@@ -48,7 +48,7 @@ dog.close()
 """
 
 
-ORDERED: dict[int, float] = {}      # when a holder ordered the end: a test may learn of it late
+ORDERED: dict[int, float] = {}  # when a holder ordered the end: a test may learn of it late
 
 
 @contextlib.contextmanager
@@ -82,9 +82,9 @@ def gone(group: int, within: float) -> float:
 
 
 def _all_zombies(group: int) -> bool:
-    states = subprocess.run(
-        ["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=True
-    ).stdout.split("\n")
+    states = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
     return all("Z" in line for line in states if line.split()[:1] == [str(group)])
 
 
@@ -109,7 +109,7 @@ def test_also_when_redlock_run_itself_is_killed_or_stopped(how):
     with holder(0.5, 1.5) as (process, group, _):
         os.kill(process.pid, how)
         ended = gone(group, 20)
-        assert ended - ORDERED[process.pid] >= 1.5      # stubborn: not before SIGKILL
+        assert ended - ORDERED[process.pid] >= 1.5  # stubborn: not before SIGKILL
 
 
 def test_who_listens_to_sigterm_goes_when_redlock_run_is_killed():
@@ -130,7 +130,7 @@ def test_a_group_that_is_stopped_hears_of_it():
 def test_when_both_are_killed_the_kernel_ends_the_command():
     """Also one that does not heed SIGTERM; its children are another matter."""
     with holder(50, 60) as (process, group, guard):
-        os.kill(guard, signal.SIGSTOP)      # so that it does nothing before it is killed
+        os.kill(guard, signal.SIGSTOP)  # so that it does nothing before it is killed
         process.kill()
         time.sleep(0.3)
         assert not _is_zombie(group)
@@ -191,8 +191,14 @@ if os.path.exists("/proc/self/environ"):
     print(open(f"/proc/{dog._pid}/environ").read())
 dog.close()
 """
-    done = subprocess.run([sys.executable, "-c", code, "redlock-run", "a-name"], check=True, timeout=60, capture_output=True,
-                          text=True, env={**os.environ, "REDLOCK_PASSWORD": "geheim", "PYTHONPATH": os.pathsep.join(sys.path)})
+    done = subprocess.run(
+        [sys.executable, "-c", code, "redlock-run", "a-name"],
+        check=True,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "REDLOCK_PASSWORD": "geheim", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert done.stdout.startswith("redlock-guard ")
     for word in ("redlock-run", "a-name", "geheim"):
         assert word not in done.stdout
@@ -209,13 +215,21 @@ try:
 except ChildProcessError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "none")], check=True, timeout=60, capture_output=True,
-                          text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "none")],
+        check=True,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.stdout.startswith("what would end the command in time does not run")
 
 
 def _is_zombie(pid: int) -> bool:
-    shown = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()
+    shown = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
     return shown[:1] in ("", "Z")
 
 
@@ -253,6 +267,7 @@ try:
 except ChildProcessError:
     print("no child")
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     assert done.stdout == "no child\n"

@@ -40,7 +40,10 @@ def temporary(docker):
 def _left(folder: Path) -> list[str]:
     found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     groups = subprocess.run(
-        ["find", "/sys/fs/cgroup", "-type", "d", "-name", "redlock-compose-*"], capture_output=True, text=True, check=False
+        ["find", "/sys/fs/cgroup", "-type", "d", "-name", "redlock-compose-*"],
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout.splitlines()
     names = {path.name for path in folder.iterdir()}
     return [

@@ -10,12 +10,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "compose"
 # The commands of this environment first: redlock-check is one of them.
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    "PYTHONPATH": str(ROOT),
+}
 RUNNING = (sys.executable, str(Path(__file__).with_name("running.py")))
 
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(word) for word in command], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, check=False,
+        [str(word) for word in command],
+        env={**ENVIRONMENT, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
         stdin=subprocess.DEVNULL,
     )

@@ -31,7 +31,7 @@ def main() -> None:
     runs = 1
     for command, ready, number, code in (
         (TRY, "healthy masters", signal.SIGKILL, -9),
-        (TRY, "making an image", signal.SIGKILL, -9),       # Compose is about to start them
+        (TRY, "making an image", signal.SIGKILL, -9),  # Compose is about to start them
         (TRY, "healthy masters", signal.SIGTERM, 143),
         (CHAOS, " master-| client-", signal.SIGKILL, -9),
         (CHAOS, " master-| client-", signal.SIGINT, 2),
@@ -83,7 +83,12 @@ def folders() -> list[Path]:
 def everything() -> set[str]:
     """All that they have in the daemon, and among temporary files."""
     found = {f"folder {path.name}" for path in folders()}
-    for what, name in (("ps --all", "Names"), ("volume ls", "Name"), ("network ls", "Name"), ("image ls", "Repository")):
+    for what, name in (
+        ("ps --all", "Names"),
+        ("volume ls", "Name"),
+        ("network ls", "Name"),
+        ("image ls", "Repository"),
+    ):
         command = ["docker", *what.split(), "--format", f"{{{{.{name}}}}}"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         found |= {f"{what} {line}" for line in listed.split() if line.startswith(tuple(projects))}

@@ -62,10 +62,12 @@ def test_every_compose_reads_it_and_nobody_else_reaches_it(name):
 
 def test_these_checks_can_fail():
     assert unreadable({"version": "3", "services": {"a": {"healthcheck": {"start_interval": "1s"}}}}) == {
-        "version", "start_interval",
+        "version",
+        "start_interval",
     }
     assert open_ports({"services": {"a": {"ports": ["6379:6379", "0.0.0.0:1:1", "127.0.0.1:2:2"]}}}) == [
-        "6379:6379", "0.0.0.0:1:1",
+        "6379:6379",
+        "0.0.0.0:1:1",
     ]
 
 
@@ -77,7 +79,7 @@ def test_five_masters_that_share_nothing():
     assert len({service["ports"][0] for service in services.values()}) == 5
     for name, service in services.items():
         assert service["volumes"] == [f"{name}:/data"]
-        assert service["restart"] == "no"       # the word: YAML's own no is false, which Compose refuses
+        assert service["restart"] == "no"  # the word: YAML's own no is false, which Compose refuses
         assert service["healthcheck"]["test"]
         assert service["mem_limit"]
         assert service["cpus"]
@@ -92,7 +94,7 @@ def test_an_overlay_is_over_these_masters(name):
     services = read(name)["services"]
     others = set(services) - set(MASTERS)
     if others == set(services):
-        return      # something beside the masters
+        return  # something beside the masters
     assert list(services) == MASTERS, "all five, or they are not alike"
     # `environment` is merged key by key, so only keys that compose.yml has can take effect in its command.
     known = set(read("compose.yml")["services"]["master-1"]["environment"])
@@ -106,8 +108,12 @@ def test_every_dollar_is_meant():
     for path in COMPOSE.glob("*.yml"):
         text = path.read_text(encoding="utf-8").replace("$$", "")
         assert set(re.findall(r"\$\{?(\w+)", text)) <= {
-            "REDLOCK_IMAGE", "REDLOCK_PORTS", "REDLOCK_SECRETS",
-            "REDLOCK_WORKER_IMAGE", "REDLOCK_PROMETHEUS_IMAGE", "REDLOCK_GRAFANA_IMAGE",
+            "REDLOCK_IMAGE",
+            "REDLOCK_PORTS",
+            "REDLOCK_SECRETS",
+            "REDLOCK_WORKER_IMAGE",
+            "REDLOCK_PROMETHEUS_IMAGE",
+            "REDLOCK_GRAFANA_IMAGE",
         }, path.name
 
 
@@ -209,10 +215,22 @@ def test_try_says_what_is_missing(tmp_path):
 @pytest.mark.parametrize(
     ("words", "there", "said"),
     [
-        (["--backend", "compose"], False, "backend compose: no docker (Debian: apt-get install docker.io docker-compose); --backend auto"),
-        (["--backend", "compose", "--masters", "7"], True, "--masters is 7, with --backend compose it must be at most 5"),
+        (
+            ["--backend", "compose"],
+            False,
+            "backend compose: no docker (Debian: apt-get install docker.io docker-compose); --backend auto",
+        ),
+        (
+            ["--backend", "compose", "--masters", "7"],
+            True,
+            "--masters is 7, with --backend compose it must be at most 5",
+        ),
         (["--backend", "compose", "--persistence", "everysec"], True, "it must be always or none"),
-        (["--backend", "compose", "--faults", "clock"], True, "fault clock with backend compose: containers have the machine's clock"),
+        (
+            ["--backend", "compose", "--faults", "clock"],
+            True,
+            "fault clock with backend compose: containers have the machine's clock",
+        ),
         (["--backend", "compose", "--server", "/no/server"], True, "'/no/server' is not a program"),
         (["--backend", "compose", "--faults", "disk"], True, "fault disk with backend compose"),
     ],
@@ -239,8 +257,13 @@ def test_what_a_killed_daemon_sh_had_is_removed_before_it_is_buried(tmp_path):
     (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
         [COMPOSE / "daemon.sh", "sh", "-c", "sleep 1; echo works; exec sleep 60"],
-        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
-        env={**ENVIRONMENT, "PATH": f"{tmp_path}{os.pathsep}{ENVIRONMENT['PATH']}", "TMPDIR": str(tmp_path / "temporary")},
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env={
+            **ENVIRONMENT,
+            "PATH": f"{tmp_path}{os.pathsep}{ENVIRONMENT['PATH']}",
+            "TMPDIR": str(tmp_path / "temporary"),
+        },
     )
     assert process.stdout is not None
     try:
@@ -301,7 +324,7 @@ def test_the_audit_notices_a_payment_that_was_overwritten(worker, tmp_path, caps
     path = tmp_path / "ledger.db"
     with closing(worker.opened(path)) as database:
         worker.write(database, 0, 1, 100, "a")
-        worker.write(database, 0, 1, 200, "b")     # b had read before a wrote
+        worker.write(database, 0, 1, 200, "b")  # b had read before a wrote
     assert worker.audit(path) == 1
     assert "LOST: 1 payments" in capsys.readouterr().out
 

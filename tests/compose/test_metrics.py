@@ -39,7 +39,9 @@ def test_the_configuration(promtool):
 def test_the_queries_of_the_dashboard(promtool, tmp_path):
     """Each as a rule, for of those it says whether they can be read."""
     dashboard = json.loads((COMPOSE / "metrics" / "dashboard.json").read_text())
-    queries = [target["expr"].replace("$__rate_interval", "1m") for panel in dashboard["panels"] for target in panel["targets"]]
+    queries = [
+        target["expr"].replace("$__rate_interval", "1m") for panel in dashboard["panels"] for target in panel["targets"]
+    ]
     rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries)]
     for rule, right in ((rules, True), ([*rules, {"record": "panel:wrong", "expr": f"{queries[0]})"}], False)):
         (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rule}]}))
@@ -67,7 +69,9 @@ def test_the_alerts(promtool, alerts, tmp_path, quiet):
     tests = [
         {
             "interval": "1m",
-            "input_series": [{"series": series, "values": fine if quiet else wrong} for series, wrong, fine in FIRES[name]],
+            "input_series": [
+                {"series": series, "values": fine if quiet else wrong} for series, wrong, fine in FIRES[name]
+            ],
             "promql_expr_test": [
                 {
                     "expr": f'count(ALERTS{{alertname="{name}", alertstate="firing"}})',
@@ -78,6 +82,8 @@ def test_the_alerts(promtool, alerts, tmp_path, quiet):
         }
         for name in named
     ]
-    (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": [str(alerts)], "evaluation_interval": "1m", "tests": tests}))
+    (tmp_path / "test.yml").write_text(
+        yaml.safe_dump({"rule_files": [str(alerts)], "evaluation_interval": "1m", "tests": tests})
+    )
     done = run(promtool, "test", "rules", tmp_path / "test.yml")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,7 +10,9 @@ from tests.compose.programs import COMPOSE, ENVIRONMENT, run
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("overlays", [[], ["volatile"], ["app"], ["tls", "app"]], ids=lambda overlays: "-".join(overlays) or "plain")
+@pytest.mark.parametrize(
+    "overlays", [[], ["volatile"], ["app"], ["tls", "app"]], ids=lambda overlays: "-".join(overlays) or "plain"
+)
 def test_it_works(overlays, temporary):
     done = run(COMPOSE / "try.sh", *overlays, TMPDIR=str(temporary))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -21,8 +23,12 @@ def test_it_works(overlays, temporary):
 @pytest.mark.parametrize("how", ["terminate", "kill"])
 def test_nothing_is_left_of_one_that_was_broken_off(how, temporary):
     process = subprocess.Popen(
-        [str(COMPOSE / "try.sh")], env={**ENVIRONMENT, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+        [str(COMPOSE / "try.sh")],
+        env={**ENVIRONMENT, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        stdin=subprocess.DEVNULL,
     )
     assert process.stdout is not None
     with process.stdout:

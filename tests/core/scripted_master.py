@@ -28,7 +28,7 @@ class ScriptedMaster:
         self.published: list[tuple[bytes, bytes]] = []
         self.listeners = 0
         self.may_publish = True
-        self.forbidden: set[bytes] = set()      # keys
+        self.forbidden: set[bytes] = set()  # keys
         # Redis hands out bytes and takes them back: no decoding, as tokens may be anything.
         self._lua = lua51.LuaRuntime(encoding=None)
         table = self._lua.eval(b"function() return {} end")()
@@ -60,7 +60,7 @@ class ScriptedMaster:
             if value[b"err"] is not None:
                 raise ErrorReplied(value[b"err"].decode())
             return [self._element(value[index]) for index in range(1, len(value) + 1)]
-        return int(value) if isinstance(value, float) else value     # Redis cuts numbers
+        return int(value) if isinstance(value, float) else value  # Redis cuts numbers
 
     def _element(self, value: Any) -> Any:
         """An error that is one answer of several ends nothing."""
@@ -79,7 +79,7 @@ class ScriptedMaster:
                 value = self.values.get(key)
                 if isinstance(value, list):
                     raise ErrorReplied("WRONGTYPE Operation against a key holding the wrong kind of value")
-                return False if value is None else value     # nil becomes false in a script
+                return False if value is None else value  # nil becomes false in a script
             case b"SET":
                 self.values[key] = args[1]
                 self.expiries[key] = int(args[3]) if args[2:3] == [b"PX"] else -1

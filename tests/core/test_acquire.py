@@ -9,7 +9,7 @@ import pytest
 from redlock._core.acquire import Grant, Refusal, attempt
 from tests.core.world import NEVER, OTHER, START, Master, World, breaks, down, held, outcomes, refuses
 
-YES, NO = Master, held      # so that a row of a table reads as what it is
+YES, NO = Master, held  # so that a row of a table reads as what it is
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_too_little_validity_is_a_failed_attempt(min_validity: float, granted: b
         assert isinstance(outcome, Refusal)
         assert outcome.kind == "slow"
         assert outcome.validity == pytest.approx(0.698)
-        assert world.verbs() == ["acquire", "release"]      # and is rolled back, everywhere
+        assert world.verbs() == ["acquire", "release"]  # and is rolled back, everywhere
         assert world.sent[1].to == {0, 1, 2}
         assert world.sent[1].token == world.sent[0].token
 

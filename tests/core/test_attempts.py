@@ -103,7 +103,7 @@ def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
     refusal = world.run(world.acquire(world.plan(pause=0.02), deadline=world.now + 0.27))
     assert isinstance(refusal, Refusal)
     assert refusal.attempts == 2
-    assert len(world.arrived) == 1      # it did arrive
+    assert len(world.arrived) == 1  # it did arrive
     assert world.after_start() == pytest.approx(0.52)
 
 
@@ -168,7 +168,7 @@ def test_the_wait_object_is_asked_after_every_refused_attempt() -> None:
 def test_interrupted_between_two_attempts() -> None:
     """Nothing is left to roll back then, so nothing is sent (R9: it was done before the pause)."""
     world = World(*[held(0.01)] * 3)
-    pause = 1 + 2 + 1       # the round, its two deciding answers, the rollback; then the wait
+    pause = 1 + 2 + 1  # the round, its two deciding answers, the rollback; then the wait
     interrupt = Interrupt(frozenset([pause]), KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         world.run(world.acquire(world.plan(), deadline=math.inf), interrupt)

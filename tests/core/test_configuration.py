@@ -25,7 +25,7 @@ SECRET = "s3cr3t-word"  # noqa: S105
         ({"node_timeout": math.inf}, "node_timeout=inf"),
         ({"node_timeout": "1"}, "node_timeout='1': allowed is a number of seconds, not str"),
         ({"node_timeout": True}, "not bool"),
-        ({"node_timeout": 21.0}, "at most 20"),     # a third of max_ttl
+        ({"node_timeout": 21.0}, "at most 20"),  # a third of max_ttl
         ({"connect_timeout": 0}, "connect_timeout=0"),
         ({"drift_factor": -0.1}, "drift_factor=-0.1"),
         ({"drift_factor": None}, "drift_factor=None: allowed is a number, not NoneType"),
@@ -52,13 +52,13 @@ def test_masters(options, said):
         ({"ttl": -3}, "ttl=-3"),
         ({"ttl": math.nan}, "ttl=nan"),
         ({"ttl": 61}, "ttl=61: allowed is more than 0 and at most 60 s"),
-        ({"ttl": 0.5}, "at least 0.75 s, three times node_timeout"),    # R7
+        ({"ttl": 0.5}, "at least 0.75 s, three times node_timeout"),  # R7
         ({"ttl": "30"}, "not str"),
         ({"timeout": math.nan}, "timeout=nan"),
         ({"timeout": None}, "not NoneType"),
         ({"min_validity": 0}, "min_validity=0"),
         ({"min_validity": 30}, "min_validity=30: allowed is more than 0 and less than 29.698 s"),
-        ({"min_validity": 29.698}, "less than 29.698 s"),       # all of it would have to be left
+        ({"min_validity": 29.698}, "less than 29.698 s"),  # all of it would have to be left
         ({"retry": 3}, "tenacity"),
         ({"name": ""}, "0 bytes"),
         ({"name": "x" * 513}, "513 bytes"),
@@ -110,7 +110,9 @@ def test_names_that_are_the_fence_key_of_another_one():
 
 def test_a_name_that_is_the_key_of_the_announcements():
     """R21: it holds a number without an expiry, and every client would wait for that for ever."""
-    with pytest.raises(ConfigurationError, match="at 'redlock-max-ttl:' the masters keep the longest TTL of all clients"):
+    with pytest.raises(
+        ConfigurationError, match="at 'redlock-max-ttl:' the masters keep the longest TTL of all clients"
+    ):
         Masters(URLS, prefix="").lock("redlock-max-ttl:")
     Masters(URLS).lock("redlock-max-ttl:")
 
@@ -118,7 +120,9 @@ def test_a_name_that_is_the_key_of_the_announcements():
 def test_a_drift_that_leaves_less_than_half_of_the_ttl():
     """R6, R7: no acquire could ever succeed."""
     masters = Masters(URLS, drift_factor=0.499)
-    with pytest.raises(ConfigurationError, match=r"ttl=1 with drift_factor=0.499: 0.499 s are left .* a smaller drift_factor"):
+    with pytest.raises(
+        ConfigurationError, match=r"ttl=1 with drift_factor=0.499: 0.499 s are left .* a smaller drift_factor"
+    ):
         masters.lock("job", ttl=1)
     masters.lock("job", ttl=1, min_validity=0.4)
     masters.lock("job", ttl=10)
@@ -149,8 +153,11 @@ def test_calls():
         (["redis://"], "names no host"),
         (["redis://10.0.0.1:0"], "has port 0"),
         (["redis://10.0.0.1:99999"], "port from 1 to 65535"),
-        (["redis://10.0.0.1", "redis://10.0.0.1:6379/0"], "masters[0] and masters[1] are the same server, 10.0.0.1:6379"),
-        (["redis://10.0.0.1/1", "redis://10.0.0.1/2"], "same server"),     # C15: two databases are one server
+        (
+            ["redis://10.0.0.1", "redis://10.0.0.1:6379/0"],
+            "masters[0] and masters[1] are the same server, 10.0.0.1:6379",
+        ),
+        (["redis://10.0.0.1/1", "redis://10.0.0.1/2"], "same server"),  # C15: two databases are one server
         (["redis://a.example", "redis://A.example"], "same server"),
         (["redis://10.0.0.1", redis.Redis(host="10.0.0.1")], "same server"),
         (["unix:///tmp/a", "unix:///tmp/a?db=1"], "same server"),
@@ -190,14 +197,14 @@ def test_no_repr_shows_a_password(url):
 @pytest.mark.parametrize(
     "url",
     [
-        f"redis://user:{SECRET}/x@10.0.0.1:6379",       # what comes before the slash looks like a port
+        f"redis://user:{SECRET}/x@10.0.0.1:6379",  # what comes before the slash looks like a port
         f"redis://user:{SECRET}@10.0.0.1:port",
         f"redis://user:{SECRET}@10.0.0.1:70000",
         f"redis:/user:{SECRET}@10.0.0.1",
         f"user:{SECRET}@10.0.0.1",
         f"redis://user:{SECRET}@[10.0.0.1",
         f"redis://user:{SECRET}@10.0.0.1?db={SECRET}",
-        f"redis://user:12/{SECRET}@10.0.0.1",       # as does what comes before these: it would be shown as host and port
+        f"redis://user:12/{SECRET}@10.0.0.1",  # as does what comes before these: it would be shown as host and port
         f"redis://{SECRET}/x@10.0.0.1",
         f"redis://{SECRET}#x@10.0.0.1",
         f"redis://{SECRET}?x@10.0.0.1",
@@ -246,7 +253,10 @@ def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
         ("redis://h?ssl_ca_certs=/x", "speaks no TLS: write rediss://"),
         ("redis://h?DB=1", "the option 'DB'"),
         ("redis://h?password=", "the option password without a value"),
-        ("redis://h?password=a&b", "an option that is not known (in a password write %26 for &), which says nothing here"),
+        (
+            "redis://h?password=a&b",
+            "an option that is not known (in a password write %26 for &), which says nothing here",
+        ),
         ("rediss://h?ssl_certfile=", "the option ssl_certfile without a value"),
         ("rediss://h?ssl_check_hostname=flase", "a wrong ssl_check_hostname: allowed is true or false"),
         ("rediss://h?ssl_min_version=1.3", "allowed is 771 (TLS 1.2) or 772 (TLS 1.3)"),
@@ -272,11 +282,20 @@ def test_what_a_url_says_is_what_is_done():
     url = "rediss://an%20other:p%2Fw%2520@H:1/3?client_name=me&ssl_check_hostname=no&ssl_cert_reqs=none"
     (target,) = Masters([url])._endpoints
     assert target.settings == {
-        "host": "h", "port": 1, "db": 3, "username": "an other", "password": "p/w%20", "client_name": "me",
-        "ssl_check_hostname": False, "ssl_cert_reqs": "none",
+        "host": "h",
+        "port": 1,
+        "db": 3,
+        "username": "an other",
+        "password": "p/w%20",
+        "client_name": "me",
+        "ssl_check_hostname": False,
+        "ssl_cert_reqs": "none",
     }
     # Older versions of redis-py do not know it, and say so.
-    assert _url.read("rediss://h?ssl_min_version=772") == ("rediss", {"host": "h", "ssl_min_version": ssl.TLSVersion.TLSv1_3})
+    assert _url.read("rediss://h?ssl_min_version=772") == (
+        "rediss",
+        {"host": "h", "ssl_min_version": ssl.TLSVersion.TLSv1_3},
+    )
     (target,) = Masters(["unix://u:p@/run/a%20b.sock?db=1"])._endpoints
     assert target.settings == {"path": "/run/a b.sock", "username": "u", "password": "p", "db": 1}
     (target,) = Masters(["redis://h/?username=u&password=p"])._endpoints
@@ -290,7 +309,7 @@ def test_what_a_url_says_is_what_is_done():
         (f"redis://user:{SECRET}@10.0.0.3?foo=1", "masters[1] (10.0.0.3): redis://… has the option 'foo'"),
         (f"redis://:{SECRET}@10.0.0.3:port", "masters[1] (10.0.0.3): redis://… is no URL"),
         (f"redis://:{SECRET}@[::1]:1/abc", "masters[1] ([::1]:1): "),
-        (f"redis://user:x/{SECRET}@10.0.0.3", "masters[1]: redis://… is no URL"),    # "user" would be part of a login
+        (f"redis://user:x/{SECRET}@10.0.0.3", "masters[1]: redis://… is no URL"),  # "user" would be part of a login
         (f"redis://{SECRET}?x@10.0.0.3", "masters[1]: redis://… is no URL"),
         (f"redis://h?a=b&{SECRET}@10.0.0.3", "masters[1]: redis://… has an option that is not known"),
         (f":{SECRET}@10.0.0.3", "masters[1]: the URL of a master begins with"),
@@ -334,9 +353,10 @@ def test_a_tls_file_that_cannot_be_used_is_refused_at_once_and_named(option, cer
     for file, why in [("missing", "No such file"), ("", "Is a directory"), ("junk", "PEM")]:
         settings: dict[str, Any] = {**rest, option: str(tmp_path / file)}
         query = "&".join(f"{name}={value}" for name, value in settings.items())
-        for master in (f"rediss://10.0.0.1?{query}", *(
-            world(host="10.0.0.1", ssl=True, **settings) for world in (redis.Redis, redis.asyncio.Redis)
-        )):
+        for master in (
+            f"rediss://10.0.0.1?{query}",
+            *(world(host="10.0.0.1", ssl=True, **settings) for world in (redis.Redis, redis.asyncio.Redis)),
+        ):
             with pytest.raises(ConfigurationError, match=f"10.0.0.1:6379.*{option}={tmp_path / file}.*{why}"):
                 Masters([master])
 

@@ -80,15 +80,21 @@ def test_what_cannot_be_awaited_as_a_whole(function: Any) -> None:
         AsyncMultiLock("job", AsyncMasters(URLS))(function)
 
 
-@pytest.mark.parametrize("lock", [MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))], ids=shown)
+@pytest.mark.parametrize(
+    "lock", [MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))], ids=shown
+)
 @pytest.mark.parametrize("kind", [classmethod, staticmethod])
 @pytest.mark.parametrize("function", [plain, coroutine_function])
 def test_above_a_classmethod(lock: Any, kind: Any, function: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"is a {kind.__name__} already: write the lock below @{kind.__name__}"):
+    with pytest.raises(
+        ConfigurationError, match=f"is a {kind.__name__} already: write the lock below @{kind.__name__}"
+    ):
         lock(kind(function))
 
 
-@pytest.mark.parametrize("lock", [MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))], ids=shown)
+@pytest.mark.parametrize(
+    "lock", [MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))], ids=shown
+)
 @pytest.mark.parametrize("what", [None, "job", property(plain), functools.partialmethod(plain)], ids=shown)
 def test_what_nobody_can_call(lock: Any, what: Any) -> None:
     with pytest.raises(ConfigurationError, match="cannot be called"):
@@ -144,7 +150,13 @@ def test_so_does_what_is_awaited() -> None:
     async def function(*_: object) -> bool:
         return await Observed()()
 
-    for body in (function, Observed(), Observed().__call__, functools.partial(function, 1), functools.partial(Observed(), 1)):
+    for body in (
+        function,
+        Observed(),
+        Observed().__call__,
+        functools.partial(function, 1),
+        functools.partial(Observed(), 1),
+    ):
         with held.patched(AsyncMultiLock):
             assert asyncio.run(AsyncMultiLock("job", AsyncMasters(URLS))(body)())
         assert not held.now
@@ -159,7 +171,10 @@ def test_what_is_known_of_it_stays() -> None:
 
 
 def test_an_error_names_what_it_is_about() -> None:
-    with pytest.raises(ConfigurationError, match=r"^functools.partial\(.*coroutine_function .*\) is a coroutine function, which takes an AsyncMultiLock"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^functools.partial\(.*coroutine_function .*\) is a coroutine function, which takes an AsyncMultiLock",
+    ):
         MultiLock("job", Masters(URLS))(functools.partial(coroutine_function, "x"))
     with pytest.raises(ConfigurationError, match=r"^generator is a generator function"):
         MultiLock("job", Masters(URLS))(generator)

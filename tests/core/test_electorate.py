@@ -46,14 +46,17 @@ def test_it_votes_when_its_uptime_exceeds_max_ttl_for_certain(uptime: int, votes
         return
     end = NOW + votes_after
     assert outcome(voters, NOW) == "quarantined"
-    assert outcome(voters, end) == "quarantined"     # exceeds, not reaches
+    assert outcome(voters, end) == "quarantined"  # exceeds, not reaches
     assert outcome(voters, end + 0.001) is None
     assert voters.quarantined_for(0, NOW) == pytest.approx(votes_after)
 
 
 @PROPERTY
 @given(
-    started=st.floats(0, 500), asked=st.floats(0, 500), answered=st.floats(0, 1), at=st.floats(0, 1000),
+    started=st.floats(0, 500),
+    asked=st.floats(0, 500),
+    answered=st.floats(0, 1),
+    at=st.floats(0, 1000),
     cut=st.booleans(),
 )
 def test_never_early(started: float, asked: float, answered: float, at: float, cut: bool) -> None:
@@ -75,7 +78,7 @@ def test_the_message_names_the_seconds_and_the_switch() -> None:
     assert objection is not None
     assert "40.0 s" in objection.reason
     assert "restart_guard=False" in objection.reason
-    assert not objection.configuration      # waiting helps
+    assert not objection.configuration  # waiting helps
 
 
 def test_one_that_never_connected_has_no_vote() -> None:
@@ -98,7 +101,7 @@ def test_the_guard_can_be_switched_off() -> None:
 def test_a_reconnection_to_the_same_process_changes_nothing() -> None:
     voters = electorate()
     voters.admit(0, Facts("run", 1000), NOW)
-    voters.admit(0, Facts("run", 0), NOW + 500)     # whatever it says now: it is the same process
+    voters.admit(0, Facts("run", 0), NOW + 500)  # whatever it says now: it is the same process
     assert outcome(voters, NOW + 500) is None
     # and one in quarantine does not start from the beginning
     voters = electorate(60.0)
@@ -205,7 +208,7 @@ def test_a_master_that_becomes_durable_by_restarting_has_forgotten(before: bool,
 def test_where_INFO_is_not_permitted_somebody_has_to_change_that() -> None:  # noqa: N802
     voters = electorate()
     voters.admit(0, Facts(None, None), NOW)
-    objection = voters.objection(0, NOW + 1e6)      # no waiting helps
+    objection = voters.objection(0, NOW + 1e6)  # no waiting helps
     assert objection is not None
     assert objection.outcome == "error"
     assert objection.configuration
@@ -293,7 +296,7 @@ def test_a_difference_is_told_once() -> None:
         assert part in notice
     assert voters.admit(2, Facts("c", 100, announced=300.0), NOW) is None
     assert voters.admit(1, Facts("b", 100, announced=300.0), NOW) is None
-    assert voters.admit(0, Facts("a", 100), NOW) is None        # nothing announced
+    assert voters.admit(0, Facts("a", 100), NOW) is None  # nothing announced
 
 
 def test_a_difference_is_told_once_also_if_masters_differ() -> None:
@@ -310,8 +313,13 @@ def test_a_difference_is_told_once_also_if_masters_differ() -> None:
 @pytest.mark.parametrize(
     ("announced", "told"),
     [
-        (60.001, False), (59.999, False), (0.0, False),     # rounded to a millisecond, or nothing
-        (60.002, True), (59.998, True), (10.0, True), (600.0, True),
+        (60.001, False),
+        (59.999, False),
+        (0.0, False),  # rounded to a millisecond, or nothing
+        (60.002, True),
+        (59.998, True),
+        (10.0, True),
+        (600.0, True),
     ],
 )
 def test_a_rounded_one_is_no_difference(announced: float, told: bool) -> None:
@@ -322,10 +330,10 @@ def test_a_rounded_one_is_no_difference(announced: float, told: bool) -> None:
 def test_a_young_replica() -> None:
     voters = Electorate(["a"], 60.0, guard=True)
     voters.admit(0, Facts("old", 10_000), 0.0)
-    voters.heard(0, 1000.0)                             # our link to it broke here; it went on for others
+    voters.heard(0, 1000.0)  # our link to it broke here; it went on for others
     # the replica started at 1010, took over at 1050
     voters.admit(0, Facts("replica", 41), 1051.0)
-    assert voters.objection(0, 1109.0) is not None      # a lease granted at 1049 lives until 1109
+    assert voters.objection(0, 1109.0) is not None  # a lease granted at 1049 lives until 1109
 
 
 def test_a_process_without_permission_between_two_others() -> None:

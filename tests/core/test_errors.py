@@ -27,23 +27,34 @@ VOTES = (
     Vote("redis-bb:6379", "held", 0.002, "by ann for 2.000 s"),
     Vote("c:6379", "timeout", None, "no answer within 0.25 s"),
 )
-CLASSES = [
-    kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, RedlockError)
-]
+CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, RedlockError)]
 
 
 def test_there_are_as_many_as_there_are_things_to_do_about_it() -> None:
     assert set(CLASSES) == {
-        RedlockError, ConfigurationError, NotAcquired, QuorumUnreachable, NotExtended, NotHeld, WouldDeadlock, LockLost,
+        RedlockError,
+        ConfigurationError,
+        NotAcquired,
+        QuorumUnreachable,
+        NotExtended,
+        NotHeld,
+        WouldDeadlock,
+        LockLost,
     }
 
 
 @pytest.mark.parametrize(
     ("kind", "builtin"),
     [
-        (RedlockError, Exception), (ConfigurationError, ValueError), (NotAcquired, TimeoutError),
-        (QuorumUnreachable, NotAcquired), (QuorumUnreachable, TimeoutError), (NotExtended, TimeoutError),
-        (NotHeld, RuntimeError), (WouldDeadlock, RuntimeError), (LockLost, Exception),
+        (RedlockError, Exception),
+        (ConfigurationError, ValueError),
+        (NotAcquired, TimeoutError),
+        (QuorumUnreachable, NotAcquired),
+        (QuorumUnreachable, TimeoutError),
+        (NotExtended, TimeoutError),
+        (NotHeld, RuntimeError),
+        (WouldDeadlock, RuntimeError),
+        (LockLost, Exception),
     ],
 )
 def test_each_is_the_builtin_that_a_caller_may_catch_already(kind: type[RedlockError], builtin: type) -> None:
@@ -134,15 +145,21 @@ def test_a_reason_cannot_forge_a_line(text: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [
-        ("by Zoë, 鍵", "by Zoë, 鍵"), ("a\tb", "a\\tb"), ("\x1b[31m", "\\x1b[31m"), ("\u2028", "\\u2028"),
-        ("\u202e", "\\u202e"), ("\ud800", "\\ud800"), ("\0", "\\x00"), ("C:\\x", "C:\\x"),
+        ("by Zoë, 鍵", "by Zoë, 鍵"),
+        ("a\tb", "a\\tb"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\u2028", "\\u2028"),
+        ("\u202e", "\\u202e"),
+        ("\ud800", "\\ud800"),
+        ("\0", "\\x00"),
+        ("C:\\x", "C:\\x"),
     ],
     ids=ascii,
 )
 def test_what_cannot_be_printed_is_escaped(reason: str, shown: str) -> None:
     vote = Vote("a:1", "error", None, reason)
     assert str(vote) == f"a:1  error: {shown}"
-    assert vote.reason == reason        # what a program gets is what came
+    assert vote.reason == reason  # what a program gets is what came
 
 
 def test_without_votes_it_is_one_line() -> None:

@@ -108,7 +108,7 @@ def test_the_loss_says_what_the_masters_said_to_the_extension_not_to_the_acquire
     extended(world, plan, lease)
     world.now = lease.valid_until
     assert [vote.outcome for vote in lease.loss().votes] == said
-    assert lease.votes == granted       # of the last round that was won, as it says
+    assert lease.votes == granted  # of the last round that was won, as it says
 
 
 def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
@@ -118,7 +118,7 @@ def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
     [sent] = world.sent
     assert (sent.verb, sent.token) == ("extend", "token-0")
     assert sent.to == {0, 1, 2}
-    assert sent.request.call.keys == plan.keys.locks + plan.keys.fences     # R20: the fence keys live on
+    assert sent.request.call.keys == plan.keys.locks + plan.keys.fences  # R20: the fence keys live on
     assert sent.request.owed_until is None
 
 
@@ -144,7 +144,7 @@ def test_a_shorter_ttl_counts_from_before_it_is_sent(masters: list[Master]) -> N
     plan = world.plan(ttl=10.0)
     lease = world.lease(plan)
     operation = extend(world.terms, plan, lease, 2.0, world.now)
-    operation.send(None)        # the Send, not carried out yet
+    operation.send(None)  # the Send, not carried out yet
     assert lease.valid_until == pytest.approx(START + 2 - 0.022)
     operation.close()
 
@@ -190,11 +190,11 @@ def test_answers_that_come_after_the_end_revive_nothing() -> None:
     plan = world.plan()
     lease = world.lease(plan)
     end = lease.valid_until
-    world.now = end - 0.1       # asked in time, answered 0.1 s too late
+    world.now = end - 0.1  # asked in time, answered 0.1 s too late
     assert extended(world, plan, lease).kind == "lost"
     assert lease.valid_until == end
     assert (lease.lost, lease.valid) == (True, False)
-    assert world.verbs() == ["extend"]      # and nothing is repaired for a lease that is over
+    assert world.verbs() == ["extend"]  # and nothing is repaired for a lease that is over
 
 
 @pytest.mark.parametrize("masters", [[ours()] * 3, [gone()] * 3, [ours(), ours(), gone(0.0)]])
@@ -234,7 +234,7 @@ def test_an_earlier_extension_does_not_undo_a_later_shortening() -> None:
     keeper = extend(world.terms, plan, lease, 10.0, world.now)
     world._write(keeper.send(None))  # type: ignore[arg-type]
     holder = extend(world.terms, plan, lease, 1.0, world.now)
-    holder.send(None)       # sent; its answers will not come
+    holder.send(None)  # sent; its answers will not come
     world.run(rest(keeper))
     assert lease.valid_until <= START + 1.0
 
@@ -274,7 +274,7 @@ def test_masters_without_the_key_get_it_back_for_what_is_left() -> None:
     # the key must not outlive those of the majority: 0.2 s of the 10 have passed
     assert repair.request.call.args == ("1", "token-0", "9800", str(lease.fence), "3600000")
     assert repair.request.call.keys == plan.keys.locks + plan.keys.fences
-    assert not repair.request.open          # not counted, and not revived behind a release
+    assert not repair.request.open  # not counted, and not revived behind a release
     assert repair.request.owed_until is None
     # and they are to be released with the others
     assert lease._asked == {0, 1, 2, 3, 4, 5, 6}
@@ -423,7 +423,7 @@ def test_a_repair_is_dropped_where_it_would_stand_behind_the_end(how: str) -> No
     world._write(effect)
     assert world.verbs() == ["extend"]
     assert effect.sent_at == EFFECTS_NEVER
-    with pytest.raises(StopIteration) as stop:      # it goes on as if it had been sent
+    with pytest.raises(StopIteration) as stop:  # it goes on as if it had been sent
         operation.send(None)
     assert stop.value.value.kind == "kept"
 
@@ -513,7 +513,7 @@ def test_a_resumed_lease_may_be_tried_again_until_it_is_confirmed() -> None:
         world.now += 100.0
     world.masters = (ours(),) * 3
     assert extended(world, plan, lease).kind == "kept"
-    world.now = lease.valid_until       # from now on it is one like all others (R12)
+    world.now = lease.valid_until  # from now on it is one like all others (R12)
     assert extended(world, plan, lease).kind == "lost"
 
 
@@ -545,8 +545,8 @@ def test_two_extensions_that_leave_in_the_other_order() -> None:
     long = extend(world.terms, plan, lease, 10.0, world.now)
     long_send: Any = long.send(None)
     world._write(long_send)
-    world._write(short_send)        # the last word on every master: 1 s
-    world.run(rest(long))           # the answers to the short one are lost
+    world._write(short_send)  # the last word on every master: 1 s
+    world.run(rest(long))  # the answers to the short one are lost
     assert lease.valid_until <= START + 1.0
 
 
@@ -561,7 +561,7 @@ def test_thrown_away_it_takes_no_lock_and_tells_nobody(together: bool) -> None:
     plan, lease = leases[0]
     operation: Any = renew(world.terms, leases, START) if together else extend(world.terms, plan, lease, 10.0, START)
     operation.send(None)
-    operation.send(None)        # it waits for the answers
+    operation.send(None)  # it waits for the answers
     lease._on_change = Mock(side_effect=AssertionError)
     with patch.object(LeaseState, "_guard", side_effect=AssertionError):
         operation.close()

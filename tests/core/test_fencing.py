@@ -30,7 +30,7 @@ from tests.core.world import (
 if TYPE_CHECKING:
     from redlock._core.wire import Call
 
-HIGH = WALL + 1000      # of a client whose wall clock is ahead
+HIGH = WALL + 1000  # of a client whose wall clock is ahead
 
 
 def has(fence: int, after: float = 0.01, then: list[object] | None = None, later: float | None = None) -> Master:
@@ -55,7 +55,7 @@ def test_proposals_rise_even_if_the_wall_clock_stands_still_or_falls() -> None:
 def test_proposals_exceed_everything_seen() -> None:
     clock = FenceClock(lambda: 100)
     clock.learn(5000)
-    clock.learn(7)      # what was seen stays seen
+    clock.learn(7)  # what was seen stays seen
     assert clock.propose() == 5001
 
 
@@ -193,7 +193,9 @@ def test_who_refused_before_still_refuses() -> None:
         pytest.param([has(HIGH, later=NEVER)] * 3, "unreachable", 0.25, id="within-the-time-of-the-attempt"),
         pytest.param(
             [has(HIGH), has(HIGH, then=[0, str(HIGH + 1).encode()]), Master(0.01, slow={"fence": NEVER})],
-            "held", 0.25, id="one-vote-is-no-majority",
+            "held",
+            0.25,
+            id="one-vote-is-no-majority",
         ),
         pytest.param([has(HIGH), has(HIGH, later=0.2), down()], None, 0.21, id="just-in-time"),
         pytest.param([has(HIGH), has(HIGH, later=0.245), down()], "unreachable", 0.25, id="just-too-late"),
@@ -211,7 +213,7 @@ def test_the_majority_of_the_second_round_decides(masters: list[Master], kind: s
     assert world.verbs() == ["acquire", "fence", "release"]
     taken, _, released = world.sent
     assert released.token == taken.token
-    assert released.to == {number for number, master in enumerate(masters) if master.after}     # not: down
+    assert released.to == {number for number, master in enumerate(masters) if master.after}  # not: down
 
 
 def test_a_second_round_that_took_too_long_leaves_too_little() -> None:
@@ -289,7 +291,7 @@ def test_without_fencing_no_fence_key_is_touched() -> None:
     assert grant.fence is None
     assert world.verbs() == ["acquire"]
     assert world.sent[0].request.call.keys == ("redlock:invoice:42",)
-    assert world.terms.fences.propose() == WALL     # not even a proposal was used up
+    assert world.terms.fences.propose() == WALL  # not even a proposal was used up
 
 
 def test_several_names_have_one_fence() -> None:
@@ -301,8 +303,12 @@ def test_several_names_have_one_fence() -> None:
     assert grant.fence == WALL
     call = world.sent[0].request.call
     assert call.keys == (
-        "redlock:a", "redlock:b{x}", "redlock:c",
-        "{redlock:a}:fence", "redlock:b{x}:fence", "{redlock:c}:fence",
+        "redlock:a",
+        "redlock:b{x}",
+        "redlock:c",
+        "{redlock:a}:fence",
+        "redlock:b{x}:fence",
+        "{redlock:c}:fence",
     )
     assert call.args == ("3", "token-1", "10000", str(WALL), "3600000")
 
@@ -326,7 +332,7 @@ def test_names_used_by_a_client_with_a_broken_wall_clock_stay_usable() -> None:
     broken = served(servers)
     broken.wall, last = 2**60, 0
     for name in "abc":
-        last = take(broken, servers, name)      # LIMIT, LIMIT + 1, LIMIT + 2
+        last = take(broken, servers, name)  # LIMIT, LIMIT + 1, LIMIT + 2
     assert last == LIMIT + 2
     assert take(served(servers), servers, "c") > last
 
@@ -337,6 +343,6 @@ def test_nor_does_it_spread() -> None:
     broken.wall = 2**60
     take(broken, servers, "a")
     healthy = served(servers)
-    take(healthy, servers, "a")                 # learns LIMIT, gets LIMIT + 1
-    take(healthy, servers, "b")                 # LIMIT + 2
+    take(healthy, servers, "a")  # learns LIMIT, gets LIMIT + 1
+    take(healthy, servers, "b")  # LIMIT + 2
     take(served(servers), servers, "b")

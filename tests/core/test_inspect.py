@@ -32,7 +32,10 @@ def look(*masters: Master, **options: Any) -> tuple[LockStatus, World]:
         pytest.param([sees("ann", 1000), sees("ann", 9000), sees("ann", 2000)], "ann", 2.0, id="second-longest"),
         pytest.param([sees("ann", 1500), sees("ann", 19_800), down()], "ann", 1.5, id="two-answer"),
         pytest.param(
-            [sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), down(), down()], "ann", 3.0, id="three-of-five",
+            [sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), down(), down()],
+            "ann",
+            3.0,
+            id="three-of-five",
         ),
         pytest.param([sees("ann", 1000), sees(), sees()], None, 0.0, id="minority"),
         pytest.param([sees("ann", 1000), sees("bob", 1000), sees()], None, 0.0, id="split"),
@@ -42,7 +45,10 @@ def look(*masters: Master, **options: Any) -> tuple[LockStatus, World]:
         pytest.param([sees("ann", 1000), sees()], None, 0.0, id="one-of-two"),
         pytest.param([down()] * 3, None, 0.0, id="down"),
         pytest.param(
-            [sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), sees("ann", 2000), down()], "ann", 3.0, id="five",
+            [sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), sees("ann", 2000), down()],
+            "ann",
+            3.0,
+            id="five",
         ),
     ],
 )

@@ -174,7 +174,7 @@ def test_a_renewal_under_way_does_not_hide_the_end() -> None:
     assert task is not None
     task.send(None)
     assert scene.due == pytest.approx(VALIDITY)
-    assert scene.keeping.look(scene.world.now + 1.0) == "nothing"   # and there is one at a time
+    assert scene.keeping.look(scene.world.now + 1.0) == "nothing"  # and there is one at a time
 
 
 def test_it_is_not_due_before_its_time() -> None:
@@ -211,7 +211,7 @@ def test_a_renewal_that_nobody_answers_is_tried_again_and_again(masters: list[Ma
     assert len(tried) > 8
     pauses = [later - earlier for earlier, later in zip(ended, tried[1:], strict=False)]
     assert all(pause == pytest.approx(TTL / 20, abs=TTL * _STEP) for pause in pauses)
-    assert scene.world.now == pytest.approx(START + VALIDITY)       # P6
+    assert scene.world.now == pytest.approx(START + VALIDITY)  # P6
     assert scene.lease.loss().reason == "unreachable"
     scene.keeping.tell()
     assert scene.told == [scene.world.now]
@@ -276,7 +276,7 @@ def test_the_keeper_does_not_undo_a_shortening_that_is_under_way() -> None:
     """C6: the holder wants it to be shorter; what it had would stand behind that on every master."""
     scene = Scene()
     shorter = extend(scene.world.terms, scene.plan, scene.lease, 1.0, scene.world.now)
-    shorter.send(None)      # sent; the answers are on their way
+    shorter.send(None)  # sent; the answers are on their way
     assert scene.task() is None
 
 
@@ -320,7 +320,7 @@ def test_it_runs_out() -> None:
     assert scene.keeping.over
     assert scene.lease.loss().reason == "expired"
     assert scene.world.sent == []
-    assert scene.keeping.due == -math.inf       # there is something to do at once: to tell
+    assert scene.keeping.due == -math.inf  # there is something to do at once: to tell
 
 
 @pytest.mark.parametrize(("answer", "reason"), [(GONE, "expired"), (TAKEN, "taken")])
@@ -342,7 +342,7 @@ def test_held_for_as_long_as_it_may_be(renew: bool) -> None:
     [sent] = scene.world.sent
     assert (sent.verb, sent.token) == ("release", scene.lease.token)
     assert sent.to == {0, 1, 2}
-    assert sent.request.owed_until == scene.lease._keys_until       # R10
+    assert sent.request.owed_until == scene.lease._keys_until  # R10
     assert scene.release() is False
     scene.keeping.tell()
     assert len(scene.told) == 1
@@ -449,8 +449,14 @@ def test_resumed() -> None:
     assert not scene.keeping.over
     assert scene.extend(TTL) == "kept"
     keeping = Keeping(
-        scene.world.terms, scene.plan, scene.lease, scene.world.now,
-        renew=True, max_hold=None, owner=lambda: "here", random=lambda: 0.0,
+        scene.world.terms,
+        scene.plan,
+        scene.lease,
+        scene.world.now,
+        renew=True,
+        max_hold=None,
+        owner=lambda: "here",
+        random=lambda: 0.0,
     )
     assert keeping.due == in_step(START + VALIDITY - TTL * 2 / 3)
 
@@ -573,9 +579,9 @@ def test_never_more_than_the_keys_of_a_majority_justify(steps: list[Any], missin
             case "times-out" if value < len(under):
                 under[-1 - value].time_out()
         if lease.valid:
-            second = sorted(keys)[1]    # by then a majority of the keys has expired
+            second = sorted(keys)[1]  # by then a majority of the keys has expired
             assert lease.valid_until <= second
-            assert not let_go       # it is over before the first byte of the release is sent
+            assert not let_go  # it is over before the first byte of the release is sent
     for each in under:
         each.op.close()
 
@@ -637,7 +643,7 @@ def test_put_back_to_where_it_was() -> None:
         roster.put([a])
     assert roster.take(1.0) == [a]
     assert roster.take(100.0) == []
-    roster.put([a])       # taken, and due at the same time as before
+    roster.put([a])  # taken, and due at the same time as before
     assert roster.take(1.0) == [a]
 
 
@@ -682,7 +688,9 @@ def test_many_that_are_released_at_once_leave_little_behind() -> None:
     assert sum(map(len, roster._moments.values())) < 200
 
 
-@given(st.lists(st.tuples(st.sampled_from(("put", "remove", "take")), st.integers(0, 4), st.integers(0, 9)), max_size=60))
+@given(
+    st.lists(st.tuples(st.sampled_from(("put", "remove", "take")), st.integers(0, 4), st.integers(0, 9)), max_size=60)
+)
 @PROPERTY
 def test_a_roster_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]) -> None:
     roster = Roster()
@@ -692,7 +700,7 @@ def test_a_roster_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]
         each = kept[who]
         if what == "put":
             each.due = float(when)
-            with mock.patch.object(keep, "_VOID", 2):       # so that it sweeps
+            with mock.patch.object(keep, "_VOID", 2):  # so that it sweeps
                 roster.put([each])
             plain[each] = each.due
         elif what == "remove":

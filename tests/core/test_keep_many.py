@@ -74,8 +74,10 @@ def test_those_that_are_due_at_once_are_renewed_at_once() -> None:
     scene = Scene()
     assert scene.go() == [["kept"] * 3]
     assert scene.world.verbs() == ["renew"]
-    assert all(len(held.kept) == 1 for held in scene.held)      # an observer is told of each
-    assert [keeping.due - scene.world.now for keeping in scene.keepings] == pytest.approx([TTL / 3 * 0.9] * 3, abs=TTL * _STEP)
+    assert all(len(held.kept) == 1 for held in scene.held)  # an observer is told of each
+    assert [keeping.due - scene.world.now for keeping in scene.keepings] == pytest.approx(
+        [TTL / 3 * 0.9] * 3, abs=TTL * _STEP
+    )
 
 
 def test_those_that_were_renewed_together_meet_again() -> None:
@@ -108,7 +110,13 @@ def test_one_that_is_due_alone() -> None:
 
 @pytest.mark.parametrize(
     ("leases", "names", "rounds"),
-    [(MOST, 1, [MOST]), (MOST + 1, 1, [MOST, 1]), (1000, 1, [MOST] * 15 + [40]), (30, 20, [3] * 10), (3, 100, [1, 1, 1])],
+    [
+        (MOST, 1, [MOST]),
+        (MOST + 1, 1, [MOST, 1]),
+        (1000, 1, [MOST] * 15 + [40]),
+        (30, 20, [3] * 10),
+        (3, 100, [1, 1, 1]),
+    ],
 )
 def test_no_more_names_than_a_master_does_in_no_time(leases: int, names: int, rounds: list[int]) -> None:
     scene = Scene(leases=leases, names=names)
@@ -199,7 +207,7 @@ def test_interrupted_they_are_tried_again(leases: int) -> None:
     scene.world.now = scene.keepings[0].due
     [(task, keepings)], _ = tasks(scene.keepings, scene.world.now)
     task.send(None)
-    assert tasks(keepings, scene.world.now) == ([], keepings)       # there is one at a time
+    assert tasks(keepings, scene.world.now) == ([], keepings)  # there is one at a time
     task.close()
     for keeping in keepings:
         assert keeping.due - scene.world.now == pytest.approx(TTL / 20, abs=TTL * _STEP)
@@ -230,7 +238,10 @@ def test_who_is_in_hand_is_looked_at_when_it_may_be_lost() -> None:
     scene.world.now = one.lease.valid_until
     assert roster.take(scene.world.now) == [one.keeping, third.keeping]
     assert (one.keeping.over, other.keeping.over) == (True, False)
-    assert tasks([one.keeping, third.keeping], scene.world.now) == ([], [one.keeping, third.keeping])   # to be put, and told
+    assert tasks([one.keeping, third.keeping], scene.world.now) == (
+        [],
+        [one.keeping, third.keeping],
+    )  # to be put, and told
     assert roster.next() == other.lease.valid_until
     scene.world.now = roster.next()
     assert roster.take(scene.world.now) == [other.keeping]
@@ -271,7 +282,9 @@ def test_everybody_is_asked_for_once_and_in_order(names: list[int]) -> None:
     scene = Scene(leases=0)
     scene.held = [scene._hold(number, many) for number, many in enumerate(names)]
     scene.go()
-    tokens = [token for sent in scene.world.sent for token in (sent.args[3::4] if sent.verb == "renew" else sent.args[1:2])]
+    tokens = [
+        token for sent in scene.world.sent for token in (sent.args[3::4] if sent.verb == "renew" else sent.args[1:2])
+    ]
     assert tokens == [held.lease.token for held in scene.held]
     for sent in scene.world.sent:
         assert sent.verb == "extend" or sum(int(number) for number in sent.args[1::4]) <= MOST

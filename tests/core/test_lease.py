@@ -83,7 +83,7 @@ def test_ensure(at_least: float, enough: bool) -> None:
     lease = clock.lease()
     clock.now = 105.0
     assert ensures(lease, at_least) == enough
-    assert not lease.lost       # too short for that step is not over
+    assert not lease.lost  # too short for that step is not over
 
 
 def test_ensure_says_how_much_is_left() -> None:
@@ -121,7 +121,7 @@ def test_released_is_neither_valid_nor_lost_for_good() -> None:
     lease = clock.lease()
     lease._end()
     clock.now = 1e9
-    lease._lose("unreachable")      # a keeper that was about to say so
+    lease._lose("unreachable")  # a keeper that was about to say so
     assert (lease.lost, lease.valid, lease.remaining()) == (False, False, 0.0)
     assert "released" in repr(lease)
     with pytest.raises(LockLost, match="was released"):
@@ -167,7 +167,7 @@ def test_an_extension() -> None:
     votes = (Vote("redis-b:6379", "granted"),)
     lease._extended(begins(lease, 150.0, 40.0), 150.0, lambda: votes)
     assert (lease.valid_until, lease.ttl, lease.votes) == (150.0, 40.0, votes)
-    assert (lease.token, lease.fence) == ("token", 7)       # R19
+    assert (lease.token, lease.fence) == ("token", 7)  # R19
 
 
 def test_only_ever_shortened() -> None:
@@ -186,7 +186,7 @@ def test_an_extension_that_is_won_respects_those_that_overlapped_it() -> None:
     assert (lease.valid_until, lease.ttl) == (104.0, 4.0)
     lease._extension_ends(two)
     lease._extended(three, 106.0, lambda: VOTES)
-    assert (lease.valid_until, lease.ttl) == (104.0, 4.0)   # the first is under way still
+    assert (lease.valid_until, lease.ttl) == (104.0, 4.0)  # the first is under way still
     lease._extension_ends(three)
     lease._extension_ends(three)
     assert lease._ceilings
@@ -217,10 +217,10 @@ def test_until_when_there_may_be_keys() -> None:
     lease = Clock().lease()
     assert lease._keys_until == 110.0 + 10.0
     ceiling = begins(lease, 150.0, 40.0)
-    assert lease._keys_until == 150.0 + 40.0        # not only once it is won: a minority may have obeyed
+    assert lease._keys_until == 150.0 + 40.0  # not only once it is won: a minority may have obeyed
     lease._extended(ceiling, 150.0, lambda: VOTES)
     begins(lease, 105.0, 5.0)
-    assert lease._keys_until == 190.0               # a minority may not have obeyed
+    assert lease._keys_until == 190.0  # a minority may not have obeyed
 
 
 def test_in_a_forked_child_it_is_nobodys() -> None:
@@ -270,7 +270,7 @@ def test_a_shell_is_told_when_it_ends() -> None:
 
     lease = watched()
     lease._lose("taken")
-    lease._lose("max_hold")     # it has ended already
+    lease._lose("max_hold")  # it has ended already
     assert lease.seen == [True]
     lease = watched()
     lease._end()
@@ -285,7 +285,7 @@ def test_whoever_keeps_it_is_told_when_its_end_moves() -> None:
     lease._on_change = lambda _: seen.append(lease._over)
     lease._changed()
     lease._lose("taken")
-    lease._lose("max_hold")     # it has ended already: nothing has changed
+    lease._lose("max_hold")  # it has ended already: nothing has changed
     assert seen == [False, True]
 
 
@@ -326,7 +326,7 @@ def test_confirmed_it_is_one_like_all_others() -> None:
     clock = Clock()
     lease = resumed(clock)
     ceiling = begins(lease, 110.0, 10.0)
-    assert not lease.valid      # asked for is not won
+    assert not lease.valid  # asked for is not won
     lease._extended(ceiling, 110.0, lambda: VOTES)
     lease._extension_ends(ceiling)
     assert (lease.valid, lease.remaining(), lease._ends_at) == (True, 10.0, 110.0)

@@ -44,9 +44,7 @@ def test_the_third_of_five_tells_and_the_rest_says_nothing_new():
 @pytest.mark.parametrize(("masters", "need"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
 def test_a_majority_of_the_configured_masters(masters, need):
     ear = Ear([KEY], masters)
-    assert [ear.hear(master, b"t") for master in range(masters)] == [
-        master == need - 1 for master in range(masters)
-    ]
+    assert [ear.hear(master, b"t") for master in range(masters)] == [master == need - 1 for master in range(masters)]
 
 
 def test_one_master_that_repeats_itself_is_one_master():
@@ -69,7 +67,7 @@ def test_masters_that_did_not_stand_in_the_way_say_nothing_new():
     assert announce(listeners, 2, 3, token=b"a") == []
     assert announce(listeners, 4, token=b"b") == []
     assert ear.released == 0
-    assert announce(listeners, 1, token=b"ours") == [ear]       # one of those that refused it
+    assert announce(listeners, 1, token=b"ours") == [ear]  # one of those that refused it
     assert announce(listeners, 0, 2, 3, token=b"theirs") == [ear]
 
 
@@ -93,7 +91,7 @@ def test_an_attempt_has_used_what_was_heard():
     announce(listeners, 0, 1, 2)
     ear.attempting()
     assert (ear.released, ear.look) == (0, False)
-    assert announce(listeners, 3, 4) == []      # the same release
+    assert announce(listeners, 3, 4) == []  # the same release
     assert announce(listeners, 0, 1, 2, token=b"next") == [ear]
 
 
@@ -141,7 +139,7 @@ def test_a_connection_that_broke_confirms_anew():
     confirm(listeners, 0, 1, 2)
     ear.attempting()
     listeners.lost(2)
-    assert confirm(listeners, 2) == [ear]       # a release may have been missed meanwhile
+    assert confirm(listeners, 2) == [ear]  # a release may have been missed meanwhile
     assert ear.look
 
 
@@ -171,7 +169,7 @@ def test_channels_linger_and_go():
     listeners.forget_idle(100.0 + LINGER)
     assert not listeners
     assert announce(listeners, 0, 1, 2) == []
-    assert confirm(listeners, 0, 1, 2) == []    # late answers
+    assert confirm(listeners, 0, 1, 2) == []  # late answers
 
 
 # -- collisions --------------------------------------------------------------------------------------
@@ -219,8 +217,8 @@ def test_who_released_and_was_heard_lets_others_go_first():
     assert not listeners.crowded
     listeners.released([KEY], {0: 1, 2: 1}, took=0.001, now=10.0)
     assert listeners.crowded
-    assert courtesy(listeners, 10.001) == pytest.approx(10.006)     # 3 ms, and three times what the release took
-    assert courtesy(listeners, 11.0) == NEVER                       # they have had their chance
+    assert courtesy(listeners, 10.001) == pytest.approx(10.006)  # 3 ms, and three times what the release took
+    assert courtesy(listeners, 11.0) == NEVER  # they have had their chance
     assert courtesy(listeners, 11.0, turn=True) == pytest.approx(11.006)
 
 

@@ -65,7 +65,7 @@ def test_who_is_next_when_one_leaves(names: list[str], leaves: int, next_ones: l
     lobby, tickets = line(*names)
     assert lobby.leave(tickets[leaves]) == [tickets[number] for number in next_ones]
     assert all(tickets[number].turn for number in next_ones)
-    assert set(lobby.leave(tickets[leaves])) <= {tickets[number] for number in next_ones}   # twice does no harm
+    assert set(lobby.leave(tickets[leaves])) <= {tickets[number] for number in next_ones}  # twice does no harm
     assert len(lobby) == len({key for number, keys in enumerate(names) if number != leaves for key in keys})
 
 
@@ -98,7 +98,7 @@ steps = st.lists(
 def test_nobody_is_forgotten_and_nobody_overtakes(steps: list[list[str] | int]) -> None:
     """After every step those whose turn it is are exactly those whom nobody stands before, and they were told."""
     lobby = Lobby()
-    there: list[Ticket] = []        # in the order in which they came
+    there: list[Ticket] = []  # in the order in which they came
     gone: list[Ticket] = []
     told: list[Ticket] = []
     for step in steps:
@@ -125,7 +125,7 @@ def test_nobody_is_forgotten_and_nobody_overtakes(steps: list[list[str] | int]) 
         assert len(lobby) == len({key for ticket in there for key in ticket.keys})
     for ticket in reversed(there):
         lobby.leave(ticket)
-    assert len(lobby) == 0      # a name that nobody wants costs nothing
+    assert len(lobby) == 0  # a name that nobody wants costs nothing
 
 
 class _Struck(BaseException):
@@ -214,13 +214,13 @@ def test_enters_first_and_leaves_last_unless_it_is_granted(way: str) -> None:
     if isinstance(outcome, Refusal):
         assert kinds.count("Leave") == 1
         assert kinds[-1] == "Leave"
-        assert world.verbs()[-1] == "release" or way == "unreachable"      # R10: the rollback is written before
+        assert world.verbs()[-1] == "release" or way == "unreachable"  # R10: the rollback is written before
         assert behind.turn
     else:
         assert "Leave" not in kinds
         assert outcome.ticket is not None
         assert outcome.ticket.turn
-        assert not behind.turn          # the holder stays in front
+        assert not behind.turn  # the holder stays in front
 
 
 def effects_of(way: str) -> int:
@@ -257,7 +257,7 @@ def test_one_that_is_dropped_says_nothing(number: int) -> None:
         elif isinstance(effect, Enter):
             world.lobby.enter(effect.ticket)
         effect = op.send(event)
-    op.close()      # a generator that yields now makes this a RuntimeError
+    op.close()  # a generator that yields now makes this a RuntimeError
 
 
 def test_dropped_in_line_it_says_nothing() -> None:
@@ -277,7 +277,7 @@ def test_dropped_in_line_it_says_nothing() -> None:
 def test_not_its_turn_in_time(timeout: float) -> None:
     """C3: no master was asked, and the refusal says so."""
     world = World(*[Master()] * 3)
-    front = waiting_behind(world)       # of an empty line
+    front = waiting_behind(world)  # of an empty line
     refusal = world.run(world.acquire(world.plan("a"), deadline=world.now + timeout))
     assert isinstance(refusal, Refusal)
     assert (refusal.kind, refusal.attempts, refusal.holder, refusal.remaining) == ("held", 0, "", None)
@@ -315,7 +315,7 @@ def test_whoever_stands_in_line_does_not_listen_to_the_masters() -> None:
     wait = Queued().waits()
     assert isinstance(wait, Wait)
     assert wait.quiet
-    assert wait.until == START + 5.0        # its own patience
+    assert wait.until == START + 5.0  # its own patience
 
 
 def test_it_goes_to_the_masters_when_it_is_its_turn() -> None:
@@ -413,7 +413,8 @@ def test_the_release_of_a_lease_that_is_lost_leaves_too() -> None:
 
 @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
 @pytest.mark.parametrize(
-    ("number", "lost"), [(0, False), (1, False), (2, False), (0, True), (1, True)]      # one that is lost does not wait
+    ("number", "lost"),
+    [(0, False), (1, False), (2, False), (0, True), (1, True)],  # one that is lost does not wait
 )
 def test_an_interrupted_release_leaves(number: int, again: bool, lost: bool) -> None:
     world, plan, lease, behind = holding()

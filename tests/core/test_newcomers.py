@@ -73,7 +73,7 @@ def test_one_that_is_released_costs_nothing_and_tells_nobody() -> None:
     plan, lease, keeping = scene.keep()
     assert scene.release(plan, lease)
     assert keeping.new
-    assert keeping._renew_at is None        # nobody has asked when it is due
+    assert keeping._renew_at is None  # nobody has asked when it is due
     assert scene.wake() == []
     assert (len(scene.roster), scene.roster.next(), scene.roster.newcomers) == (0, math.inf, False)
     assert not scene.told
@@ -96,13 +96,17 @@ def test_one_that_is_held_is_due_like_any_other() -> None:
     phase=st.floats(0.0, 1.0),
 )
 @PROPERTY
-def test_nobody_is_due_sooner_than_it_said(spread: float, validity: float, max_hold: float | None, renew: bool, phase: float) -> None:
+def test_nobody_is_due_sooner_than_it_said(
+    spread: float, validity: float, max_hold: float | None, renew: bool, phase: float
+) -> None:
     """Or the keeper would oversleep: it knows no more of a newcomer than that."""
     scene = Scene()
     scene.world.terms = scene.world.terms._replace(phase=phase)
     _, _, keeping = scene.keep(spread=spread, max_hold=max_hold, renew=renew, lease={"valid_until": START + validity})
     assert keeping.soonest <= keeping.due + 1e-9
-    if validity == VALIDITY and max_hold is None and renew:     # and not so much sooner that it would wake in vain all the time
+    if (
+        validity == VALIDITY and max_hold is None and renew
+    ):  # and not so much sooner that it would wake in vain all the time
         assert keeping.soonest > START + TTL / 5
 
 
@@ -140,7 +144,7 @@ def test_one_that_its_release_finds_gone() -> None:
         plan, lease, keeping = scene.keep()
         operation = release(scene.world.terms, plan, lease)
         scene.world._write(operation.send(None))  # type: ignore[arg-type]
-        operation.send(None)        # it goes on; see `release`: whoever waits is told that it is over
+        operation.send(None)  # it goes on; see `release`: whoever waits is told that it is over
         if looks:
             scene.see_off(scene.roster.take_in()[1])
         assert not scene.told
@@ -167,11 +171,13 @@ def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:
     plan = world.plan("name", ttl=TTL)
     for _ in range(20_000):
         lease = world.lease(plan)
-        one = Keeping(world.terms, plan, lease, world.now, renew=True, max_hold=None, owner=lambda: "here", random=lambda: 0.5)
+        one = Keeping(
+            world.terms, plan, lease, world.now, renew=True, max_hold=None, owner=lambda: "here", random=lambda: 0.5
+        )
         if scene.roster.add(one):
             scene.roster.take_in()
         lease._end()
-        if one.changed():       # it was taken in just before
+        if one.changed():  # it was taken in just before
             scene.roster.put([one])
         assert len(scene.roster._newcomers) <= _CROWD
     assert len(scene.roster) == 1
@@ -180,7 +186,12 @@ def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:
     assert len(scene.roster._heap) < 100
 
 
-@given(st.lists(st.tuples(st.sampled_from(("keep", "release", "lose", "shorten", "passes", "crowd")), st.integers(0, 9)), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("keep", "release", "lose", "shorten", "passes", "crowd")), st.integers(0, 9)),
+        max_size=40,
+    )
+)
 @settings(PROPERTY, max_examples=300)
 def test_whatever_happens_everybody_is_looked_at_in_time(steps: list[tuple[str, int]]) -> None:
     """No renewal is due and nobody knows; nobody who has lost is not told; nobody who has released is."""

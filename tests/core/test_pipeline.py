@@ -109,7 +109,7 @@ def test_nobody_is_told_before_it_is_decided() -> None:
 
 # -- answers that are compared, not parsed -----------------------------------------------------------
 
-STORED = b"*2\r\n:1\r\n$1\r\n1\r\n"      # what `acquire` proposes
+STORED = b"*2\r\n:1\r\n$1\r\n1\r\n"  # what `acquire` proposes
 UNHEARD = b"*2\r\n:1\r\n:0\r\n"
 
 
@@ -137,9 +137,19 @@ def test_usual_answers_are_counted_in_their_order() -> None:
     assert pipeline.idle
 
 
-@pytest.mark.parametrize("data", [
-    b"", STORED[:-1], UNHEARD, b"*2\r\n:1\r\n$1\r\n2\r\n", b"*2\r\n:2\r\n$1\r\n1\r\n", b"*2\r\n:1\r\n,0\r\n", b"-NOSCRIPT x\r\n", b"\n",
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        STORED[:-1],
+        UNHEARD,
+        b"*2\r\n:1\r\n$1\r\n2\r\n",
+        b"*2\r\n:2\r\n$1\r\n1\r\n",
+        b"*2\r\n:1\r\n,0\r\n",
+        b"-NOSCRIPT x\r\n",
+        b"\n",
+    ],
+)
 def test_what_is_not_the_usual_answer_to_the_first_is_left_to_the_parser(data: bytes) -> None:
     pipeline, requests = three_asked()
     assert pipeline.recognised(data, 0.1) == 0
@@ -215,7 +225,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.pipeline = connected()
-        self.written: list[Asked] = []       # and not answered
+        self.written: list[Asked] = []  # and not answered
         self.settled: set[Send] = set()
         self.releases: set[Send] = set()
         self.at = 0.0
@@ -297,7 +307,7 @@ def test_when_it_breaks_what_was_under_way_fails_and_may_have_arrived() -> None:
     first, second = acquire("1"), acquire("2")
     submit(pipeline, first, 0.0)
     submit(pipeline, second, 0.0)
-    why = Failure("timeout", "reset", configuration=True)   # `sent`, so it has to be rolled back
+    why = Failure("timeout", "reset", configuration=True)  # `sent`, so it has to be rolled back
     pipeline.broken(why, 0.2)
     assert first.told == second.told == [(3, why, 0.2)]
     # what comes now is not even sent, and says why
@@ -317,10 +327,10 @@ def test_a_release_that_the_connection_swallowed_is_sent_again_first() -> None:
     pipeline.broken(BROKEN, 0.2)
     assert pipeline.owes
     assert not pipeline.idle
-    assert pipeline.due(0.3) == []      # not before there is a connection
+    assert pipeline.due(0.3) == []  # not before there is a connection
     pipeline.connected()
-    assert [entry.request for entry in pipeline.due(0.4)] == [given_back]   # and never the acquire
-    assert pipeline.due(0.4) == []      # once
+    assert [entry.request for entry in pipeline.due(0.4)] == [given_back]  # and never the acquire
+    assert pipeline.due(0.4) == []  # once
     assert pipeline.owes
     pipeline.answered([1, 0], 0.5)
     assert not pipeline.owes
@@ -368,7 +378,7 @@ def test_a_master_that_stays_down_does_not_pile_up_debts() -> None:
     assert pipeline.due(10_018.0) == []
     assert len(pipeline._owed) == 1
     assert pipeline.owes
-    pipeline.due(10_019.0)      # nobody submits anything any more
+    pipeline.due(10_019.0)  # nobody submits anything any more
     assert not pipeline.owes
     assert pipeline.idle
 
@@ -383,9 +393,15 @@ def test_what_has_expired_when_it_is_given_back_is_not_owed() -> None:
 @pytest.mark.parametrize(
     ("text", "again"),
     [
-        ("BUSY Redis is busy", True), ("LOADING Redis is loading", True), ("MISCONF disk", True),
-        ("NOREPLICAS not enough", True), ("READONLY replica", True), ("OOM full", True),
-        ("NOPERM no", False), ("WRONGTYPE no", False), ("ERR no", False),
+        ("BUSY Redis is busy", True),
+        ("LOADING Redis is loading", True),
+        ("MISCONF disk", True),
+        ("NOREPLICAS not enough", True),
+        ("READONLY replica", True),
+        ("OOM full", True),
+        ("NOPERM no", False),
+        ("WRONGTYPE no", False),
+        ("ERR no", False),
     ],
 )
 def test_what_a_master_cannot_do_now_is_owed(text: str, again: bool) -> None:
@@ -394,7 +410,7 @@ def test_what_a_master_cannot_do_now_is_owed(text: str, again: bool) -> None:
     request.open = True
     submit(pipeline, request, 0.0)
     answer(pipeline, ErrorReply(text), 0.1)
-    [(_, failure, _)] = request.told        # whoever counts is told at once
+    [(_, failure, _)] = request.told  # whoever counts is told at once
     assert text in failure.reason
     assert pipeline.owes == again
     assert [entry.request for entry in pipeline.due(0.2)] == [request] * again
@@ -428,7 +444,7 @@ def test_a_release_in_doubt_is_asked_again_later_and_later() -> None:
         while not pipeline.due(now):
             now += 1 / 1024
         pauses.append(round(now - asked, 2))
-        request.open = False    # whoever counts has been told of the first answer
+        request.open = False  # whoever counts has been told of the first answer
     assert pauses == [0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
     assert len(request.told) == 1
     assert pipeline.idle
@@ -455,11 +471,16 @@ def test_what_an_answer_asks_for_stands_behind_what_was_written_before(open_: bo
     first.open = open_
     submit(pipeline, first, 0.0)
     submit(pipeline, second, 0.0)
-    wanted = [Send(wire.repair(KEYS, token, 10.0, 1, 60.0), only_if=only_if) for token, only_if in (("a", lambda: True), ("b", None))]
+    wanted = [
+        Send(wire.repair(KEYS, token, 10.0, 1, 60.0), only_if=only_if)
+        for token, only_if in (("a", lambda: True), ("b", None))
+    ]
     first.asks = (wanted[0], Send(wire.repair(KEYS, "no", 10.0, 1, 60.0), only_if=lambda: False), wanted[1])
     assert pipeline.answered([0, b""], 0.1)
     entries = pipeline.more()
-    assert [(entry.request, entry.text, entry.request.sent_at) for entry in entries] == [(one, False, 0.1) for one in wanted]
+    assert [(entry.request, entry.text, entry.request.sent_at) for entry in entries] == [
+        (one, False, 0.1) for one in wanted
+    ]
     assert not pipeline.more()
     assert [entry.request for entry in pipeline._under_way] == [second, *wanted]
 
@@ -554,7 +575,9 @@ def test_the_text_is_sent_once(open_: bool, owed: float | None) -> None:
     "request_",
     [
         pytest.param(Send(wire.acquire(KEYS, "t", 10.0, 1, 60.0)), id="an-acquire-whose-attempt-is-over"),
-        pytest.param(Send(wire.repair(KEYS, "t", 10.0, 1, 60.0), only_if=lambda: False), id="a-repair-of-a-lease-that-has-ended"),
+        pytest.param(
+            Send(wire.repair(KEYS, "t", 10.0, 1, 60.0), only_if=lambda: False), id="a-repair-of-a-lease-that-has-ended"
+        ),
     ],
 )
 def test_behind_its_release_only_the_text_is_sent(request_: Send) -> None:
@@ -600,7 +623,7 @@ def test_an_owed_release_starts_from_the_beginning_on_a_new_connection() -> None
     submit(pipeline, release(), 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
     pipeline.broken(BROKEN, 0.2)
-    assert not pipeline.more()     # that was for the old one
+    assert not pipeline.more()  # that was for the old one
     pipeline.connected()
     [entry] = pipeline.due(0.3)
     assert not entry.text
@@ -615,10 +638,10 @@ def test_a_silent_master_is_sent_nothing_new_but_releases() -> None:
     pipeline = connected(patience=0.25)
     taken = acquire()
     submit(pipeline, taken, 0.0)
-    assert submit(pipeline, acquire("2"), 0.25) is None          # not overdue yet
+    assert submit(pipeline, acquire("2"), 0.25) is None  # not overdue yet
     failure = submit(pipeline, acquire("3"), 0.26)
     assert failure is not None
-    assert (failure.outcome, failure.sent) == ("timeout", False)    # nothing to roll back there
+    assert (failure.outcome, failure.sent) == ("timeout", False)  # nothing to roll back there
     assert "0.26 s" in failure.reason
     given_back = release()
     assert submit(pipeline, given_back, 0.3) is None

@@ -39,7 +39,7 @@ def test_a_majority_is_more_than_half(masters: int, need: int) -> None:
 def test_two_majorities_always_share_a_master(masters: int) -> None:
     """What P1 and P2 stand on."""
     assert 2 * majority(masters) > masters
-    assert 2 * (majority(masters) - 1) <= masters       # and no more than that is asked for
+    assert 2 * (majority(masters) - 1) <= masters  # and no more than that is asked for
 
 
 @PROPERTY
@@ -89,8 +89,11 @@ def test_it_is_decided_at_the_first_vote_that_decides(case: tuple[list[Outcome],
         so_far = [votes[asked] for asked in order[:count]]
         yes, denials, left = so_far.count("granted"), so_far.count("held"), size - count
         assert tally.decided == (yes >= need or yes + left < need)
-        could = [(y >= need, d >= need) for y, d in product(range(yes, yes + left + 1), range(denials, denials + left + 1))
-                 if y - yes + d - denials <= left]
+        could = [
+            (y >= need, d >= need)
+            for y, d in product(range(yes, yes + left + 1), range(denials, denials + left + 1))
+            if y - yes + d - denials <= left
+        ]
         assert tally.settled == (len(set(could)) == 1)
 
 
@@ -115,8 +118,19 @@ def test_a_tie_ends_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("absent", "size", "unreachable"),
-    [(0, 1, False), (1, 1, True), (1, 2, True), (1, 3, False), (2, 3, True), (1, 4, False), (2, 4, True),
-     (2, 5, False), (3, 5, True), (2, 6, False), (3, 6, True)],
+    [
+        (0, 1, False),
+        (1, 1, True),
+        (1, 2, True),
+        (1, 3, False),
+        (2, 3, True),
+        (1, 4, False),
+        (2, 4, True),
+        (2, 5, False),
+        (3, 5, True),
+        (2, 6, False),
+        (3, 6, True),
+    ],
 )
 @pytest.mark.parametrize("kind", ABSENT)
 def test_those_known_not_to_have_voted_exclude_a_majority(
@@ -127,7 +141,9 @@ def test_those_known_not_to_have_voted_exclude_a_majority(
     assert tally_of([kind] * absent + ["held"] * (size - absent), size).unreachable == unreachable
 
 
-@pytest.mark.parametrize(("wrong", "size", "hopeless"), [(1, 2, True), (1, 3, False), (2, 3, True), (2, 5, False), (3, 5, True)])
+@pytest.mark.parametrize(
+    ("wrong", "size", "hopeless"), [(1, 2, True), (1, 3, False), (2, 3, True), (2, 5, False), (3, 5, True)]
+)
 def test_misconfigured_is_a_majority_that_waiting_will_not_bring(wrong: int, size: int, hopeless: bool) -> None:
     tally = tally_of([], size)
     for master in range(wrong):
@@ -171,8 +187,11 @@ def test_drift(ttl: float, factor: float, expected: float) -> None:
 
 @PROPERTY
 @given(
-    sent_at=st.floats(0, 1e6), ttl=st.floats(0.1, 60), factor=st.floats(0, 0.1),
-    slow=st.floats(-1, 1), delay=st.floats(0, 1),
+    sent_at=st.floats(0, 1e6),
+    ttl=st.floats(0.1, 60),
+    factor=st.floats(0, 0.1),
+    slow=st.floats(-1, 1),
+    delay=st.floats(0, 1),
 )
 def test_the_lease_ends_before_the_key(sent_at: float, ttl: float, factor: float, slow: float, delay: float) -> None:
     """P1: the master sets the key after `sent_at`, its clock runs faster by up to the factor, and it
@@ -198,7 +217,7 @@ def test_a_vote_is_inherited_as_it_was(vote: Outcome, configuration: bool) -> No
     assert after.votes() == before.votes()
     assert (after.yes, after.outcome(1)) == (before.yes, vote)
     assert after.misconfigured == before.misconfigured
-    after.count(1, "granted")       # a master votes once
+    after.count(1, "granted")  # a master votes once
     assert after.votes() == before.votes()
 
 
@@ -252,7 +271,7 @@ def test_masters_that_object_to_a_name_are_no_outage(said: str, unreachable: boo
         if what == "n":
             tally.count(master, "error", configuration=True, of_name=True)
         else:
-            tally.count(master, {"d": "timeout", "g": "granted", "h": "held"}[what])    # type: ignore[arg-type]
+            tally.count(master, {"d": "timeout", "g": "granted", "h": "held"}[what])  # type: ignore[arg-type]
     assert (tally.unreachable, tally.outage) == (unreachable, outage)
     assert tally.copy().outage == outage
     later = Tally(tally.masters)

@@ -29,7 +29,7 @@ from redlock._core.refusals import ErrorReply
         ("CROSSSLOT Keys in request don't hash to the same slot", False, True),
         ("ERR unknown command 'EVALSHA', with args beginning with: ", False, True),
         ("ERR unknown command `EVALSHA`, with args beginning with: ", False, True),
-        ("unknown command 'EVAL', with args beginning with: ", False, True),      # as redis-py hands it on
+        ("unknown command 'EVAL', with args beginning with: ", False, True),  # as redis-py hands it on
         ("ERR unknown subcommand", False, False),
         ("NOSCRIPT No matching script.", False, False),
         ("", False, False),
@@ -46,7 +46,24 @@ def test_what_it_means(text: str, passing: bool, configuration: bool) -> None:
     assert failure.reason.startswith(text)
 
 
-@pytest.mark.parametrize("code", ["BADFENCE", "BUSY", "CROSSSLOT", "ERR unknown command", "LOADING", "MISCONF", "MOVED", "NOAUTH", "NOPERM", "NOREPLICAS", "OOM", "READONLY", "WRONGTYPE"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "BADFENCE",
+        "BUSY",
+        "CROSSSLOT",
+        "ERR unknown command",
+        "LOADING",
+        "MISCONF",
+        "MOVED",
+        "NOAUTH",
+        "NOPERM",
+        "NOREPLICAS",
+        "OOM",
+        "READONLY",
+        "WRONGTYPE",
+    ],
+)
 def test_what_is_common_is_explained(code: str) -> None:
     assert ErrorReply(f"{code} text").failure().reason.startswith(f"{code} text (")
 

@@ -210,7 +210,7 @@ def test_it_goes_where_a_repair_goes_at_the_same_moment() -> None:
         world.run(release(world.terms, plan, lease))
     [sent] = world.sent
     assert sent.to == {0, 1, 2}
-    assert sent.request.owed_until == START + 100.0     # R10
+    assert sent.request.owed_until == START + 100.0  # R10
 
 
 def test_interrupted_before_it_is_known_where_it_goes_it_still_goes_there() -> None:
@@ -278,8 +278,8 @@ def test_too_late_it_is_sent_and_not_waited_for(how: Reason) -> None:
     [sent] = world.sent
     assert sent.verb == "release"
     assert sent.to == {0, 1, 2}
-    assert sent.request.owed_until == lease._keys_until     # R10
-    assert not sent.request.open            # its answers are no votes
+    assert sent.request.owed_until == lease._keys_until  # R10
+    assert not sent.request.open  # its answers are no votes
     assert lease.loss().reason == how
 
 
@@ -309,7 +309,7 @@ def test_farewell() -> None:
     assert request.to == frozenset([0, 1, 2])
     assert request.owed_until == lease.valid_until + 50.0
     assert request.call.args == (lease.token,)
-    assert request.only_if is None      # nothing may keep it from being written
+    assert request.only_if is None  # nothing may keep it from being written
 
 
 # -- resumed by a token (C11) --------------------------------------------------------------------------
@@ -372,7 +372,7 @@ def test_one_of_a_resumed_lease_is_until_a_master_has_had_the_key(lost: bool) ->
     world.run(release(world.terms, plan, lease))
     request = world.sent[-1].request
     assert request.doubt is not None
-    assert request.call.usual == ()     # every answer is looked at
+    assert request.call.usual == ()  # every answer is looked at
     assert [request.doubt.remains(0, value) for value in (GONE, TAKEN, HAS)] == [True, True, False]
     assert not request.doubt.remains(1, "nonsense")
 
@@ -405,4 +405,4 @@ def test_dropped_it_says_nothing() -> None:
     plan = world.plan()
     operation = release(world.terms, plan, world.lease(plan))
     operation.send(None)
-    operation.close()       # a generator that yields now makes this a RuntimeError
+    operation.close()  # a generator that yields now makes this a RuntimeError

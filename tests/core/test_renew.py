@@ -78,15 +78,23 @@ class Scene:
         pytest.param([down()] * 3, ["unanswered"] * 2, [None] * 2, 0.0, id="all-down"),
         pytest.param([breaks()] * 3, ["unanswered"] * 2, [None] * 2, 0.0, id="all-break"),
         # one that is denied, and one that is not
-        pytest.param([says(1, GONE), says(1, GONE), silent()], ["kept", "lost"], [None, "expired"], 0.01, id="one-gone"),
-        pytest.param([says(GONE, 1), says(TAKEN, 1), silent()], ["lost", "kept"], ["taken", None], 0.01, id="one-taken"),
+        pytest.param(
+            [says(1, GONE), says(1, GONE), silent()], ["kept", "lost"], [None, "expired"], 0.01, id="one-gone"
+        ),
+        pytest.param(
+            [says(GONE, 1), says(TAKEN, 1), silent()], ["lost", "kept"], ["taken", None], 0.01, id="one-taken"
+        ),
         # not the first two, whose denials are of different leases
         pytest.param(
             [says(GONE, 1), says(1, GONE), says(1, 1, after=0.1)], ["kept"] * 2, [None] * 2, 0.1, id="each-denied-once"
         ),
         # an error is of one lease; and no proof
-        pytest.param([says(WRONG, 1), says(WRONG, 1), silent()], ["unanswered", "kept"], [None] * 2, 0.01, id="wrong-type"),
-        pytest.param([says(1, GONE), down(), says(1, 1, after=0.1)], ["kept", "unanswered"], [None] * 2, 0.1, id="no-proof"),
+        pytest.param(
+            [says(WRONG, 1), says(WRONG, 1), silent()], ["unanswered", "kept"], [None] * 2, 0.01, id="wrong-type"
+        ),
+        pytest.param(
+            [says(1, GONE), down(), says(1, 1, after=0.1)], ["kept", "unanswered"], [None] * 2, 0.1, id="no-proof"
+        ),
         # what is no answer to this question
         pytest.param([says(1), says(1, 1, 1), silent()], ["unanswered"] * 2, [None] * 2, 0.01, id="too-few-too-many"),
         pytest.param([says(1, 0), says(1, 1), says(1, 1)], ["kept"] * 2, [None] * 2, 0.01, id="one-talks-nonsense"),
@@ -112,9 +120,9 @@ def test_one_request_for_all() -> None:
     assert sent.verb == "renew"
     assert sent.to == {0, 1, 2}
     assert sent.request.owed_until is None
-    assert not sent.request.answered(0, [0, 0, 0], scene.world.now)     # decided: nothing changes that
+    assert not sent.request.answered(0, [0, 0, 0], scene.world.now)  # decided: nothing changes that
     keys = [key for plan, _ in scene.held for key in plan.keys.locks + plan.keys.fences]
-    assert sent.request.call.keys == tuple(keys)        # R20: the fence keys live on
+    assert sent.request.call.keys == tuple(keys)  # R20: the fence keys live on
     one, two, three = (("1", "1", f"token-{number}", ms) for number, ms in enumerate(("10000", "20000", "10000")))
     assert sent.args == ("3600000", *one, *two, *three)
     # each has its own TTL, from one moment
@@ -138,7 +146,7 @@ def test_one_that_waits_holds_up_no_other() -> None:
     with pytest.raises(StopIteration) as stop:
         operation.send(scene.world._next(effect))
     assert [extension.at - scene.asked_at for extension in stop.value.value] == pytest.approx([0.01, 0.2])
-    assert outcomes(first.votes) == ["granted", "granted", "pending"]       # what came later changes nothing
+    assert outcomes(first.votes) == ["granted", "granted", "pending"]  # what came later changes nothing
     assert outcomes(second.votes) == ["granted", "held", "granted"]
 
 
@@ -193,8 +201,10 @@ def test_masters_without_the_key_get_it_back(counts: bool) -> None:
         scene.world.terms.electorate.votes_from[0] = NEVER
     assert scene.kinds() == ["kept"] * 3
     repairs = scene.world.all("repair")
-    assert [(repair.token, repair.to) for repair in repairs] == [(f"token-{number}", frozenset([0])) for number in (0, 1)]
-    assert [repair.args[2] for repair in repairs] == ["9990", "9990"]       # 0.01 s of it have passed
+    assert [(repair.token, repair.to) for repair in repairs] == [
+        (f"token-{number}", frozenset([0])) for number in (0, 1)
+    ]
+    assert [repair.args[2] for repair in repairs] == ["9990", "9990"]  # 0.01 s of it have passed
     for repair, (plan, lease) in zip(repairs, scene.held, strict=False):
         assert repair.request.call.keys == plan.keys.locks + plan.keys.fences
         assert repair.request.only_if is not None
@@ -217,7 +227,9 @@ def test_who_answers_after_the_majority_gets_them_back_at_once(counts: bool) -> 
         assert not scene.world.all("repair")
         scene.world.listen(3.0)
         repairs = scene.world.all("repair")
-        assert [(repair.token, repair.to) for repair in repairs] == [(f"token-{number}", frozenset([0])) for number in (0, 1)]
+        assert [(repair.token, repair.to) for repair in repairs] == [
+            (f"token-{number}", frozenset([0])) for number in (0, 1)
+        ]
         assert [repair.args[2] for repair in repairs] == ["9900", "9900"]
         scene.world.sent.clear()
 
@@ -230,7 +242,8 @@ def test_each_gets_it_back_by_its_own_votes() -> None:
     scene.world.listen(1.0)
     repairs = scene.world.all("repair")
     assert sorted((repair.token, *repair.to, repair.args[2]) for repair in repairs) == [
-        ("token-0", 2, "9900"), ("token-1", 1, "9900"),
+        ("token-0", 2, "9900"),
+        ("token-1", 1, "9900"),
     ]
 
 
@@ -263,7 +276,9 @@ def test_a_master_that_may_not_vote_denies_nothing() -> None:
     scene.world.terms.electorate.votes_from[0] = NEVER
     assert scene.kinds() == ["unanswered", "kept"]
     assert outcomes(scene.leases[0].loss().votes if scene.leases[0].lost else scene.leases[0]._said()) == [
-        "quarantined", "held", "granted",
+        "quarantined",
+        "held",
+        "granted",
     ]
 
 
@@ -279,7 +294,8 @@ def test_a_master_that_may_not_vote_denies_nothing() -> None:
         pytest.param([refuses("CROSSSLOT"), Master(), Master()], False, id="an-error-that-alone-is-the-same"),
         pytest.param(
             [Master(0.0, {"renew": Failure("error", "CROSSSLOT Keys", refused=True)}), Master(0.01), Master(0.01)],
-            True, id="cluster",
+            True,
+            id="cluster",
         ),
     ],
 )
@@ -391,9 +407,12 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- as alone ------------------------------------------------------------------------------------------
 
 ANSWERS = st.sampled_from((1, 1, 1, GONE, GONE, TAKEN, WRONG))
-DOWN = Failure("error", "down", sent=False)     # known at once
+DOWN = Failure("error", "down", sent=False)  # known at once
 FAILURES = (
-    DOWN, Failure("error", "connection lost"), Failure("error", "BUSY", configuration=True), "odd",
+    DOWN,
+    Failure("error", "connection lost"),
+    Failure("error", "BUSY", configuration=True),
+    "odd",
 )
 
 
@@ -402,8 +421,8 @@ class Says:
     """One master: when, what, and whether it may vote."""
 
     after: float
-    answers: tuple[Any, ...]        # of each lease
-    failure: Any                    # instead of all of them
+    answers: tuple[Any, ...]  # of each lease
+    failure: Any  # instead of all of them
     votes: bool
 
     @property
@@ -411,7 +430,9 @@ class Says:
         return 0.0 if self.failure is DOWN else self.after
 
     def together(self, left: list[float]) -> Master:
-        answers = [answer for answer, seconds in zip(self.answers, left, strict=True) if seconds]   # who is over is not asked for
+        answers = [
+            answer for answer, seconds in zip(self.answers, left, strict=True) if seconds
+        ]  # who is over is not asked for
         return Master(self.when, {"renew": self.failure or answers})
 
     def alone(self, lease: int) -> Master:
@@ -475,7 +496,7 @@ def test_each_ends_as_it_would_alone(scene: tuple[list[Says], list[float]]) -> N
         repairs = [(sent.at, sent.to, sent.args) for sent in world.all("repair") if sent.token == lease.token]
         assert repairs == [(sent.at, sent.to, sent.args) for sent in own.all("repair")]
         assert not lease._ceilings
-        if left[number] > world.terms.node_timeout:     # else it has ended, and is told of by its keeper, not by this
+        if left[number] > world.terms.node_timeout:  # else it has ended, and is told of by its keeper, not by this
             assert extension.at == alone.at
             assert lease._said() == like._said()
             assert lease.votes == like.votes

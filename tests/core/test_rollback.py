@@ -68,7 +68,7 @@ def test_the_rollback_is_owed_for_as_long_as_the_key_can_live() -> None:
     [released] = world.all("release")
     assert released.request.owed_until is not None
     assert released.request.owed_until >= START + 10.0 + world.terms.node_timeout
-    assert not released.request.open        # nobody counts the answers
+    assert not released.request.open  # nobody counts the answers
 
 
 def test_a_grant_is_not_rolled_back() -> None:
@@ -168,7 +168,7 @@ def test_an_interruption_of_the_rollback_is_not_swallowed(way: str) -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         world.run(world.acquire(world.plan(), deadline=START + 5.0), interrupt)
     assert caught.value is interrupt.error
-    assert world.verbs() == ["acquire", "release"]      # and no further attempt
+    assert world.verbs() == ["acquire", "release"]  # and no further attempt
     assert_rolled_back(world)
 
 
@@ -194,7 +194,7 @@ def test_a_release_that_is_dropped_is_not_insisted_on() -> None:
     operation = insist(releasing())
     operation.send(None)
     operation.throw(KeyboardInterrupt())
-    operation.close()       # a generator that yields now makes this a RuntimeError
+    operation.close()  # a generator that yields now makes this a RuntimeError
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -214,7 +214,7 @@ def test_one_that_is_dropped_says_nothing(number: int) -> None:
             effect = operation.send(event)
         except StopIteration:
             return
-    operation.close()       # a generator that yields now makes this a RuntimeError
+    operation.close()  # a generator that yields now makes this a RuntimeError
     assert world.verbs() in ([], ["acquire"])
 
 
@@ -258,7 +258,10 @@ fenced = st.one_of(
 delays = st.one_of(st.floats(0, 0.4), st.just(NEVER))
 any_master = st.builds(
     lambda after, second, says, then: Master(after, {"acquire": says, "fence": then}, {"fence": second}),
-    delays, delays, acquired, fenced,
+    delays,
+    delays,
+    acquired,
+    fenced,
 )
 
 
@@ -301,7 +304,7 @@ def test_refused_leaves_nothing_and_granted_has_a_majority(
         and answer.value[0] == 1
         and len(answer.value) == 2
     }
-    assert len(stored) >= need or not fencing       # R17
+    assert len(stored) >= need or not fencing  # R17
     assert outcome.valid_until - world.now >= plan.min_validity
     assert (outcome.fence is not None) == fencing
     # What was tried before was taken back; what was granted was not.
@@ -327,7 +330,7 @@ def test_interrupted_whenever_leaves_nothing(masters: list[Master], at: set[int]
     except Cancelled:
         pass
     else:
-        assert min(at) >= len(world.effects)        # none of them struck
+        assert min(at) >= len(world.effects)  # none of them struck
         if isinstance(outcome, Grant):
             world.sent = [sent for sent in world.sent if sent.token != outcome.token]
     assert_rolled_back(world)

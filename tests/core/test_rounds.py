@@ -244,12 +244,14 @@ def test_those_that_refuse_for_a_wrong_setting_still_do() -> None:
 def test_those_that_are_not_asked_at_all_say_why() -> None:
     """Of a release: where no key can be, nobody is asked."""
     world = World(*[Master(0.01)] * 3)
-    before = Tally(world.terms.masters)     # in which they said nothing
+    before = Tally(world.terms.masters)  # in which they said nothing
     asked = frozenset([1, 2])
     for round_ in (a_round(world, asked, kind=Complete), a_round(world, asked, before, kind=Complete)):
         world.run(round_.ask())
         assert [(vote.outcome, vote.reason) for vote in round_.tally.votes()] == [
-            ("error", "not asked: it has no key of this lease"), ("granted", ""), ("granted", ""),
+            ("error", "not asked: it has no key of this lease"),
+            ("granted", ""),
+            ("granted", ""),
         ]
 
 
@@ -307,7 +309,7 @@ class WholeClaim(Claim):
 
 @PROPERTY
 @given(st.lists(st.tuples(replies, st.floats(0, 0.3)), min_size=1, max_size=5), st.sampled_from(["acquire", "extend"]))
-@example([([True, 0.0], 0.0)], "extend")     # equal to the usual answer
+@example([([True, 0.0], 0.0)], "extend")  # equal to the usual answer
 def test_no_answer_breaks_a_round(answers: list[tuple[Any, float]], verb: str) -> None:
     world = World(*[Master(after, {verb: value}) for value, after in answers])
     round_: Round

@@ -60,7 +60,7 @@ def test_acquire_keeps_a_fence_that_is_not_smaller_and_answers_with_it(fence: in
     assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [2, str(fence).encode()]
     assert (master.get(A), master.get(B)) == ("tok", "tok")
     assert (master.get(FA), master.get(FB)) == (None, str(fence))
-    assert master.pttl(FB) == 60_000        # R20: the life of the fence counts from the last grant
+    assert master.pttl(FB) == 60_000  # R20: the life of the fence counts from the last grant
 
 
 @pytest.mark.parametrize("keys", [TWO, BARE], ids=["fenced", "bare"])
@@ -127,20 +127,26 @@ def test_large_fences_stay_exact() -> None:
 @pytest.mark.parametrize(
     ("stored", "said"),
     [
-        ("9007199254740991", "9007199254740991"),       # nothing greater is exact
+        ("9007199254740991", "9007199254740991"),  # nothing greater is exact
         ("abc", "abc"),
         ("x" * 1_000_000, "x" * 20),
-        ("a\r\n\x1b[31m\xff", "a???[31m??"),      # of UTF-8; an error is one line
+        ("a\r\n\x1b[31m\xff", "a???[31m??"),  # of UTF-8; an error is one line
         ([b"a list"], "a value of another type"),
     ],
     ids=["the-greatest", "text", "huge", "binary", "another-type"],
 )
 @pytest.mark.parametrize("script", ["acquire", "fence", "status"])
-def test_somebody_wrote_at_the_fence_key_and_is_told_apart_from_the_lock_key(script: str, stored: Any, said: str) -> None:
+def test_somebody_wrote_at_the_fence_key_and_is_told_apart_from_the_lock_key(
+    script: str, stored: Any, said: str
+) -> None:
     master = ScriptedMaster()
     master.set(A, "tok", 10)
     master.set(FA, stored)
-    calls = {"acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0), "fence": wire.fence(ONE, "tok", 5, 60.0), "status": wire.status(A)}
+    calls = {
+        "acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0),
+        "fence": wire.fence(ONE, "tok", 5, 60.0),
+        "status": wire.status(A),
+    }
     with pytest.raises(ErrorReplied) as caught:
         master.run(calls[script])
     assert str(caught.value) == f"BADFENCE {FA} does not hold a fencing token but {said}"
@@ -151,7 +157,11 @@ def test_a_fence_key_that_may_not_be_read_is_refused_as_the_master_says_it(scrip
     master = ScriptedMaster()
     master.set(A, "tok", 10)
     master.forbidden = {FA.encode()}
-    calls = {"acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0), "fence": wire.fence(ONE, "tok", 5, 60.0), "status": wire.status(A)}
+    calls = {
+        "acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0),
+        "fence": wire.fence(ONE, "tok", 5, 60.0),
+        "status": wire.status(A),
+    }
     with pytest.raises(ErrorReplied, match=r"^NOPERM"):
         master.run(calls[script])
 
@@ -171,7 +181,7 @@ def test_of_a_value_of_any_size_only_the_beginning_is_sent(script: str, size: in
     }
     call, answer = answers[script]
     assert master.run(call) == answer
-    assert master.get(A) == "x" * size      # P8
+    assert master.get(A) == "x" * size  # P8
 
 
 def test_a_fence_of_a_million_zeros_is_not_sent_either() -> None:
@@ -278,16 +288,21 @@ def test_extend_sets_the_ttl_and_keeps_the_fences_alive() -> None:
     master = ScriptedMaster()
     master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
     assert master.run(wire.extend(TWO, "tok", 3.0, 90.0)) == [1]
-    assert [master.pttl(lock) for lock in TWO.locks] == [3000, 3000]        # set, not added
+    assert [master.pttl(lock) for lock in TWO.locks] == [3000, 3000]  # set, not added
     assert [master.pttl(fence) for fence in TWO.fences] == [90_000, 90_000]
-    assert [master.get(fence) for fence in TWO.fences] == ["500", "500"]    # R19
+    assert [master.get(fence) for fence in TWO.fences] == ["500", "500"]  # R19
 
 
 @pytest.mark.parametrize(
     ("a", "b", "other"),
     [
-        ("tok", None, b""), (None, "tok", b""), (None, None, b""), ("tok", "ann", b"ann"), ("ann", "tok", b"ann"),
-        ("ann", None, b"ann"), (None, "ann", b"ann"),
+        ("tok", None, b""),
+        (None, "tok", b""),
+        (None, None, b""),
+        ("tok", "ann", b"ann"),
+        ("ann", "tok", b"ann"),
+        ("ann", None, b"ann"),
+        (None, "ann", b"ann"),
     ],
 )
 @pytest.mark.parametrize("fences", [True, False])
@@ -319,16 +334,22 @@ def test_renew_does_for_each_what_extend_does_for_one() -> None:
     call = wire.renew([(TWO, "tok", 3.0), (bare, "tac", 5.0), (OTHERS, "tic", 4.0)], 90.0)
     assert master.run(call) == [1, 1, 1]
     assert [master.pttl(lock) for lock in (*TWO.locks, *bare.locks, *OTHERS.locks)] == [3000, 3000, 5000, 4000]
-    assert [master.pttl(fence) for fence in (*TWO.fences, *OTHERS.fences)] == [90_000] * 3      # R20
-    assert [master.get(fence) for fence in (*TWO.fences, *OTHERS.fences)] == ["500"] * 3        # R19
+    assert [master.pttl(fence) for fence in (*TWO.fences, *OTHERS.fences)] == [90_000] * 3  # R20
+    assert [master.get(fence) for fence in (*TWO.fences, *OTHERS.fences)] == ["500"] * 3  # R19
     assert master.get(THIRD.fences[0]) is None
 
 
 @pytest.mark.parametrize(
     ("a", "b", "answer"),
     [
-        ("tok", None, b""), (None, "tok", b""), (None, None, b""), ("tok", "ann", b"ann"), ("ann", "tok", b"ann"),
-        ("ann", None, b"ann"), (None, "ann", b"ann"), ("tic", "tic", b"tic"),
+        ("tok", None, b""),
+        (None, "tok", b""),
+        (None, None, b""),
+        ("tok", "ann", b"ann"),
+        ("ann", "tok", b"ann"),
+        ("ann", None, b"ann"),
+        (None, "ann", b"ann"),
+        ("tic", "tic", b"tic"),
     ],
 )
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -460,14 +481,18 @@ def test_release_deletes_and_tells_whoever_waits() -> None:
     assert master.run(wire.release(TWO, "tok")) == [1, 6]
     assert (master.get(A), master.get(B)) == (None, None)
     assert master.published == [(f"{A}:released".encode(), b"tok"), (f"{B}:released".encode(), b"tok")]
-    assert master.get(FA) == "500"          # the fence outlives the lock
+    assert master.get(FA) == "500"  # the fence outlives the lock
 
 
 @pytest.mark.parametrize(
     ("a", "b", "other", "left"),
     [
-        (None, None, b"", []), ("tok", None, b"", []), ("ann", "tok", b"ann", ["ann"]), ("tok", "ann", b"ann", ["ann"]),
-        ("ann", None, b"ann", ["ann"]), ("ann", "bob", b"bob", ["ann", "bob"]),
+        (None, None, b"", []),
+        ("tok", None, b"", []),
+        ("ann", "tok", b"ann", ["ann"]),
+        ("tok", "ann", b"ann", ["ann"]),
+        ("ann", None, b"ann", ["ann"]),
+        ("ann", "bob", b"bob", ["ann", "bob"]),
     ],
 )
 def test_release_leaves_the_keys_of_others_alone(a: str | None, b: str | None, other: bytes, left: list[str]) -> None:
@@ -548,7 +573,9 @@ def test_announce_refuses_what_is_no_string_in_the_same_words() -> None:
         master.run(wire.announce("redlock:", 60.0))
 
 
-@pytest.mark.parametrize("value", ["9007199254740991", "300000", "3e5", "60000", "1000", "0", "-5", "1.5", "nan", "soon", ""])
+@pytest.mark.parametrize(
+    "value", ["9007199254740991", "300000", "3e5", "60000", "1000", "0", "-5", "1.5", "nan", "soon", ""]
+)
 def test_what_is_announced_is_read_from_the_key_as_by_the_script(value: str) -> None:
     """By a check, which writes nothing."""
     master = ScriptedMaster()

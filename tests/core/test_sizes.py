@@ -10,9 +10,22 @@ from hypothesis import given, strategies as st
 from redlock._core.sizes import BYTES, LINE, VALUES, Sizes, TooMuch
 
 ANSWERS = [
-    b"+OK\r\n", b":17\r\n", b"-ERR no\r\n", b"$-1\r\n", b"*-1\r\n", b"$0\r\n\r\n", b"*0\r\n", b"$11\r\n*1000000000\r\n",
-    b"$14\r\n$536870911\r\nab\r\n", b"*2\r\n$3\r\n$99\r\n*2\r\n:1\r\n$-1\r\n", b"%1\r\n+a\r\n:1\r\n", b"_\r\n", b"\r\n",
-    b"*3\r\n$1\r\na\r\n$2\r\n\r\n\r\n:1\r\n", b"$40\r\n" + b"0f" * 20 + b"\r\n", b"*4\r\n:1\r\n:-2\r\n$-1\r\n+x*9999999\r\n",
+    b"+OK\r\n",
+    b":17\r\n",
+    b"-ERR no\r\n",
+    b"$-1\r\n",
+    b"*-1\r\n",
+    b"$0\r\n\r\n",
+    b"*0\r\n",
+    b"$11\r\n*1000000000\r\n",
+    b"$14\r\n$536870911\r\nab\r\n",
+    b"*2\r\n$3\r\n$99\r\n*2\r\n:1\r\n$-1\r\n",
+    b"%1\r\n+a\r\n:1\r\n",
+    b"_\r\n",
+    b"\r\n",
+    b"*3\r\n$1\r\na\r\n$2\r\n\r\n\r\n:1\r\n",
+    b"$40\r\n" + b"0f" * 20 + b"\r\n",
+    b"*4\r\n:1\r\n:-2\r\n$-1\r\n+x*9999999\r\n",
 ]
 
 
@@ -23,7 +36,7 @@ def test_answers_are_taken_however_they_are_cut_and_whatever_is_in_their_strings
     places = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
     for begin, end in itertools.pairwise(places):
         sizes.add(data[begin:end])
-    with pytest.raises(TooMuch, match="1000000000 values"):     # it still knows where an answer begins
+    with pytest.raises(TooMuch, match="1000000000 values"):  # it still knows where an answer begins
         sizes.add(b"*1000000000\r\n")
 
 
@@ -61,7 +74,9 @@ def test_what_is_allowed_is_allowed_for_every_answer_anew():
         sizes.add(b"+" + b"x" * (LINE - 1) + b"\r\n")
 
 
-@pytest.mark.parametrize("answer", [b":1\r\n", b"$-1\r\n", b"*4\r\n:1\r\n:1785283187435111\r\n:0\r\n$40\r\n" + b"0f" * 20 + b"\r\n"])
+@pytest.mark.parametrize(
+    "answer", [b":1\r\n", b"$-1\r\n", b"*4\r\n:1\r\n:1785283187435111\r\n:0\r\n$40\r\n" + b"0f" * 20 + b"\r\n"]
+)
 def test_what_scripts_answer_is_recognised_without_looking_at_each_line(answer, monkeypatch):
     monkeypatch.setattr(Sizes, "_begin", None)
     Sizes().add(answer)

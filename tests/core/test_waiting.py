@@ -14,8 +14,8 @@ from redlock._core.electorate import Facts
 from redlock._core.release import release
 from tests.core.world import GRANTS, OTHER, START, Master, World, down, held, turns
 
-NOT = [0, b"0", OTHER.encode(), 5000]       # an acquire that is refused
-PAUSE = 0.5         # of `World.plan`
+NOT = [0, b"0", OTHER.encode(), 5000]  # an acquire that is refused
+PAUSE = 0.5  # of `World.plan`
 
 
 def frees(times: int = 1, after: float = 0.0) -> Master:
@@ -96,7 +96,7 @@ def test_without_any_message_it_is_tried_again_all_the_same():
 def test_what_is_announced_during_an_attempt_is_not_forgotten():
     world = World(*[frees(2, after=0.1) for _ in range(5)])
     for master in range(3):
-        world.announce(0.65, master, "t")       # the second attempt is under way from 0.6 to 0.7
+        world.announce(0.65, master, "t")  # the second attempt is under way from 0.6 to 0.7
     assert isinstance(acquire(world), Grant)
     assert attempts(world) == [0.0, 0.6, 0.7]
 

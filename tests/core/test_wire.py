@@ -56,7 +56,7 @@ def hash_tag(key: str) -> str:
 def test_the_fence_is_in_the_slot_of_its_lock(key: str) -> None:
     tag = hash_tag(key)
     if tag == key and ("}" in key or "{" in key):
-        return      # stray braces have no such guarantee
+        return  # stray braces have no such guarantee
     assert hash_tag(wire.fence_key(key)) == tag
 
 
@@ -83,8 +83,19 @@ def test_announcement_key() -> None:
 @pytest.mark.parametrize(
     ("seconds", "ms"),
     [
-        (30.0, "30000"), (0.07, "70"), (0.0701, "71"), (0.001, "1"), (0.0001, "1"), (0.0, "1"), (1.1, "1100"),
-        (0.29, "290"), (1.005, "1005"), (4.35, "4350"), (3600.0, "3600000"), (1e6, "1000000000"), (2.0000001, "2001"),
+        (30.0, "30000"),
+        (0.07, "70"),
+        (0.0701, "71"),
+        (0.001, "1"),
+        (0.0001, "1"),
+        (0.0, "1"),
+        (1.1, "1100"),
+        (0.29, "290"),
+        (1.005, "1005"),
+        (4.35, "4350"),
+        (3600.0, "3600000"),
+        (1e6, "1000000000"),
+        (2.0000001, "2001"),
     ],
 )
 def test_milliseconds(seconds: float, ms: str) -> None:
@@ -129,8 +140,10 @@ BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
         (wire.fence(KEYS, "t", 78, 60.0), scripts.FENCE, BOTH, ("2", "t", "78", "60000")),
         (wire.extend(KEYS, "t", 2.5, 60.0), scripts.EXTEND, BOTH, ("2", "t", "2500", "60000")),
         (
-            wire.renew([(KEYS, "t", 2.5), (BARE, "u", 30.0)], 60.0), scripts.RENEW,
-            (*BOTH, "p:a"), ("60000", "2", "2", "t", "2500", "1", "0", "u", "30000"),
+            wire.renew([(KEYS, "t", 2.5), (BARE, "u", 30.0)], 60.0),
+            scripts.RENEW,
+            (*BOTH, "p:a"),
+            ("60000", "2", "2", "t", "2500", "1", "0", "u", "30000"),
         ),
         (wire.repair(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR, BOTH, ("2", "t", "2500", "77", "60000")),
         (wire.repair(BARE, "t", 2.5, None, 60.0), scripts.REPAIR, ("p:a",), ("1", "t", "2500", "0", "60000")),
@@ -163,7 +176,7 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
 )
 def test_read_acquire(value: Any, answer: wire.Taken | wire.Held) -> None:
     read = wire.read_acquire(value)
-    assert (type(read), read) == (type(answer), answer)     # as tuples two of them may be equal
+    assert (type(read), read) == (type(answer), answer)  # as tuples two of them may be equal
 
 
 @pytest.mark.parametrize("verdict", [1, 0, -1])
@@ -174,8 +187,11 @@ def test_read_fence(verdict: int) -> None:
 @pytest.mark.parametrize(
     ("value", "answer"),
     [
-        ([1], wire.Owned()), ([1, 4], wire.Owned(4)),
-        ([0, b""], wire.NotOwned("")), ([0, b"ann"], wire.NotOwned("ann")), ([0, b"\xfe"], wire.NotOwned("\\xfe")),
+        ([1], wire.Owned()),
+        ([1, 4], wire.Owned(4)),
+        ([0, b""], wire.NotOwned("")),
+        ([0, b"ann"], wire.NotOwned("ann")),
+        ([0, b"\xfe"], wire.NotOwned("\\xfe")),
     ],
 )
 def test_read_owned(value: Any, answer: wire.Owned | wire.NotOwned) -> None:
@@ -199,7 +215,9 @@ ERROR = ErrorReply("WRONGTYPE x")
 def test_read_renew(value: Any, others: dict[int, Any]) -> None:
     read = wire.read_renew(value, len(value))
     assert read == others
-    assert {place: type(answer) for place, answer in read.items()} == {place: type(answer) for place, answer in others.items()}
+    assert {place: type(answer) for place, answer in read.items()} == {
+        place: type(answer) for place, answer in others.items()
+    }
 
 
 @pytest.mark.parametrize("value", [[], [1], [1, 1, 1], [1, 0], [1, None], [1, "x"], [1, [b""]], 1, b"", ERROR])
@@ -226,9 +244,35 @@ def read_renew(value: Any) -> Any:
 
 READERS = [wire.read_acquire, wire.read_fence, wire.read_owned, read_renew, wire.read_status, wire.read_announce]
 NONSENSE = [
-    None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None], [b"1", b"2"], [[1, b"2"]], {1: b"2"}, 1.5,
-    ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5], [1, b"x"], [1, b""], [0, b"1", b"ann", None],
-    [0, b"1", None, 5], [0], [-1], [b"ann", 5, b"x"], [b"ann", None, b"1"], [1, b"9" * 5000],
+    None,
+    -1,
+    0,
+    b"OK",
+    "OK",
+    [],
+    [None],
+    [2],
+    [3, b"1"],
+    [2, b"x"],
+    [2, b"1", b"ann", 5],
+    [1, 1, 1],
+    [1, None],
+    [b"1", b"2"],
+    [[1, b"2"]],
+    {1: b"2"},
+    1.5,
+    ErrorReply("ERR x"),
+    [ErrorReply("ERR x")],
+    [0, b"x", b"ann", 5],
+    [1, b"x"],
+    [1, b""],
+    [0, b"1", b"ann", None],
+    [0, b"1", None, 5],
+    [0],
+    [-1],
+    [b"ann", 5, b"x"],
+    [b"ann", None, b"1"],
+    [1, b"9" * 5000],
 ]
 
 
@@ -251,10 +295,18 @@ def test_a_bad_reply_shows_what_came_but_not_all_of_it() -> None:
     assert len(str(caught.value)) < 200
 
 
-integers = st.integers(-(2**63), 2**63 - 1)     # what the protocol's integers can be
+integers = st.integers(-(2**63), 2**63 - 1)  # what the protocol's integers can be
 replies = st.recursive(
-    st.one_of(st.none(), st.booleans(), integers, st.sampled_from([-1, 0, 1]), st.floats(), st.binary(max_size=8),
-              st.text(max_size=8), st.sampled_from([b"0", b"77", b"", ErrorReply("ERR x"), ErrorReply("")])),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        integers,
+        st.sampled_from([-1, 0, 1]),
+        st.floats(),
+        st.binary(max_size=8),
+        st.text(max_size=8),
+        st.sampled_from([b"0", b"77", b"", ErrorReply("ERR x"), ErrorReply("")]),
+    ),
     lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.integers(), inner, max_size=2)),
     max_leaves=10,
 )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NEVER = math.inf
-START = 100.0               # not 0: a monotonic clock has been running for a while
+START = 100.0  # not 0: a monotonic clock has been running for a while
 WALL = 1_700_000_000_000_000  # the wall clock in µs, which stands still unless a test moves it
 OTHER = "somebody-else"
 
@@ -148,7 +148,7 @@ class Interrupt:
 
     at: frozenset[int]
     error: BaseException
-    written: int | None = None      # None: not even begun, `Send.sent_at` is not set
+    written: int | None = None  # None: not even begun, `Send.sent_at` is not set
 
 
 class Arrival(NamedTuple):
@@ -175,11 +175,11 @@ class World:
         self.now = START
         self.wall = WALL
         self.sent: list[Sent] = []
-        self.lobby = Lobby()            # the line in front of the masters (R23)
-        self.effects: list[tuple[str, float]] = []      # every effect: what, and when it was asked for
-        self.arrived: list[Arrival] = []                # in the order in which they reached the client
+        self.lobby = Lobby()  # the line in front of the masters (R23)
+        self.effects: list[tuple[str, float]] = []  # every effect: what, and when it was asked for
+        self.arrived: list[Arrival] = []  # in the order in which they reached the client
         self._pending: list[tuple[float, int, Arrival | Callable[[], Ear | None]]] = []
-        self.listeners = Listeners(len(masters))        # what is announced (R24)
+        self.listeners = Listeners(len(masters))  # what is announced (R24)
         self._order = itertools.count()
         self._tokens = (f"token-{number}" for number in itertools.count(1))
         names = tuple(f"redis-{letter}:6379" for letter in "abcdefghijklmnop"[: len(masters)])
@@ -294,7 +294,7 @@ class World:
         for master in sorted(to):
             after, value = self.masters[master].answer(request.call)
             arrival = Arrival(request, master, self.now + after, value)
-            if after <= 0 and isinstance(value, Failure):       # it is down: known at once
+            if after <= 0 and isinstance(value, Failure):  # it is down: known at once
                 self._tell(arrival)
             elif after < NEVER:
                 heapq.heappush(self._pending, (arrival.at, next(self._order), arrival))

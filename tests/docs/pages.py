@@ -41,10 +41,14 @@ ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 # Pages that others write, with examples of their own kind.
 _NOT_OURS = ("design.md", "redlock-", "chaos")
-PAGES = [ROOT / "README.md", *(
-    page for page in sorted(DOCS.rglob("*.md"))
-    if "_build" not in page.parts and not page.relative_to(DOCS).as_posix().startswith(_NOT_OURS)
-)]
+PAGES = [
+    ROOT / "README.md",
+    *(
+        page
+        for page in sorted(DOCS.rglob("*.md"))
+        if "_build" not in page.parts and not page.relative_to(DOCS).as_posix().startswith(_NOT_OURS)
+    ),
+]
 
 
 class Page:
@@ -58,17 +62,17 @@ class Page:
         self._directory = directory
         self._urls = urls
         self._python = PythonEvaluator()
-        self._printed: str | None = ""      # None: what came before was not run
+        self._printed: str | None = ""  # None: what came before was not run
         self.files: list[str] = []
         run = {"python": self._run_python, "sh": self._run_shell, **dict.fromkeys(OTHER, self._other)}
         parsers = [CodeBlockParser(language, evaluator) for language, evaluator in run.items()]
         self.document = Sybil([*parsers, SkipParser()]).parse(path)
-        self.document.namespace["__name__"] = "__main__"    # as in a script
+        self.document.namespace["__name__"] = "__main__"  # as in a script
 
     def run(self) -> None:
         try:
             for example in self.document.examples():
-                with contextlib.suppress(unittest.SkipTest):    # a `% skip:` with its reason
+                with contextlib.suppress(unittest.SkipTest):  # a `% skip:` with its reason
                     example.evaluate()
         finally:
             for thing in list(self.document.namespace.values()):

@@ -19,8 +19,12 @@ _FENCED = re.compile(r"^(`{3,}).*?^\1`*$", re.DOTALL | re.MULTILINE)
 
 def texts():
     """Of the repository or of an unpacked source distribution, without what was built or installed in it."""
-    found = [path for path in sorted(ROOT.rglob("*.md")) if not {"_build", "node_modules"} & set(path.parts)
-             and not any(part.startswith(".") and part != ".github" for part in path.relative_to(ROOT).parts)]
+    found = [
+        path
+        for path in sorted(ROOT.rglob("*.md"))
+        if not {"_build", "node_modules"} & set(path.parts)
+        and not any(part.startswith(".") and part != ".github" for part in path.relative_to(ROOT).parts)
+    ]
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
     known = {ROOT / name for name in listed.stdout.splitlines()}
     return [path for path in found if not known or path in known]

@@ -25,7 +25,9 @@ COLUMNS = ["Masters", "Majority", "Add one", "Remove one", "Replace one", "Two i
 
 def meet(one: List, other: List) -> bool:
     """Look at every majority of the one list, and at what it leaves of the other."""
-    return all(len(other - set(votes)) < majority(len(other)) for votes in combinations(sorted(one), majority(len(one))))
+    return all(
+        len(other - set(votes)) < majority(len(other)) for votes in combinations(sorted(one), majority(len(one)))
+    )
 
 
 def added(masters: List, new: str) -> List:
@@ -65,8 +67,10 @@ def row(size: int) -> list[str]:
 
 def test_the_table_of_changes_is_what_the_majorities_say():
     page = PAGE.read_text(encoding="utf-8")
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
-    begin = cells.index(COLUMNS) + 2      # below the line under the heads
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")
+    ]
+    begin = cells.index(COLUMNS) + 2  # below the line under the heads
     assert cells[begin : begin + 9] == [row(size) for size in range(1, 10)]
 
 
@@ -82,7 +86,14 @@ def test_two_at_once_are_never_safe_whatever_they_are(size):
 
 def test_the_arithmetic_of_the_page_is_that_of_the_sets():
     """a + b > the number of addresses in both lists together."""
-    assert re.search(r"sum of the two majorities is greater than the number of addresses", " ".join(PAGE.read_text(encoding="utf-8").split()))
-    everybody = [frozenset(f"m{number}" for number in numbers) for size in range(1, 7) for numbers in combinations(range(6), size)]
+    assert re.search(
+        r"sum of the two majorities is greater than the number of addresses",
+        " ".join(PAGE.read_text(encoding="utf-8").split()),
+    )
+    everybody = [
+        frozenset(f"m{number}" for number in numbers)
+        for size in range(1, 7)
+        for numbers in combinations(range(6), size)
+    ]
     for one, other in combinations(everybody, 2):
         assert meet(one, other) == (majority(len(one)) + majority(len(other)) > len(one | other))

@@ -23,7 +23,7 @@ def test_page(page, servers, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDLOCK_MASTERS", ",".join(servers.urls))
     Page(page, servers.urls, tmp_path).run()
-    until = time.monotonic() + 10       # a release may still be on its way to a slow master
+    until = time.monotonic() + 10  # a release may still be on its way to a slow master
     while any(servers.keys("redlock:*")) and time.monotonic() < until:
         time.sleep(0.02)
     assert not any(servers.keys("redlock:*")), "an example has left a lock behind"
@@ -42,6 +42,7 @@ def test_nothing_is_left_out(page):
 
 def test_a_page_that_is_wrong_is_noticed(servers, tmp_path):
     """A check that cannot fail proves nothing."""
+
     def run(text):
         page = tmp_path / "page.md"
         page.write_text(text, encoding="utf-8")
@@ -56,7 +57,9 @@ def test_a_page_that_is_wrong_is_noticed(servers, tmp_path):
         run(right.replace("x = 1", "y = 1"))
     with pytest.raises(AssertionError, match="exit 3"):
         run(f"{fence}sh\nexit 3\n{fence}\n")
-    run(f"{fence}{{code-block}} text\n:caption: note.txt\n\nhello\n{fence}\n\n{fence}sh\ngrep hello note.txt\n{fence}\n")
+    run(
+        f"{fence}{{code-block}} text\n:caption: note.txt\n\nhello\n{fence}\n\n{fence}sh\ngrep hello note.txt\n{fence}\n"
+    )
 
 
 def test_addresses_are_those_of_real_masters(servers, tmp_path):

@@ -20,7 +20,13 @@ REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "refe
 
 
 def described() -> set[str]:
-    return set(re.findall(r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.|observe\.(?:\w+\.)?)?(\w+)$", REFERENCE, re.MULTILINE))
+    return set(
+        re.findall(
+            r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.|observe\.(?:\w+\.)?)?(\w+)$",
+            REFERENCE,
+            re.MULTILINE,
+        )
+    )
 
 
 @pytest.mark.parametrize("module", [redlock, testing, observe], ids=lambda module: module.__name__)

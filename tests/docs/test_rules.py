@@ -77,7 +77,9 @@ def test_one_that_is_not_is_noticed(text):
     assert len(unresolved(f"(R13)\n{text}\n")) == 1
 
 
-@pytest.mark.parametrize("text", ["(R13, C6, P7)", "R16-R18", "# noqa: C901 - one case for each", "MIR13, R, 13, PLR2004"])
+@pytest.mark.parametrize(
+    "text", ["(R13, C6, P7)", "R16-R18", "# noqa: C901 - one case for each", "MIR13, R, 13, PLR2004"]
+)
 def test_one_that_is_is_not(text):
     assert unresolved(text) == []
 

@@ -18,22 +18,20 @@ def commands(rule: str) -> set[str]:
 
 def test_every_command_of_every_script_is_in_the_rule():
     """A script that learns a new command must not fail for those who have granted the rule."""
-    called = {
-        name.lower() for script in scripts.ALL for name in re.findall(r"redis\.p?call\('(\w+)'", script.text)
-    }
+    called = {name.lower() for script in scripts.ALL for name in re.findall(r"redis\.p?call\('(\w+)'", script.text)}
     assert {"set", "get", "del", "pexpire", "pttl", "publish"} <= called
     assert called <= commands(rights.rule("redlock:"))
 
 
 def test_every_command_of_a_connection_is_in_the_rule():
     source = (Path(redlock.__file__).parent / "_connect.py").read_text(encoding="utf-8")
-    handshake = source[source.index("def _handshake"):source.index("def read_info")]
+    handshake = source[source.index("def _handshake") : source.index("def read_info")]
     called = set(re.findall(r'\("([A-Z]+)", "?([\w*]+)', handshake))
     granted = commands(rights.rule(""))
     assert called
     for command, argument in called:
         assert {command.lower(), f"{command}|{argument}".lower()} & granted, command
-    assert {"evalsha", "eval"} <= granted       # see `pack` and `pack_text`
+    assert {"evalsha", "eval"} <= granted  # see `pack` and `pack_text`
 
 
 @pytest.mark.parametrize("prefix", ["p:", ""])
@@ -48,8 +46,8 @@ def test_every_right_of_the_rule_is_asked_for(prefix):
     ("prefix", "patterns"),
     [
         ("redlock:", ["~redlock:*", "~{redlock:*", "~redlock-max-ttl:redlock:", "&redlock:*:released"]),
-        ("", ["~*", "&*:released"]),       # a server takes no pattern after ~*
-        ("\u2028é", ["~???é*", "~{???é*", "~redlock-max-ttl:???é", "&???é*:released"]),     # it matches bytes
+        ("", ["~*", "&*:released"]),  # a server takes no pattern after ~*
+        ("\u2028é", ["~???é*", "~{???é*", "~redlock-max-ttl:???é", "&???é*:released"]),  # it matches bytes
         ("a*b c[", ["~a\\*b?c\\[*", "~{a\\*b?c\\[*", "~redlock-max-ttl:a\\*b?c\\[", "&a\\*b?c\\[*:released"]),
     ],
 )

@@ -41,24 +41,59 @@ def test_five_healthy_ones():
         pytest.param(dead(4, "permission", "NOPERM"), "no-permission", False, "--acl", id="may-not-connect"),
         pytest.param(dead(4, "protocol", "H"), "not-redis", False, "host and port", id="http"),
         pytest.param(dead(4, "tls", "CERTIFICATE_VERIFY_FAILED"), "tls", False, "ssl_ca_certs", id="tls"),
-        pytest.param(dead(4, "tls", "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]"), "tls", False, "ssl_certfile", id="tls-certificate"),
-        pytest.param(dead(4, "tls", "certificate verify failed: certificate has expired (_ssl.c:1006)"), "tls", False, "renew",
-                     id="tls-expired"),
-        pytest.param(dead(4, "tls", "certificate verify failed: certificate is not yet valid (_ssl.c:1006)"), "tls", False,
-                     "clock", id="tls-not-yet"),
-        pytest.param(dead(4, "tls", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired"), "tls", False,
-                     "renew the one of ssl_certfile", id="tls-our-own-expired"),
-        pytest.param(dead(4, text="[Errno 24] Too many open files"), "unreachable", False, "ulimit -n", id="our-own-limit"),
-        pytest.param(dead(4, text="DENIED Redis is running in protected mode"), "unreachable", False, "a password there",
-                     id="protected"),
+        pytest.param(
+            dead(4, "tls", "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]"),
+            "tls",
+            False,
+            "ssl_certfile",
+            id="tls-certificate",
+        ),
+        pytest.param(
+            dead(4, "tls", "certificate verify failed: certificate has expired (_ssl.c:1006)"),
+            "tls",
+            False,
+            "renew",
+            id="tls-expired",
+        ),
+        pytest.param(
+            dead(4, "tls", "certificate verify failed: certificate is not yet valid (_ssl.c:1006)"),
+            "tls",
+            False,
+            "clock",
+            id="tls-not-yet",
+        ),
+        pytest.param(
+            dead(4, "tls", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired"),
+            "tls",
+            False,
+            "renew the one of ssl_certfile",
+            id="tls-our-own-expired",
+        ),
+        pytest.param(
+            dead(4, text="[Errno 24] Too many open files"), "unreachable", False, "ulimit -n", id="our-own-limit"
+        ),
+        pytest.param(
+            dead(4, text="DENIED Redis is running in protected mode"),
+            "unreachable",
+            False,
+            "a password there",
+            id="protected",
+        ),
         pytest.param(dead(4, text="it does not know the command AUTH"), "unreachable", False, "AUTH", id="no-auth"),
         pytest.param(dead(4, "database", "DB index"), "no-database", False, "one vote", id="database"),
-        pytest.param(healthy(4, info={"role": "slave", "master_host": "h"}, write=Refusal("READONLY", "R")),
-                     "not-master", False, "REPLICAOF NO ONE", id="replica"),
+        pytest.param(
+            healthy(4, info={"role": "slave", "master_host": "h"}, write=Refusal("READONLY", "R")),
+            "not-master",
+            False,
+            "REPLICAOF NO ONE",
+            id="replica",
+        ),
         pytest.param(healthy(4, info={"redis_mode": "sentinel"}), "not-master", False, "independent", id="sentinel"),
         pytest.param(healthy(4, refused=Refusal("MASTERDOWN", "M")), "not-master", False, "REPLICAOF", id="masterdown"),
         pytest.param(healthy(4, missing=("+set", "~redlock:*")), "no-permission", False, "--acl", id="rights"),
-        pytest.param(healthy(4, lacks={"EVAL": "ERR unknown command"}), "no-command", False, "rename-command", id="renamed"),
+        pytest.param(
+            healthy(4, lacks={"EVAL": "ERR unknown command"}), "no-command", False, "rename-command", id="renamed"
+        ),
         pytest.param(healthy(4, info={"uptime_in_seconds": ""}), "no-command", False, "itself", id="no-uptime"),
         pytest.param(healthy(4, optional=("+publish",)), "no-permission", True, "--acl", id="rights-it-can-do-without"),
         pytest.param(healthy(4, write=Refusal("OOM", "O")), "low-memory", False, "maxmemory", id="full"),
@@ -67,14 +102,25 @@ def test_five_healthy_ones():
         pytest.param(healthy(4, write=Refusal("NOREPLICAS", "N")), "read-only", False, "min-replicas", id="replicas"),
         pytest.param(healthy(4, write=Refusal("WHATEVER", "W")), "read-only", False, "its log", id="another-refusal"),
         pytest.param(healthy(4, write=Refusal("READONLY", "R")), "read-only", False, "its log", id="read-only-master"),
-        pytest.param(healthy(4, info={"maxmemory": "9000000", "maxmemory_policy": "volatile-lru"}),
-                     "evicting", True, "noeviction", id="evicting"),
-        pytest.param(healthy(4, info={"maxmemory_policy": "allkeys-lfu"}), "evicting", True, "noeviction",
-                     id="would-evict"),
+        pytest.param(
+            healthy(4, info={"maxmemory": "9000000", "maxmemory_policy": "volatile-lru"}),
+            "evicting",
+            True,
+            "noeviction",
+            id="evicting",
+        ),
+        pytest.param(
+            healthy(4, info={"maxmemory_policy": "allkeys-lfu"}), "evicting", True, "noeviction", id="would-evict"
+        ),
         pytest.param(healthy(4, info={"connected_slaves": "2"}), "failover", True, "failover", id="has-replicas"),
         pytest.param(healthy(4, info={"cluster_enabled": "1"}), "failover", True, "failover", id="cluster"),
-        pytest.param(healthy(4, write=Refusal("MOVED", "M"), info={"cluster_enabled": "1"}), "failover", False,
-                     "failover", id="cluster-that-moves"),
+        pytest.param(
+            healthy(4, write=Refusal("MOVED", "M"), info={"cluster_enabled": "1"}),
+            "failover",
+            False,
+            "failover",
+            id="cluster-that-moves",
+        ),
         pytest.param(healthy(4, latency=0.2), "slow", True, "node_timeout", id="slow"),
         pytest.param(healthy(4, latency=0.3), "slow", False, "node_timeout", id="too-slow"),
         pytest.param(healthy(4, refused=Refusal("BUSY", "B")), "busy", False, "SCRIPT KILL", id="runaway-script"),
@@ -101,7 +147,9 @@ def test_one_of_five(last, code, votes, says):
     assert votes == (not critical or critical == ["evicting"])
 
 
-@pytest.mark.parametrize(("dead_ones", "status", "can_lose"), [(0, "OK", 2), (1, "WARNING", 1), (2, "WARNING", 0), (3, "CRITICAL", 0)])
+@pytest.mark.parametrize(
+    ("dead_ones", "status", "can_lose"), [(0, "OK", 2), (1, "WARNING", 1), (2, "WARNING", 0), (3, "CRITICAL", 0)]
+)
 def test_the_status_is_about_the_quorum(dead_ones, status, can_lose):
     health = judge([*(healthy(i) for i in range(5 - dead_ones)), *(dead(9 - i) for i in range(dead_ones))], TERMS, TOOK)
     assert health.status == status
@@ -184,7 +232,7 @@ def test_with_the_guard_off_nothing_protects_who_forgets():
     durable = [healthy(i, durable=True, appendonly="yes", appendfsync="always") for i in range(3)]
     assert judge(durable, off, TOOK).ok
     [rewriting] = judge([healthy(0, appendonly="yes", appendfsync="always")], off, TOOK).masters[0].findings
-    assert "no-appendfsync-on-rewrite yes" in rewriting.message     # what else can it be
+    assert "no-appendfsync-on-rewrite yes" in rewriting.message  # what else can it be
     assert "no-appendfsync-on-rewrite no" in rewriting.advice
     everysec = [healthy(i, appendonly="yes", appendfsync="everysec") for i in range(3)]
     assert "everysec" in judge(everysec, off, TOOK).masters[0].findings[0].message
@@ -248,11 +296,22 @@ def test_an_expired_certificate_is_no_matter_of_its_authority():
 def test_of_a_sentinel_all_is_said_when_it_is_said_that_it_is_one(guard):
     """It is no server: it cannot be made a master, and what it would need to be one is of no interest."""
     says = {
-        "redis_mode": "sentinel", "maxmemory": "9000000", "maxmemory_policy": "allkeys-lru", "uptime_in_seconds": "3",
+        "redis_mode": "sentinel",
+        "maxmemory": "9000000",
+        "maxmemory_policy": "allkeys-lru",
+        "uptime_in_seconds": "3",
         "connected_slaves": "2",
     }
-    sentinel = healthy(4, info=says, lacks={"EVAL": "ERR unknown command"}, missing=("+set",), latency=0.3,
-                       clock=Clock(5.0, 0.001), write=Refusal("WHATEVER", "W"), unannounced="'x'")
+    sentinel = healthy(
+        4,
+        info=says,
+        lacks={"EVAL": "ERR unknown command"},
+        missing=("+set",),
+        latency=0.3,
+        clock=Clock(5.0, 0.001),
+        write=Refusal("WHATEVER", "W"),
+        unannounced="'x'",
+    )
     health = judge(with_last(sentinel), replace(TERMS, restart_guard=guard), TOOK)
     [finding] = health.masters[FIFTH].findings
     assert finding.code == "not-master"
@@ -302,12 +361,23 @@ def test_a_clock_is_judged_by_the_median_and_by_how_well_it_is_known():
 
 def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
     last = healthy(
-        4, info={"role": "slave", "maxmemory_policy": "allkeys-lru", "maxmemory": "1", "uptime_in_seconds": "5"},
-        missing=("+eval",), optional=("+time",), write=Refusal("READONLY", "R"), latency=0.2, clock=Clock(9.0, 0.1),
+        4,
+        info={"role": "slave", "maxmemory_policy": "allkeys-lru", "maxmemory": "1", "uptime_in_seconds": "5"},
+        missing=("+eval",),
+        optional=("+time",),
+        write=Refusal("READONLY", "R"),
+        latency=0.2,
+        clock=Clock(9.0, 0.1),
     )
     health = judge([*(healthy(i, info={"connected_slaves": "1"}) for i in range(4)), last], TERMS, TOOK)
     assert codes(health.masters[FIFTH].findings) == [
-        "not-master", "no-permission", "evicting", "low-memory", "slow", "recently-restarted", "clock-skew",
+        "not-master",
+        "no-permission",
+        "evicting",
+        "low-memory",
+        "slow",
+        "recently-restarted",
+        "clock-skew",
     ]
     assert "it is a replica" in health.summary
     assert "10 more findings above" in health.summary
@@ -319,8 +389,21 @@ def test_the_json_is_plain_and_has_what_is_documented():
     assert set(document) == {"schema", "status", "summary", "quorum", "masters", "findings"}
     assert set(document["quorum"]) == {"size", "majority", "voting", "can_lose", "max_ttl", "probe"}
     assert document["quorum"]["probe"] == {"ok": True, "seconds": 0.01, "fence": 7, "error": None}
-    wanted = {"url", "reachable", "latency_ms", "role", "version", "run_id", "uptime_s", "quarantined_s", "appendonly",
-              "appendfsync", "maxmemory_policy", "clock_offset_ms", "findings"}
+    wanted = {
+        "url",
+        "reachable",
+        "latency_ms",
+        "role",
+        "version",
+        "run_id",
+        "uptime_s",
+        "quarantined_s",
+        "appendonly",
+        "appendfsync",
+        "maxmemory_policy",
+        "clock_offset_ms",
+        "findings",
+    }
     for master in document["masters"]:
         assert wanted <= set(master)
     assert [set(finding) for finding in document["masters"][4]["findings"]] == [{"level", "code", "message", "advice"}]

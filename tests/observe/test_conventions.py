@@ -62,11 +62,13 @@ def test_series_whose_labels_are_known_begin_at_zero():
     """Or `increase` would not see the first loss, for a series that begins with it has not grown."""
     system = OfPrometheus()
     system.make()
-    assert {labels["reason"]: value for labels, value in system.series("redlock.losses")} == dict.fromkeys(get_args(Reason), 0)
+    assert {labels["reason"]: value for labels, value in system.series("redlock.losses")} == dict.fromkeys(
+        get_args(Reason), 0
+    )
     outcomes = {labels["outcome"]: value for labels, value in system.series("redlock.acquire.duration", "count")}
     assert outcomes == dict.fromkeys(("acquired", "held", "unreachable", "slow", "unusable"), 0)
     system = OfPrometheus()
-    system.make(label=str)      # nobody knows which locks there will be
+    system.make(label=str)  # nobody knows which locks there will be
     assert not [*system.series("redlock.losses")]
 
 
@@ -78,10 +80,17 @@ def test_the_instruments_of_opentelemetry():
         observer(event)
     found = system.metrics()
     assert {name: metric.unit for name, metric in found.items()} == {
-        "redlock.acquire.duration": "s", "redlock.grant.duration": "s", "redlock.hold.duration": "s",
-        "redlock.attempts": "{attempt}", "redlock.extensions": "{extension}", "redlock.losses": "{loss}",
-        "redlock.votes": "{vote}", "redlock.quorum.losses": "{loss}", "redlock.quorum.recoveries": "{recovery}",
-        "redlock.master.up": "{master}", "redlock.master.quarantined": "{master}",
+        "redlock.acquire.duration": "s",
+        "redlock.grant.duration": "s",
+        "redlock.hold.duration": "s",
+        "redlock.attempts": "{attempt}",
+        "redlock.extensions": "{extension}",
+        "redlock.losses": "{loss}",
+        "redlock.votes": "{vote}",
+        "redlock.quorum.losses": "{loss}",
+        "redlock.quorum.recoveries": "{recovery}",
+        "redlock.master.up": "{master}",
+        "redlock.master.quarantined": "{master}",
     }
     for name, metric in found.items():
         assert metric.description

@@ -106,25 +106,41 @@ def quarantined(observed, master):
 def test_quarantine(observed):
     """R21; it passes though no event says so."""
     observer = observed.make()
-    for event in (MasterUp("a:1", 60.0), MasterUp("b:2", 0.0), MasterUp("c:3", math.inf), MasterUp("d:4", 60.0),
-                  MasterUp("e:5", 0.05)):
+    for event in (
+        MasterUp("a:1", 60.0),
+        MasterUp("b:2", 0.0),
+        MasterUp("c:3", math.inf),
+        MasterUp("d:4", 60.0),
+        MasterUp("e:5", 0.05),
+    ):
         observer(event)
     observer(MasterDown("d:4", "refused"))
     time.sleep(0.1)
     assert {master: quarantined(observed, master) for master in ("a:1", "b:2", "c:3", "d:4", "e:5")} == {
-        "a:1": True, "b:2": False, "c:3": True, "d:4": False, "e:5": False
+        "a:1": True,
+        "b:2": False,
+        "c:3": True,
+        "d:4": False,
+        "e:5": False,
     }
 
 
 # -- what a lock is counted under --------------------------------------------------------------------
 
 EVERY = (
-    ACQUIRED, refused("held"), LeaseExtended("job:7", "t", 9, 20.0, VOTES), LockReleased("job:7", "t", 9, 3.0),
+    ACQUIRED,
+    refused("held"),
+    LeaseExtended("job:7", "t", 9, 20.0, VOTES),
+    LockReleased("job:7", "t", 9, 3.0),
     LeaseLost("job:7", "t", 9, "taken", 4.0),
 )
 BY_LOCK = [
-    ("redlock.acquire.duration", "count"), ("redlock.grant.duration", "count"), ("redlock.hold.duration", "count"),
-    ("redlock.attempts", ""), ("redlock.extensions", ""), ("redlock.losses", ""),
+    ("redlock.acquire.duration", "count"),
+    ("redlock.grant.duration", "count"),
+    ("redlock.hold.duration", "count"),
+    ("redlock.attempts", ""),
+    ("redlock.extensions", ""),
+    ("redlock.losses", ""),
 ]
 
 

@@ -22,7 +22,7 @@ class Environment:
     def __init__(self, path: Path) -> None:
         venv.create(path, with_pip=True)
         self.python = path / "bin" / "python"
-        self.elsewhere = path.parent        # a folder without a module redlock
+        self.elsewhere = path.parent  # a folder without a module redlock
         (self.site,) = path.glob("lib/python3*/site-packages")
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -99,7 +99,9 @@ def record(site, name, *, record=None, top_level=None, kind="dist-info"):
         pytest.param({"record": ["a.py", "redlock.py"]}, True, id="module"),
         pytest.param({"top_level": ["redlock"], "record": []}, True, id="top level"),
         pytest.param({"top_level": ["a", "redlock"], "kind": "egg-info"}, True, id="egg-info"),
-        pytest.param({"record": ["aioredlock/__init__.py", "x/redlock/a.py", "redlock_more.py"]}, False, id="other names"),
+        pytest.param(
+            {"record": ["aioredlock/__init__.py", "x/redlock/a.py", "redlock_more.py"]}, False, id="other names"
+        ),
         pytest.param({"top_level": ["redlocked", "aioredlock"], "record": []}, False, id="other top level"),
         pytest.param({}, False, id="nothing recorded"),
     ],

@@ -40,14 +40,20 @@ def test_one_version():
 
 def test_every_heading_of_the_changelog_is_one_that_its_format_knows():
     assert set(re.findall(r"^### (.*)$", CHANGELOG, re.MULTILINE)) <= {
-        "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+        "Added",
+        "Changed",
+        "Deprecated",
+        "Removed",
+        "Fixed",
+        "Security",
+    }
 
 
 def test_pythons():
     pythons = constant("PYTHONS")
     assert in_workflow("python") == [pythons]
     said = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)]
-    assert set(said) <= set(pythons)        # the newest is tried before it is promised
+    assert set(said) <= set(pythons)  # the newest is tried before it is promised
     assert said[0] == pythons[0] == constant("OLDEST_PYTHON")
     assert PROJECT["requires-python"] == f">={pythons[0]}"
 

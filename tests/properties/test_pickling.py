@@ -20,15 +20,25 @@ from tests.properties.profile import PROPERTY
 seconds = st.floats(0, 1e9)
 votes = st.lists(
     st.builds(
-        Vote, st.from_regex(r"[a-z0-9.-]{1,20}:[0-9]{1,5}", fullmatch=True), st.sampled_from(get_args(Outcome)),
-        st.none() | seconds, st.text(max_size=30),
+        Vote,
+        st.from_regex(r"[a-z0-9.-]{1,20}:[0-9]{1,5}", fullmatch=True),
+        st.sampled_from(get_args(Outcome)),
+        st.none() | seconds,
+        st.text(max_size=30),
     ),
     max_size=5,
 ).map(tuple)
 made_of = {
-    "name": st.text(max_size=20), "token": st.text(max_size=20), "fence": st.none() | st.integers(1, 2**53),
-    "attempts": st.integers(0, 99), "seconds": seconds, "held": seconds, "remaining": seconds,
-    "quarantined": seconds | st.just(float("inf")), "votes": votes, "master": st.text(max_size=20),
+    "name": st.text(max_size=20),
+    "token": st.text(max_size=20),
+    "fence": st.none() | st.integers(1, 2**53),
+    "attempts": st.integers(0, 99),
+    "seconds": seconds,
+    "held": seconds,
+    "remaining": seconds,
+    "quarantined": seconds | st.just(float("inf")),
+    "votes": votes,
+    "master": st.text(max_size=20),
 }
 KINDS = get_args(redlock.Event)
 
@@ -67,17 +77,29 @@ def test_events_do_not_change(kind):
 
 @PROPERTY
 @given(
-    st.sampled_from([errors.RedlockError, errors.ConfigurationError, errors.NotAcquired, errors.QuorumUnreachable,
-                     errors.NotExtended, errors.NotHeld, errors.WouldDeadlock, errors.LockLost]),
+    st.sampled_from(
+        [
+            errors.RedlockError,
+            errors.ConfigurationError,
+            errors.NotAcquired,
+            errors.QuorumUnreachable,
+            errors.NotExtended,
+            errors.NotHeld,
+            errors.WouldDeadlock,
+            errors.LockLost,
+        ]
+    ),
     st.text(st.characters(exclude_categories=("Cc", "Zl", "Zp"), codec="utf-8"), min_size=1, max_size=40),
-    st.text(max_size=20), votes, st.integers(0, pickle.HIGHEST_PROTOCOL),
+    st.text(max_size=20),
+    votes,
+    st.integers(0, pickle.HIGHEST_PROTOCOL),
 )
 def test_errors(kind, message, name, given_votes, protocol):
     error = kind(message, name=name, votes=given_votes)
     again = pickle.loads(pickle.dumps(error, protocol))  # noqa: S301 - our own
     assert (type(again), str(again), again.name, again.votes) == (kind, str(error), name, given_votes)
     lines = str(error).split("\n")
-    assert len(lines) == 1 + len(given_votes)       # a reason can forge none
+    assert len(lines) == 1 + len(given_votes)  # a reason can forge none
     for line, vote in zip(lines[1:], given_votes, strict=True):
         assert line.isprintable()
         assert line.split()[:2] == [vote.master, vote.outcome + ":" * (vote.latency is None and bool(vote.reason))]

@@ -96,7 +96,7 @@ def read_by_link(chunks, questions):
         try:
             for chunk in chunks:
                 master.sendall(chunk)
-                if link.read(START):    # as `LinksBase` does it
+                if link.read(START):  # as `LinksBase` does it
                     link.ask_more()
                     link.torn = False
         except OSError as error:
@@ -108,8 +108,12 @@ integers = st.integers(-(2**63), 2**63 - 1)
 error_replies = st.builds(ErrorReply, st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=20))
 answers = st.recursive(
     st.one_of(
-        integers, st.binary(max_size=12), st.none(), error_replies, st.sampled_from([0, 1, 2, -1, b"0", b"77", b""]),
-        st.just([1, 0]),        # the usual one
+        integers,
+        st.binary(max_size=12),
+        st.none(),
+        error_replies,
+        st.sampled_from([0, 1, 2, -1, b"0", b"77", b""]),
+        st.just([1, 0]),  # the usual one
     ),
     lambda inner: st.lists(inner, max_size=5),
     max_leaves=8,
@@ -138,16 +142,19 @@ def test_answers_are_the_same_wherever_they_are_cut(values, places):
 USUAL = encoded([1, 0])
 
 
-@pytest.mark.parametrize("chunks", [
-    pytest.param([b"*1\r\n", USUAL], id="a part of another answer"),
-    pytest.param([b"*1\r\n" + USUAL], id="a part of it, in one"),
-    pytest.param([b"$12\r\n", USUAL, b"\r\n"], id="a text that looks like it"),
-    pytest.param([USUAL[:4], USUAL[4:]], id="its own end"),
-    pytest.param([USUAL + USUAL[:9], USUAL[9:] + USUAL], id="cut behind another one"),
-    pytest.param([b":7\r\n" + USUAL, USUAL], id="behind an unusual one"),
-    pytest.param([b":7\r\n" + USUAL + b"*2\r\n", b":1\r\n:0\r\n"], id="cut behind an unusual one"),
-    pytest.param([b":7", b"\r\n", USUAL], id="behind one that was cut"),
-])
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([b"*1\r\n", USUAL], id="a part of another answer"),
+        pytest.param([b"*1\r\n" + USUAL], id="a part of it, in one"),
+        pytest.param([b"$12\r\n", USUAL, b"\r\n"], id="a text that looks like it"),
+        pytest.param([USUAL[:4], USUAL[4:]], id="its own end"),
+        pytest.param([USUAL + USUAL[:9], USUAL[9:] + USUAL], id="cut behind another one"),
+        pytest.param([b":7\r\n" + USUAL, USUAL], id="behind an unusual one"),
+        pytest.param([b":7\r\n" + USUAL + b"*2\r\n", b":1\r\n:0\r\n"], id="cut behind an unusual one"),
+        pytest.param([b":7", b"\r\n", USUAL], id="behind one that was cut"),
+    ],
+)
 def test_what_only_looks_usual_is_parsed(chunks):
     """A usual answer is not parsed; so the parser must not be in the middle of something else."""
     data = b"".join(chunks)
@@ -162,7 +169,14 @@ def test_what_only_looks_usual_is_parsed(chunks):
 def test_where_nothing_is_half_nothing_usual_is_parsed():
     link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
     with connected(link) as master:
-        for chunk, parsed in [(USUAL, False), (b":7\r\n", True), (USUAL, False), (b":7", True), (b"\r\n", True), (USUAL * 2, False)]:
+        for chunk, parsed in [
+            (USUAL, False),
+            (b":7\r\n", True),
+            (USUAL, False),
+            (b":7", True),
+            (b"\r\n", True),
+            (USUAL * 2, False),
+        ]:
             fed: list[bytes] = []
             link._parser = Watched(link._parser, fed)
             for _ in range(2):
@@ -202,8 +216,37 @@ class Watched:
 garbage = st.one_of(
     st.binary(max_size=60),
     st.lists(
-        st.sampled_from([b"*", b"$", b":", b"+", b"-", b"%", b"~", b">", b"(", b",", b"#", b"_", b"!", b"=", b"|", b"\r\n", b"0",
-                         b"1", b"-1", b"2", b"9" * 20, b"100000", b"t", b"x", b"\xff", b"NOSCRIPT ", b"message"]),
+        st.sampled_from(
+            [
+                b"*",
+                b"$",
+                b":",
+                b"+",
+                b"-",
+                b"%",
+                b"~",
+                b">",
+                b"(",
+                b",",
+                b"#",
+                b"_",
+                b"!",
+                b"=",
+                b"|",
+                b"\r\n",
+                b"0",
+                b"1",
+                b"-1",
+                b"2",
+                b"9" * 20,
+                b"100000",
+                b"t",
+                b"x",
+                b"\xff",
+                b"NOSCRIPT ",
+                b"message",
+            ]
+        ),
         max_size=24,
     ).map(b"".join),
 )
@@ -211,13 +254,13 @@ garbage = st.one_of(
 
 @PROPERTY
 @given(garbage, st.lists(st.integers(0, 100), max_size=4))
-@example(b"%1\r\n*0\r\n:1\r\n", [])      # what cannot be the key of a dict
+@example(b"%1\r\n*0\r\n:1\r\n", [])  # what cannot be the key of a dict
 @example(b"(" + b"9" * 5000 + b"\r\n", [])
 @example(b"-ERR \xff\r\n", [])
 @example(b"*1\r\n" * 12, [])
 def test_garbage_breaks_the_connection_at_most(data, places):
     delivered, error = read_by_link(cut(data, places), 2)
-    assert not any(isinstance(value, ErrorReply) for _, value in delivered)     # but a `Failure` that explains it
+    assert not any(isinstance(value, ErrorReply) for _, value in delivered)  # but a `Failure` that explains it
     if error is not None:
         assert error
     asked = Feed(0, ENDPOINT)
@@ -232,7 +275,9 @@ def test_garbage_breaks_the_connection_at_most(data, places):
     assert all(isinstance(channel, str) and isinstance(token, bytes) for _, channel, token in heard)
 
 
-@pytest.mark.parametrize("error", [MemoryError(), SystemError("returned a result with an exception set"), TypeError("x")])
+@pytest.mark.parametrize(
+    "error", [MemoryError(), SystemError("returned a result with an exception set"), TypeError("x")]
+)
 def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
     """``*4294967295``, thirteen bytes: it reserves the room at once, and what it raises is no error of a protocol."""
 
@@ -303,7 +348,7 @@ def test_the_token_of_a_stranger_cannot_forge_a_line(token):
     assert second.startswith("  a:1")
     shown = []
     handler = logging.Handler()
-    handler.emit = lambda record: shown.append(record.getMessage())     # type: ignore[method-assign]
+    handler.emit = lambda record: shown.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("redlock")
     logger.addHandler(handler)
     try:
@@ -338,9 +383,13 @@ infos = st.one_of(
         st.tuples(
             st.sampled_from([b"run_id", b"uptime_in_seconds", b"redis_version", b"# Server", b""]),
             st.sampled_from([b":", b"", b"::"]),
-            st.one_of(st.binary(max_size=12), st.integers(-5, 10**6).map(lambda n: b"%d" % n),
-                      st.sampled_from([b"9" * 400, b"9" * 15, "\u00b2".encode(), b"1_0", b" 7", b"1e3"])),
-        ).map(b"".join), max_size=6,
+            st.one_of(
+                st.binary(max_size=12),
+                st.integers(-5, 10**6).map(lambda n: b"%d" % n),
+                st.sampled_from([b"9" * 400, b"9" * 15, "\u00b2".encode(), b"1_0", b" 7", b"1e3"]),
+            ),
+        ).map(b"".join),
+        max_size=6,
     ).map(b"\r\n".join),
 )
 configs = st.one_of(
@@ -360,7 +409,7 @@ def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, con
     loaded = [b"sha"] * len(scripts.ALL)
     try:
         facts = _connect._handshake(Shaken([*loaded, info, config, value]), "redlock:", 60.0)
-    except wire.BadReply as error:      # and no other, which would not say what is wrong
+    except wire.BadReply as error:  # and no other, which would not say what is wrong
         failure = _connect.Dial(ENDPOINT, 1.0).failure(error)
         assert failure.reason
         assert "\n" not in failure.reason
@@ -392,11 +441,15 @@ def test_a_real_connection_has_what_the_stand_in_has():
 
 values = st.one_of(
     answers.filter(lambda value: not isinstance(value, ErrorReply)),
-    st.tuples(st.sampled_from([0, 1, 2, -1]), st.one_of(integers.map(lambda n: b"%d" % n), st.just(b"9" * 400), st.binary(max_size=6)))
-    .map(list),
+    st.tuples(
+        st.sampled_from([0, 1, 2, -1]),
+        st.one_of(integers.map(lambda n: b"%d" % n), st.just(b"9" * 400), st.binary(max_size=6)),
+    ).map(list),
     st.tuples(st.just(0), st.just(b"5"), st.binary(max_size=6), integers).map(list),
     st.tuples(st.binary(max_size=6), integers, st.binary(max_size=6)).map(list),
-    st.floats(), st.integers(), st.dictionaries(st.integers(), st.none(), max_size=2),
+    st.floats(),
+    st.integers(),
+    st.dictionaries(st.integers(), st.none(), max_size=2),
 )
 VERBS = ("acquire", "fence", "extend", "repair", "release", "status")
 hostile = st.fixed_dictionaries(dict.fromkeys(VERBS, values)).map(lambda says: Master(0.0, dict(says)))
@@ -437,11 +490,18 @@ def test_all_of_them_may(masters):
     assert tally.need == quorum.majority(len(masters))
 
 
-@pytest.mark.parametrize("fence", [b"9007199254740992", b"9" * 16, b"9" * 400, b"-5", b"+7", b" 7", b"1_0", b"", "\u0663".encode()])
+@pytest.mark.parametrize(
+    "fence", [b"9007199254740992", b"9" * 16, b"9" * 400, b"-5", b"+7", b" 7", b"1_0", b"", "\u0663".encode()]
+)
 def test_what_is_no_fence_is_not_taken_for_one(fence):
     """Stored on the others, 2**53 would make them refuse the name (BADFENCE)."""
-    for reader, value in ((wire.read_acquire, [1, fence]), (wire.read_acquire, [2, fence]), (wire.read_fence, [0, fence]),
-                          (wire.read_acquire, [0, fence, b"t", 5]), (wire.read_status, [b"t", 5, fence])):
+    for reader, value in (
+        (wire.read_acquire, [1, fence]),
+        (wire.read_acquire, [2, fence]),
+        (wire.read_fence, [0, fence]),
+        (wire.read_acquire, [0, fence, b"t", 5]),
+        (wire.read_status, [b"t", 5, fence]),
+    ):
         with pytest.raises(wire.BadReply):
             reader(value)
     assert wire.read_acquire([2, b"9007199254740990"]) == wire.Taken(2**53 - 2, stored=False)

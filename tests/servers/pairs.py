@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-NODE_TIMEOUT = 1.5      # some wait for its end; the others must not come near it on a slow machine
-LONG = 30.0     # nobody waits for so long: it is there so that no test relies on a short time
+NODE_TIMEOUT = 1.5  # some wait for its end; the others must not come near it on a slow machine
+LONG = 30.0  # nobody waits for so long: it is there so that no test relies on a short time
 ALL = range(MASTERS)
 
 
@@ -42,7 +42,7 @@ class Pairs:
         self.fakes = [Fake() for _ in ALL]
         self.masters = Masters(urls, restart_guard=False, node_timeout=node_timeout)
         self.driver = self.masters._make_driver()
-        self.driver._ready = True       # no thread of its own
+        self.driver._ready = True  # no thread of its own
         self.links = self.driver._links
         for number in ALL:
             self.attach(number)
@@ -58,7 +58,7 @@ class Pairs:
         """Those, or all of them, hear what was sent to them, and answer."""
         self.links.flush()
         for number in numbers or ALL:
-            with contextlib.suppress(OSError):      # it was hung up on
+            with contextlib.suppress(OSError):  # it was hung up on
                 self.fakes[number].hear()
 
     def read(self, *numbers: int) -> None:

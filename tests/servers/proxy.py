@@ -19,7 +19,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.replies = "pass"
         self.delay = 0.0
-        self._lagging: set[socket.socket] = set()   # of clients, whose requests wait here
+        self._lagging: set[socket.socket] = set()  # of clients, whose requests wait here
         self._target = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -36,7 +36,7 @@ class Proxy:
             client, _ = self._listener.accept()
             try:
                 server = socket.create_connection(self._target)
-            except OSError:     # as good as refused
+            except OSError:  # as good as refused
                 client.close()
                 continue
             self._pairs.append((client, server))
@@ -56,7 +56,7 @@ class Proxy:
                     data = ready.recv(65536)
                     if not data:
                         while late and client in self._lagging and not self._closed:
-                            time.sleep(0.01)        # what was sent before the end arrives before it
+                            time.sleep(0.01)  # what was sent before the end arrives before it
                         if not self._closed:
                             server.sendall(late)
                         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-PROMPT = 0.05       # P6: how late a holder may be told, in seconds, by a machine that runs what is due
+PROMPT = 0.05  # P6: how late a holder may be told, in seconds, by a machine that runs what is due
 _PAUSE = 0.002
 
 

@@ -93,14 +93,14 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_a_with(redlock_servers,
                 struck += 1
             assert not lock.owned(), at
             fences = [elsewhere(lambda: turn(masters)), turn(masters)]
-            assert fences == sorted({*fences, *(lease.fence for lease in leases)})[-2:], at     # nobody entered again
+            assert fences == sorted({*fences, *(lease.fence for lease in leases)})[-2:], at  # nobody entered again
             eventually(lambda: nothing_left(redlock_servers))
             if strike.left > 0:
                 break
         it_was_struck(struck)
 
 
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")      # struck before its first step
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # struck before its first step
 def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_servers):
     async def main():
         async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
@@ -158,7 +158,7 @@ def test_what_is_held_by_hand_as_well_is_not_given_back(redlock_servers, redlock
     lock = redlock_masters.lock("job", ttl=1.0)
     lease = lock.acquire()
     assert enter(lock) is lease
-    assert not lease.wait_lost(1.5)     # it is renewed, for the one that is left
+    assert not lease.wait_lost(1.5)  # it is renewed, for the one that is left
     assert lease.valid
     lock.release()
     assert not lease.valid
@@ -195,7 +195,7 @@ def test_a_generator_in_a_cycle_is_inside_until_its_finally_has_run(redlock_serv
             try:
                 yield lease
             finally:
-                time.sleep(0.2)     # for a keeper that has noticed too early
+                time.sleep(0.2)  # for a keeper that has noticed too early
                 seen.append((lease.valid, redlock_masters.status("job").token == lease.token))
 
     node = Node()

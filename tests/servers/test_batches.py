@@ -75,8 +75,8 @@ def test_many_are_kept_and_few_requests_do_it(held, redlock_servers, seen, lost)
         assert all(lease.remaining() > 0 for _, lease in held.values())
         time.sleep(0.05)
     asked = [after - at_first for after, at_first in zip(script_calls(redlock_servers), before, strict=True)]
-    assert set(seen) == set(held)       # an observer is told of each
-    assert len(seen) >= 6 * LEASES      # a third of the TTL
+    assert set(seen) == set(held)  # an observer is told of each
+    assert len(seen) >= 6 * LEASES  # a third of the TTL
     assert max(asked) < len(seen) / 3
     give_back(held)
     eventually(lambda: nothing_left(redlock_servers))
@@ -93,11 +93,11 @@ def test_one_that_is_taken_over_and_one_that_is_deleted(held, redlock_servers, l
     assert {lease.name for lease in lost} == {"job-7", "job-23"}
     assert (taken.loss().reason, deleted.loss().reason) == ("taken", "expired")
     assert "somebody-else" in str(taken.loss()) or any("somebody-else" in vote.reason for vote in taken.loss().votes)
-    time.sleep(2 * TTL)         # the others are renewed as if nothing had been
+    time.sleep(2 * TTL)  # the others are renewed as if nothing had been
     for i in MAJORITY:
         client = redlock_servers.client(i)
-        assert client.get("redlock:job-7") in (None, b"somebody-else")      # P8
-        assert client.get("redlock:job-23") is None                         # nothing brings it back
+        assert client.get("redlock:job-7") in (None, b"somebody-else")  # P8
+        assert client.get("redlock:job-23") is None  # nothing brings it back
     give_back(held, "job-7", "job-23")
     assert len(lost) == 2
 
@@ -125,7 +125,7 @@ def test_a_master_that_does_not_do_several_at_once(held, redlock_servers, lost, 
         time.sleep(3 * TTL)
         assert all(lease.valid for _, lease in held.values())
         client.acl_setuser("default", enabled=True, keys=["*"])
-        assert client.exists(*permitted) == len(permitted)      # though others of their rounds were refused
+        assert client.exists(*permitted) == len(permitted)  # though others of their rounds were refused
     finally:
         client.acl_setuser("default", enabled=True, keys=["*"])
     give_back(held)

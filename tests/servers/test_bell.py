@@ -35,5 +35,5 @@ def test_who_rings_while_it_is_closed_writes_into_no_file_of_others(
         file.close()
     assert [(tmp_path / str(number)).read_bytes() for number in range(4)] == [b""] * 4
     assert descriptors() == before
-    bell.ring()     # nobody is left to hear it
+    bell.ring()  # nobody is left to hear it
     bell.close()

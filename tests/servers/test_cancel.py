@@ -178,7 +178,7 @@ def test_cancelled_at_every_effect(redlock_servers, scene, what):
             undo.append(await scene(redlock_servers, others))
         task = asyncio.create_task(work())
         done, _ = await asyncio.wait([task], timeout=0.7)
-        ends_by_itself = bool(done) or cancelling.struck    # struck just now: it is still rolling back
+        ends_by_itself = bool(done) or cancelling.struck  # struck just now: it is still rolling back
         if not ends_by_itself:  # nobody cancelled it, and "async with" waits for ever
             task.cancel()
         await asyncio.wait([task], timeout=2)
@@ -313,7 +313,7 @@ def test_a_thousand_tasks_cancelled_at_random(redlock_servers, seed):
                 tasks = [asyncio.create_task(work(masters.lock(f"job:{i % 60}", ttl=10))) for i in range(100)]
                 loop = asyncio.get_running_loop()
                 for task in tasks:
-                    if rng.random() < 0.8:      # the others get there, however slow this machine is
+                    if rng.random() < 0.8:  # the others get there, however slow this machine is
                         loop.call_later(rng.random() * 0.02, task.cancel)
                 await asyncio.wait(tasks, timeout=20)
                 for task in tasks:
@@ -327,7 +327,7 @@ def test_a_thousand_tasks_cancelled_at_random(redlock_servers, seed):
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
-    gc.collect()    # a task or a future that complains does so now
+    gc.collect()  # a task or a future that complains does so now
 
 
 def test_a_lease_that_was_lost_while_the_body_was_cancelled_does_not_hide_the_cancellation(redlock_servers):

@@ -63,7 +63,7 @@ def test_five_healthy_ones(world, servers):
         assert master.appendfsync == "always"
         assert master.role == "master"
         assert master.latency_ms is not None
-        assert abs(master.clock_offset_ms or 0.0) < 500     # one machine, one clock
+        assert abs(master.clock_offset_ms or 0.0) < 500  # one machine, one clock
     eventually(lambda: nothing_left(servers))
 
 
@@ -75,7 +75,7 @@ def test_it_never_takes_longer_than_its_timeout_however_many_hang(world, servers
         begun = time.monotonic()
         health = masters.check(timeout=1.0)
         took = time.monotonic() - begun
-    assert took < 3.0       # one after the other it would be five
+    assert took < 3.0  # one after the other it would be five
     assert health.status == "CRITICAL"
     assert [master.reachable for master in health.masters] == [False] * 5
     assert codes(health) == {"unreachable", "too-few"}
@@ -116,9 +116,11 @@ def test_an_announcement_that_lets_no_client_connect_is_found_without_a_probe(wo
         health = masters.check(probe=False)
         assert health.status == "CRITICAL"
         assert codes(health) == {"announcement", "too-few"}
-        with pytest.raises(QuorumUnreachable, match="BADMAXTTL redlock-max-ttl:redlock: does not hold the max_ttl of a client"):
+        with pytest.raises(
+            QuorumUnreachable, match="BADMAXTTL redlock-max-ttl:redlock: does not hold the max_ttl of a client"
+        ):
             masters.lock("job", ttl=10).acquire(timeout=0)
-        for i in range(3):      # as the finding says
+        for i in range(3):  # as the finding says
             servers.client(i).delete("redlock-max-ttl:redlock:")
         # As after a wrong password (C1): refused at once until the next connection is made, which happens by itself.
         lock = masters.lock("job", ttl=10)
@@ -167,8 +169,20 @@ def test_a_wrong_timeout_and_closed_masters(world, servers):
 def test_a_user_with_exactly_the_rule_passes_everything(world, tmp_path):
     """What `redlock-check --acl` prints is verified, on a server that logs every refusal."""
     rule = rights.rule("redlock:", database=True).split()
-    with redis_server(tmp_path, "--user", "default", "on", "nopass", "~*", "&*", "+@all",
-                      "--appendonly", "yes", "--appendfsync", "always") as port:
+    with redis_server(
+        tmp_path,
+        "--user",
+        "default",
+        "on",
+        "nopass",
+        "~*",
+        "&*",
+        "+@all",
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+    ) as port:
         with redis.Redis(port=port) as admin:
             eventually(admin.ping)
             admin.execute_command("ACL", "SETUSER", "locker", "on", f">{SECRET}", *rule)
@@ -179,7 +193,7 @@ def test_a_user_with_exactly_the_rule_passes_everything(world, tmp_path):
                 assert master.findings == ()
                 assert health.quorum.probe is not None
                 assert health.quorum.probe.ok
-                lock = masters.lock(["a{b}", "c"], ttl=10)      # with a hash tag, and without
+                lock = masters.lock(["a{b}", "c"], ttl=10)  # with a hash tag, and without
                 with lock:
                     lock.extend()
                     assert masters.status("c").token
@@ -304,8 +318,10 @@ def test_what_gives_one_answer_to_everything_is_no_server(servers, line):
 
 
 def test_what_a_server_sends_cannot_move_the_cursor():
-    says = (b"redis_version:7.0\x1b[2J\x1b[1;1HOK: all fine\r\nrun_id:a\x1b\r\nuptime_in_seconds:99999\r\n"
-            b"role:slave\r\nmaster_host:\x1b[31mx\r\nmaxmemory_policy:a\x1b]0;t\x07\r\n")
+    says = (
+        b"redis_version:7.0\x1b[2J\x1b[1;1HOK: all fine\r\nrun_id:a\x1b\r\nuptime_in_seconds:99999\r\n"
+        b"role:slave\r\nmaster_host:\x1b[31mx\r\nmaxmemory_policy:a\x1b]0;t\x07\r\n"
+    )
 
     def answer(command):
         match command:
@@ -351,7 +367,7 @@ def test_a_command_that_was_renamed(command, tmp_path):
     """The vote counts only if clients can acquire, extend and release with it."""
     with redis_server(tmp_path, "--rename-command", command, "") as port, redis.Redis(port=port) as client:
         eventually(client.ping)
-        guard = command == "INFO"       # nobody else needs that
+        guard = command == "INFO"  # nobody else needs that
         with Masters([f"redis://127.0.0.1:{port}"], restart_guard=guard) as masters:
             [master] = masters.check(probe=False).masters
     found = [finding for finding in master.findings if finding.level == "critical"]
@@ -374,9 +390,26 @@ def test_without_the_guard_info_may_be_renamed(tmp_path):
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-         "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
-        check=True, capture_output=True,
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(folder / "key.pem"),
+            "-out",
+            str(folder / "cert.pem"),
+        ],
+        check=True,
+        capture_output=True,
     )
     return folder
 
@@ -388,8 +421,20 @@ def test_a_server_that_refuses_the_clients_tls(servers, certificate, tmp_path, p
     """It wants a certificate, or another version."""
     port, authority = free_port(), certificate / "cert.pem"
     arguments = [
-        "--port", "0", "--tls-port", str(port), "--tls-auth-clients", "yes", "--tls-protocols", protocols,
-        "--tls-cert-file", str(authority), "--tls-key-file", str(certificate / "key.pem"), "--tls-ca-cert-file", str(authority),
+        "--port",
+        "0",
+        "--tls-port",
+        str(port),
+        "--tls-auth-clients",
+        "yes",
+        "--tls-protocols",
+        protocols,
+        "--tls-cert-file",
+        str(authority),
+        "--tls-key-file",
+        str(certificate / "key.pem"),
+        "--tls-ca-cert-file",
+        str(authority),
     ]
     url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}{asked}"
     with redis_server(tmp_path, *arguments, port=port), Masters([*servers.urls[:4], url]) as masters:
@@ -445,13 +490,13 @@ def test_a_cluster_has_one_database(servers):
 
 def test_a_runaway_script_is_busy(world, servers):
     client = servers.client(4)
-    client.config_set("lua-time-limit", 10)    # as Redis 6.2 calls it; later ones know that name, too
+    client.config_set("lua-time-limit", 10)  # as Redis 6.2 calls it; later ones know that name, too
 
     def run_away():
         try:
             client.eval("while true do end", 0)
         except redis.RedisError:
-            pass    # killed, as planned
+            pass  # killed, as planned
 
     runaway = threading.Thread(target=run_away)
     runaway.start()
@@ -577,7 +622,7 @@ def test_a_check_whose_loop_is_closed_leaves_no_thread(servers, monkeypatch, ask
 
     async def main():
         task = loop.create_task(masters.check(timeout=2.0))
-        task._log_destroy_pending = False   # type: ignore[attr-defined]  # its owner's mistake, here on purpose
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # its owner's mistake, here on purpose
         await asyncio.to_thread(begins.there.wait, 10)
         return task
 

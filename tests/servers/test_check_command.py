@@ -66,11 +66,11 @@ def test_what_the_page_says_is_what_it_says(name, servers, documented):
     if situation.clock and not clock_available():
         missing("libfaketime")
     if name.startswith("tls") and shutil.which("redis-server") is None:
-        missing("redis-server")     # others may have no TLS
+        missing("redis-server")  # others may have no TLS
 
     def compare(servers):
         code, output = -1, ""
-        for _ in range(3):      # a machine that is busy may answer late once
+        for _ in range(3):  # a machine that is busy may answer late once
             servers.reset()
             code, output = brought_about(situation, servers)
             if worded(output) == worded(documented[name][0]):
@@ -186,7 +186,7 @@ def test_the_acl_rule_that_is_printed_works(servers):
     assert run([*CHECK, "--no-probe", one]).returncode == 2
     rule = run([*CHECK, "--acl", one]).stdout.split()
     servers.client(0).execute_command("ACL", "SETUSER", "locker", *rule)
-    assert run([*CHECK, one]).returncode == 1       # one master only
+    assert run([*CHECK, one]).returncode == 1  # one master only
 
 
 def test_watch_shows_what_changes_and_ends_with_the_last_status(servers):
@@ -240,7 +240,9 @@ def test_a_file_with_the_masters(servers, tmp_path):
         servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", ">geheim", "+@all", "~*", "&*")
     file = tmp_path / "redlock.toml"
     hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports[:3])
-    file.write_text(f'masters = [{hosts}]\nusername = "locker"\npassword_env = "SECRET"\nmax_ttl = 30\n', encoding="utf-8")
+    file.write_text(
+        f'masters = [{hosts}]\nusername = "locker"\npassword_env = "SECRET"\nmax_ttl = 30\n', encoding="utf-8"
+    )
     done = run([*CHECK, "--config", str(file), "--json"], environment={"SECRET": "geheim"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["quorum"]["max_ttl"] == 30
@@ -297,7 +299,7 @@ def test_the_command_is_installed():
 def test_a_tls_file_that_is_being_replaced_ends_no_watch():
     """What cannot be right is found at the start; later it may be right again at the next check."""
     if shutil.which("redis-server") is None:
-        missing("redis-server")     # others may have no TLS
+        missing("redis-server")  # others may have no TLS
     with check_situations._tls_server() as (port, authority):
         check = _checker(Deployment((f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}",), {}), 3.0, probe=False)
         file = Path(authority)
@@ -314,7 +316,7 @@ def test_what_the_probe_found_does_not_wait_for_its_connections_to_close(servers
     close = Masters.close
 
     def slow(masters):
-        if masters._driver is not None:     # of the probe
+        if masters._driver is not None:  # of the probe
             time.sleep(2)
             closed.set()
         close(masters)

@@ -45,7 +45,9 @@ def others(redlock_servers):
 
 @pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
 @pytest.mark.parametrize("stack", [False, True], ids=["statement", "stack"])
-def test_a_generator_in_a_cycle_is_inside_of_its_with_until_it_has_ended(redlock_servers, redlock_masters, others, bound, stack):
+def test_a_generator_in_a_cycle_is_inside_of_its_with_until_it_has_ended(
+    redlock_servers, redlock_masters, others, bound, stack
+):
     lock = redlock_masters.lock("job", ttl=30, bound=bound)
     found: list[str] = []
 
@@ -117,7 +119,7 @@ def test_a_stack_in_a_cycle_that_nobody_closes(redlock_servers, redlock_masters)
     """Nobody leaves, so its keeper does: also if that looks in the middle of the collection."""
     cycle = Cycle(contextlib.ExitStack())
     cycle.content.enter_context(redlock_masters.lock("job", ttl=30))
-    weakref.finalize(cycle, time.sleep, 0.1)        # it has time to look
+    weakref.finalize(cycle, time.sleep, 0.1)  # it has time to look
     del cycle
     gc.collect()
     eventually(lambda: nothing_left(redlock_servers))

@@ -54,7 +54,7 @@ def test_what_others_send_leaves_when_the_leader_goes_to_wait(links):
     links._leader = leader
     theirs = [send(links, other) for other in others]
     assert [asked.request for asked in links._asked] == theirs, "nothing of it was written"
-    own = send(links, leader)       # it stands behind theirs, on the same connection
+    own = send(links, leader)  # it stands behind theirs, on the same connection
     assert answered(links, leader, own)
     for other, question in zip(others, theirs, strict=True):
         assert answered(links, other, question)
@@ -99,7 +99,7 @@ def test_who_waits_quietly_wakes_for_an_event_whatever_it_waited_for_before(link
     threading.Timer(0.1, lambda: waiter.put(Turn(_clock.now()))).start()
     began = _clock.now()
     assert isinstance(links.wait(Wait(began + 5, quiet=True), waiter), Turn)
-    assert _clock.now() - began < 0.9       # not at the end of a nap
+    assert _clock.now() - began < 0.9  # not at the end of a nap
 
 
 def test_a_leader_that_never_comes_back_is_replaced(links):

@@ -57,7 +57,7 @@ class Renewal(Kept):
     __slots__ = ("result",)
 
     def __init__(self, op: Op[Any], keeper: Keeper) -> None:
-        super().__init__(op, keeper, [])        # of no lease
+        super().__init__(op, keeper, [])  # of no lease
         self.result: Any = None
 
     def _ended(self, result: Any) -> None:
@@ -193,7 +193,7 @@ def test_nor_does_what_the_keeper_does(pairs, keeper, monkeypatch, until):
     question = Slow(3)
     moment = LastMoment(monkeypatch, pairs, question, keeper, "last_look", after=False)
     op = asks(question, _clock.now() + until)
-    next(op)                    # which is done here, so that it is answered before it waits
+    next(op)  # which is done here, so that it is answered before it waits
     operation = Renewal(op, keeper)
     keeper.send(question, operation)
     pairs.answer()
@@ -301,7 +301,7 @@ def test_nor_is_a_renewal(pairs, keeper, monkeypatch, until):
         fake.keys["redlock:job"] = "token"
     claim = Claim(pairs.masters._terms, wire.extend(wire.keys_for("redlock:", ["job"]), "token", 10.0, 60.0))
     op = claim.ask(_clock.now() + until)
-    next(op)                    # as above
+    next(op)  # as above
     operation = Renewal(op, keeper)
     keeper.send(claim, operation)
     pairs.answer()
@@ -351,7 +351,7 @@ def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
         pairs = Pairs(NODE_TIMEOUT)
         lock = pairs.masters.lock("job", ttl=10, bound=False)
         follower = Follower(pairs, lock.acquire)
-        own = Question(MASTERS)     # whose answers stand behind those to the follower
+        own = Question(MASTERS)  # whose answers stand behind those to the follower
         pairs.links.send(own, pairs.leader)
         pairs.answer()
         ctrl_c = Interrupt(at)
@@ -376,5 +376,5 @@ def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
         assert pairs.nothing_left()
         pairs.close()
         if ctrl_c.left > 0:
-            break       # it was over before line number `at`
+            break  # it was over before line number `at`
     assert struck > 100

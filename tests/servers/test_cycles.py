@@ -20,7 +20,7 @@ def test_a_frozen_master_keeps_no_key_once_it_thaws(world, redlock_servers):
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
         lock = masters.lock("job", ttl=10)
         with lock:
-            pass                        # connected before it freezes, so it is sent what follows
+            pass  # connected before it freezes, so it is sent what follows
         redlock_servers.pause(2)
         for _ in range(CYCLES):
             assert lock.acquire(timeout=1) is not None

@@ -55,7 +55,7 @@ def test_used_first_in_a_callback_of_atexit(redlock_servers, program):
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.stderr == ""
-    starts_none = "Python is exiting and starts no thread any more" in done.stdout      # 3.12; not 3.11, nor 3.13
+    starts_none = "Python is exiting and starts no thread any more" in done.stdout  # 3.12; not 3.11, nor 3.13
     assert ("done" in done.stdout) != starts_none
     assert not starts_none or sys.version_info >= (3, 12)
     eventually(lambda: nothing_left(redlock_servers))

@@ -90,7 +90,7 @@ def test_outage_held_and_misconfigured_read_differently(world, redlock_servers):
     with world.Masters([*redlock_servers.urls[:2], *dead], restart_guard=False) as masters:
         with pytest.raises(QuorumUnreachable, match="3 of 5 masters took no part") as outage:
             masters.lock("job", ttl=10).acquire(timeout=0.2)
-        assert str(outage.value).count("\n") == 5   # a line for every master
+        assert str(outage.value).count("\n") == 5  # a line for every master
     with world.Masters(redlock_servers.urls, restart_guard=False) as one:
         with one.lock("job", ttl=10) as lease, world.Masters(redlock_servers.urls, restart_guard=False) as two:
             with pytest.raises(NotAcquired, match=f"held by {lease.token} for up to") as held:
@@ -127,7 +127,7 @@ def test_a_fence_that_is_no_number(redlock_servers, masters):
 
 def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
     """Whoever asks for that name learns who has it, in a few bytes; who holds another one notices nothing."""
-    size = 17_000_000       # more than a connection is kept for: see `_core.sizes`
+    size = 17_000_000  # more than a connection is kept for: see `_core.sizes`
     for i in range(5):
         redlock_servers.client(i).set("redlock:big", b"x" * size, px=60_000)
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=5) as masters:
@@ -146,7 +146,7 @@ def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
             assert len(lock_keys(redlock_servers)) == 5
             assert lease.valid
         for i in range(5):
-            assert redlock_servers.client(i).strlen("redlock:big") == size      # P8
+            assert redlock_servers.client(i).strlen("redlock:big") == size  # P8
 
 
 def test_a_fence_that_no_token_can_exceed_is_told_at_once_with_the_way_out(redlock_servers, masters):
@@ -160,12 +160,14 @@ def test_a_fence_that_no_token_can_exceed_is_told_at_once_with_the_way_out(redlo
     redlock_servers.client(2).set(key, "9007199254740991")
     with pytest.raises(QuorumUnreachable) as caught:
         masters.lock("job", ttl=10).acquire(timeout=60)
-    said = f"BADFENCE {key} does not hold a fencing token but 9007199254740991 (somebody else wrote that: delete the key"
+    said = (
+        f"BADFENCE {key} does not hold a fencing token but 9007199254740991 (somebody else wrote that: delete the key"
+    )
     assert said in str(caught.value)
     with pytest.raises(QuorumUnreachable, match="delete the key on every master while nobody holds the name"):
         masters.status("job")
     for i in range(5):
-        redlock_servers.client(i).delete(key)       # as it says
+        redlock_servers.client(i).delete(key)  # as it says
     with masters.lock("job", ttl=10) as lease:
         assert lease.fence < 2**52
 
@@ -174,7 +176,10 @@ def test_what_stands_at_a_fence_key_is_told_apart_from_what_stands_at_the_lock_k
     for i in range(5):
         redlock_servers.client(i).rpush("{redlock:job}:fence", "a list")
         redlock_servers.client(i).rpush("redlock:other", "a list")
-    with pytest.raises(QuorumUnreachable, match=r"BADFENCE \{redlock:job\}:fence does not hold a fencing token but a value of another type"):
+    with pytest.raises(
+        QuorumUnreachable,
+        match=r"BADFENCE \{redlock:job\}:fence does not hold a fencing token but a value of another type",
+    ):
         masters.lock("job", ttl=10).acquire(timeout=60)
     with pytest.raises(QuorumUnreachable, match=r"WRONGTYPE .*\(something that is not a lock has this key\)") as caught:
         masters.lock("other", ttl=10).acquire(timeout=60)
@@ -186,10 +191,15 @@ def test_what_stands_at_the_announcement_key_is_told_at_once(world, redlock_serv
     """C1: no client can connect until somebody deletes it, however long one waits."""
     for i in range(5):
         client = redlock_servers.client(i)
-        client.set("redlock-max-ttl:redlock:", written) if isinstance(written, str) else client.rpush("redlock-max-ttl:redlock:", *written)
+        client.set("redlock-max-ttl:redlock:", written) if isinstance(written, str) else client.rpush(
+            "redlock-max-ttl:redlock:", *written
+        )
     try:
         with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-            with pytest.raises(QuorumUnreachable, match="BADMAXTTL redlock-max-ttl:redlock: does not hold the max_ttl of a client: delete it"):
+            with pytest.raises(
+                QuorumUnreachable,
+                match="BADMAXTTL redlock-max-ttl:redlock: does not hold the max_ttl of a client: delete it",
+            ):
                 masters.lock("job", ttl=10).acquire(timeout=60)
     finally:
         for i in range(5):
@@ -282,7 +292,7 @@ def test_runaway_script(redlock_servers, masters):
 
 
 def _decided_vote_of_error(masters):
-    with masters.lock("job", ttl=10):       # the others decide, mostly before it has said that it is busy
+    with masters.lock("job", ttl=10):  # the others decide, mostly before it has said that it is busy
         vote = masters.status("job").votes[4]
     return vote if vote.outcome == "error" else None
 
@@ -318,7 +328,7 @@ def test_a_repair_needs_no_script_that_is_known(redlock_servers, masters):
         eventually(lambda: len([1 for keys in lock_keys(redlock_servers) if keys]) == 5)
         redlock_servers.client(2).script_flush()
         redlock_servers.client(2).delete("redlock:job")
-        lock.extend()       # decided by the others, perhaps before it has been sent the text
+        lock.extend()  # decided by the others, perhaps before it has been sent the text
         eventually(lambda: redlock_servers.client(2).get("redlock:job") == lease.token.encode())
 
 
@@ -365,7 +375,7 @@ def test_a_port_that_speaks_something_else(world, four):
 def test_maxclients(world, four, tmp_path):
     with redis_server(tmp_path, "--maxclients", "1") as port:
         only = redis.Redis(port=port, retry=Retry(NoBackoff(), 0))
-        eventually(_swallow(only.ping))     # the connection that found the server up is not gone at once
+        eventually(_swallow(only.ping))  # the connection that found the server up is not gone at once
         vote = vote_of_the_fifth(world, [*four, f"redis://127.0.0.1:{port}"])
         only.close()
     assert vote.outcome == "error"
@@ -391,7 +401,7 @@ def test_an_acl_user_with_just_what_is_needed(world, tmp_path, caplog):
                 with Masters([url], restart_guard=False) as others:
                     waiting = others.lock("job", ttl=10).acquire(timeout=0.3)
                     assert waiting is None
-    assert not logged(caplog)       # nobody complains that he may not subscribe
+    assert not logged(caplog)  # nobody complains that he may not subscribe
 
 
 def test_an_acl_user_who_may_not_run_scripts(world, four, tmp_path):
@@ -415,10 +425,26 @@ def test_an_acl_user_who_may_not_announce_is_told_the_key(world, four, tmp_path)
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
-         "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
-        check=True, capture_output=True,
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-keyout",
+            folder / "key.pem",
+            "-out",
+            folder / "cert.pem",
+        ],
+        check=True,
+        capture_output=True,
     )
     return folder
 
@@ -427,9 +453,18 @@ def certificate(tmp_path_factory):
 def tls_port(certificate, tmp_path):
     port = free_port()
     arguments = [
-        "--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no",
-        "--tls-cert-file", str(certificate / "cert.pem"), "--tls-key-file", str(certificate / "key.pem"),
-        "--tls-ca-cert-file", str(certificate / "cert.pem"),
+        "--port",
+        "0",
+        "--tls-port",
+        str(port),
+        "--tls-auth-clients",
+        "no",
+        "--tls-cert-file",
+        str(certificate / "cert.pem"),
+        "--tls-key-file",
+        str(certificate / "key.pem"),
+        "--tls-ca-cert-file",
+        str(certificate / "cert.pem"),
     ]
     with redis_server(tmp_path, *arguments, port=port):
         yield port
@@ -457,7 +492,8 @@ def test_a_key_of_another_certificate_is_refused_at_once_and_named(certificate, 
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
     subprocess.run(
         ["openssl", "rsa", "-in", certificate / "key.pem", "-aes128", "-passout", f"pass:{SECRET}", "-out", encrypted],
-        check=True, capture_output=True,
+        check=True,
+        capture_output=True,
     )
     address = f"rediss://127.0.0.1?ssl_certfile={certificate / 'cert.pem'}&ssl_keyfile="
     for wrong in (f"{key}", f"{encrypted}", f"{encrypted}&ssl_password=guessed"):
@@ -495,8 +531,13 @@ def test_clients_of_redis_py_give_their_settings_not_their_patience(world, tmp_p
     """R4, C17: a client that would retry for a minute does not make a vote do so."""
     with redis_server(tmp_path, "--requirepass", SECRET, "--databases", "4") as port:
         client = kind(
-            host="127.0.0.1", port=port, password=SECRET, db=3, decode_responses=True,
-            socket_timeout=60, retry=Retry(NoBackoff(), 100) if kind is redis.Redis else None,
+            host="127.0.0.1",
+            port=port,
+            password=SECRET,
+            db=3,
+            decode_responses=True,
+            socket_timeout=60,
+            retry=Retry(NoBackoff(), 100) if kind is redis.Redis else None,
         )
         with world.Masters([client], restart_guard=False) as masters:
             assert SECRET not in repr(masters)

@@ -69,7 +69,7 @@ def test_handovers_between_processes_that_disagree_by_an_hour(world):
             assert holder("release") == "ok"
         assert fences == sorted(set(fences))
         hour = 3600 * 1_000_000
-        assert fences[-1] - fences[0] < 2 * hour     # they rose by microseconds, not by leaps
+        assert fences[-1] - fences[0] < 2 * hour  # they rose by microseconds, not by leaps
 
 
 def test_one_acquire_is_one_script_call_a_master(redlock_servers, masters):
@@ -82,7 +82,7 @@ def test_one_acquire_is_one_script_call_a_master(redlock_servers, masters):
     for _ in range(200):
         lock.acquire()
         lock.release()
-    masters.status("job")       # behind the last release on every connection
+    masters.status("job")  # behind the last release on every connection
     for client in clients:
         assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 2 * 200 + 1
 

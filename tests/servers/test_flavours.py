@@ -62,7 +62,10 @@ def _vote(lock):
 
 
 def test_restarted_empty(world, binary):
-    with LocalMasters(3, server=binary) as servers, world.Masters(servers.urls, max_ttl=2.0, node_timeout=0.2) as masters:
+    with (
+        LocalMasters(3, server=binary) as servers,
+        world.Masters(servers.urls, max_ttl=2.0, node_timeout=0.2) as masters,
+    ):
         lock = masters.lock("job", ttl=2.0)
         with pytest.raises(QuorumUnreachable, match="quarantined"):
             lock.acquire(timeout=0)

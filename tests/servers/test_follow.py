@@ -93,7 +93,7 @@ def test_who_asks_leads_if_nobody_does(pairs):
     pairs.links.send(question("second"), second)
     assert pairs.links._leader is first
     assert pairs.links._asked
-    pairs.links.finish(first)       # it did not wait
+    pairs.links.finish(first)  # it did not wait
     assert pairs.links._leader is None
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS
@@ -144,7 +144,7 @@ def test_a_release_is_sent_however_late(pairs):
     pairs.read()
     assert isinstance(follower.end(), Lease)
     releaser = Follower(pairs, lock.release)
-    assert releaser.end() is None       # nobody has denied it
+    assert releaser.end() is None  # nobody has denied it
     assert all(fake.keys for fake in pairs.fakes)
     assert pairs.nothing_left()
 
@@ -164,7 +164,7 @@ def test_so_is_who_has_come_to_lead_meanwhile(pairs):
     waiter, asked = Waiter(pairs.links.relay), question("job", need=3)
     pairs.links.send(asked, waiter)
     kill(pairs, 0, 1, 2)
-    pairs.links._lead_bell.silence()    # of links that came
+    pairs.links._lead_bell.silence()  # of links that came
     pairs.links._leader = waiter
     began = _clock.now()
     assert pairs.links.wait(Wait(began + LONG, closes=asked), waiter) is asked
@@ -175,9 +175,10 @@ def test_so_is_who_has_come_to_lead_meanwhile(pairs):
 
 def test_what_was_asked_while_nobody_leads_is_sent(pairs):
     """By itself: it looks once more when it has asked."""
-    class JustThen(type(pairs.links._asked)):       # type: ignore[misc]
+
+    class JustThen(type(pairs.links._asked)):  # type: ignore[misc]
         def append(self, asked: Any) -> None:
-            pairs.resign()      # it looked before that, and nobody has asked
+            pairs.resign()  # it looked before that, and nobody has asked
             super().append(asked)
 
     pairs.links._asked = JustThen()
@@ -227,7 +228,7 @@ def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
         assert pairs.nothing_left()
         pairs.close()
         if ctrl_c.left > 0:
-            break       # it was over before line number `at`
+            break  # it was over before line number `at`
     assert at > 50
 
 
@@ -393,7 +394,7 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
         pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
     pairs.links._rest(pairs.leader, LONG)
     assert not acquiring.intersection(pairs.links._followers)
-    eventually(lambda: len(pairs.links._asked) == 2)    # their releases
+    eventually(lambda: len(pairs.links._asked) == 2)  # their releases
     pairs.answer()
     pairs.read()
     for follower in followers:

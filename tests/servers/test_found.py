@@ -53,7 +53,7 @@ def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_el
             eventually(lambda: all_up(masters))
             proxy.replies = "hold"
             redlock_servers.pause(0)
-            redlock_servers.pause(1)    # so that the acquire waits for the fifth, and reads it itself
+            redlock_servers.pause(1)  # so that the acquire waits for the fifth, and reads it itself
 
             def junk():
                 for client, _ in proxy._pairs:
@@ -68,11 +68,11 @@ def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_el
             proxy.replies = "pass"
             redlock_servers.resume(0)
             redlock_servers.resume(1)
-            eventually(lambda: all_up(masters))     # the housekeeper has survived it and connects again
+            eventually(lambda: all_up(masters))  # the housekeeper has survived it and connects again
             eventually(lambda: nothing_left(redlock_servers))
 
 
-ECHO = "unknown command 'AUTH', with args beginning with: '{}'"    # as an old Redis does, cut at 128
+ECHO = "unknown command 'AUTH', with args beginning with: '{}'"  # as an old Redis does, cut at 128
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_se
             return send(request, waiter)
 
         links.send = refused_at_first
-        time.sleep(0.3)     # whoever keeps the links dozes
+        time.sleep(0.3)  # whoever keeps the links dozes
         lock = masters.lock("job", ttl=30, retry=lambda _: 2.5)
         waiting = threading.Thread(target=lambda: lock.acquire(timeout=3))
         waiting.start()
@@ -135,7 +135,7 @@ def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_se
         clients[2].config_set("min-replicas-to-write", 0)
         began = time.monotonic()
         eventually(lambda: clients[2].get("redlock:job") is None)
-        assert time.monotonic() - began < 1.5   # long before the acquire has ended
+        assert time.monotonic() - began < 1.5  # long before the acquire has ended
         waiting.join()
         for client in clients[:2]:
             client.delete("redlock:job")
@@ -224,7 +224,7 @@ def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_maste
 
 class _SealedError(Exception):
     def __str__(self) -> str:
-        return str(self.args[1])        # its author's mistake: there is none
+        return str(self.args[1])  # its author's mistake: there is none
 
 
 class _SealedAtFirst(redis.CredentialProvider):

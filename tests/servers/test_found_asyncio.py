@@ -105,7 +105,7 @@ def test_a_body_whose_coroutine_is_thrown_away_gives_the_lock_back(redlock_serve
             future = coroutine.send(None)
             while not future.done():  # noqa: ASYNC110
                 await asyncio.sleep(0)
-            coroutine.send(None)        # holds it now
+            coroutine.send(None)  # holds it now
             coroutine.close()
             await asyncio.sleep(0.05)
 
@@ -199,7 +199,7 @@ def test_an_exception_of_a_signal_handler_breaks_nothing_for_good(redlock_server
 
             for _ in range(5):
                 left[0] = 1
-                await asyncio.gather(*map(use, range(3)))       # what one alone sends is not gathered for `flush`
+                await asyncio.gather(*map(use, range(3)))  # what one alone sends is not gathered for `flush`
                 assert not left[0]
                 for number in range(3):
                     async with asyncio.timeout(5), masters.lock(f"job-{number}", ttl=10):
@@ -215,7 +215,7 @@ def test_who_closes_second_waits_for_the_first(redlock_servers):
         await connected(masters)
         lock = masters.lock("job", ttl=10)
         await lock.acquire()
-        redlock_servers.pause(0)        # so that there is something to wait for
+        redlock_servers.pause(0)  # so that there is something to wait for
         await lock.release()
         (driver,) = masters._drivers.values()
         first = asyncio.create_task(masters.close())

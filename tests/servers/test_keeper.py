@@ -53,9 +53,9 @@ def test_a_lease_is_kept_for_as_long_as_it_is_held(quick, redlock_servers):
     fence = lease.fence
     until = time.monotonic() + 4 * TTL
     while time.monotonic() < until:
-        assert lease.remaining() > TTL / 3      # renewed at a third, long before its end (R15)
+        assert lease.remaining() > TTL / 3  # renewed at a third, long before its end (R15)
         time.sleep(0.01)
-    assert lease.fence == fence     # R19
+    assert lease.fence == fence  # R19
     assert lease.token.encode() == redlock_servers.client(0).get("redlock:job")
     lock.release()
     eventually(lambda: nothing_left(redlock_servers))
@@ -305,7 +305,7 @@ def test_handed_over_to_another_process(quick, redlock_servers):
         assert process.stdout is not None
         assert process.stdout.readline() == "took over\n"
         time.sleep(TTL)
-        assert first.owned()        # both keep it, until one releases
+        assert first.owned()  # both keep it, until one releases
         assert process.stdout.readline() == "released\n"
     assert process.returncode == 0
     eventually(lambda: lease.lost, 3 * TTL)
@@ -325,7 +325,7 @@ def test_taken_over_by_several_extensions_at_a_time_and_kept_once(redlock_server
 
         def extended(*what):
             real(*what)
-            both.wait(30)       # it is confirmed now, and kept by nobody
+            both.wait(30)  # it is confirmed now, and kept by nobody
 
         monkeypatch.setattr(lock, "_extended", extended)
         other = threading.Thread(target=lock.extend)
@@ -390,8 +390,10 @@ def test_an_on_lost_that_raises_is_logged_and_harms_nobody(quick, redlock_server
         raise ZeroDivisionError("mine")
 
     told = Told()
-    locks = [quick.lock("a", ttl=TTL, auto_extend=False, on_lost=broken),
-             quick.lock("b", ttl=TTL, auto_extend=False, on_lost=told)]
+    locks = [
+        quick.lock("a", ttl=TTL, auto_extend=False, on_lost=broken),
+        quick.lock("b", ttl=TTL, auto_extend=False, on_lost=told),
+    ]
     for lock in locks:
         take(lock)
     eventually(lambda: told, 3 * TTL)

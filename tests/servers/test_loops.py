@@ -100,7 +100,7 @@ def test_closed_on_one_loop_while_another_one_uses_it(redlock_servers):
     async def waits():
         async with masters.lock("job", ttl=10):
             running.set()
-            try:    # in a task of its own: this one would enter what it holds again (R26)
+            try:  # in a task of its own: this one would enter what it holds again (R26)
                 await asyncio.create_task(masters.lock("job", ttl=10).acquire())
             except RedlockError as error:
                 seen.append(error)
@@ -108,7 +108,7 @@ def test_closed_on_one_loop_while_another_one_uses_it(redlock_servers):
     def other():
         try:
             asyncio.run(waits())
-        except RedlockError as error:       # of the release, which cannot be sent any more
+        except RedlockError as error:  # of the release, which cannot be sent any more
             seen.append(error)
 
     thread = threading.Thread(target=other)
@@ -170,14 +170,14 @@ def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
     masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(use(masters))
-    for i in range(3):      # so that it waits between attempts
+    for i in range(3):  # so that it waits between attempts
         redlock_servers.client(i).set("redlock:job", "somebody", px=60_000)
     reported: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _, context: reported.append(context))
 
     async def for_a_moment():
         task = loop.create_task(masters.lock("job", ttl=30).acquire())
-        task._log_destroy_pending = False   # type: ignore[attr-defined]  # its owner's mistake, here on purpose
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # its owner's mistake, here on purpose
         await asyncio.sleep(0.01)
 
     loop.run_until_complete(for_a_moment())
@@ -197,7 +197,7 @@ def left_while_it_waits_for_the_links(masters, servers):
         servers.pause(i)
     loop = asyncio.new_event_loop()
     task = loop.create_task(masters.lock("job").acquire())
-    task._log_destroy_pending = False   # type: ignore[attr-defined]  # its owner's mistake, here on purpose
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # its owner's mistake, here on purpose
     loop.run_until_complete(asyncio.sleep(0.05))
     return loop, task
 
@@ -222,7 +222,7 @@ def test_close_after_a_loop_was_closed_while_a_task_waited_for_the_links(redlock
 
     async def main():
         using = asyncio.create_task(use(masters, "other"))
-        await asyncio.sleep(0.05)       # this loop has begun while the other one was open
+        await asyncio.sleep(0.05)  # this loop has begun while the other one was open
         loop.close()
         for i in range(5):
             redlock_servers.resume(i)
@@ -276,7 +276,7 @@ def test_a_coroutine_that_is_thrown_away_rolls_back(redlock_servers, loop_is):
         await use(masters)
         for i in range(5):
             redlock_servers.pause(i)
-        coroutine.send(None)        # as far as the wait for the answers
+        coroutine.send(None)  # as far as the wait for the answers
         await asyncio.sleep(0.01)
         if loop_is == "open":
             coroutine.close()
@@ -297,7 +297,7 @@ def test_nothing_runs_while_nothing_is_to_be_done(redlock_servers):
     async def main():
         async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
             async with masters.lock("job", ttl=10):
-                await asyncio.sleep(0.5)    # until the alarm of an operation that is over has gone off in vain
+                await asyncio.sleep(0.5)  # until the alarm of an operation that is over has gone off in vain
                 loop = asyncio.get_running_loop()
                 rounds = 0
                 select = loop._selector.select  # type: ignore[attr-defined]
@@ -414,7 +414,10 @@ def test_the_interpreter_exits_without_a_word(redlock_servers, end):
     code = PROGRAM.format(urls=redlock_servers.urls, end=ENDS[end])
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-W", "ignore:::uvloop", "-c", code],
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -443,8 +446,11 @@ def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_s
         print("cancelled", flush=True)
     """
     process = subprocess.Popen(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(code)], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(code)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdin is not None
@@ -456,7 +462,7 @@ def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_s
     process.stdin.flush()
     assert process.stdout.readline() == "cancelled\n"
     time.sleep(0.3)
-    assert process.poll() is None       # it waits for the masters, at most node_timeout
+    assert process.poll() is None  # it waits for the masters, at most node_timeout
     for i in range(5):
         redlock_servers.resume(i)
     _, errors = process.communicate(timeout=10)
@@ -482,7 +488,7 @@ def test_after_a_fork_the_child_has_connections_of_its_own(redlock_servers):
 
     def _child(lease, numbers) -> int:
         try:
-            for number in numbers:      # its copies of the sockets
+            for number in numbers:  # its copies of the sockets
                 with contextlib.suppress(OSError):
                     os.fstat(number)
                     return 4

@@ -26,7 +26,7 @@ def run(body, servers):
             task = asyncio.current_task()
             assert task is not None
             result = await body(masters)
-            assert task.cancelling() == 0       # nothing is left of what cancelled the body
+            assert task.cancelling() == 0  # nothing is left of what cancelled the body
             return result
 
     result = asyncio.run(main(), debug=True)
@@ -57,7 +57,7 @@ def test_the_body_is_cancelled_in_time(redlock_servers, watch):
             redlock_servers.resume(i)
         (lease,) = leases
         assert lease.valid_until <= cancelled_at < lease.valid_until + watch.prompt
-        assert told_at < lease.valid_until + watch.prompt     # the release is not waited for: it is too late anyway
+        assert told_at < lease.valid_until + watch.prompt  # the release is not waited for: it is too late anyway
         assert caught.value.reason == "unreachable"
         assert isinstance(caught.value.__cause__, asyncio.CancelledError)
 
@@ -138,7 +138,7 @@ def test_inside_of_a_task_group(redlock_servers):
             async with short(masters):
                 await asyncio.sleep(10)
 
-        async def grouped():    # before Python 3.13 a group that failed leaves its task marked as cancelled
+        async def grouped():  # before Python 3.13 a group that failed leaves its task marked as cancelled
             async with asyncio.TaskGroup() as group:
                 group.create_task(holder())
 
@@ -157,7 +157,7 @@ def test_a_body_that_swallows_the_cancellation(redlock_servers):
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(10)
                 assert lease.lost
-                await asyncio.sleep(0.05)       # is not cancelled a second time
+                await asyncio.sleep(0.05)  # is not cancelled a second time
                 after.append(True)
         assert after
 
@@ -205,11 +205,11 @@ def test_the_body_ends_in_the_very_tick_in_which_it_is_cancelled(redlock_servers
             lock = short(masters)
             with pytest.raises(LockLost):
                 async with lock as lease:
-                    while not lease.lost:       # no await: the loop is blocked until it is too late
+                    while not lease.lost:  # no await: the loop is blocked until it is too late
                         pass
                     (body,) = lease._holds
-                    body.lost()     # as the keeper does in the next tick
-            await asyncio.sleep(0.01)           # nobody cancels this
+                    body.lost()  # as the keeper does in the next tick
+            await asyncio.sleep(0.01)  # nobody cancels this
 
     run(body, redlock_servers)
 
@@ -221,7 +221,7 @@ def test_a_loop_that_was_blocked(redlock_servers):
         with pytest.raises(LockLost):
             async with short(masters) as lease:
                 time.sleep(1.5 * TTL)  # noqa: ASYNC251
-                assert lease.lost       # the first look is right
+                assert lease.lost  # the first look is right
                 await asyncio.sleep(10)
 
     run(body, redlock_servers)
@@ -252,7 +252,7 @@ def test_cancelled_from_outside_at_the_same_moment(redlock_servers, order):
             await asyncio.sleep(leases[0].remaining() - 0.002)
             while not leases[0].lost:
                 pass
-            task.cancel()       # and the keeper finds the loss in the same tick
+            task.cancel()  # and the keeper finds the loss in the same tick
         done, _ = await asyncio.wait([task])
         assert task.cancelled()
         return done
@@ -297,7 +297,7 @@ def test_a_generator_that_is_left_after_its_loss_takes_the_cancellation_back(red
         else:
             del generator
             gc.collect()
-            await asyncio.sleep(0.01)       # the loop closes it
+            await asyncio.sleep(0.01)  # the loop closes it
 
     run(body, redlock_servers)
 

@@ -32,9 +32,8 @@ def test_masks(world, redlock_servers, n):
                 assert not occupied.intersection(voters)
                 lock.release()
             # Nothing of ours is left, and what somebody else has is untouched (P7, P8).
-            eventually(lambda: lock_keys(redlock_servers)[:n] == [
-                {"redlock:job"} if i in occupied else set() for i in range(n)  # noqa: B023
-            ])
+            left = [{"redlock:job"} if i in occupied else set() for i in range(n)]
+            eventually(lambda left=left: lock_keys(redlock_servers)[:n] == left)
             for i in occupied:
                 assert clients[i].get("redlock:job") == b"somebody"
                 clients[i].delete("redlock:job")

@@ -32,7 +32,7 @@ def test_the_life_of_a_lease_is_measured(watched, observed, redlock_servers):
     assert observed.value("redlock.master.up") == 5
     began = time.monotonic()
     with watched.lock("job:1", ttl=TTL) as lease:
-        time.sleep(0.6 * TTL)       # in which it is renewed
+        time.sleep(0.6 * TTL)  # in which it is renewed
         eventually(lambda: observed.value("redlock.extensions", lock="job") >= 1)
     took = time.monotonic() - began
     assert lease.fence

@@ -91,7 +91,7 @@ def test_refused_and_lost(watched, seen, redlock_servers):
         lock.release()
     eventually(lambda: len(seen) == 2)
     assert seen[1] == LeaseLost("other", lease.token, lease.fence, "expired", seen[1].held)
-    assert 0.8 * TTL < seen[1].held < TTL       # it ended when its time was over, not when somebody noticed
+    assert 0.8 * TTL < seen[1].held < TTL  # it ended when its time was over, not when somebody noticed
 
 
 def test_an_outage_is_told_once(watched, seen, redlock_servers, caplog):
@@ -148,7 +148,9 @@ def test_an_observer_that_raises_breaks_nothing(world, redlock_servers, caplog):
 # -- closed by the observer ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("when", [MasterUp, MasterDown, LockAcquired, LeaseExtended, LeaseLost, LockReleased, QuorumLost])
+@pytest.mark.parametrize(
+    "when", [MasterUp, MasterDown, LockAcquired, LeaseExtended, LeaseLost, LockReleased, QuorumLost]
+)
 def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
     """In whatever thread it is told: that one is not waited for."""
     told: list[object] = []
@@ -160,7 +162,7 @@ def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
             masters.close()
 
     masters = Masters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=0.1, observer=observe)
-    with contextlib.suppress(RedlockError):     # wherever it is closed, what is under way says so
+    with contextlib.suppress(RedlockError):  # wherever it is closed, what is under way says so
         lock = masters.lock("job", ttl=TTL, auto_extend=when is LeaseExtended)
         take(lock, timeout=0)
         eventually(lambda: told or when is LockReleased, 3 * TTL)
@@ -171,7 +173,9 @@ def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
     assert masters._driver is None
 
 
-@pytest.mark.parametrize("when", [MasterUp, MasterDown, LockAcquired, LeaseExtended, LeaseLost, LockReleased, QuorumLost])
+@pytest.mark.parametrize(
+    "when", [MasterUp, MasterDown, LockAcquired, LeaseExtended, LeaseLost, LockReleased, QuorumLost]
+)
 def test_the_observer_closes_the_masters_of_a_loop(redlock_servers, caplog, when):
     told: list[object] = []
     before = set(threading.enumerate())
@@ -201,7 +205,7 @@ def test_the_observer_closes_the_masters_of_a_loop(redlock_servers, caplog, when
 
 def urls_for(when, servers):
     """A majority of these is down, if that is to be observed."""
-    with contextlib.ExitStack() as stack:       # ports at which nobody listens when they are used
+    with contextlib.ExitStack() as stack:  # ports at which nobody listens when they are used
         nowhere = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(3)]
     down = [f"redis://127.0.0.1:{port}" for port in nowhere]
     return [*servers.urls[:2], *down] if when in (MasterDown, QuorumLost) else servers.urls

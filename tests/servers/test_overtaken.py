@@ -17,8 +17,11 @@ from tests.servers.look import eventually, lock_keys, nothing_left, script_calls
 from tests.servers.proxy import Proxy
 
 LAGS = 4
-SOON = 4.0      # seconds, of a TTL of 20
-OPTIONS: dict[str, Any] = {"restart_guard": False, "node_timeout": 0.1}     # so often what is owed is asked again, at first
+SOON = 4.0  # seconds, of a TTL of 20
+OPTIONS: dict[str, Any] = {
+    "restart_guard": False,
+    "node_timeout": 0.1,
+}  # so often what is owed is asked again, at first
 
 
 @pytest.fixture
@@ -39,9 +42,11 @@ async def soon(condition):
 async def everywhere(masters, servers) -> int:
     """Connect to all of them; then how many scripts the one behind the lagging link has run."""
     loop = asyncio.get_running_loop()
+
     def there():
         votes = asyncio.run_coroutine_threadsafe(masters.status("whatever"), loop).result().votes
         return all(vote.outcome == "free" for vote in votes)
+
     await soon(there)
     return scripts_there(servers)
 
@@ -83,7 +88,7 @@ def test_released_on_another_loop_while_that_of_the_acquire_runs(redlock_servers
         before = await everywhere(masters, redlock_servers)
         await lock.release()
         await soon(lambda: scripts_there(redlock_servers) > before)
-        await asyncio.sleep(2.5)        # now it is owed no more: its key must have expired
+        await asyncio.sleep(2.5)  # now it is owed no more: its key must have expired
         assert lock_keys(redlock_servers) == [set()] * 5
         before, seen = scripts_there(redlock_servers), acquired_there(redlock_servers)
         proxy.catch_up()
@@ -117,7 +122,7 @@ def test_a_release_on_another_loop_whose_links_lag_does_not_find_the_lock_gone(r
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(acquires(), loop_of_the_acquire))
             await soon(lambda: all(lock_keys(redlock_servers)))
             releasing = asyncio.create_task(lock.release())
-            with contextlib.suppress(AssertionError):       # they stay, until this release has been judged
+            with contextlib.suppress(AssertionError):  # they stay, until this release has been judged
                 await asyncio.to_thread(eventually, lambda: nothing_left(redlock_servers), 0.5)
             for proxy in lagging:
                 proxy.catch_up()
@@ -168,7 +173,7 @@ def handed_over(world, redlock_servers, proxy, urls):
 def test_a_lease_that_was_handed_over(redlock_servers, proxy, handed_over):
     before = scripts_there(redlock_servers)
     handed_over.release()
-    eventually(lambda: scripts_there(redlock_servers) > before + 4)      # it is asked again, later and later
+    eventually(lambda: scripts_there(redlock_servers) > before + 4)  # it is asked again, later and later
     seen = acquired_there(redlock_servers)
     proxy.catch_up()
     eventually(lambda: acquired_there(redlock_servers) > seen)

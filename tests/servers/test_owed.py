@@ -19,7 +19,7 @@ def test_after_reconnecting(redlock_servers, masters):
     redlock_servers.pause(3)
     lock.release()
     # The connection with the release in it dies before the master has read it.
-    assert lock_keys(redlock_servers)[3] == set()   # paused: it shows nothing
+    assert lock_keys(redlock_servers)[3] == set()  # paused: it shows nothing
     redlock_servers.client(3).connection_pool.disconnect()
     redlock_servers.resume(3)
     eventually(lambda: nothing_left(redlock_servers))
@@ -32,7 +32,7 @@ def test_while_a_master_cannot_be_reached(world, redlock_servers):
             eventually(lambda: all_up(masters))
             lock.acquire()
             eventually(lambda: all(lock_keys(redlock_servers)))
-            proxy.replies = "lose"      # every attempt to connect fails as well
+            proxy.replies = "lose"  # every attempt to connect fails as well
             proxy.drop()
             lock.release()
             eventually(lambda: not any(lock_keys(redlock_servers)[1:]))
@@ -80,14 +80,16 @@ def run(code: str, urls: list[str]) -> subprocess.Popen[str]:
     head = f"from redlock import Masters\nmasters = Masters({urls!r}, restart_guard=False, node_timeout=0.3)\n"
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", head + textwrap.dedent(code)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
 def test_at_interpreter_exit(redlock_servers):
     """Exits right behind a release that nobody had time to confirm."""
     with Proxy(redlock_servers.ports[0]) as proxy:
-        proxy.delay = 0.02      # its handshake and its answers are late
+        proxy.delay = 0.02  # its handshake and its answers are late
         code = """
             lock = masters.lock("job", ttl=30)
             masters.status("job")
@@ -114,13 +116,15 @@ def test_at_interpreter_exit_for_at_most_node_timeout(redlock_servers):
     head = f"from redlock import Masters\nmasters = Masters({redlock_servers.urls!r}, restart_guard=False, node_timeout=0.3)\n"
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", head + textwrap.dedent(code)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     redlock_servers.pause(0)
     output, _ = process.communicate("", timeout=20)
-    assert time.monotonic() - float(output) < 5     # node_timeout and the end of an interpreter
+    assert time.monotonic() - float(output) < 5  # node_timeout and the end of an interpreter
     assert process.returncode == 0
     redlock_servers.resume(0)
     eventually(lambda: nothing_left(redlock_servers), 2.0)

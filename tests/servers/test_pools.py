@@ -157,6 +157,7 @@ def iter_section(masters):
 def test_calls_with_contexts_of_their_own_in_one_thread_wait_for_each_other(redlock_servers, redlock_masters):
     seen: list[int] = []
     with ThreadPoolExecutor(1) as pool:
+
         def call(work, *args):
             return pool.submit(contextvars.copy_context().run, work, *args)
 
@@ -165,7 +166,7 @@ def test_calls_with_contexts_of_their_own_in_one_thread_wait_for_each_other(redl
         entering = call(second.__enter__)
         assert redlock_masters.lock("invoice:42", ttl=0.9).acquire(timeout=0.2) is None
         assert not entering.done()
-        in_a_thread(lambda: first.__exit__(None, None, None))     # the thread that entered is waiting
+        in_a_thread(lambda: first.__exit__(None, None, None))  # the thread that entered is waiting
         entering.result()
         call(second.__exit__, None, None, None).result()
     assert len(set(seen)) == 2
@@ -202,7 +203,7 @@ def test_to_thread_calls_of_many_tasks(redlock_servers, redlock_masters):
         with redlock_masters.lock("invoice:42", **SHORT):
             inside.append(1)
             most.append(len(inside))
-            with redlock_masters.lock("invoice:42", **SHORT):       # the same call enters again
+            with redlock_masters.lock("invoice:42", **SHORT):  # the same call enters again
                 pass
             inside.pop()
 

@@ -30,7 +30,7 @@ class Contenders:
     def __init__(self, world, masters) -> None:
         self.world = world
         self.masters = masters
-        self.order: list[int] = []              # of those who got it
+        self.order: list[int] = []  # of those who got it
         self.outcomes: dict[int, Any] = {}
         self.took: dict[int, float] = {}
         self._threads: list[threading.Thread] = []
@@ -126,7 +126,7 @@ def test_a_handover_is_one_script_call_and_its_release(world, redlock_servers, m
     eventually(lambda: nothing_left(redlock_servers))
     calls = [now - then for then, now in zip(before, script_calls(redlock_servers), strict=True)]
     assert max(calls) <= 4 * 10 * 20
-    assert sum(calls) <= 2.2 * 5 * 10 * 20      # an acquire and a release on each, and few more
+    assert sum(calls) <= 2.2 * 5 * 10 * 20  # an acquire and a release on each, and few more
 
 
 def test_whoever_gives_up_in_the_middle_disturbs_nobody(world, masters):
@@ -139,7 +139,7 @@ def test_whoever_gives_up_in_the_middle_disturbs_nobody(world, masters):
     assert in_line(world, masters) == 3
     for number in (0, 2, 4):
         assert contenders.outcomes[number] is None
-        assert 0.2 <= contenders.took[number] < 1.0     # its own patience
+        assert 0.2 <= contenders.took[number] < 1.0  # its own patience
     lock.release()
     contenders.join()
     assert contenders.order == [1, 3]
@@ -220,13 +220,13 @@ def test_whoever_does_not_want_to_wait_does_not_queue(world, redlock_servers, ma
         if front == "holder":
             holder = masters.lock("job", ttl=60)
             holder.acquire()
-        else:       # of this process; the holder is somewhere else, and the next look at the masters far off
+        else:  # of this process; the holder is somewhere else, and the next look at the masters far off
             holder = others.lock("job", ttl=60)
             holder.acquire()
             calls = script_calls(redlock_servers)
             contenders.come(masters.lock("job", ttl=10, retry=wait_fixed(2.0)))
             eventually(lambda: all(a > b for a, b in zip(script_calls(redlock_servers), calls, strict=True)))
-            eventually(lambda: feeds_up(world, masters) == 5)       # then it looks once more
+            eventually(lambda: feeds_up(world, masters) == 5)  # then it looks once more
         before = settled(redlock_servers)
         seen: list[Any] = []
 
@@ -244,7 +244,7 @@ def test_whoever_does_not_want_to_wait_does_not_queue(world, redlock_servers, ma
         holder.release()
         contenders.join()
         assert nobody_in_line(world, masters)
-        assert masters.lock("job", ttl=10).acquire(**options) is not None      # and nobody is in front now
+        assert masters.lock("job", ttl=10).acquire(**options) is not None  # and nobody is in front now
 
 
 # -- whoever loses it lets the next one pass ----------------------------------------------------------

@@ -20,7 +20,7 @@ def lobby(masters):
 async def in_line(masters, number) -> None:
     """Until so many wait for "job" or hold it."""
     async with asyncio.timeout(5):
-        while len(lobby(masters)._lines.get("redlock:job", ())) != number:   # noqa: ASYNC110
+        while len(lobby(masters)._lines.get("redlock:job", ())) != number:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -56,7 +56,7 @@ def test_twenty_tasks_and_a_counter_that_nothing_else_protects(redlock_servers):
         await asyncio.gather(*(work() for _ in range(20)))
         assert counter == 20 * 50
         calls = [now - then for then, now in zip(before, script_calls(redlock_servers), strict=True)]
-        assert max(calls) <= 2.2 * counter      # an acquire and a release, and few more
+        assert max(calls) <= 2.2 * counter  # an acquire and a release, and few more
 
     play(redlock_servers, scene)
 
@@ -98,7 +98,7 @@ def test_cancelled_anywhere_in_the_line(redlock_servers, cancelled, when):
             for number in cancelled:
                 tasks[number].cancel()
 
-        holder = masters.lock("job", ttl=10, bound=False)       # whoever gives it back
+        holder = masters.lock("job", ttl=10, bound=False)  # whoever gives it back
         await holder.acquire()
         tasks = []
         for number in range(5):

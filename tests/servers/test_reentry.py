@@ -51,8 +51,8 @@ def test_the_same_lease_counted_without_a_word_to_the_masters(redlock_servers, q
         assert again is and_again is lease
     assert one.owned()
     assert two.owned()
-    assert two.lease is lease or two.lease is None      # what was granted last through it: nothing
-    for lock in (two, one, one, two):       # in any order
+    assert two.lease is lease or two.lease is None  # what was granted last through it: nothing
+    for lock in (two, one, one, two):  # in any order
         lock.release()
         assert lease.valid
     assert script_calls(redlock_servers) == before
@@ -156,7 +156,7 @@ def test_less_validity_than_is_asked_for_would_be_waiting_for_oneself(quiet, ent
         quiet.lock("job", ttl=30, min_validity=25)
         with quiet.lock("job", ttl=30, min_validity=5):
             pass
-        with quiet.lock("job", ttl=30):         # who asks for nothing gets what there is
+        with quiet.lock("job", ttl=30):  # who asks for nothing gets what there is
             pass
         again = quiet.lock("job", ttl=30)
         again.acquire()
@@ -271,18 +271,18 @@ def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock
     assert new is not None
     assert new is not old
     assert new.fence > old.fence
-    with pytest.raises(LockLost) as caught:     # of the level in which it is: the old one is two's
+    with pytest.raises(LockLost) as caught:  # of the level in which it is: the old one is two's
         two.release()
     assert caught.value.reason == "expired"
     assert new.valid
-    one.release()       # the latest first
+    one.release()  # the latest first
     assert not new.lost
     with pytest.raises(LockLost):
         one.release()
     with pytest.raises(NotHeld):
         one.release()
     time.sleep(0.05)
-    assert [lease.token for lease in told] == [old.token]       # once, by whoever acquired it (C9)
+    assert [lease.token for lease in told] == [old.token]  # once, by whoever acquired it (C9)
     assert len(world.links(quiet).lobby) == 0
     eventually(lambda: nothing_left(redlock_servers))
 
@@ -375,10 +375,10 @@ def test_what_belongs_to_nobody_is_not_entered_again(redlock_servers, world, qui
     assert quiet.lock(["job", "more"], ttl=10).acquire(blocking=False) is None
     assert script_calls(redlock_servers) == before
     assert lock.owned()
-    assert elsewhere(lock.release) is None      # whoever does it
+    assert elsewhere(lock.release) is None  # whoever does it
     assert not lease.valid
     with quiet.lock("job", ttl=10):
-        assert lock.acquire(timeout=0) is None      # nor does it enter what belongs to us
+        assert lock.acquire(timeout=0) is None  # nor does it enter what belongs to us
     assert len(world.links(quiet).lobby) == 0
 
 

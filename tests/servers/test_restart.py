@@ -79,7 +79,7 @@ def test_restarted_empty_it_may_not_give_away_what_it_forgot(world, old_servers)
         try:
             assert two.lock("job", ttl=TTL).acquire(timeout=0) is None
         except QuorumUnreachable:
-            pass    # which of the two it is depends on whose answer came first (C2)
+            pass  # which of the two it is depends on whose answer came first (C2)
         assert lock.owned()
         lock.release()
     wait_until_voting(old_servers)
@@ -106,7 +106,9 @@ def test_a_master_that_forgets_nothing_votes_at_once(world):
     "how",
     [
         pytest.param({"persistence": "everysec"}, id="everysec"),
-        pytest.param({"persistence": "always", "config": {"no-appendfsync-on-rewrite": "yes"}}, id="not-while-it-is-rewritten"),
+        pytest.param(
+            {"persistence": "always", "config": {"no-appendfsync-on-rewrite": "yes"}}, id="not-while-it-is-rewritten"
+        ),
     ],
 )
 def test_nearly_always_is_not_exempt(world, how):
@@ -119,7 +121,7 @@ def test_the_largest_max_ttl_announced_governs_and_is_logged_once(world, old_ser
     wait_until_voting(old_servers)
     try:
         with world.Masters(old_servers.urls, max_ttl=3600.0, restart_guard=False) as long:
-            eventually(lambda: all_up(long))    # connects, and announces
+            eventually(lambda: all_up(long))  # connects, and announces
         with caplog.at_level(logging.WARNING, "redlock"), world.Masters(old_servers.urls, **OPTIONS) as short:
             with pytest.raises(QuorumUnreachable, match=r"counts in 3[56]\d\d"):
                 short.lock("job", ttl=TTL).acquire(timeout=0)
@@ -134,10 +136,12 @@ def test_the_largest_max_ttl_announced_governs_and_is_logged_once(world, old_ser
 
 def test_every_client_announces_also_with_the_guard_off(world, redlock_servers):
     with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=42.0, prefix="p:") as masters:
-        eventually(lambda: masters.status("job").votes and redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000")
+        eventually(
+            lambda: masters.status("job").votes and redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000"
+        )
     with world.Masters(redlock_servers.urls, restart_guard=False, max_ttl=30.0, prefix="p:") as masters:
         masters.status("job")
-    assert redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000"      # raised, never lowered
+    assert redlock_servers.client(4).get("redlock-max-ttl:p:") == b"42000"  # raised, never lowered
 
 
 def test_where_info_is_not_permitted_the_vote_says_so(world, redlock_servers):
@@ -185,9 +189,13 @@ def test_info_that_is_granted_later_counts_from_the_next_connection_on_as_the_vo
     rights = {"enabled": True, "passwords": ["+x"], "keys": ["*"], "channels": ["*"]}
     client.acl_setuser("blind", commands=["+@all", "-info"], **rights)
     try:
-        with world.Masters([f"redis://blind:x@127.0.0.1:{redlock_servers.ports[0]}"], max_ttl=1.0, prefix="blind:") as masters:
+        with world.Masters(
+            [f"redis://blind:x@127.0.0.1:{redlock_servers.ports[0]}"], max_ttl=1.0, prefix="blind:"
+        ) as masters:
             lock = masters.lock("job", ttl=1.0)
-            with pytest.raises(QuorumUnreachable, match=r"grant \+info .*counts from the next connection on: CLIENT KILL USER"):
+            with pytest.raises(
+                QuorumUnreachable, match=r"grant \+info .*counts from the next connection on: CLIENT KILL USER"
+            ):
                 lock.acquire()
             client.acl_setuser("blind", commands=["+@all"], **rights)
             with pytest.raises(QuorumUnreachable, match=r"grant \+info"):

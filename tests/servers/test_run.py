@@ -21,7 +21,7 @@ from tests.servers.commands import ON_A_TERMINAL, RUN, environment, run, start
 from tests.servers.look import eventually, nothing_left
 from tests.servers.needs import missing
 
-NEW = "--no-restart-guard"      # the servers are
+NEW = "--no-restart-guard"  # the servers are
 
 # Neither it nor its child ends by SIGTERM.  It says who they are.
 STUBBORN = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $$ $!; while :; do sleep 0.1; done"
@@ -61,7 +61,7 @@ def session(leader: int) -> list[int]:
 
 def kill_session(leader: int) -> None:
     for pid in session(leader):
-        with contextlib.suppress(ProcessLookupError):       # some go with others
+        with contextlib.suppress(ProcessLookupError):  # some go with others
             os.kill(pid, signal.SIGKILL)
 
 
@@ -85,14 +85,20 @@ def test_the_command_knows_its_lock_and_gets_what_is_passed(servers):
     assert (name, text, rest.strip()) == ("job", "hello", "['--ttl', '--', 'x']")
     assert re.fullmatch("[0-9a-f]{40}", token)
     assert servers.client(0).get("{redlock:job}:fence") == fence.encode()
-    assert done.stderr == ""        # for cron, which mails whatever is said
+    assert done.stderr == ""  # for cron, which mails whatever is said
     eventually(lambda: nothing_left(servers))
 
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [(["true"], 0), (["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -KILL $$"], 137), (["sh", "-c", "kill -INT $$"], 130),
-     (["/does/not/exist"], 127), (["/etc/passwd"], 126)],
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 7"], 7),
+        (["sh", "-c", "kill -KILL $$"], 137),
+        (["sh", "-c", "kill -INT $$"], 130),
+        (["/does/not/exist"], 127),
+        (["/etc/passwd"], 126),
+    ],
 )
 def test_the_exit_code_is_that_of_the_command(servers, command, code):
     done = run([*RUN, "job", NEW, "--", *command], servers.urls)
@@ -118,11 +124,18 @@ def env_of(done) -> dict[str, str]:
 def test_the_command_has_the_environment_that_redlock_run_was_given(servers, locale):
     """As cron gives it; Python itself sets LC_CTYPE where the locale is C (PEP 538)."""
     given = {"PATH": os.environ["PATH"], "REDLOCK_MASTERS": ",".join(servers.urls), "EMPTY": "", **locale}
-    done = subprocess.run([*RUN, "job", NEW, "--", shutil.which("env") or "env", "-0"], env=given, cwd=Path(__file__).parents[2],
-                          capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [*RUN, "job", NEW, "--", shutil.which("env") or "env", "-0"],
+        env=given,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     got = env_of(done)
     if not Path("/proc/self/environ").exists():
-        got.pop("LC_CTYPE", None)       # nobody knows there whether it was given
+        got.pop("LC_CTYPE", None)  # nobody knows there whether it was given
         given.pop("LC_CTYPE", None)
     assert {name for name in got if name not in given} == {"REDLOCK_NAME", "REDLOCK_TOKEN", "REDLOCK_FENCE"}
     assert {name: got[name] for name in given} == given
@@ -186,7 +199,7 @@ def test_four_at_the_same_moment_and_exactly_one_runs(servers, tmp_path):
         ended = [(one.wait(60), one.communicate()) for one in four]
     assert sorted(code for code, _ in ended) == [0, 75, 75, 75]
     assert sorted(output for _, (output, _) in ended) == ["", "", "", "ran\n"]
-    assert [errors for _, (_, errors) in ended] == [""] * 4     # --no-wait is quiet: this is what it is for
+    assert [errors for _, (_, errors) in ended] == [""] * 4  # --no-wait is quiet: this is what it is for
 
 
 def test_waiting(servers):
@@ -212,7 +225,9 @@ def test_waiting(servers):
 @pytest.mark.parametrize("silent", [5, 3])
 def test_it_does_not_say_released_when_nobody_has_heard_of_it(servers, silent, verbose):
     """The masters hang when the command ends."""
-    with started(["job", NEW, *verbose, "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE) as process:
+    with started(
+        ["job", NEW, *verbose, "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE
+    ) as process:
         assert line(process) == "begun"
         eventually(lambda: len(holder_of(servers)) == 5)
         for i in range(silent):
@@ -226,7 +241,9 @@ def test_it_does_not_say_released_when_nobody_has_heard_of_it(servers, silent, v
 
 
 def test_it_says_released_when_a_majority_has_heard_of_it(servers):
-    with started(["job", NEW, "-v", "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE) as process:
+    with started(
+        ["job", NEW, "-v", "--", "sh", "-c", "echo begun; read line"], servers.urls, stdin=subprocess.PIPE
+    ) as process:
         assert line(process) == "begun"
         servers.pause(0)
         servers.pause(1)
@@ -269,7 +286,7 @@ def test_signals_are_forwarded_once_each(servers):
         assert line(process) == "ready"
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):
             process.send_signal(number)
-            time.sleep(0.3)     # two of a kind may become one on the way, as always
+            time.sleep(0.3)  # two of a kind may become one on the way, as always
         output, _ = process.communicate(timeout=30)
     assert output.split() == ["SIGINT", "SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1"]
     assert process.returncode == 0
@@ -295,12 +312,14 @@ def test_a_signal_for_a_command_that_is_stopped_ends_it(servers, number):
 
 
 def test_a_command_that_is_stopped_and_let_go_on_by_others_does_so(servers):
-    with started(["job", NEW, "--ttl", "2", "--", "sh", "-c", "echo $$; read x; exit 5"], servers.urls, stdin=subprocess.PIPE) as process:
+    with started(
+        ["job", NEW, "--ttl", "2", "--", "sh", "-c", "echo $$; read x; exit 5"], servers.urls, stdin=subprocess.PIPE
+    ) as process:
         pid = int(line(process))
         os.kill(pid, signal.SIGSTOP)
         eventually(lambda: state_of(pid) == "T", 30)
-        process.send_signal(signal.SIGWINCH)        # no reason to go on
-        time.sleep(2.5)         # it is renewed
+        process.send_signal(signal.SIGWINCH)  # no reason to go on
+        time.sleep(2.5)  # it is renewed
         assert state_of(pid) == "T"
         os.kill(pid, signal.SIGCONT)
         process.communicate("x\n", timeout=30)
@@ -309,7 +328,19 @@ def test_a_command_that_is_stopped_and_let_go_on_by_others_does_so(servers):
 
 def test_what_is_ignored_stays_ignored(servers):
     """Under nohup, the command is as well."""
-    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *RUN, "job", NEW, "--", "sh", "-c", "echo ready; sleep 1; echo end"]
+    command = [
+        "sh",
+        "-c",
+        'trap "" HUP; exec "$@"',
+        "sh",
+        *RUN,
+        "job",
+        NEW,
+        "--",
+        "sh",
+        "-c",
+        "echo ready; sleep 1; echo end",
+    ]
     process = start(command, servers.urls)
     try:
         assert line(process) == "ready"
@@ -332,24 +363,30 @@ for number in range(256):
 
 
 @pytest.mark.parametrize(
-    "how", ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])"]
+    "how",
+    ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])"],
 )
 def test_started_by_somebody_who_does_not_wait_for_children(servers, how):
     """Some daemons ignore or block SIGCHLD, and whom they start inherits that; it is seen at once all the same."""
     starts = f"import os, signal, sys; {how}; os.execv(sys.argv[1], sys.argv[1:])"
     begun = time.monotonic()
-    done = run([sys.executable, "-c", starts, *RUN, "job", NEW, "--ttl", "60", "--", "sh", "-c", "sleep 0.3; exit 7"], servers.urls)
+    done = run(
+        [sys.executable, "-c", starts, *RUN, "job", NEW, "--ttl", "60", "--", "sh", "-c", "sleep 0.3; exit 7"],
+        servers.urls,
+    )
     assert (done.returncode, done.stderr) == (7, "")
-    assert time.monotonic() < begun + 10        # the next renewal is 20 s away
+    assert time.monotonic() < begun + 10  # the next renewal is 20 s away
 
 
 def test_descriptors_that_were_passed_are_passed_on(servers):
     """A log of the shell's, the job server of make; and none of ours."""
     read, write = os.pipe()
-    done = run([*RUN, "job", NEW, "--", sys.executable, "-c", WRITES_AND_LISTS, str(write)], servers.urls, pass_fds=[write])
+    done = run(
+        [*RUN, "job", NEW, "--", sys.executable, "-c", WRITES_AND_LISTS, str(write)], servers.urls, pass_fds=[write]
+    )
     os.close(write)
     with open(read, "rb") as reader:
-        assert reader.read() == b"hello"        # and then the end: nobody else has it any more
+        assert reader.read() == b"hello"  # and then the end: nobody else has it any more
     assert done.stdout.split() == ["0", "1", "2", str(write)]
 
 
@@ -368,7 +405,7 @@ def test_what_it_leaves_in_the_background_is_not_ended_while_the_lock_is_release
     with started(arguments, servers.urls, stdin=subprocess.PIPE) as process:
         left = int(line(process))
         just_renewed(servers, 6)
-        time.sleep(1.8)     # the next one would be due now, SIGTERM in 0.9 s; and the release takes 1.9 s
+        time.sleep(1.8)  # the next one would be due now, SIGTERM in 0.9 s; and the release takes 1.9 s
         for i in range(5):
             servers.pause(i)
         assert process.stdin is not None
@@ -426,7 +463,7 @@ def just_renewed(servers, ttl):
         left = sorted((pttl / 1000 for _, pttl in holder_of(servers)), reverse=True)
         return asked + left[2] if len(left) == 5 and left[4] > ttl * 0.96 else 0.0
 
-    eventually(lambda: not renewed(), 30)       # not the acquire
+    eventually(lambda: not renewed(), 30)  # not the acquire
     return eventually(renewed, 30)
 
 
@@ -502,7 +539,7 @@ def test_max_hold_is_how_long_it_may_run(servers):
     with started(arguments, servers.urls) as process:
         begun = float(line(process))
         told = float(line(process))
-        assert told - begun > 1.5       # it began a little later than it was acquired, and would have been told after 0.45 s
+        assert told - begun > 1.5  # it began a little later than it was acquired, and would have been told after 0.45 s
         assert len(holder_of(servers)) >= 3
         assert line(process) == "cleaned up"
         _, errors = process.communicate(timeout=30)
@@ -511,7 +548,7 @@ def test_max_hold_is_how_long_it_may_run(servers):
     assert held, errors
     assert float(held[1]) >= 2
     assert "lost" not in errors
-    eventually(lambda: nothing_left(servers))       # it is released, not left to its TTL
+    eventually(lambda: nothing_left(servers))  # it is released, not left to its TTL
 
 
 def test_a_short_max_hold_is_one(servers):
@@ -552,13 +589,13 @@ def test_a_holder_that_is_killed_blocks_for_its_ttl_and_not_longer(servers):
         killed = time.monotonic()
         eventually(lambda: len(holder_of(servers)) >= 3)
         left = sorted(pttl / 1000 for _, pttl in holder_of(servers))
-        first_free = time.monotonic() + left[-3] - 0.1     # by then a majority may be free
+        first_free = time.monotonic() + left[-3] - 0.1  # by then a majority may be free
         report = f"import os, time; print(time.monotonic(), [os.path.exists('/proc/%d' % pid) for pid in ({child}, {grandchild})])"
         done = run([*RUN, "job", NEW, "--wait", "30", "--", sys.executable, "-c", report], servers.urls)
         assert done.returncode == 0
         ran = float(done.stdout.split()[0])
         assert ran >= first_free
-        assert ran < killed + ttl + 15      # a slow machine is slow
+        assert ran < killed + ttl + 15  # a slow machine is slow
         assert not alive(child)
         assert not alive(grandchild)
 
@@ -591,7 +628,7 @@ def test_killed_while_it_starts_its_command(servers, when):
     arguments = ["job", NEW, "--ttl", "2", "--", "sh", "-c", STUBBORN]
     with started([when, *arguments], servers.urls, program=[sys.executable, "-c", UNLUCKY]) as process:
         assert process.wait(30) == -signal.SIGKILL
-        said, _ = process.communicate(timeout=30)       # to the end of file: nobody is left who could write
+        said, _ = process.communicate(timeout=30)  # to the end of file: nobody is left who could write
     assert not said or when == "begun"
 
 
@@ -636,7 +673,9 @@ def test_a_watchdog_that_is_killed(servers):
         child, grandchild = map(int, line(process).split())
         watchdog = child_of(process.pid)
         if sys.platform == "linux":
-            shown = subprocess.run(["ps", "-o", "comm=", "-p", str(watchdog)], capture_output=True, text=True, check=True).stdout
+            shown = subprocess.run(
+                ["ps", "-o", "comm=", "-p", str(watchdog)], capture_output=True, text=True, check=True
+            ).stdout
             assert shown == "redlock-guard\n"
         os.kill(watchdog, signal.SIGKILL)
         assert process.wait(30) == 70
@@ -650,11 +689,18 @@ def test_a_watchdog_that_is_killed(servers):
 def test_a_watchdog_that_is_killed_in_a_container(servers):
     """As its first process we are the parent of what is left; and nobody waits for what is not our child."""
     contained = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if shutil.which("unshare") is None or subprocess.run([*contained, "true"], check=False, capture_output=True).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*contained, "true"], check=False, capture_output=True).returncode
+    ):
         missing("unshare")
     # It is the parent of the command.
     for first in [], ["sh", "-c", '"$@"; echo code $?', "sh"]:
-        with started(["job", NEW, "--", "sh", "-c", "sleep 100 & kill -KILL $PPID; wait"], servers.urls, [*contained, *first, *RUN]) as process:
+        with started(
+            ["job", NEW, "--", "sh", "-c", "sleep 100 & kill -KILL $PPID; wait"],
+            servers.urls,
+            [*contained, *first, *RUN],
+        ) as process:
             output, _ = process.communicate(timeout=30)
             assert process.returncode == (0 if first else 70)
             assert output == ("code 70\n" if first else "")
@@ -666,11 +712,13 @@ def test_pkill_by_the_command_line_does_not_reach_the_watchdog(servers, pattern)
     """So the command, if that was not meant, has its SIGTERM and its grace."""
     if shutil.which("pgrep") is None:
         missing("pgrep")
-    name = f"job-{os.getpid()}-{time.monotonic_ns()}"       # nobody else's
+    name = f"job-{os.getpid()}-{time.monotonic_ns()}"  # nobody else's
     command = "trap 'sleep 0.3; echo cleaned up; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
     with started([name, NEW, "--", "sh", "-c", command], servers.urls) as process:
         assert line(process) == "ready"
-        found = subprocess.run(["pgrep", "-f", pattern.replace("NAME", name)], capture_output=True, text=True, check=False)
+        found = subprocess.run(
+            ["pgrep", "-f", pattern.replace("NAME", name)], capture_output=True, text=True, check=False
+        )
         assert found.stdout.split() == [str(process.pid)]
         for pid in found.stdout.split():
             os.kill(int(pid), signal.SIGKILL)
@@ -682,7 +730,7 @@ def test_a_command_whose_redlock_run_and_watchdog_are_killed_at_once_does_not_go
     with started(["job", NEW, "--", "sh", "-c", STUBBORN], servers.urls) as process:
         child, _ = map(int, line(process).split())
         watchdog = child_of(process.pid)
-        os.kill(watchdog, signal.SIGSTOP)       # else it may be quicker than the second signal
+        os.kill(watchdog, signal.SIGSTOP)  # else it may be quicker than the second signal
         process.kill()
         os.kill(watchdog, signal.SIGKILL)
         eventually(lambda: not alive(child), 30)
@@ -694,7 +742,7 @@ STOPPED = ["the masters hang", "it was held for long enough", "SIGTERM", "the co
 @pytest.mark.parametrize("then", STOPPED)
 def test_a_watchdog_that_is_stopped(servers, then):
     """SIGSTOP cannot be ignored.  It goes on, so the command ends in time and redlock-run hears of it."""
-    ttl = "60" if then == "the command ends" else "2"       # it does not take a renewal, after 20 s, to notice
+    ttl = "60" if then == "the command ends" else "2"  # it does not take a renewal, after 20 s, to notice
     arguments = ["job", NEW, "--ttl", ttl, "--max-hold", "1" if then == STOPPED[1] else "60"]
     with started([*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls) as process:
         child = int(line(process))
@@ -706,7 +754,9 @@ def test_a_watchdog_that_is_stopped(servers, then):
             process.terminate()
         elif then == "the command ends":
             os.kill(child, signal.SIGUSR1)
-        assert process.wait(15) == {"SIGTERM": 128 + signal.SIGTERM, "the command ends": 128 + signal.SIGUSR1}.get(then, 70)
+        assert process.wait(15) == {"SIGTERM": 128 + signal.SIGTERM, "the command ends": 128 + signal.SIGUSR1}.get(
+            then, 70
+        )
         assert not alive(child)
 
 
@@ -717,7 +767,9 @@ from redlock._cli import guard, run
 guard.__file__ = sys.argv.pop(1)
 run.entry()
 """
-READY_AND_DEAF = "import os, struct, sys, time; os.write(int(sys.argv[3]), struct.pack('<ci', b'R', 0)); time.sleep(600)"
+READY_AND_DEAF = (
+    "import os, struct, sys, time; os.write(int(sys.argv[3]), struct.pack('<ci', b'R', 0)); time.sleep(600)"
+)
 
 
 @pytest.mark.parametrize("then", STOPPED)
@@ -728,20 +780,22 @@ def test_a_watchdog_that_does_nothing(servers, tmp_path, then):
     deaf.write_text(READY_AND_DEAF, "utf-8")
     max_hold = "1" if then == STOPPED[1] else "60"
     arguments = [str(deaf), "job", NEW, "--ttl", f"{ttl:g}", "--max-hold", max_hold, "--grace", "0.5"]
-    with started([*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls, [sys.executable, "-c", DEAF]) as process:
+    with started(
+        [*arguments, "--", "sh", "-c", "echo $$; exec sleep 60"], servers.urls, [sys.executable, "-c", DEAF]
+    ) as process:
         child = int(line(process))
         if then == "the masters hang":
             expires = just_renewed(servers, ttl)
             for i in range(5):
                 servers.pause(i)
             eventually(lambda: not alive(child), 30)
-            assert time.monotonic() < expires - ttl * 0.01 - 0.002      # valid_until
+            assert time.monotonic() < expires - ttl * 0.01 - 0.002  # valid_until
         elif then == "SIGTERM":
             process.terminate()
             eventually(lambda: not alive(child), 30)
         elif then == "the command ends":
             os.kill(child, signal.SIGUSR1)
-        assert process.wait(15) == 70     # the next renewal after --max-hold would be after 20 s
+        assert process.wait(15) == 70  # the next renewal after --max-hold would be after 20 s
         assert not alive(child)
 
 
@@ -825,7 +879,7 @@ def test_no_quorum(servers):
 
 
 def test_new_masters_do_not_vote_and_that_is_said(servers):
-    guarded = ["--prefix", "guarded:", "--max-ttl", "3600"]     # longer than these servers have been up for
+    guarded = ["--prefix", "guarded:", "--max-ttl", "3600"]  # longer than these servers have been up for
     done = run([*RUN, "job", "--no-wait", *guarded, "--", "true"], servers.urls, environment={})
     assert done.returncode == 69
     assert "restart_guard=False" in done.stderr
@@ -847,18 +901,23 @@ def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
 
 # -- the terminal ------------------------------------------------------------------------------------
 
+
 class Terminal:
     """A person at a terminal, who types and reads."""
 
     def __init__(self, command: list[str], urls: list[str], cwd: str | Path = "/") -> None:
         self._master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", ON_A_TERMINAL, *command], stdin=slave, stdout=slave, stderr=slave, cwd=cwd,
+            [sys.executable, "-c", ON_A_TERMINAL, *command],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
             env=environment(urls, PS1="$ ", TERM="dumb"),
         )
         os.close(slave)
         self.seen = ""
-        self._looked = 0        # so much of it
+        self._looked = 0  # so much of it
 
     def __enter__(self) -> Terminal:
         return self
@@ -874,7 +933,9 @@ class Terminal:
 
         def reads() -> bool:
             leader = os.tcgetpgrp(self._master)
-            shown = subprocess.run(["ps", "-o", "stat=,comm=", "-p", str(leader)], capture_output=True, text=True, check=False)
+            shown = subprocess.run(
+                ["ps", "-o", "stat=,comm=", "-p", str(leader)], capture_output=True, text=True, check=False
+            )
             return shown.stdout.startswith("S") and shown.stdout.split()[-1] == "sh"
 
         eventually(reads, 30)
@@ -894,7 +955,7 @@ class Terminal:
             if select.select([self._master], [], [], 0.1)[0]:
                 try:
                     self.seen += os.read(self._master, 4096).decode()
-                except OSError:     # it has ended, and so has its terminal
+                except OSError:  # it has ended, and so has its terminal
                     assert text in self.seen[self._looked :], f"no {text!r} in {self.seen!r}"
         self._looked = self.seen.index(text, self._looked) + len(text)
 
@@ -960,7 +1021,7 @@ def test_ctrl_z_stops_it_all_and_the_shell_has_its_terminal_back(servers):
         terminal.type("\x1a")
         terminal.read_until("Stopped")
         terminal.type("echo $((40 + 2))\n")
-        terminal.read_until("42")       # the shell reads again
+        terminal.read_until("42")  # the shell reads again
         terminal.type("fg\n")
         terminal.read_until("fg\r\n")
         terminal.read_until("redlock")
@@ -1144,7 +1205,7 @@ def test_one_that_was_begun_in_the_background_and_is_fetched(servers, tmp_path):
         eventually(lambda: file.exists() and file.read_text("utf-8"), 30)
         eventually(lambda: state_of(int(file.read_text("utf-8"))) == "T", 30)
         terminal.type("fg; echo ended $?\n")
-        terminal.read_until("on the screen", 10)        # not with the next renewal
+        terminal.read_until("on the screen", 10)  # not with the next renewal
         terminal.type("q")
         terminal.read_until("ended 3")
         terminal.type("exit\n")
@@ -1158,7 +1219,7 @@ def test_top(servers):
     with shell_on_a_terminal(servers) as terminal:
         terminal.type(f"TERM=xterm {RUN_JOB} -- {top}; echo ended $?\n")
         terminal.read_until("PID")
-        terminal.type("h")      # it reads
+        terminal.type("h")  # it reads
         terminal.read_until("Help")
         terminal.type("\x1a")
         terminal.read_until("Stopped")
@@ -1203,7 +1264,7 @@ def test_a_job_that_no_shell_can_let_go_on_is_told(servers, tmp_path):
 def test_a_terminal_that_hangs_up_while_it_is_stopped(servers, tmp_path):
     """The command hears of it as it would without us; bash says SIGTERM as well, and then goes itself."""
     with shell_on_a_terminal(servers, tmp_path) as terminal:
-        asks = "'trap \"echo told >said; exit 4\" HUP; trap \"\" TERM; echo begun; while :; do read x </dev/tty || sleep 0.1; done'"
+        asks = '\'trap "echo told >said; exit 4" HUP; trap "" TERM; echo begun; while :; do read x </dev/tty || sleep 0.1; done\''
         terminal.type(f"{RUN_JOB} -- sh -c {asks} 2>errors\n")
         terminal.read_until("begun\r\n")
         terminal.wait_for_reader()
@@ -1218,7 +1279,9 @@ def test_a_terminal_that_hangs_up_while_it_is_stopped(servers, tmp_path):
 def test_the_terminal_has_its_modes_back_from_a_command_that_was_killed(servers):
     with shell_on_a_terminal(servers) as terminal:
         # The shell puts them right after a program that was killed, but what it sees is one that ends.
-        terminal.type(f"{RUN_JOB} --ttl 3 --max-hold 2 -- sh -c 'stty -icanon -echo; exec sleep 100'; stty -a; echo ended $?\n")
+        terminal.type(
+            f"{RUN_JOB} --ttl 3 --max-hold 2 -- sh -c 'stty -icanon -echo; exec sleep 100'; stty -a; echo ended $?\n"
+        )
         terminal.read_until("ended 0")
         assert " icanon" in terminal.seen
         assert " echo " in terminal.seen

@@ -83,14 +83,22 @@ def serving(serve):
 @pytest.mark.parametrize("after", [0, 2])
 @pytest.mark.parametrize(
     ("what", "says"),
-    [("*1000000000", "an answer of 1000000000 values"), ("$536870911", "an answer of 536870911 bytes"),
-     ("*2\r\n*400000000", "values"), ("%500000000", "an answer of 1000000000 values")],
+    [
+        ("*1000000000", "an answer of 1000000000 values"),
+        ("$536870911", "an answer of 536870911 bytes"),
+        ("*2\r\n*400000000", "values"),
+        ("%500000000", "an answer of 1000000000 values"),
+    ],
 )
 def test_who_announces_a_billion_gets_no_room_for_it(what, says, after, how):
     """It is reserved at once, eight bytes for each, and giving it back holds up the whole process for seconds."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what, str(after), how], capture_output=True, text=True, check=False,
-        timeout=60, env=environment(),
+        [sys.executable, "-c", PROGRAM, what, str(after), how],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=environment(),
     )
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
@@ -118,9 +126,26 @@ class Patient(redis.CredentialProvider):
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-         "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
-        check=True, capture_output=True,
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(folder / "key.pem"),
+            "-out",
+            str(folder / "cert.pem"),
+        ],
+        check=True,
+        capture_output=True,
     )
     return folder
 
@@ -147,7 +172,11 @@ def test_a_server_that_wants_a_certificate_is_told_from_one_that_cannot_be_reach
 
     with serving(serve) as port:
         client = redis.Redis(
-            host="127.0.0.1", port=port, ssl=True, ssl_ca_certs=str(certificate / "cert.pem"), credential_provider=provider
+            host="127.0.0.1",
+            port=port,
+            ssl=True,
+            ssl_ca_certs=str(certificate / "cert.pem"),
+            credential_provider=provider,
         )
         with Masters([client]) as masters:
             [finding] = masters.check(timeout=10.0, probe=False).masters[0].findings
@@ -159,12 +188,15 @@ def test_why_a_master_hung_up_is_read_though_nothing_can_be_written_any_more():
     provider = Patient()
 
     def serve(connection: socket.socket) -> None:
-        assert provider.asked.wait(10)      # else connecting itself may fail
+        assert provider.asked.wait(10)  # else connecting itself may fail
         connection.sendall(b"-ERR max number of clients reached\r\n")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
         provider.gone.set()
 
-    with serving(serve) as port, Masters([redis.Redis(host="127.0.0.1", port=port, credential_provider=provider)]) as masters:
+    with (
+        serving(serve) as port,
+        Masters([redis.Redis(host="127.0.0.1", port=port, credential_provider=provider)]) as masters,
+    ):
         [finding] = masters.check(timeout=10.0, probe=False).masters[0].findings
     assert finding.code == "busy"

@@ -25,7 +25,7 @@ def in_child(work) -> int:
     pid = os.fork()
     if pid == 0:
         code = 99
-        faulthandler.dump_traceback_later(10, exit=True)    # a child that hangs says where
+        faulthandler.dump_traceback_later(10, exit=True)  # a child that hangs says where
         try:
             code = work() or 0
         finally:
@@ -108,7 +108,7 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
                     return 0 if own.valid else 1
 
             thread = threading.Thread(target=work)
-            with masters._making.lock:       # the worst moment, held still
+            with masters._making.lock:  # the worst moment, held still
                 thread.start()
                 assert in_child(child) == 0
             thread.join()
@@ -211,7 +211,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
             except KeyboardInterrupt:
                 struck += 1
             if lease is not None or (what == "release" and lock.owned()):
-                lock.release()      # it struck after all was done, or before anything was
+                lock.release()  # it struck after all was done, or before anything was
             print(at, interrupt.where)
             with other as mine:
                 assert mine.valid
@@ -219,7 +219,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
             behind.join() if behind else Behind(lock).join()
             eventually(lambda: nothing_left(redlock_servers), 3.0)
             if interrupt.left > 0:
-                break       # it was over before line number `at`
+                break  # it was over before line number `at`
         assert struck > 50
         assert len(lobby) == 0
 
@@ -237,7 +237,7 @@ def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
         at = 0
         while True:
             at += 1
-            eventually(lambda: all_up(masters))     # it may have cost a connection
+            eventually(lambda: all_up(masters))  # it may have cost a connection
             interrupt = Interrupt(at)
             try:
                 with interrupt.tracing():
@@ -325,7 +325,7 @@ def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
             assert not lease.valid
             Behind(lock).join()
             if interrupt.left > 0:
-                break       # it was over before line number `at`
+                break  # it was over before line number `at`
         assert struck > 20
     eventually(lambda: nothing_left(redlock_servers))
 

@@ -27,7 +27,7 @@ async def body(lock, ended):
 
 async def inside(lock, ended):
     """A coroutine that is suspended inside of its ``async with``."""
-    async with lock:        # the masters are connected
+    async with lock:  # the masters are connected
         pass
     coroutine = body(lock, ended)
     future = coroutine.send(None)
@@ -53,7 +53,7 @@ def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
 
     async def throw_away():
         if "come" in then:
-            await use(masters)      # which closes the connections of the loop that is closed
+            await use(masters)  # which closes the connections of the loop that is closed
         coroutine.close()
         await asyncio.to_thread(eventually, lambda: "come" not in then or nothing_left(redlock_servers))
 
@@ -151,7 +151,7 @@ def test_a_generator_is_left_on_the_next_loop(redlock_servers):
         await masters.close()
 
     generator = holds()
-    loop = asyncio.new_event_loop()         # `asyncio.run` would end the generator
+    loop = asyncio.new_event_loop()  # `asyncio.run` would end the generator
     lease = loop.run_until_complete(anext(generator))
     loop.close()
     asyncio.run(leave())

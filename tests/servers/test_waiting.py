@@ -73,8 +73,10 @@ def test_several_names(world, masters, others):
 
 
 def test_names_that_are_not_ascii(world, redlock_servers):
-    with Masters(redlock_servers.urls, restart_guard=False, prefix="schlüssel:") as others, \
-            world.Masters(redlock_servers.urls, restart_guard=False, prefix="schlüssel:") as masters:
+    with (
+        Masters(redlock_servers.urls, restart_guard=False, prefix="schlüssel:") as others,
+        world.Masters(redlock_servers.urls, restart_guard=False, prefix="schlüssel:") as masters,
+    ):
         held = others.lock("Käse ✓", ttl=30)
         take(held)
         waiting = Waiting(masters.lock("Käse ✓", ttl=30, retry=NEVER))
@@ -130,7 +132,7 @@ def test_many_names_share_one_connection(world, redlock_servers, masters, others
         lock.release()
     for each in waiting[:10]:
         assert each.end() is not None
-    eventually(lambda: len(world.links(masters).listeners.channels) == 10)      # unsubscribed, one by one
+    eventually(lambda: len(world.links(masters).listeners.channels) == 10)  # unsubscribed, one by one
     eventually(lambda: redlock_servers.client(0).pubsub_numsub("redlock:job-0:released")[0][1] == 0)
     for lock in held[10:]:
         lock.release()
@@ -313,7 +315,11 @@ others.close()
 def test_a_child_that_is_forked_off_does_not_end_the_wait(redlock_servers):
     outcome = subprocess.run(
         [sys.executable, "-c", FORK, *redlock_servers.urls],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert outcome.stdout == "woken\n", outcome.stderr
 
@@ -357,9 +363,7 @@ def test_four_processes_increment_a_counter_that_nothing_else_protects(redlock_s
     counter = tmp_path / "counter"
     counter.write_text("0")
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", COUNTER, kind, str(counter), "50", *redlock_servers.urls], cwd=ROOT
-        )
+        subprocess.Popen([sys.executable, "-c", COUNTER, kind, str(counter), "50", *redlock_servers.urls], cwd=ROOT)
         for kind in kinds
     ]
     try:

@@ -74,7 +74,7 @@ def test_a_body_whose_masters_are_closed(world, redlock_servers, fails):
             if fails:
                 raise ZeroDivisionError
         assert "closed" in (caught.value.__notes__[0] if fails else str(caught.value))
-    eventually(lambda: nothing_left(redlock_servers))       # nothing renews it
+    eventually(lambda: nothing_left(redlock_servers))  # nothing renews it
 
 
 @pytest.mark.parametrize("timeout", [None, 0.1])
@@ -87,7 +87,7 @@ def test_a_lease_that_was_handed_over_is_waited_for_without_haste(world, masters
     def look():
         looks.append(time.monotonic())
         if len(looks) > 5:
-            raise ZeroDivisionError     # enough
+            raise ZeroDivisionError  # enough
         return True
 
     monkeypatch.setattr(real, "_mine", look)
@@ -167,11 +167,11 @@ def test_ctrl_c_at_every_line_of_what_is_not_bound(redlock_servers):
                 struck += 1
             print(at, interrupt.where)
             assert not lock.owned()
-            with other:     # whoever comes next finds all in order
+            with other:  # whoever comes next finds all in order
                 pass
             eventually(lambda: nothing_left(redlock_servers), 3.0)
             if interrupt.left > 0:
-                break       # it was over before line number `at`
+                break  # it was over before line number `at`
         assert struck > 50
 
 
@@ -189,7 +189,7 @@ def test_a_release_that_is_interrupted_is_observed_once(redlock_servers):
             with contextlib.suppress(KeyboardInterrupt), interrupt.tracing():
                 lock.release()
             if lock.owned():
-                lock.release()      # before anything was done
+                lock.release()  # before anything was done
             print(at, interrupt.where)
             assert sum(isinstance(event, LockReleased) for event in seen) <= 1
             if interrupt.left > 0:

@@ -12,7 +12,7 @@ from redlock import AsyncMasters, NotHeld
 from tests.servers import worlds
 
 NOWHERE = ["redis://127.0.0.1:1"]
-stays: list[object] = []     # what a test leaves behind on purpose, until it was told of
+stays: list[object] = []  # what a test leaves behind on purpose, until it was told of
 
 
 @pytest.fixture(params=[name for name in worlds.NAMES if name != "threads"])
@@ -54,7 +54,7 @@ def test_the_body_of_a_decorated_function_runs_in_the_thread_and_its_calls_in_th
         def body() -> None:
             seen.extend((threading.current_thread(), world.do(asyncio.current_task)))
             if len(seen) < 10:
-                world.do(world.coroutine_function(body))    # and the body of another one inside
+                world.do(world.coroutine_function(body))  # and the body of another one inside
             raise ZeroDivisionError
 
         task = world.do(asyncio.current_task)

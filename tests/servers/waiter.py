@@ -8,7 +8,7 @@ from typing import Any
 
 from tenacity import wait_fixed
 
-NEVER = wait_fixed(60)      # what wakes such a waiter is a message
+NEVER = wait_fixed(60)  # what wakes such a waiter is a message
 
 
 class Waiting:
@@ -41,7 +41,7 @@ def feeds_up(world, masters) -> int:
     """So many masters confirmed that they will announce what is waited for."""
     try:
         channels = list(world.links(masters).listeners._channels.values())
-    except (AssertionError, ValueError):    # there are no links yet
+    except (AssertionError, ValueError):  # there are no links yet
         return 0
     confirmed = [channel.confirmed for channel in channels]
     return min((bits.bit_count() for bits in confirmed), default=0)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from redlock._base.links import LinksBase
 
 NAMES = ("threads", "asyncio", "uvloop")
-_PATIENCE = 5.0     # with what should have ended by now, in seconds
+_PATIENCE = 5.0  # with what should have ended by now, in seconds
 
 
 @contextlib.contextmanager
@@ -103,7 +103,7 @@ class OnLoop:
         # By the identity of what they stand for, which they keep alive.
         self._fronts: weakref.WeakValueDictionary[int, _Front] = weakref.WeakValueDictionary()
         self._making = threading.Lock()
-        loop.set_debug(True)        # a callback from the wrong thread is an error, for one
+        loop.set_debug(True)  # a callback from the wrong thread is an error, for one
         loop.set_exception_handler(self._complain)
         self._thread = threading.Thread(target=loop.run_forever, name=f"loop of the test: {name}")
         self._thread.start()
@@ -184,7 +184,7 @@ class OnLoop:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_PATIENCE)
-            if not self._thread.is_alive():     # else a callback hangs, and its loop cannot be closed
+            if not self._thread.is_alive():  # else a callback hangs, and its loop cannot be closed
                 self._loop.close()
         assert not self._thread.is_alive()
         assert not self._complaints, "\n".join(self._complaints)
@@ -202,7 +202,7 @@ class OnLoop:
             task.cancel()
         if foreign or busy:
             await asyncio.wait((*foreign, *busy), timeout=_PATIENCE)
-        gc.collect()    # what was destroyed too early, or raised what nobody looked at, complains now
+        gc.collect()  # what was destroyed too early, or raised what nobody looked at, complains now
         for one in list(driver._DRIVERS):
             if one.loop is self._loop:
                 self._complaints.append(f"masters were not closed: {one._links.all}")
@@ -246,7 +246,7 @@ class _Deputy:
             answer = self._answer()
             if isinstance(answer, _Outcome):
                 return answer.get()
-            try:        # a body that the task wants to have run here; it may call `do` in its turn
+            try:  # a body that the task wants to have run here; it may call `do` in its turn
                 outcome = _Outcome(answer())
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
                 outcome = _Outcome(error=error)
@@ -258,7 +258,7 @@ class _Deputy:
     def _answer(self) -> _Outcome | functools.partial[Any]:
         try:
             return self._answers.get()
-        except BaseException:       # Ctrl-C, or the time of the test is up: cancel the call, as they would
+        except BaseException:  # Ctrl-C, or the time of the test is up: cancel the call, as they would
             self._loop.call_soon_threadsafe(self._interrupt)
             with contextlib.suppress(queue.Empty):
                 self._answers.get(timeout=_PATIENCE)
@@ -300,7 +300,7 @@ class _Deputy:
         self._answers.put(body)
         while (outcome := await self._next()) is None:
             pass
-        self._busy = True       # again, with the call that awaits this
+        self._busy = True  # again, with the call that awaits this
         return outcome.get()
 
     def _interrupt(self) -> None:

@@ -73,9 +73,7 @@ def trace(seed: int, drawn: Draw, variant: str | None) -> int:
     return 0
 
 
-def chunk(
-    start: int, *, seeds: int, drawn: Draw, variant: str | None
-) -> tuple[int, int, list[tuple[int, str, str]]]:
+def chunk(start: int, *, seeds: int, drawn: Draw, variant: str | None) -> tuple[int, int, list[tuple[int, str, str]]]:
     """So many seeds from ``start``: how many, how many grants, and what went wrong."""
     grants, failures = 0, []
     context, drawn = broken(variant, drawn)
@@ -108,9 +106,7 @@ def many(start: int, seeds: int, drawn: Draw, variant: str | None, jobs: int) ->
                 elif variant and sum(seen.values()) <= 3:
                     print(f"\nseed {seed}: {text.splitlines()[0]}")
             took = time.perf_counter() - began
-            print(
-                f"\r{done} seeds, {grants} grants, {took:.0f} s, violated: {dict(seen)}", end="", flush=True
-            )
+            print(f"\r{done} seeds, {grants} grants, {took:.0f} s, violated: {dict(seen)}", end="", flush=True)
     print()
     if variant:
         caught = sum(count for name, count in seen.items() if name in VARIANTS[variant].expected)

@@ -256,9 +256,7 @@ class Client:
             random=world.random.random,
         )
         self.links = [Link(world, parameters, self, master) for master in masters]
-        self.pipelines: list[Pipeline[Task]] = [
-            Pipeline(index, parameters.patience) for index in range(len(masters))
-        ]
+        self.pipelines: list[Pipeline[Task]] = [Pipeline(index, parameters.patience) for index in range(len(masters))]
         self.hearing = Hearing(self, masters)
         self.keeper = Keeper(self)
 
@@ -369,9 +367,7 @@ class Client:
         if link.connection is connection:
             self._lose(link, "connection reset")
 
-    def on_answer(
-        self, link: Link, connection: Connection, value: Any, origin: tuple[int, float, bool]
-    ) -> None:
+    def on_answer(self, link: Link, connection: Connection, value: Any, origin: tuple[int, float, bool]) -> None:
         if link.connection is not connection:
             return
         master = link.master.index

@@ -28,8 +28,7 @@ class Nemesis:
         self._count = 0
         # Within the drift of the shortest TTL that is asked for, all steps of a run together (P1).
         self._steps_left = [
-            0.45 * run.parameters.drift_factor * 0.5 * run.parameters.ttl / run.parameters.episodes
-            for _ in run.masters
+            0.45 * run.parameters.drift_factor * 0.5 * run.parameters.ttl / run.parameters.episodes for _ in run.masters
         ]
         for fault, rate in run.parameters.faults:
             self._later(fault, rate / run.parameters.ttl)

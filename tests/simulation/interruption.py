@@ -141,9 +141,7 @@ class Caller(Actor):
     def _taken(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquired(task, outcome, interrupted)
         for grant in self._won if interrupted else ():  # as the shells do, and wait for nothing
-            lease = LeaseState(
-                self._plan.names, self._plan.ttl, grant, clock=self.client.clock, mine=lambda: True
-            )
+            lease = LeaseState(self._plan.names, self._plan.ttl, grant, clock=self.client.clock, mine=lambda: True)
             op = releasing.release(self.client.terms, self._plan, lease)
             self.client.run(op, lambda *_: None, task.attempt, self._sends).interrupt()
 
@@ -320,7 +318,7 @@ def extend(scene: Callable[[Stage], None], strike: Strike, *, ttl: float = TTL, 
 
     ``robbed``: it has lost its majority behind its back, and cannot say what is true.
     """
-    if not robbed:      # and once more, for the end of a lease is the end of its keys
+    if not robbed:  # and once more, for the end of a lease is the end of its keys
         _extend(scene, Strike(strike.at, strike.again), ttl, to_its_end=True)
     _extend(scene, strike, ttl, to_its_end=False)
 

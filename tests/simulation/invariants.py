@@ -138,9 +138,7 @@ class Judge:
 
     # -- keys: P7, P8 --------------------------------------------------------------------------------
 
-    def before(
-        self, master: Master, call: Call
-    ) -> Sequence[tuple[str, Attempt | None, str | None, int | None]]:
+    def before(self, master: Master, call: Call) -> Sequence[tuple[str, Attempt | None, str | None, int | None]]:
         """The lock keys that ``call`` names, as they are before it runs."""
         self.calls += 1
         if call.script is scripts.ANNOUNCE or call.script is scripts.STATUS:
@@ -149,9 +147,7 @@ class Judge:
         for name in call.keys:
             if not name.endswith(":fence"):
                 key = master.find(name)
-                found.append(
-                    (name, None, None, None) if key is None else (name, key.attempt, key.value, key.expires)
-                )
+                found.append((name, None, None, None) if key is None else (name, key.attempt, key.value, key.expires))
         return found
 
     def after(
@@ -175,9 +171,7 @@ class Judge:
             key = master.find(name)
             if key is None:
                 if owner is not None and owner is not attempt:
-                    self.fail(
-                        P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}"
-                    )
+                    self.fail(P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}")
                 if value is not None and call.script is scripts.RELEASE:
                     self.waits.released(master.index, name, value)
                 continue
@@ -189,9 +183,7 @@ class Judge:
                 self.fail(P8, f"m{master.index}: {call.script.name} set {name} on behalf of nobody")
                 return
             if owner is None and master.index in attempt.released_on:
-                self.fail(
-                    P7, f"m{master.index}: {call.script.name} of {attempt} set {name} behind its release"
-                )
+                self.fail(P7, f"m{master.index}: {call.script.name} of {attempt} set {name} behind its release")
             longest = int(wire.milliseconds(attempt.longest))
             if key.expires is None or key.expires > master.now_ms + longest:
                 self.fail(
@@ -256,9 +248,7 @@ class Judge:
                 if not attempt.client.crashed:
                     continue
                 if self.world.now > key.changed_at + self._lifetime(attempt) + master.jumped:
-                    self.fail(
-                        P3, f"m{master.index} still has {name} of {attempt}, set at {key.changed_at:.3f}"
-                    )
+                    self.fail(P3, f"m{master.index} still has {name} of {attempt}, set at {key.changed_at:.3f}")
 
     def _lifetime(self, attempt: Attempt) -> float:
         return attempt.longest * (1 + self.parameters.drift_factor) + 3 * MILLISECOND
@@ -267,9 +257,7 @@ class Judge:
         return [
             (name, key)
             for name in list(master.keys)
-            if not name.endswith(":fence")
-            and (key := master.find(name)) is not None
-            and key.attempt is not None
+            if not name.endswith(":fence") and (key := master.find(name)) is not None and key.attempt is not None
         ]
 
     # -- leases: P1, P2, P5, R7, R12 -----------------------------------------------------------------
@@ -500,7 +488,11 @@ class Judge:
         open_, need = outcomes.count("pending"), tally.need  # whether that is right others judge
         won, denied = outcomes.count("granted"), outcomes.count("held")
         possible = won + open_ >= need
-        if request.call.script in (scripts.EXTEND, scripts.RENEW, scripts.RELEASE):  # where denials prove something (R13)
+        if request.call.script in (
+            scripts.EXTEND,
+            scripts.RENEW,
+            scripts.RELEASE,
+        ):  # where denials prove something (R13)
             possible = denied < need and (possible or denied + open_ >= need)
         return won >= need or not possible
 
@@ -532,9 +524,7 @@ class Judge:
                     )
             self._fences[name].append(hold)
 
-    def _counted(
-        self, attempt: Attempt, outcomes: Sequence[str], origins: dict[int, tuple[int, float, bool]]
-    ) -> None:
+    def _counted(self, attempt: Attempt, outcomes: Sequence[str], origins: dict[int, tuple[int, float, bool]]) -> None:
         """Votes of a process that started without the keys of its predecessor come late enough (P5)."""
         if not self.parameters.guard:
             return

@@ -162,13 +162,18 @@ class Keeper:
 
     def _run(self, op: keeping_.Task, keepings: list[Keeping]) -> None:
         judge = self._client.judge
-        extendings = {self._holds[keeping].attempt.token: Extending(self._holds[keeping], keeping.lease.ttl) for keeping in keepings}
+        extendings = {
+            self._holds[keeping].attempt.token: Extending(self._holds[keeping], keeping.lease.ttl)
+            for keeping in keepings
+        }
 
         def sends(request: Send, task: Task) -> None:
             for token, extending in extendings.items():
                 if token in request.call.args:
                     hold = extending.hold
-                    if request.call.script is scripts.RELEASE:  # it was held for as long as it may be (C7), or is nobody's (R15)
+                    if (
+                        request.call.script is scripts.RELEASE
+                    ):  # it was held for as long as it may be (C7), or is nobody's (R15)
                         judge.gave_up(hold, request)
                     elif request.call.script in (scripts.EXTEND, scripts.RENEW):
                         judge.renews(hold)

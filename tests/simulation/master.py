@@ -39,9 +39,7 @@ class Key:
 
     __slots__ = ("attempt", "changed_at", "expires", "value")
 
-    def __init__(
-        self, value: str | None, expires: int | None, attempt: Attempt | None = None, at: float = 0.0
-    ) -> None:
+    def __init__(self, value: str | None, expires: int | None, attempt: Attempt | None = None, at: float = 0.0) -> None:
         self.value = value
         self.expires = expires  # milliseconds of the master's wall clock
         self.attempt = attempt  # for the judge: on whose behalf it was set

@@ -31,7 +31,9 @@ def test_every_order_of_messages(ahead, expected):
 
 
 @pytest.mark.parametrize(
-    ("ahead", "states"), [(BEHIND, 2575), (LEVEL, 2555), (-BEHIND, 795)], ids=["second-round", "equal-proposals", "one-round"]
+    ("ahead", "states"),
+    [(BEHIND, 2575), (LEVEL, 2555), (-BEHIND, 795)],
+    ids=["second-round", "equal-proposals", "one-round"],
 )
 def test_every_order_in_which_it_may_come_to_its_answers(ahead, states):
     """Another thread reads for B.  It makes no difference to what may come of it."""

@@ -23,9 +23,7 @@ def quiet(**values):
 
 
 def client_of(run, skew=0.0):
-    client = Client(
-        run.world, run.judge, run.parameters, run.masters, f"c{len(run.clients)}", rate=1.0, skew=skew
-    )
+    client = Client(run.world, run.judge, run.parameters, run.masters, f"c{len(run.clients)}", rate=1.0, skew=skew)
     client.closing = True  # its actors do what they are told, and nothing else
     run.clients.append(client)
     for link in client.links:
@@ -92,9 +90,7 @@ def test_a_release_is_owed_for_as_long_as_an_unanswered_extension_lets_keys_live
     for link in client.links:
         link.cut(ANSWERS)
     hold.attempt.longest = 60.0
-    client.run(
-        extending.extend(client.terms, plan, hold.lease, 60.0, client.clock()), lambda *_: None, hold.attempt
-    )
+    client.run(extending.extend(client.terms, plan, hold.lease, 60.0, client.clock()), lambda *_: None, hold.attempt)
     run.world.run(run.world.now + 1.0)
     for link in client.links:
         link.snap()

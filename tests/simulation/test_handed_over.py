@@ -19,7 +19,7 @@ from tests.simulation.network import REQUESTS
 from tests.simulation.test_found import client_of, quiet
 
 TTL = 10.0
-LONGEST_PAUSE = 8       # of the node timeout: so long the key may be there
+LONGEST_PAUSE = 8  # of the node timeout: so long the key may be there
 
 
 class Unordered(set[int]):
@@ -43,11 +43,13 @@ def released_elsewhere(lags: float, *, extended: bool, order: int) -> tuple[bool
     hold = actor.hold
     assert hold is not None
     hold.attempt.released_on = Unordered()
-    actor.hold = None       # the second client has it from now on
-    grant = Grant(hold.lease.token, hold.lease.fence, -math.inf, second.clock(), frozenset(range(len(run.masters))), tuple)
+    actor.hold = None  # the second client has it from now on
+    grant = Grant(
+        hold.lease.token, hold.lease.fence, -math.inf, second.clock(), frozenset(range(len(run.masters))), tuple
+    )
     plan = plan_for(second, ["lock-0"], TTL)
     lease = LeaseState(plan.names, TTL, grant, clock=second.clock, mine=lambda: True, resumed=True)
-    for _ in range(2 * extended):       # a master that answers last gets the key back one extension later
+    for _ in range(2 * extended):  # a master that answers last gets the key back one extension later
         second.run(extending.extend(second.terms, plan, lease, TTL, second.clock()), lambda *_: None, hold.attempt)
         run.world.run(run.world.now + 0.1)
     run.judge.ended(hold)
@@ -63,7 +65,7 @@ def released_elsewhere(lags: float, *, extended: bool, order: int) -> tuple[bool
     return come, any(key in master.keys for master in run.masters)
 
 
-LAGS = [0.0, 0.01, 0.2, 1.0, 0.8 * TTL]      # seconds; longer than a key lives it is not owed
+LAGS = [0.0, 0.01, 0.2, 1.0, 0.8 * TTL]  # seconds; longer than a key lives it is not owed
 
 
 @pytest.mark.parametrize("extended", [False, True])
@@ -71,7 +73,7 @@ LAGS = [0.0, 0.01, 0.2, 1.0, 0.8 * TTL]      # seconds; longer than a key lives 
 def test_the_acquire_comes_after_the_release(lags, extended):
     ends = [released_elsewhere(lags, extended=extended, order=order) for order in range(10)]
     assert not any(left for _, left in ends)
-    assert any(come for come, _ in ends) or lags == 0.0     # else it was never behind
+    assert any(come for come, _ in ends) or lags == 0.0  # else it was never behind
 
 
 @pytest.mark.parametrize(

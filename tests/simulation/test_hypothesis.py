@@ -12,9 +12,7 @@ from tests.simulation.run import simulate
 
 # A jump ends a quarantine early and nothing is promised then, so it is not drawn with amnesia.
 RATES = st.dictionaries(st.sampled_from(FAULTS + FEED_FAULTS), st.sampled_from((0.05, 0.2, 0.6, 2.0)), max_size=5).map(
-    lambda rates: tuple(
-        (fault, rate) for fault, rate in rates.items() if fault != "jump" or "amnesia" not in rates
-    )
+    lambda rates: tuple((fault, rate) for fault, rate in rates.items() if fault != "jump" or "amnesia" not in rates)
 )
 
 

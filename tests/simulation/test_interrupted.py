@@ -449,7 +449,11 @@ TABLE: dict[str, tuple[Callable[..., None], Callable[[Stage], None], str]] = {
     "acquire, majority quarantined": (waiting, quarantined(MAJORITY), FAILS),
     "acquire, scripts forgotten": (acquire, forgotten, WINS),
     "acquire, scripts forgotten but one": (acquire, forgotten_but_release, WINS),
-    "acquire, busy behind it": (waiting, then(slow(0.003, ALL), busy_then(MAJORITY, "BUSY")), TAKES + "release-not-owed"),
+    "acquire, busy behind it": (
+        waiting,
+        then(slow(0.003, ALL), busy_then(MAJORITY, "BUSY")),
+        TAKES + "release-not-owed",
+    ),
     "acquire, full disk behind it": (
         waiting,
         then(slow(0.003, ALL), busy_then(MAJORITY, "MISCONF")),

@@ -106,9 +106,7 @@ def disturb(chance, server, master):
 def ask(server, call, *, text):
     script = call.script.text if text else call.script.sha
     try:
-        reply = server.execute_command(
-            "EVAL" if text else "EVALSHA", script, len(call.keys), *call.keys, *call.args
-        )
+        reply = server.execute_command("EVAL" if text else "EVALSHA", script, len(call.keys), *call.keys, *call.args)
     except NoScriptError:
         return ErrorReply("NOSCRIPT")
     except RedisError as error:
@@ -120,9 +118,7 @@ def ask(server, call, *, text):
 
 def alike(real, simulated):
     if isinstance(real, ErrorReply) or isinstance(simulated, ErrorReply):
-        return (
-            isinstance(real, ErrorReply) and isinstance(simulated, ErrorReply) and real.code == simulated.code
-        )
+        return isinstance(real, ErrorReply) and isinstance(simulated, ErrorReply) and real.code == simulated.code
     if isinstance(real, list) and isinstance(simulated, list):
         return len(real) == len(simulated) and all(map(alike, real, simulated))
     if isinstance(real, int) and isinstance(simulated, int) and simulated > SLACK:

@@ -114,9 +114,7 @@ def _() -> list[Any]:
 @variant("validity-not-checked", R7, min_validity=0.8, faults=(("pause", 0.5),))
 def _() -> list[Any]:
     """A majority is enough, however late it came (R7)."""
-    return [
-        mock.patch.object(Plan, "min_validity", property(lambda plan: -math.inf, lambda plan, value: None))
-    ]
+    return [mock.patch.object(Plan, "min_validity", property(lambda plan: -math.inf, lambda plan, value: None))]
 
 
 @variant("wall-clock", P1, R12, skew=30.0, fence_ttl=3600.0, faults=(("wall", 0.5),))
@@ -227,7 +225,19 @@ def _() -> list[Any]:
     ]
 
 
-@variant("late-is-in-time", R12, P1, clients=5, ttl=1.0, max_ttl=1.0, node_timeout=0.33, delay=0.06, eager=0.03, keep=0.0, faults=())
+@variant(
+    "late-is-in-time",
+    R12,
+    P1,
+    clients=5,
+    ttl=1.0,
+    max_ttl=1.0,
+    node_timeout=0.33,
+    delay=0.06,
+    eager=0.03,
+    keep=0.0,
+    faults=(),
+)
 def _() -> list[Any]:
     """An extension that was answered in time counts, however late its operation comes to it (R12)."""
 
@@ -240,7 +250,7 @@ def _() -> list[Any]:
 # -- keeping -----------------------------------------------------------------------------------------
 
 _KEPT: dict[str, Any] = {"keep": 0.8}
-_NEVER = 1e9        # later than any run lasts
+_NEVER = 1e9  # later than any run lasts
 
 
 @variant("lost-told-late", P6, **_KEPT)
@@ -393,7 +403,12 @@ def _() -> list[Any]:
     return [mock.patch.object(keep, "_RETRY", 1 / 2000)]
 
 
-_TOGETHER: dict[str, Any] = {"drawn": household, "masters": 5, "guard": False, "faults": (("amnesia", 0.6), ("freeze", 0.6))}
+_TOGETHER: dict[str, Any] = {
+    "drawn": household,
+    "masters": 5,
+    "guard": False,
+    "faults": (("amnesia", 0.6), ("freeze", 0.6)),
+}
 
 
 @variant("answers-of-others", R12, R13, **_TOGETHER)
@@ -438,7 +453,9 @@ def _() -> list[Any]:
 
     def renew(*args: Any) -> Op[list[Extension]]:
         extensions = yield from correct(*args)
-        return [extension._replace(at=_NEVER) if extension.kind == "unanswered" else extension for extension in extensions]
+        return [
+            extension._replace(at=_NEVER) if extension.kind == "unanswered" else extension for extension in extensions
+        ]
 
     return [mock.patch.object(keep, "renew", renew)]
 
@@ -474,9 +491,7 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """Who is cancelled while it waits keeps its place, and nobody behind it ever has a turn (R23)."""
     correct = Lobby.leave
-    return [
-        mock.patch.object(Lobby, "leave", lambda lobby, ticket: correct(lobby, ticket) if ticket.turn else [])
-    ]
+    return [mock.patch.object(Lobby, "leave", lambda lobby, ticket: correct(lobby, ticket) if ticket.turn else [])]
 
 
 @variant("line-blocked-by-a-lost-lease", LIVE, actors=2, clients=2, names=1, deserted=0.5, **_KEPT)
@@ -589,9 +604,7 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """Who lets others go first waits until they have had it, and they may not want it (R24)."""
     correct = acquiring._let_others_go_first
-    return [
-        mock.patch.object(acquiring, "_let_others_go_first", lambda ear, until: correct(ear, until + 1000.0))
-    ]
+    return [mock.patch.object(acquiring, "_let_others_go_first", lambda ear, until: correct(ear, until + 1000.0))]
 
 
 @variant("rollback-taken-for-a-release", APART, drawn=crowd, faults=(("amnesia", 0.6),))
@@ -651,9 +664,7 @@ _SKEWED: dict[str, Any] = {
 def _() -> list[Any]:
     """A fence greater than all that were seen, which no majority has stored (R17)."""
 
-    def second_round(
-        terms: Terms, plan: Plan, token: str, first: acquiring.Ballot
-    ) -> Op[tuple[int, float, Tally]]:
+    def second_round(terms: Terms, plan: Plan, token: str, first: acquiring.Ballot) -> Op[tuple[int, float, Tally]]:
         yield from ()
         proposal = first.highest + 1
         terms.fences.learn(proposal)
