@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import itertools
+import sys
 import threading
 import weakref
 from contextvars import ContextVar
@@ -33,65 +33,55 @@ AnyLease = TypeVar("AnyLease", bound=LeaseState)
 # serves one request after the other; what tells them apart is the context in which each of them runs.
 _ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
 
-_numbers = itertools.count()
-_watched: dict[int, Hold[Any] | Holds] = {}  # by the number of its `Witness`
+
+class _Watched:
+    __slots__ = ("__weakref__",)
 
 
-class Witness(int):
-    """Tells what is watched by its number when the object that has it is no more.
+class End:
+    """Belongs to what can give back a hold, and goes with it; `Life` tells whether it is there."""
 
-    A weak reference would tell too early.  The collector clears those of all that is unreachable before it runs any finalizer
-    there: the ``finally`` of a generator, which may stand inside of its ``with``.  A number is no container, so the collector
-    does not see it; it goes when its owner is taken apart.
+    # In this order they go: what watches the second finds that the first is no more.
+    __slots__ = ("mark", "then")
+
+    def __init__(self) -> None:
+        self.mark = object()
+        self.then = _Watched()
+
+
+class Life:
+    """Tells whether an `End` is still there: nobody but it and us has its ``mark``.
+
+    A weak reference would tell too early.  The collector clears those of all that is unreachable before it runs any
+    finalizer there: the ``finally`` of a generator, which may stand inside of its ``with``.  And a finalizer would be Python
+    code at the end of each ``with``, where Python swallows what a signal handler raises.
     """
 
-    __slots__ = ()
+    __slots__ = ("_mark",)
 
-    @classmethod
-    def of(cls, watched: Hold[Any] | Holds | None) -> Witness:
-        """A new one, for the object that is to have it; ``watched`` is told."""
-        witness = cls(next(_numbers))
-        if watched is not None:
-            _watched[int(witness)] = watched
-        return witness
+    def __init__(self, end: End) -> None:
+        self._mark = end.mark
 
-    def __del__(self, *, _watched: dict[int, Hold[Any] | Holds] = _watched) -> None:
-        # Wherever the collector strikes, so it takes no lock; perhaps when Python exits, and this module has no names any more.
-        watched = _watched.pop(int(self), None)
-        if watched is not None:
-            watched.gone()
+    def references(self) -> int:
+        return sys.getrefcount(self._mark)
+
+    def over(self) -> bool:
+        return self.references() <= _OURS
 
 
-class Holds(list["Hold[Any]"]):
-    """Those of a lock that is not bound."""
-
-    __slots__ = ()
-
-    def gone(self) -> None:
-        """The lock object is no more."""
-        for hold in self:
-            hold.lease._left_behind()  # noqa: SLF001 - told only us
+_OURS = Life(End()).references()
 
 
 class Hold(Generic[AnyLease]):
     """One acquire, or one ``with``, of ``lease`` through ``lock``, until it is given back.
 
-    ``through``: the number of the lock, a word for it that keeps nothing alive.  ``holder``: all holds of one thread or task, or of a lock that is not bound.  ``max_hold``: that of the lease.  ``task``: of
-    asyncio, in which a thread entered it.  ``driver``: of asyncio, whose masters know the lease.
+    ``through``: a word for the lock that keeps nothing alive.  ``holder``: all holds of one thread or task, or of a lock that
+    is not bound.  ``leaving``: the end of its ``with``; None: it is given back by hand.  ``end``: that of the lock, if it is
+    not bound.  ``max_hold``: that of the lease.  ``task``: of asyncio, in which a thread entered it.  ``driver``: of asyncio, whose
+    masters know the lease.
     """
 
-    __slots__ = (
-        "_lock",
-        "_watched_by",
-        "abandoned",
-        "by_hand",
-        "driver",
-        "holder",
-        "lease",
-        "max_hold",
-        "task",
-        "through",
-    )
+    __slots__ = ("_life", "_lock", "_watches", "by_hand", "driver", "holder", "lease", "max_hold", "task", "through")
 
     def __init__(
         self,
@@ -100,35 +90,43 @@ class Hold(Generic[AnyLease]):
         holder: list[Hold[AnyLease]],
         leaving: Leaving | None,
         *,
-        witness: Witness,
+        through: object,
+        end: End | None,
         max_hold: float | None = None,
         task: object = None,
         driver: Any = None,
     ) -> None:
         # A keeper knows the holds of its leases, and must keep no lock and no masters alive.
         self._lock = weakref.ref(lock)
-        self.through = int(witness)
+        self.through = through
         self.lease = lease
         self.holder = holder
         self.max_hold = max_hold
         self.task = task
         self.driver = driver
-        self.abandoned = False  # its ``with`` is no more, and nobody has left it
-        self.by_hand = leaving is None  # given back by a call of `release`, not at the end of a ``with``
-        self._watched_by: int | None = None
+        self.by_hand = leaving is None
         if leaving is not None:
-            self._watched_by = int(leaving.entered.witness if leaving.entered.witness is not None else leaving.witness)
-            _watched[self._watched_by] = self
             leaving.entered.hold = self
+            end = leaving.end or leaving.entered.end
+        self._life: Life | None = None
+        self._watches: weakref.ref[Any] | None = None
+        if end is not None:
+            self._life = Life(end)
+            self._watches = weakref.ref(end.then, lease._left_behind)  # noqa: SLF001 - told only us
 
     @property
     def lock_is_gone(self) -> bool:
         return self._lock() is None
 
-    def gone(self) -> None:
-        """Its ``with`` is no more."""
-        self.abandoned = True
-        self.lease._left_behind()  # noqa: SLF001 - told only us
+    @property
+    def abandoned(self) -> bool:
+        """What could give it back is no more: its ``with``, or its lock, if that is not bound."""
+        return self._life is not None and self._life.over()
+
+    @property
+    def perhaps_abandoned(self) -> bool:
+        """The collector is about to take that apart, or just did."""
+        return self._watches is not None and self._watches() is None
 
     @property
     def entered_here(self) -> bool:
@@ -136,12 +134,17 @@ class Hold(Generic[AnyLease]):
         return weakref.ref(self.lease) in _ENTERED.get()
 
     @property
+    def bound_by_hand(self) -> bool:
+        """Its thread or task gives it back by a call of `release`."""
+        return self.by_hand and self._life is None
+
+    @property
     def given_back(self) -> bool:
         return self not in self.holder
 
     def enter(self) -> None:
         holder, lease = self.holder, self.lease
-        if len(holder) >= _MANY:  # somebody acquires and never releases
+        if len(holder) >= _MANY and not len(holder) & (len(holder) - 1):  # somebody acquires and never releases
             _look_through(holder)
         holder.append(self)
         first = not lease._holds  # noqa: SLF001 - its list of us
@@ -154,8 +157,7 @@ class Hold(Generic[AnyLease]):
         holds = self.lease._holds  # noqa: SLF001
         _remove(self, self.holder)
         _remove(self, holds)
-        if self._watched_by is not None:
-            _watched.pop(self._watched_by, None)
+        self._watches = None  # and nothing of ours is called where its ``with`` ends
         if holds and not all(hold.abandoned for hold in holds):
             return False
         entered = _ENTERED.get()
@@ -185,40 +187,38 @@ def _look_through(holder: list[Hold[Any]]) -> None:
     latest: set[int] = set()
     for hold in reversed(holder):
         if hold.lease.lost:
-            if hold.abandoned or hold.lock_is_gone or (hold.by_hand and hold.through in latest):
+            if hold.abandoned or hold.lock_is_gone or (hold.by_hand and id(hold.through) in latest):
                 continue
-            latest.add(hold.through)
+            latest.add(id(hold.through))
         kept.append(hold)
     holder[:] = kept[::-1]
 
 
-def exists(witness: Witness) -> Callable[[], bool]:
-    """Whether the object that has it is there later."""
-    number = int(witness)
-    return lambda: number in _watched
-
-
-def owner(lease: LeaseState, alive: Callable[[], bool], otherwise: Owner) -> Owner:
-    """Who has ``lease``; ``alive()``: the thread, the task or the lock object that acquired it is still there."""
-    by_hand = False
+def owner(lease: LeaseState, alive: Callable[[], bool]) -> Owner:
+    """Who has ``lease``; ``alive()``: the thread or task that acquired it is still there."""
+    perhaps = gone = False
     for hold in list(lease._holds):  # noqa: SLF001
-        if hold.by_hand:
-            by_hand = True
-        elif not hold.abandoned:
+        if hold.abandoned:
+            continue
+        if hold.perhaps_abandoned:
+            perhaps = True
+        elif hold.bound_by_hand and not alive():
+            gone = True
+        else:
             return "here"
-    if not by_hand:
-        return "abandoned"
-    return "here" if alive() else otherwise
+    if gone:
+        return "gone"
+    return "perhaps" if perhaps else "abandoned"
 
 
 class Entered:
     """What a ``with`` has entered, once it has: for its end."""
 
-    __slots__ = ("hold", "witness")
+    __slots__ = ("end", "hold")
 
     def __init__(self) -> None:
         self.hold: Hold[Any] | None = None
-        self.witness: Witness | None = None
+        self.end: End | None = None  # its own, where a coroutine leaves that may never begin
 
 
 class Leaving(functools.partial[Any]):
@@ -228,11 +228,11 @@ class Leaving(functools.partial[Any]):
     and with us the lease of a ``with`` that was interrupted there.
     """
 
-    __slots__ = ("entered", "lock", "witness")
+    __slots__ = ("end", "entered", "lock")
 
+    end: End | None  # None: `entered` has it
     entered: Entered
     lock: object  # None: a stack of contextlib names it when it leaves
-    witness: Witness
 
 
 class AtTheEnd:
@@ -247,8 +247,8 @@ class AtTheEnd:
         entered = Entered()
         leave = self.__wrapped__
         leaving = Leaving(leave, lock, entered) if lock is not None else Leaving(_leave_named, leave, entered)
-        leaving.lock, leaving.entered = lock, entered
-        (entered if self._stays else leaving).witness = Witness.of(None)
+        leaving.lock, leaving.entered, leaving.end = lock, entered, None
+        (entered if self._stays else leaving).end = End()
         _begins.leaving = weakref.ref(leaving)
         return leaving
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from redlock import _clock, options
 from redlock._base import process
-from redlock._base.holds import AnyLease, Hold, Holds, Witness, exists, owner
+from redlock._base.holds import AnyLease, End, Hold, owner
 from redlock._base.masters import MastersBase
 from redlock._core import quorum
 from redlock._core.acquire import Grant, Refusal, acquire
@@ -134,8 +134,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None  # the last one, whoever held it
-        self._holds: list[Hold[AnyLease]] = Holds()  # where it is not bound: of whoever entered, the latest last
-        self._witness = Witness.of(None if self._bound else self._holds)
+        self._holds: list[Hold[AnyLease]] = []  # where it is not bound: of whoever entered, the latest last
+        self._word = object()  # for us, where holds are told apart
+        self._end = None if self._bound else End()
         self._set_up()
         self._resumed: list[AnyLease] | None = None  # taken over by its token, until somebody keeps it
         if token is not None:
@@ -236,7 +237,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         Not what a ``with`` entered in another context: that is a generator's which is suspended, of another request perhaps.
         """
         for hold in reversed(holder):
-            if hold.through == self._witness and (
+            if hold.through is self._word and (
                 hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))
             ):
                 return hold
@@ -314,7 +315,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             lease,
             self._caller(),
             leaving,
-            witness=self._witness,
+            through=self._word,
+            end=self._end,
             max_hold=max_hold or self._max_hold,
             task=self._task(),
             driver=self._driver(),
@@ -327,7 +329,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _latest_by_hand(self) -> Hold[AnyLease]:
         """What `__exit__` gives back that was called by hand, or by a stack that has not entered."""
         holder = self._caller()
-        mine = [hold for hold in reversed(holder) if hold.through == self._witness and hold.by_hand]
+        mine = [hold for hold in reversed(holder) if hold.through is self._word and hold.by_hand]
         if not self._bound:  # two leases of one lock are never valid at a time: one that is over does no harm (P8)
             mine.sort(key=lambda hold: not hold.lease._over)  # noqa: SLF001 - the lock is its other half
         if not mine:
@@ -382,7 +384,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _keeping_of(self, lease: AnyLease) -> Keeping:
         """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
-        alive = self._alive() if self._bound else exists(self._witness)
         tell = functools.partial(type(self)._tell, self._on_lost, lease)  # noqa: SLF001 - ours
         lost: Callable[[], object] = tell
         kept: Callable[[], object] | None = None
@@ -399,7 +400,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             _clock.now(),
             renew=self._auto_extend,
             max_hold=self._max_hold,
-            owner=functools.partial(owner, lease, alive, "gone" if self._bound else "abandoned"),
+            owner=functools.partial(owner, lease, self._alive() if self._bound else _nobody),
             random=random.random,
             tell=lost,
             kept=kept,
@@ -477,7 +478,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _not_held(self) -> NotHeld:
         ours = [hold for hold in self._caller() if self._names == set(hold.lease.names) and hold.lease.valid]
-        if any(hold.through != self._witness and hold.entered_here for hold in ours):
+        if any(hold.through is not self._word and hold.entered_here for hold in ours):
             text = f"this {self._holder} holds {self._shown}, but not through this lock object: release it through the one that acquired it"
             return NotHeld(text, name=self._name)
         other = self._lease is not None and self._lease.valid
@@ -517,6 +518,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 votes=status.votes,
             )
         return False
+
+
+def _nobody() -> bool:
+    return False
 
 
 def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object]) -> None:

@@ -36,14 +36,16 @@ _LEFT_OF_VALIDITY = (
     3 / 4
 )  # ... but never more than this of what the drift leaves of it, or it would be due at once again
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL, when a lease is due for the first time
+_SOON = 0.05  # seconds after which a lease that is perhaps abandoned is looked at again
 _VOID = 64  # so many entries of a roster may be void, besides as many as there are good ones
 _CROWD = 256  # so many newcomers are not looked through for those that are over
 
 # What there is to do for one or several leases; returns how each was extended, in their order.
 Task: TypeAlias = "Op[list[Extension]]"
 # Whether a lease has a holder yet.  "gone": its thread or task has ended, and the lease runs out by itself (P3).  "abandoned":
-# nobody can give it back any more, as its `with` or its lock object is no more, and so the keeper does (R15).
-Owner: TypeAlias = Literal["here", "gone", "abandoned"]
+# nobody can give it back any more, as its `with` or its lock object is no more, and so the keeper does (R15).  "perhaps": the
+# collector is about to take these apart, and runs finalizers first, which may be inside of the `with`.
+Owner: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
 
 class Keeping:
@@ -56,6 +58,7 @@ class Keeping:
     """
 
     __slots__ = (
+        "_again",
         "_alone",
         "_at",
         "_busy",
@@ -109,6 +112,7 @@ class Keeping:
         self._renew_at: float | None = None  # not known before somebody wants to know: most leases are over by then
         self._at = math.inf  # the same in step with others, and early enough ...
         self._for = _UNKNOWN  # ... for this end of its time
+        self._again = math.inf  # when to look whether it was abandoned
         self.stands: float | None = None  # where its `Roster` has it
         self.new = True  # nobody has
         self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT  # it is not `due` earlier
@@ -125,7 +129,7 @@ class Keeping:
         if lease._over:  # noqa: SLF001 - the operations are its other half
             return OVER
         end = lease.valid_until
-        until = min(end, self._ends)
+        until = min(end, self._ends, self._again)
         if self._busy or not self._renew:
             return until
         if end != self._for:
@@ -182,7 +186,8 @@ class Keeping:
         owner = "gone" if self.over else self._owner()
         if owner == "abandoned":
             return "give back"
-        if self._busy or not self._renew:
+        self._again = now + _SOON if owner == "perhaps" else math.inf
+        if self._busy or not self._renew or (owner == "perhaps" and now < self._at):
             return "nothing"
         if owner == "gone":
             self._renew = False

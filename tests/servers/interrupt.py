@@ -35,8 +35,7 @@ class Interrupt:
             gc.enable()
 
     def __call__(self, frame, event, arg):
-        # What is raised in a finalizer Python prints and swallows: no program is interrupted there (a known limit in docs/design.md).
-        if not frame.f_code.co_filename.startswith(self._package) or frame.f_code.co_name == "__del__":
+        if not frame.f_code.co_filename.startswith(self._package):
             return None
         # Leaving a `with` and entering a `try` are lines of their own for a trace function, but not places
         # where the interpreter looks for signals (that is after calls and on jumps back): nothing can
