@@ -81,7 +81,7 @@ class Task:
         self.attempt = attempt  # the one on whose behalf it sends
         self.attempted_at = -math.inf  # when it sent the latest acquire, true time
         self.refused = False  # ... and that was held by others, as far as is known
-        self.refused_by: set[int] | None = None  # ... by these masters; None: by none, or it has not attempted yet
+        self.refused_by: set[int] | None = None  # ... by these masters, as far as is known; None: it has not attempted yet
         self.ear: Ear | None = None  # while it listens
         self.background = False  # of the keeper: nobody waits for it, so nothing interrupts it
         self.inbox: deque[Event] = deque()
@@ -290,7 +290,8 @@ class Client:
         self.driven.refused = not (tally.won or tally.unreachable)
         said_no = ("held", "error", "timeout")  # not one whose vote does not count: it would not after a release either
         no = {master for master, vote in enumerate(tally.votes()) if vote.outcome in said_no}
-        self.driven.refused_by = None if tally.won else no
+        # Won, and refused all the same by the round for the fence: nobody tells us by whom.
+        self.driven.refused_by = set() if tally.won else no
 
     # -- operations ----------------------------------------------------------------------------------
 

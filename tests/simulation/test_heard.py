@@ -201,6 +201,7 @@ def test_nothing_is_left_of_one_who_gave_up() -> None:
         ({2, 3, 4}, [0, 1], {2, 3, 4}, [2], True),  # it adds up across an attempt
         ({3, 4}, [0, 1, 2], {1, 2, 3}, [4], False),  # there was a majority before the attempt already (seed 1023712)
         (None, [0, 1, 2], {3, 4}, [3], False),
+        (set(), [], set(), [0, 1, 2], False),  # its first round was won, its second one lost (seed 2022798)
     ],
 )
 def test_who_has_to_try_again_when_a_release_is_announced(before, announced, after, last, due) -> None:
