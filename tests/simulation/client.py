@@ -81,7 +81,7 @@ class Task:
         self.attempt = attempt  # the one on whose behalf it sends
         self.attempted_at = -math.inf  # when it sent the latest acquire, true time
         self.refused = False  # ... and that was held by others, as far as is known
-        self.refused_by: set[int] | None = None  # ... by these masters, as far as is known; None: it has not attempted yet
+        self.refused_by: set[int] | None = None  # ... by these masters, as far as is known; None: not attempted yet
         self.ear: Ear | None = None  # while it listens
         self.background = False  # of the keeper: nobody waits for it, so nothing interrupts it
         self.inbox: deque[Event] = deque()
