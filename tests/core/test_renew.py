@@ -394,7 +394,7 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("_extension_begins", "_extended", "_extension_ends"):
         monkeypatch.setattr(LeaseState, name, guarded(name))
-    monkeypatch.setattr(LeaseState, "_changed", lambda lease: pytest.fail("told while others wait") if held else None)
+    monkeypatch.setattr(LeaseState, "changed", lambda lease: pytest.fail("told while others wait") if held else None)
     scene = Scene(says(1, GONE, 1), says(1, GONE, WRONG), silent(), leases=3)
     assert scene.kinds() == ["kept", "lost", "unanswered"]
     plan, lease = scene.held[0]
