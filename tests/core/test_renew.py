@@ -392,15 +392,15 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return call
 
-    for name in ("_extension_begins", "_extended", "_extension_ends"):
+    for name in ("begin_extension", "extended", "end_extension"):
         monkeypatch.setattr(LeaseState, name, guarded(name))
     monkeypatch.setattr(LeaseState, "changed", lambda lease: pytest.fail("told while others wait") if held else None)
     scene = Scene(says(1, GONE, 1), says(1, GONE, WRONG), silent(), leases=3)
     assert scene.kinds() == ["kept", "lost", "unanswered"]
     plan, lease = scene.held[0]
     assert scene.world.run(extend(scene.world.terms, plan, lease, 1.0, scene.world.now)).kind == "kept"
-    assert (calls["_extension_begins"], calls["_extended"]) == (4, 2)
-    assert calls["_extension_ends"] >= 4
+    assert (calls["begin_extension"], calls["extended"]) == (4, 2)
+    assert calls["end_extension"] >= 4
     assert not held
 
 
