@@ -17,6 +17,8 @@ from redlock import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _typeshed import SupportsWrite
+
 _LONGEST = 1e9  # seconds, as for `Masters`: beyond it the operating system's timers overflow
 FAILED = 71  # EX_OSERR of sysexits.h: what it has for errors of a program, 70, is "lost" here
 # What may be shown of what stands before an @.
@@ -33,6 +35,14 @@ class Parser(argparse.ArgumentParser):
             **options,  # type: ignore[arg-type]
         )
         self._usage_error = usage_error
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """argparse says nothing of what it could not write, and that would be success."""
+        if file is not None:
+            super().print_help(file)
+            return
+        sys.stdout.write(self.format_help())
+        sys.stdout.flush()
 
     def error(self, message: str) -> NoReturn:
         """What was given is quoted, and may be an address with a password in the wrong place."""

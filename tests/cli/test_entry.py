@@ -42,6 +42,13 @@ def test_what_cannot_be_printed_is_unknown_and_no_warning(option):
     assert done.stderr == "redlock-check: OSError: [Errno 28] No space left on device\n"
 
 
+@pytest.mark.parametrize(("command", "code"), [(CHECK, 3), (RUN, 71)], ids=["check", "run"])
+def test_help_that_cannot_be_printed(command, code):
+    done = shell(">/dev/full", [*command, "--help"])
+    assert done.returncode == code
+    assert re.fullmatch(r"redlock-(check|run): OSError: \[Errno 28\] No space left on device\n", done.stderr)
+
+
 def test_not_even_the_complaint_can_be_printed():
     assert shell("2>/dev/full", [*CHECK, "--nonsense"]).returncode == 3
     assert shell(">/dev/full 2>&1", ASKED).returncode == 3
