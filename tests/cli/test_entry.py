@@ -49,6 +49,15 @@ def test_help_that_cannot_be_printed(command, code):
     assert re.fullmatch(r"redlock-(check|run): OSError: \[Errno 28\] No space left on device\n", done.stderr)
 
 
+@pytest.mark.parametrize("limit", [12, 14, 16, 20])
+def test_too_few_open_files_are_no_missing_quorum(limit):
+    """An error of the system (71).  Without --wait, it would wait for files that nobody closes."""
+    script = f'ulimit -n {limit}; exec "$@"'
+    done = run(["sh", "-c", script, "sh", *RUN, "job", "--wait", "1", "--", "true"], [NOBODY, "redis://127.0.0.1:2"])
+    assert done.returncode == 71
+    assert re.fullmatch(r"redlock-run: [^\n]*[Oo]pen files[^\n]* ulimit -n[^\n]*\n", done.stderr)
+
+
 def test_not_even_the_complaint_can_be_printed():
     assert shell("2>/dev/full", [*CHECK, "--nonsense"]).returncode == 3
     assert shell(">/dev/full 2>&1", ASKED).returncode == 3
