@@ -80,7 +80,7 @@ def _complain(text: str) -> None:
 
 class _Parser(argparse.ArgumentParser):
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """argparse says nothing of what it could not write."""
+        """Argparse says nothing of what it could not write."""
         if file is not None:
             super().print_help(file)
             return

@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         self._usage_error = usage_error
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """argparse says nothing of what it could not write, and that would be success."""
+        """Argparse says nothing of what it could not write, and that would be success."""
         if file is not None:
             super().print_help(file)
             return
