@@ -6,13 +6,17 @@ Only the one that is asked for is imported: judging a history needs neither serv
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from _typeshed import SupportsWrite
 
 _COMMANDS: Final = {
     "run": ("chaos.run", "masters, clients and faults for a while; record, judge, report"),
@@ -21,6 +25,7 @@ _COMMANDS: Final = {
     "list": ("chaos.catalogue", "backends, faults and scenarios"),
 }
 _UNKNOWN: Final = 2  # neither passed nor violated: the harness itself failed
+_INTERRUPTED: Final = 130  # as shells say it of a program that ended by SIGINT
 
 _EPILOG: Final = """\
 exit codes: 0 passed, 1 violated, 2 unknown or a failure of the harness
@@ -36,14 +41,55 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code.  Whatever goes wrong in here is 2: only a verdict is 0 or 1."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(words)
-    except Exception:  # noqa: BLE001 - a traceback would exit with 1, which is a verdict
-        traceback.print_exc()
+        code = _run(words)
+        sys.stdout.flush()  # what cannot be written is found here, and not at exit
+    except BrokenPipeError:  # whoever reads has gone, as `head` does
         return _UNKNOWN
+    except OSError as error:  # a full disk for example
+        _complain(f"chaos: {type(error).__name__}: {error}\n")
+        return _UNKNOWN
+    except Exception:  # noqa: BLE001 - a traceback would exit with 1, which is a verdict
+        _complain(traceback.format_exc())
+        return _UNKNOWN
+    return code
+
+
+def entry() -> NoReturn:
+    """As the program: an exit code of ours, whatever becomes of the streams."""
+    code: int | str | None
+    try:
+        code = main()
+    except SystemExit as ending:
+        code = ending.code
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    for number, stream in enumerate((sys.stdout, sys.stderr), 1):
+        try:
+            stream.flush()
+        except OSError:  # what is still in the buffer would be complained of at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    sys.exit(code)
+
+
+def _complain(text: str) -> None:
+    """If nobody can be told, the exit code has to do."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+class _Parser(argparse.ArgumentParser):
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Argparse says nothing of what it could not write."""
+        if file is not None:
+            super().print_help(file)
+            return
+        sys.stdout.write(self.format_help())
+        sys.stdout.flush()
 
 
 def _run(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m chaos",
         description="Breaks real Redis servers under real clients, and judges from the history what held.",
         epilog=_EPILOG,
@@ -63,4 +109,4 @@ def _run(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what must hold, instead of what the history says: comma-separated, of {', '.join(MUST)}",
     )
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of text")
-    parser.add_argument("--out", metavar="DIR", help="write verdict.json and timeline.html into DIR")
+    parser.add_argument(
+        "--out", type=report.directory, metavar="DIR", help="write verdict.json and timeline.html into DIR"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -41,6 +43,9 @@ def main(args: argparse.Namespace) -> int:
         must = history.header.must if args.must is None else demanded(args.must.split(","))
     except Unreadable as error:
         print(f"UNKNOWN: {error}", file=sys.stderr)
+        return _UNKNOWN
+    if not must:
+        print("UNKNOWN: 'must' of its header is empty, so nothing has to hold: say what, with --must", file=sys.stderr)
         return _UNKNOWN
     return _judged(history, must, args)
 

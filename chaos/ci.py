@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from chaos.backends import BACKENDS, Unavailable, choose
 from chaos.launch import PASSED, UNKNOWN, VIOLATED, SessionFailed, judged, session
+from chaos.report import directory
 from chaos.run import check, introduce, lacks
 from chaos.scenarios import SCENARIOS, Scenario
 from chaos.variants import VARIANTS, Variant
@@ -43,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", choices=("auto", *BACKENDS), default="auto", help="auto takes the first that works here"
     )
-    parser.add_argument("--out", metavar="DIR", default="chaos-out", help="a folder for each run (chaos-out)")
+    parser.add_argument(
+        "--out", type=directory, metavar="DIR", default="chaos-out", help="a folder for each run (chaos-out)"
+    )
     parser.add_argument("--seed", type=int, help=f"of all runs, instead of {_SEED} and a random one for the last")
     parser.add_argument("--jobs", type=int, default=_AT_ONCE, metavar="N", help=f"runs at a time ({_AT_ONCE})")
     parser.add_argument(

@@ -58,7 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend", choices=("auto", *BACKENDS), default="auto", help="auto takes the first that works here"
     )
     parser.add_argument(
-        "--out", metavar="DIR", default="chaos-out", help="history.jsonl, verdict.json, timeline.html (chaos-out)"
+        "--out",
+        type=report.directory,
+        metavar="DIR",
+        default="chaos-out",
+        help="history.jsonl, verdict.json, timeline.html (chaos-out)",
     )
     parser.add_argument("--must", metavar="LIST", help=f"what must hold, of {', '.join(MUST)}")
     for name, kind, meaning in _OPTIONS:

@@ -3,6 +3,7 @@
     text        for a terminal
     document    verdict.json
     timeline    timeline.html: one file, no network
+    directory   as an argument
     write       both files into a directory
 
 Nothing in here judges.
@@ -11,6 +12,6 @@ Nothing in here judges.
 from chaos.report.document import document
 from chaos.report.text import text
 from chaos.report.timeline import timeline
-from chaos.report.write import write
+from chaos.report.write import directory, write
 
-__all__ = ["document", "text", "timeline", "write"]
+__all__ = ["directory", "document", "text", "timeline", "write"]

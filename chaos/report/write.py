@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from chaos.history import History
     from chaos.judge import Verdict
     from chaos.summary import Summary
+
+
+def directory(text: str) -> str:
+    """An argument of the command line."""
+    if not text:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be a directory")
+    return text
 
 
 def write(directory: str | os.PathLike[str], history: History, verdict: Verdict, summary: Summary) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from typing import TYPE_CHECKING
 
 from redlock._base.links import report_failure
@@ -29,7 +30,9 @@ class Observer:
     def _tell(self, event: events.Event) -> None:
         try:
             self._told(event)
-        except Exception:  # noqa: BLE001 - a user's; it must not break what it observes
+        # A user's: it must not break what it observes.  It does not wait, so nobody has cancelled it: that is what a future
+        # or a task was that it has asked.  What else is no `Exception` is to end the program, and goes on.
+        except (Exception, CancelledError):  # noqa: BLE001
             report_failure("the observer failed")
 
     def acquired(self, name: str, grant: Grant, seconds: float) -> None:

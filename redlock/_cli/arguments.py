@@ -17,8 +17,13 @@ from redlock import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _typeshed import SupportsWrite
+
 _LONGEST = 1e9  # seconds, as for `Masters`: beyond it the operating system's timers overflow
 FAILED = 71  # EX_OSERR of sysexits.h: what it has for errors of a program, 70, is "lost" here
+# Open files: two connections to each master, and while they are made one more for each, of TLS or the resolver; what Python
+# opens meanwhile, and at its end: without room for that it aborts.
+_FILES_EACH, _FILES_ELSE = 4, 8
 # What may be shown of what stands before an @.
 _HARMLESS = re.compile(r"'?(--[\w-]+=)?([a-z]+://)?")
 
@@ -33,6 +38,14 @@ class Parser(argparse.ArgumentParser):
             **options,  # type: ignore[arg-type]
         )
         self._usage_error = usage_error
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Argparse says nothing of what it could not write, and that would be success."""
+        if file is not None:
+            super().print_help(file)
+            return
+        sys.stdout.write(self.format_help())
+        sys.stdout.flush()
 
     def error(self, message: str) -> NoReturn:
         """What was given is quoted, and may be an address with a password in the wrong place."""
@@ -116,6 +129,23 @@ def _seconds(text: str, allowed: Callable[[float], bool], what: str) -> float:
     if not (math.isfinite(number) and allowed(number)):
         raise argparse.ArgumentTypeError(f"{text!r}: allowed is {what}")
     return number
+
+
+def find_room(masters: int, what: str) -> None:
+    """Else a master would be blamed for what this process is short of.  Raises `RedlockError`."""
+    files = masters * _FILES_EACH + _FILES_ELSE
+    found: list[int] = []
+    try:
+        while len(found) < files:
+            found.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise RedlockError(
+            f"there is room for {len(found)} more open files ({error.strerror}), and {what} on {masters} "
+            f"master{'s' if masters > 1 else ''} takes {files}: raise the limit, with ulimit -n"
+        ) from None
+    finally:
+        for number in found:
+            os.close(number)
 
 
 def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAILED) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -25,9 +24,6 @@ _EXIT = {"OK": OK, "WARNING": WARNING, "CRITICAL": CRITICAL}
 _MAX_TTL = 60.0  # the default of `Masters`, where no client has announced another one
 _EVERY = 2  # seconds, where --watch says nothing
 _PROBE_TTL = 5.0  # of the lock that is taken, if this is killed in the middle
-# Open files of a check: two connections to each master, and while they are made one more for each, of TLS or the resolver;
-# what Python opens meanwhile, and at its end: without room for that it aborts.
-_FILES_EACH, _FILES_ELSE = 4, 8
 _EXAMPLES = """\
 examples:
   redlock-check redis://10.0.0.1:6379 redis://10.0.0.2:6379 redis://10.0.0.3:6379
@@ -121,7 +117,7 @@ def _check(given: argparse.Namespace) -> int:
     from redlock._cli import table  # noqa: PLC0415
 
     wanted = config.deployment(given.urls, given)
-    _find_room(len(wanted.urls))
+    arguments.find_room(len(wanted.urls), "a check")
     check = _checker(wanted, given.timeout, probe=not given.no_probe)
     style = table.Style(sys.stdout)
     if given.watch is not None:
@@ -131,23 +127,6 @@ def _check(given: argparse.Namespace) -> int:
         print(_shown(health, given, style))  # noqa: T201
     code = _EXIT[health.status]
     return CRITICAL if given.strict and code == WARNING else code
-
-
-def _find_room(masters: int) -> None:
-    """Else a master would be blamed for what this process is short of.  Raises `ConfigurationError`."""
-    files = masters * _FILES_EACH + _FILES_ELSE
-    found: list[int] = []
-    try:
-        while len(found) < files:
-            found.append(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        raise ConfigurationError(
-            f"there is room for {len(found)} more open files ({error.strerror}), and a check of {masters} "
-            f"master{'s' if masters > 1 else ''} takes {files}: raise the limit, with ulimit -n"
-        ) from None
-    finally:
-        for number in found:
-            os.close(number)
 
 
 def _shown(health: Health, given: argparse.Namespace, style: table.Style) -> str:

@@ -179,6 +179,7 @@ class Run:
     def run(self) -> int:
         from redlock import Masters  # noqa: PLC0415 - what is wrong with the arguments is said without it
 
+        arguments.find_room(len(self._wanted.urls), "a lock")
         self._dog.wait_until_ready()
         before = {
             number: signal.signal(number, _end)

@@ -25,7 +25,7 @@ class Inbox(Protocol):
 
 AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 
-# A release in doubt is asked again after a part of the patience; twice as late each time, up to some times the patience.
+# A release in doubt, or not permitted, is asked again after a part of the patience; twice as late each time, up to some times the patience.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
 _CROWD = 64  # so many debts are kept without a look at whether they have expired
 
@@ -42,7 +42,7 @@ class Entry(Generic[AnyInbox]):
     inbox: AnyInbox
     at: float
     text: bool = False  # to be sent as text, because the master had forgotten the script
-    pause: float = 0.0  # of a release that was asked again because of a `Doubt`: how long that was put off
+    pause: float = 0.0  # of a release that was asked again, for a `Doubt` or want of rights: how long that was put off
 
 
 def _with_text(request: Send) -> Send:
@@ -143,9 +143,13 @@ class Pipeline(Generic[AnyInbox]):
             self._follow(request, entry.inbox, at)
         if request.doubt is None or not request.doubt.remains(self.master, value):
             return bool(self._more)
-        pause = min(2 * entry.pause or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
-        self._owed.append(Entry(request, entry.inbox, at + pause, pause=pause))
+        self._ask_again(entry, at)
         return True
+
+    def _ask_again(self, entry: Entry[AnyInbox], at: float) -> None:
+        """Later, and each time later than that."""
+        pause = min(2 * entry.pause or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
+        self._owed.append(Entry(entry.request, entry.inbox, at + pause, pause=pause))
 
     def _refused(self, entry: Entry[AnyInbox], error: ErrorReply, at: float) -> None:
         """A master that forgot its scripts is given the text once."""
@@ -155,8 +159,11 @@ class Pipeline(Generic[AnyInbox]):
             self._under_way.append(again)
             self._more.append(again)
             return
-        if error.passing and request.owed_until is not None:
-            self._owed.append(entry)
+        if request.owed_until is not None:
+            if error.passing:
+                self._owed.append(entry)
+            elif error.code == "NOPERM" and len(self._owed) < _CROWD:  # it may be given the rights, and mostly is not
+                self._ask_again(entry, at)
         if request.open and request.failed(self.master, error.failure(), at):
             entry.inbox.put(request)
 

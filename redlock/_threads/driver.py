@@ -85,11 +85,17 @@ class Driver:
                 except BaseException as error:
                     if getgeneratorstate(op) == GEN_CLOSED:  # it has cleaned up, and ended with this
                         raise
+                    self._ready = False  # what struck may have torn connections
                     step, argument = op.throw, error
         finally:
-            links.finish(waiter)
+            try:
+                links.finish(waiter)
+            except BaseException:
+                self._ready = False
+                raise
 
     def _get_ready(self) -> None:
+        """Wait for the connections (R2): before the first operation, and before the one after an interruption."""
         self._housekeeper.start()
         self._housekeeper.wait_until_decided()
         self._ready = True

@@ -79,6 +79,7 @@ class Housekeeper:
         Then for the rest as long again as that took: the first lease should have all its keys.
         """
         began = _clock.now()
+        self._links.mend()
         self._wait_for(self._links.decide, self._connect_timeout)
         took = _clock.now() - began
         self._wait_for(self._links.tried, min(took, self._connect_timeout - took))

@@ -344,6 +344,14 @@ class Links(LinksBase[AnyInbox]):
             waiter.stay_awake()
         return _clock.now()
 
+    def mend(self) -> None:
+        """Give up the connections that an interruption has torn, so that they are made again."""
+        with self.mutex:
+            now = _clock.now()
+            for link in self.all:
+                if link.torn:
+                    self._read(link, now)
+
     # -- for the housekeeper, with the mutex held ----------------------------------------------------
 
     def look(self, link: Link[AnyInbox], now: float) -> None:

@@ -72,8 +72,8 @@ class Masters(MastersBase):
     def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how long, and its fence.
 
-        Takes at most `node_timeout`; as the very first operation it waits for the masters to be connected,
-        at most `connect_timeout` (R2).
+        Takes at most `node_timeout`; as the very first operation, or the first one after a Ctrl-C in another one, it
+        waits for the masters to be connected, at most `connect_timeout` (R2).
 
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.

@@ -55,6 +55,23 @@ def test_of_very_many_the_first_are_printed(tmp_path: Path, capsys: pytest.Captu
     assert "and 31 more (--json has them all)" in out
 
 
+def test_a_history_that_demands_nothing_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tape = good()
+    tape.header["must"] = []
+    path = saved(tape, tmp_path)
+    assert main(["check", path]) == 2
+    assert "UNKNOWN: 'must' of its header is empty" in capsys.readouterr().err
+    assert main(["check", path, "--must", "exclusive"]) == 0
+
+
+@pytest.mark.parametrize("command", [["check", "history.jsonl"], ["run"], ["ci"]])
+def test_out_is_a_directory(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--out", ""])
+    assert ended.value.code == 2
+    assert "--out: '': it must be a directory" in capsys.readouterr().err
+
+
 def test_must(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(overlapping(), tmp_path)
     assert main(["check", path, "--must", "fenced,prompt"]) == 0

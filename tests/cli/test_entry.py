@@ -42,6 +42,22 @@ def test_what_cannot_be_printed_is_unknown_and_no_warning(option):
     assert done.stderr == "redlock-check: OSError: [Errno 28] No space left on device\n"
 
 
+@pytest.mark.parametrize(("command", "code"), [(CHECK, 3), (RUN, 71)], ids=["check", "run"])
+def test_help_that_cannot_be_printed(command, code):
+    done = shell(">/dev/full", [*command, "--help"])
+    assert done.returncode == code
+    assert re.fullmatch(r"redlock-(check|run): OSError: \[Errno 28\] No space left on device\n", done.stderr)
+
+
+@pytest.mark.parametrize("limit", [12, 14, 16, 20])
+def test_too_few_open_files_are_no_missing_quorum(limit):
+    """An error of the system (71).  Without --wait, it would wait for files that nobody closes."""
+    script = f'ulimit -n {limit}; exec "$@"'
+    done = run(["sh", "-c", script, "sh", *RUN, "job", "--wait", "1", "--", "true"], [NOBODY, "redis://127.0.0.1:2"])
+    assert done.returncode == 71
+    assert re.fullmatch(r"redlock-run: [^\n]*[Oo]pen files[^\n]* ulimit -n[^\n]*\n", done.stderr)
+
+
 def test_not_even_the_complaint_can_be_printed():
     assert shell("2>/dev/full", [*CHECK, "--nonsense"]).returncode == 3
     assert shell(">/dev/full 2>&1", ASKED).returncode == 3

@@ -399,7 +399,6 @@ def test_what_has_expired_when_it_is_given_back_is_not_owed() -> None:
         ("NOREPLICAS not enough", True),
         ("READONLY replica", True),
         ("OOM full", True),
-        ("NOPERM no", False),
         ("WRONGTYPE no", False),
         ("ERR no", False),
     ],
@@ -414,6 +413,32 @@ def test_what_a_master_cannot_do_now_is_owed(text: str, again: bool) -> None:
     assert text in failure.reason
     assert pipeline.owes == again
     assert [entry.request for entry in pipeline.due(0.2)] == [request] * again
+
+
+def test_what_a_master_does_not_permit_is_asked_again_later_and_later() -> None:
+    """P7: it can be reached, and may be given the rights back while the key lives."""
+    pipeline = connected(patience=0.25)
+    request = release(owed_until=10.0)
+    submit(pipeline, request, 0.0)
+    now, asked = 0.0, 0
+    while not pipeline.idle:
+        answer(pipeline, ErrorReply("NOPERM no"), now)
+        due: list[Any] = []
+        while not (due or pipeline.idle):
+            now += 1 / 1024
+            due = pipeline.due(now)
+        asked += len(due)
+    assert asked == 9
+    assert 9.9 < now < 10.1
+
+
+def test_without_rights_for_long_few_of_many_releases_are_asked_again() -> None:
+    """Or a user who may do nothing there would cost more than one who may."""
+    pipeline = connected()
+    for _ in range(1000):
+        submit(pipeline, release(owed_until=10.0), 0.0)
+        answer(pipeline, ErrorReply("NOPERM no"), 0.1)
+    assert 10 < len(pipeline.due(5.0)) < 100
 
 
 class Until:

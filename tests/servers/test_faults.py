@@ -413,6 +413,24 @@ def test_an_acl_user_who_may_not_run_scripts(world, four, tmp_path):
     assert SECRET not in vote.reason
 
 
+def test_a_master_that_did_not_permit_the_release_has_no_key_left_when_it_does(world, redlock_servers):
+    """P7: it can be reached."""
+    admin = redlock_servers.client(0)
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        lock = masters.lock("job", ttl=30)
+        lock.acquire()
+        eventually(lambda: admin.exists("redlock:job"))
+        admin.execute_command("ACL", "SETUSER", "default", "-evalsha")
+        try:
+            lock.release()
+            eventually(lambda: lock_keys(redlock_servers)[1:] == [set()] * 4)
+            assert admin.exists("redlock:job")
+        finally:
+            admin.execute_command("ACL", "SETUSER", "default", "+@all")
+        eventually(lambda: nothing_left(redlock_servers))
+
+
 def test_an_acl_user_who_may_not_announce_is_told_the_key(world, four, tmp_path):
     acl = ACL.replace("~redlock-max-ttl:* ", "")
     user = f"--user locker on >{SECRET} -@all {acl}".split()

@@ -225,6 +225,39 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("what", ["acquire", "release"])
+@pytest.mark.parametrize("then", ["status", "try"])
+def test_the_call_after_ctrl_c_finds_the_masters_up(redlock_servers, what, then):
+    """P4: connections that were torn in the middle of a round are made again, and the next call waits for them (R2)."""
+    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+        eventually(lambda: all_up(masters))
+        at, struck = 0, 0
+        while True:
+            at += 1
+            lock = masters.lock("job", ttl=10)
+            if what == "release":
+                lock.acquire()
+            interrupt = Interrupt(at)
+            try:
+                with interrupt.tracing():
+                    (lock.acquire if what == "acquire" else lock.release)()
+            except KeyboardInterrupt:
+                struck += 1
+            print(at, interrupt.where)
+            if then == "status":
+                masters.status("job")
+            else:
+                other = masters.lock(f"other {at}", ttl=10)
+                assert other.acquire(timeout=0) is not None
+                other.release()
+            if lock.owned():
+                lock.release()
+            if interrupt.left > 0:
+                break
+        assert struck > 50
+
+
+@pytest.mark.timeout(300)
 def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
     """R11: what one of three masters granted is taken back, and nobody stands in line for ever (R23)."""
     held, free = range(2), 2
