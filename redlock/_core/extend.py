@@ -18,8 +18,8 @@ from redlock._core.release import Claim, denied
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from redlock._core.effects import Failure
     from redlock._core.lease import LeaseState
+    from redlock._core.outcomes import Failure
     from redlock._core.refusals import ErrorReply
     from redlock._core.terms import Plan, Terms
     from redlock.errors import Outcome, Reason

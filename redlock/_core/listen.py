@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redlock._core import wire
-from redlock._core.effects import NEVER
+from redlock._core.outcomes import NEVER
 from redlock._core.quorum import majority
 
 if TYPE_CHECKING:

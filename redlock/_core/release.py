@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from redlock._core import wire
 from redlock._core.acquire import insist
-from redlock._core.effects import NEVER, Crowd, Leave, Op, Send
+from redlock._core.effects import Crowd, Leave, Op, Send
+from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
 
 if TYPE_CHECKING:

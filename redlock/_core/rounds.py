@@ -13,7 +13,8 @@ from redlock._core.quorum import Tally
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from redlock._core.effects import Effect, Failure
+    from redlock._core.effects import Effect
+    from redlock._core.outcomes import Failure
     from redlock._core.terms import Terms
     from redlock._core.wire import Call
     from redlock.errors import Outcome

@@ -15,8 +15,9 @@ from redlock import _clock
 from redlock._base.feed import Feed
 from redlock._base.links import CLOSED, TICK, report, report_failure
 from redlock._connect import Dial
-from redlock._core.effects import Failure, Wait
+from redlock._core.effects import Wait
 from redlock._core.listen import LINGER
+from redlock._core.outcomes import Failure
 from redlock._thread import start, why_not
 from redlock._threads.keeper import Keeper
 from redlock._threads.waiter import Waiter
