@@ -114,13 +114,13 @@ def _() -> None:
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:  # noqa: ARG001
         claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
         ceiling = Ceiling(float("inf"), ttl)
-        lease._extension_begins(ceiling)
+        lease.begin_extension(ceiling)
         at = yield from claim.ask()
         if claim.tally.won:
             lease._lost = None
             valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
-            lease._extended(ceiling, valid_until, claim.tally.votes)
-        lease._extension_ends(ceiling)
+            lease.extended(ceiling, valid_until, claim.tally.votes)
+        lease.end_extension(ceiling)
         return Extension("kept" if claim.tally.won else "unanswered", at, claim.tally)
 
     def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> Op[list[Extension]]:
@@ -138,7 +138,7 @@ def _() -> None:
         _patch(module, "extend", extend)
     for module in (extending, keep):
         _patch(module, "renew", renew)
-    _patch(LeaseState, "_over", property(lambda lease: lease._released))
+    _patch(LeaseState, "over", property(lambda lease: lease.released))
 
 
 def _patch(where: Any, name: str, value: Any) -> None:

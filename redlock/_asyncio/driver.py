@@ -19,6 +19,7 @@ from redlock._asyncio.keeper import Keeper
 from redlock._asyncio.links import Links
 from redlock._asyncio.operation import Operation
 from redlock._base.links import CLOSED, TICK, report_failure
+from redlock._base.loop import running_loop
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Driver:
 
     def _on_loop(self, what: Callable[[], None]) -> None:
         """Do ``what`` on the thread of the loop, or of nobody if the loop is closed.  The collector may call this in any thread."""
-        running = asyncio._get_running_loop() is self.loop  # noqa: SLF001 - the documented one raises where none runs
+        running = running_loop() is self.loop
         idle = self._thread == threading.get_ident() and not self.loop.is_running()
         if running or idle or self.loop.is_closed():
             what()

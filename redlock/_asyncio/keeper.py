@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 from redlock import _clock
 from redlock._asyncio.operation import LATE, Operation
 from redlock._base.links import report_failure
+from redlock._base.loop import running_loop
 from redlock._core.keep import Roster, failed_to_keep, tasks
 from redlock._core.release import aside
 
 if TYPE_CHECKING:
+    import asyncio
+
     from redlock._asyncio.links import Links
     from redlock._core.keep import Keeping
 
@@ -34,7 +36,7 @@ class Keeper:
         self.closing = False  # what is under way is broken off, and nobody has to hear of it
 
     def add(self, keeping: Keeping) -> None:
-        keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
+        keeping.lease.on_change = partial(self._changed, keeping)
         crowded = self._roster.add(keeping)
         if crowded:
             self._see_off(self._roster.take_in()[1])
@@ -53,9 +55,9 @@ class Keeper:
             try:
                 self._loop.call_soon_threadsafe(self._look_at, keeping)
             except RuntimeError:  # the loop is closed: nobody looks any more
-                for hold in keeping.lease._holds[:1] if keeping.abandoned else ():  # noqa: SLF001
+                for hold in keeping.lease.holds[:1] if keeping.abandoned else ():
                     hold.driver.post(keeping.give_back())
-        elif asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - the documented one raises where none runs
+        elif running_loop() is self._loop:
             if keeping.changed():
                 self._put_back(keeping)
         elif not self._loop.is_closed():

@@ -6,21 +6,25 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from redlock import _clock
+from redlock._base.lease import LeaseBase
+from redlock._base.loop import running_loop
 from redlock._core.lease import LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Final
 
     from redlock._core.acquire import Grant
 
 
-class AsyncLease(LeaseState):
-    __doc__ = LeaseState.__doc__
-    __slots__ = ("_loop", "_waiting")
+# In the chunks of a wait: the clock of a loop stands still while the machine sleeps (R5).
+_CHUNK = 1.0
 
-    # In the chunks of a wait: the clock of a loop stands still while the machine sleeps (R5).
-    _CHUNK: Final = 1.0
+
+class TaskLeaseState(LeaseState):
+    """Lets tasks wait for its end, and knows its loop."""
+
+    kind = "AsyncLease"
+    __slots__ = ("_loop", "_waiting")
 
     def __init__(
         self,
@@ -33,26 +37,21 @@ class AsyncLease(LeaseState):
         resumed: bool = False,
     ) -> None:
         super().__init__(names, ttl, grant, clock=clock, mine=mine, resumed=resumed)
-        self._loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented one raises where none runs
+        self._loop = running_loop()
 
-    def _is_here(self) -> bool:
-        return asyncio._get_running_loop() is self._loop  # noqa: SLF001
+    def is_here(self) -> bool:
+        return running_loop() is self._loop
 
-    async def wait_lost(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
-        """Wait until this lease is lost; True if it is, False if it was released or ``timeout`` has passed.
-
-        Args:
-            timeout: seconds, None: as long as it lasts.  A lease that is extended lasts longer.
-        """
+    async def wait_lost(self, timeout: float | None) -> bool:  # noqa: ASYNC109 - as for threads
         until = None if timeout is None else _clock.now() + timeout
-        while not self.lost and not self._released:
+        while not self.lost and not self.released:
             now = _clock.now()
             if until is not None and now >= until:
                 return False
-            ends_at = self._ends_at  # never, before an extension has confirmed one that was handed over
+            ends_at = self.ends_at  # never, before an extension has confirmed one that was handed over
             left = min(ends_at, ends_at if until is None else until) - now
-            await self._sleep(max(0.0, min(left, self._CHUNK)))
-            if not self._mine():
+            await self._sleep(max(0.0, min(left, _CHUNK)))
+            if not self.mine():
                 return False
         return self.lost
 
@@ -66,19 +65,32 @@ class AsyncLease(LeaseState):
             self._waiting = waiting = {}
         waiting[future] = None
         try:
-            if not (self._released or self._lost):  # it may have ended in another thread just now
+            if not (self.released or self._lost):  # it may have ended in another thread just now
                 await future
         finally:
             alarm.cancel()
             del waiting[future]
 
-    def _changed(self) -> None:
-        super()._changed()
+    def changed(self) -> None:
+        super().changed()
         waiting: dict[asyncio.Future[None], None] | None = getattr(self, "_waiting", None)
         for future in list(waiting or ()):
             loop = future.get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_wake, future)
+
+
+class AsyncLease(LeaseBase[TaskLeaseState]):
+    __doc__ = LeaseBase.__doc__
+    __slots__ = ()
+
+    async def wait_lost(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
+        """Wait until this lease is lost; True if it is, False if it was released or ``timeout`` has passed.
+
+        Args:
+            timeout: seconds, None: as long as it lasts.  A lease that is extended lasts longer.
+        """
+        return await self._state.wait_lost(timeout)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock
-from redlock._asyncio.lease import AsyncLease
+from redlock._asyncio.lease import AsyncLease, TaskLeaseState
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, beginning
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from redlock._base.holds import Entered, Leaving
     from redlock._core.effects import Op
+    from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,6 +101,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     _masters_class = AsyncMasters
     _lease_class = AsyncLease
+    _state_class = TaskLeaseState
     _holder = "task"
     if sys.version_info < (3, 12):
         _elsewhere = " (asyncio.wait_for makes one before Python 3.12: use acquire(timeout=...) or asyncio.timeout)"
@@ -135,6 +137,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 
+    def _set_up(self) -> None:
+        self._own = self._masters._own  # noqa: SLF001 - see `LockBase`
+        self._run = self._masters._run  # noqa: SLF001
+        self._post = self._masters._post  # noqa: SLF001
+
     def _caller(self) -> list[Hold[AsyncLease]]:
         if not self._bound:
             return self._holds
@@ -144,31 +151,30 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             task = None
         if task is None:
             return []
-        own = self._masters._own  # noqa: SLF001 - the two are one module in two files
-        holds = own.get(task)
+        holds = self._own.get(task)
         if holds is None:
-            own[task] = holds = []
+            self._own[task] = holds = []
         return holds
 
     def _driver(self) -> object:
-        return self._masters._known_driver()  # noqa: SLF001
+        return self._masters._known_driver()  # noqa: SLF001 - see `LockBase`
 
     def _alive(self) -> Callable[[], bool]:
         return functools.partial(_is_alive, weakref.ref(_this_task()))
 
     @staticmethod
-    def _tell(on_lost: Callable[[AsyncLease], object] | None, lease: AsyncLease) -> None:
+    def _tell(on_lost: Callable[[AsyncLease], object] | None, lease: AsyncLease, state: LeaseState) -> None:
         """On the loop."""
-        for hold in reversed(lease._holds):  # noqa: SLF001 - the lock is its other half
+        for hold in reversed(state.holds):
             if isinstance(hold, Body):
                 hold.lost()  # the innermost: its `LockLost` goes on through those around it
                 break
         with contextlib.ExitStack() as all_of_them:  # also if one raises
-            for told in reversed(to_be_told(on_lost, lease)):
+            for told in reversed(to_be_told(on_lost, state)):
                 all_of_them.callback(_call, told, lease)
 
-    def _abandon(self, lease: AsyncLease) -> None:
-        self._masters._post(abandon(self._plan, lease))  # noqa: SLF001
+    def _abandon(self, state: LeaseState) -> None:
+        self._post(abandon(self._plan, state))
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -219,22 +225,20 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
         def undo() -> Op[bool] | None:
             """Of what was granted and reaches nobody (R11)."""
-            return self._release_of(self._lease_of(won.pop())) if won else None
+            return self._release_of(self._state_of(won.pop())) if won else None
 
         try:
-            outcome = await self._masters._run(op, undo)  # noqa: SLF001
+            outcome = await self._run(op, undo)
             self._tried(outcome, began)
             if isinstance(outcome, Grant):
-                lease = self._lease_of(outcome)
-                self._lease = lease
-                self._entered(mine, lease, leaving, hold_class)
-                self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
+                self._lease = lease = self._lease_of(outcome)
+                self._keep(self._keeping_of(self._entered(mine, lease, leaving, hold_class)))
                 return lease
         except GeneratorExit:
             raise  # `undo` is called, now or by the thread of the loop
         except BaseException:
             for grant in () if mine else won:  # those that `undo` has not seen
-                self._masters._post(self._release_of(self._lease_of(grant)))  # noqa: SLF001
+                self._post(self._release_of(self._state_of(grant)))
             raise
         return outcome
 
@@ -246,9 +250,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     def _throw_away(self, hold: Hold[AsyncLease]) -> None:
         """Give it back without waiting, in whatever thread."""
-        hold.lease._let_go()  # noqa: SLF001 - the lock is its other half
-        self._masters._post(abandon(self._plan, hold.lease), hold.driver)  # noqa: SLF001
-        self._gave_back_so_far(hold.lease)
+        hold.state.let_go()
+        self._post(abandon(self._plan, hold.state), hold.driver)
+        self._gave_back_so_far(hold.state)
 
     async def release(self) -> None:
         """Give the lock back, on every master that can be reached.
@@ -263,17 +267,17 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         await self._give_back(self._held())
 
     async def _give_back(self, hold: Hold[AsyncLease]) -> None:
-        lease = hold.lease
+        state = hold.state
         last = hold.leave()
         try:
-            ours = await self._masters._run(self._release_of(lease)) if last else not lease.lost  # noqa: SLF001
+            ours = await self._run(self._release_of(state)) if last else not state.lost
         except BaseException:
-            if lease._over:  # noqa: SLF001 - the lock is its other half
-                self._gave_back_so_far(lease)
+            if state.over:
+                self._gave_back_so_far(state)
             else:  # interrupted before anything was sent (R11)
                 self._throw_away(hold)
             raise
-        self._gave_back(lease, ours=ours, last=last)
+        self._gave_back(state, ours=ours, last=last)
 
     async def extend(self, ttl: float | None = None) -> AsyncLease:
         """Set the TTL anew, counted from now; it does not add.  None: the lock's TTL.
@@ -284,10 +288,10 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 tried again (after a shorter ``ttl``: for that).
             LockLost: it had ended, or a majority of masters says so now.
         """
-        lease = self._held().lease
-        self._extended(lease, await self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
+        hold = self._held()
+        self._extended(hold.state, await self._run(self._extension_of(hold.state, ttl)))
         self._keep_what_was_resumed()
-        return lease
+        return hold.lease
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -297,9 +301,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        masters = self._masters
+        inspection = self._masters._inspection  # noqa: SLF001 - see `LockBase`
         for name in self._plan.names:
-            if self._is_locked(*await masters._run(masters._inspection(name))):  # noqa: SLF001
+            if self._is_locked(*await self._run(inspection(name))):
                 return True
         return False
 

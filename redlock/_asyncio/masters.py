@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redlock._asyncio.driver import Driver
 from redlock._base import process
 from redlock._base.links import CLOSED
+from redlock._base.loop import running_loop
 from redlock._base.masters import MastersBase, known
 from redlock.errors import RedlockError
 
@@ -126,7 +127,7 @@ class AsyncMasters(MastersBase):
 
     def _known_driver(self) -> Driver | None:
         """That of the running loop; None: there is none, or these were closed just now."""
-        loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented one raises where none runs
+        loop = running_loop()
         return None if loop is None else self._drivers.get(loop)
 
     def _keep(self, keeping: Keeping) -> None:

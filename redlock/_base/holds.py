@@ -18,16 +18,16 @@ import weakref
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from redlock._core.lease import LeaseState
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from redlock._base.lease import LeaseBase
     from redlock._core.keep import Owner
+    from redlock._core.lease import LeaseState
 
 _MANY = 100  # so many holds of one thread are not looked through for those that nobody can give back
 
-AnyLease = TypeVar("AnyLease", bound=LeaseState)
+AnyLease = TypeVar("AnyLease", bound="LeaseBase[LeaseState]")
 
 # The leases that were entered in this context, or in the one of which it is a copy (R26), each once.  A thread of a pool
 # serves one request after the other; what tells them apart is the context in which each of them runs.
@@ -81,7 +81,19 @@ class Hold(Generic[AnyLease]):
     masters know the lease.
     """
 
-    __slots__ = ("_life", "_lock", "_watches", "by_hand", "driver", "holder", "lease", "max_hold", "task", "through")
+    __slots__ = (
+        "_life",
+        "_lock",
+        "_watches",
+        "by_hand",
+        "driver",
+        "holder",
+        "lease",
+        "max_hold",
+        "state",
+        "task",
+        "through",
+    )
 
     def __init__(
         self,
@@ -100,6 +112,7 @@ class Hold(Generic[AnyLease]):
         self._lock = weakref.ref(lock)
         self.through = through
         self.lease = lease
+        self.state: LeaseState = lease._state  # noqa: SLF001 - users see the lease, we what is behind it
         self.holder = holder
         self.max_hold = max_hold
         self.task = task
@@ -112,7 +125,7 @@ class Hold(Generic[AnyLease]):
         self._watches: weakref.ref[Any] | None = None
         if end is not None:
             self._life = Life(end)
-            self._watches = weakref.ref(end.then, lease._left_behind)  # noqa: SLF001 - told only us
+            self._watches = weakref.ref(end.then, self.state.left_behind)
 
     @property
     def lock_is_gone(self) -> bool:
@@ -131,7 +144,7 @@ class Hold(Generic[AnyLease]):
     @property
     def entered_here(self) -> bool:
         """In this context, or in the one of which this is a copy."""
-        return weakref.ref(self.lease) in _ENTERED.get()
+        return weakref.ref(self.state) in _ENTERED.get()
 
     @property
     def bound_by_hand(self) -> bool:
@@ -143,25 +156,25 @@ class Hold(Generic[AnyLease]):
         return self not in self.holder
 
     def enter(self) -> None:
-        holder, lease = self.holder, self.lease
+        holder, state = self.holder, self.state
         if len(holder) >= _MANY and not len(holder) & (len(holder) - 1):  # somebody acquires and never releases
             _look_through(holder)
         holder.append(self)
-        first = not lease._holds  # noqa: SLF001 - its list of us
-        lease._holds.append(self)  # noqa: SLF001
+        first = not state.holds
+        state.holds.append(self)
         if first:
-            _ENTERED.set((*_not_over(_ENTERED.get()), weakref.ref(lease)))
+            _ENTERED.set((*_not_over(_ENTERED.get()), weakref.ref(state)))
 
     def leave(self) -> bool:
         """Give it back; True if nobody else can give back its lease.  Once more does no harm."""
-        holds = self.lease._holds  # noqa: SLF001
+        holds = self.state.holds
         _remove(self, self.holder)
         _remove(self, holds)
         self._watches = None  # and nothing of ours is called where its ``with`` ends
         if holds and not all(hold.abandoned for hold in holds):
             return False
         entered = _ENTERED.get()
-        if entered and entered[-1]() is self.lease:
+        if entered and entered[-1]() is self.state:
             _ENTERED.set(entered[:-1])
         return True
 
@@ -178,7 +191,7 @@ def _not_over(entered: tuple[weakref.ref[LeaseState], ...]) -> tuple[weakref.ref
     """Contexts that are copied again and again would collect the others; they are looked for each time that there are twice as many."""
     if len(entered) < _MANY or len(entered) & (len(entered) - 1):
         return entered
-    return tuple(one for one in entered if (lease := one()) is not None and not lease._over)  # noqa: SLF001
+    return tuple(one for one in entered if (lease := one()) is not None and not lease.over)
 
 
 def _look_through(holder: list[Hold[Any]]) -> None:
@@ -186,7 +199,7 @@ def _look_through(holder: list[Hold[Any]]) -> None:
     kept: list[Hold[Any]] = []
     latest: set[int] = set()
     for hold in reversed(holder):
-        if hold.lease.lost:
+        if hold.state.lost:
             if hold.abandoned or hold.lock_is_gone or (hold.by_hand and id(hold.through) in latest):
                 continue
             latest.add(id(hold.through))
@@ -197,7 +210,7 @@ def _look_through(holder: list[Hold[Any]]) -> None:
 def owner(lease: LeaseState, alive: Callable[[], bool]) -> Owner:
     """Who has ``lease``; ``alive()``: the thread or task that acquired it is still there."""
     perhaps = gone = False
-    for hold in list(lease._holds):  # noqa: SLF001
+    for hold in list(lease.holds):
         if hold.abandoned:
             continue
         if hold.perhaps_abandoned:

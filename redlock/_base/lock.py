@@ -52,6 +52,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # The classes of its world, and what holds a lease there.
     _masters_class: type[AnyMasters]
     _lease_class: type[AnyLease]
+    _state_class: type[LeaseState]
     _holder: str
     _elsewhere = ""  # why it may be another one against all appearances
 
@@ -109,7 +110,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._timeout = options.timeout("timeout", timeout)
         self._masters = self._masters_of(masters)
         self._private = self._masters is not masters
-        self._terms = self._masters._terms  # noqa: SLF001 - the two are one module in two files
+        # What masters let locks do, and no user: the two are one module in two files.
+        self._terms = self._masters._terms  # noqa: SLF001
+        self._observer = self._masters._observer  # noqa: SLF001
+        self._keep = self._masters._keep  # noqa: SLF001
+        self._set_up()
         ttl = self._check_ttl(ttl)
         self._asks_validity = min_validity is not None
         longest = ttl - quorum.drift(ttl, self._terms.drift_factor)
@@ -137,8 +142,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._holds: list[Hold[AnyLease]] = []  # where it is not bound: of whoever entered, the latest last
         self._word = object()  # for us, where holds are told apart
         self._end = None if self._bound else End()
-        self._set_up()
-        self._resumed: list[AnyLease] | None = None  # taken over by its token, until somebody keeps it
+        self._resumed: list[Hold[AnyLease]] | None = None  # taken over by its token, until somebody keeps it
         if token is not None:
             self._resume(options.token(token), options.fence(fence))
         elif fence is not None:
@@ -150,8 +154,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         everywhere = frozenset(range(len(self._terms.masters)))
         grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
         self._lease = self._lease_of(grant, resumed=True)
-        self._entered([], self._lease, None)
-        self._resumed = [self._lease]
+        self._resumed = [self._entered([], self._lease, None)]
 
     def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
         if isinstance(masters, self._masters_class):
@@ -176,7 +179,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # -- what a world adds ---------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        """What it adds to a new object."""
+        """What it adds to a new object that has its masters."""
 
     @abstractmethod
     def _caller(self) -> list[Hold[AnyLease]]:
@@ -195,10 +198,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """Whether the thread or task that calls this now is still there later."""
 
     # Called by the keeper if a lease is lost, with our `on_lost`.  No method of ours: we and our masters may be dropped.
-    _tell: Callable[[Callable[[AnyLease], object] | None, AnyLease], object]
+    _tell: Callable[[Callable[[AnyLease], object] | None, AnyLease, LeaseState], object]
 
     @abstractmethod
-    def _abandon(self, lease: AnyLease) -> None:
+    def _abandon(self, state: LeaseState) -> None:
         """Give back what nobody else can, without waiting."""
 
     # -- looking -------------------------------------------------------------------------------------
@@ -260,7 +263,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if self._names.isdisjoint(lease.names) or not lease.valid:
                 continue  # one that is lost is not entered again
             if hold.abandoned:
-                self._abandon(lease)
+                self._abandon(hold.state)
                 continue
             if hold.task is not self._task():
                 raise WouldDeadlock(
@@ -273,7 +276,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             self._check_asked(hold)
             self._entered(mine, lease, leaving, hold_class, max_hold=hold.max_hold)
             if self._on_lost is not None:
-                lease._tells += (self._on_lost,)  # noqa: SLF001
+                hold.state.tells += (self._on_lost,)
             return lease
         return None
 
@@ -308,7 +311,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         hold_class: type[Hold[AnyLease]] = Hold,
         *,
         max_hold: float | None = None,
-    ) -> None:
+    ) -> Hold[AnyLease]:
         """Put down that the caller holds ``lease``; first in ``mine``, for the caller's caller if it is interrupted."""
         hold = hold_class(
             self,
@@ -323,6 +326,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         )
         mine.append(hold)
         hold.enter()
+        return hold
 
     # -- giving back ---------------------------------------------------------------------------------
 
@@ -331,7 +335,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         holder = self._caller()
         mine = [hold for hold in reversed(holder) if hold.through is self._word and hold.by_hand]
         if not self._bound:  # two leases of one lock are never valid at a time: one that is over does no harm (P8)
-            mine.sort(key=lambda hold: not hold.lease._over)  # noqa: SLF001 - the lock is its other half
+            mine.sort(key=lambda hold: not hold.state.over)
         if not mine:
             raise self._not_held()
         return mine[0]
@@ -343,13 +347,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             NotHeld: it was released in the body or, where it is not bound, by somebody else.
             LockLost: it was lost before that, perhaps so long ago that others hold the next one.
         """
-        lease = hold.lease
-        if not lease._mine():  # noqa: SLF001
+        state = hold.state
+        if not state.mine():
             raise self._not_held()
         if not hold.given_back:
             return
-        if lease.lost:
-            raise lease.loss()
+        if state.lost:
+            raise state.loss()
         if self._bound:
             raise self._not_held()
         raise NotHeld(f"somebody else has released {self._shown}", name=self._name)
@@ -372,7 +376,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return acquire(self._terms, self._plan, now + patience if blocking else now, won)
 
     def _lease_of(self, grant: Grant, *, resumed: bool = False) -> AnyLease:
-        return self._lease_class(
+        return self._lease_class(self._state_of(grant, resumed=resumed))
+
+    def _state_of(self, grant: Grant, *, resumed: bool = False) -> LeaseState:
+        return self._state_class(
             self._plan.names, self._plan.ttl, grant, clock=_clock.now, mine=process.here, resumed=resumed
         )
 
@@ -380,27 +387,28 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """It is known to be ours now.  Of several extensions at a time one finds it here."""
         if self._resumed:
             with contextlib.suppress(IndexError):
-                self._masters._keep(self._keeping_of(self._resumed.pop()))  # noqa: SLF001
+                self._keep(self._keeping_of(self._resumed.pop()))
 
-    def _keeping_of(self, lease: AnyLease) -> Keeping:
-        """What a keeper has to do for it: at least to let others pass when its time is over (R23)."""
-        tell = functools.partial(type(self)._tell, self._on_lost, lease)  # noqa: SLF001 - ours
+    def _keeping_of(self, hold: Hold[AnyLease]) -> Keeping:
+        """What a keeper has to do for its lease: at least to let others pass when its time is over (R23)."""
+        state = hold.state
+        tell = functools.partial(type(self)._tell, self._on_lost, hold.lease, state)  # noqa: SLF001 - ours
         lost: Callable[[], object] = tell
         kept: Callable[[], object] | None = None
         released: Callable[[], object] | None = None
-        observer = self._masters._observer  # noqa: SLF001
+        observer = self._observer
         if observer is not None:
-            lost = functools.partial(_lost, observer, lease, tell)
-            kept = functools.partial(observer.extended, lease)
-            released = functools.partial(observer.released, self._name, lease)
+            lost = functools.partial(_lost, observer, state, tell)
+            kept = functools.partial(observer.extended, state)
+            released = functools.partial(observer.released, self._name, state)
         return Keeping(
             self._terms,
             self._plan,
-            lease,
+            state,
             _clock.now(),
             renew=self._auto_extend,
             max_hold=self._max_hold,
-            owner=functools.partial(owner, lease, self._alive() if self._bound else _nobody),
+            owner=functools.partial(owner, state, self._alive() if self._bound else _nobody),
             random=random.random,
             tell=lost,
             kept=kept,
@@ -409,7 +417,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _tried(self, outcome: Grant | Refusal, began: float) -> None:
         """Let the observer know how an acquire ended."""
-        observer = self._masters._observer  # noqa: SLF001
+        observer = self._observer
         if observer is None:
             return
         took = _clock.now() - began
@@ -418,29 +426,29 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         else:
             observer.acquired(self._name, outcome, took)
 
-    def _gave_back(self, lease: AnyLease, *, ours: bool, last: bool) -> None:
+    def _gave_back(self, state: LeaseState, *, ours: bool, last: bool) -> None:
         """A release is over."""
         if not last:
-            self._left(lease)
+            self._left(state)
         if last and ours:
-            lease._on_change = None  # noqa: SLF001 - its keeper has let it go: no cycle is left to the collector
-        observer = self._masters._observer  # noqa: SLF001
+            state.on_change = None  # its keeper has let it go: no cycle is left to the collector
+        observer = self._observer
         if ours and last and observer is not None:
-            observer.released(self._name, lease)
+            observer.released(self._name, state)
         if not ours:
-            raise lease.loss()
+            raise state.loss()
 
-    def _gave_back_so_far(self, lease: AnyLease) -> None:
+    def _gave_back_so_far(self, state: LeaseState) -> None:
         """The wait for the answers to a release was cut short: it is given back all the same."""
-        if lease._released:  # noqa: SLF001
-            self._gave_back(lease, ours=True, last=True)
+        if state.released:
+            self._gave_back(state, ours=True, last=True)
 
-    def _left(self, lease: AnyLease) -> None:
-        """Somebody has given back ``lease``, and does not want to hear of it any more."""
-        if lease._tells and not lease.lost and self._on_lost in lease._tells:  # noqa: SLF001
-            tells = list(lease._tells)  # noqa: SLF001
+    def _left(self, state: LeaseState) -> None:
+        """Somebody has given it back, and does not want to hear of it any more."""
+        if state.tells and not state.lost and self._on_lost in state.tells:
+            tells = list(state.tells)
             tells.remove(self._on_lost)
-            lease._tells = tuple(tells)  # noqa: SLF001
+            state.tells = tuple(tells)
 
     def _not_acquired(self, refusal: Refusal) -> NotAcquired:
         """Somebody else has it."""
@@ -472,7 +480,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _held(self) -> Hold[AnyLease]:
         """The caller's latest hold, for what only a holder may do."""
         hold = self._latest(self._caller())
-        if hold is not None and hold.lease._mine():  # noqa: SLF001
+        if hold is not None and hold.state.mine():
             return hold
         raise self._not_held()
 
@@ -485,24 +493,24 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
         return NotHeld(f"this {self._holder} does not hold {self._shown}: {whose}", name=self._name)
 
-    def _release_of(self, lease: AnyLease) -> Op[bool]:
-        return release(self._terms, self._plan, lease)
+    def _release_of(self, state: LeaseState) -> Op[bool]:
+        return release(self._terms, self._plan, state)
 
-    def _extension_of(self, lease: AnyLease, ttl: float | None) -> Op[Extension]:
+    def _extension_of(self, state: LeaseState, ttl: float | None) -> Op[Extension]:
         ttl = self._plan.ttl if ttl is None else self._check_ttl(ttl)
-        return extend(self._terms, self._plan, lease, ttl, _clock.now())
+        return extend(self._terms, self._plan, state, ttl, _clock.now())
 
-    def _extended(self, lease: AnyLease, extension: Extension) -> AnyLease:
+    def _extended(self, state: LeaseState, extension: Extension) -> None:
         if extension.kind == "kept":
-            observer = self._masters._observer  # noqa: SLF001
+            observer = self._observer
             if observer is not None:
-                observer.extended(lease)
-            return lease
+                observer.extended(state)
+            return
         if extension.kind == "lost":
-            raise lease.loss()
+            raise state.loss()
         raise NotExtended(
             f"{self._shown} was not extended: too few masters answered; "
-            f"the lease is valid for another {lease.remaining():.3f} s",
+            f"the lease is valid for another {state.remaining():.3f} s",
             name=self._name,
             votes=() if extension.tally is None else extension.tally.votes(),
         )
@@ -529,10 +537,10 @@ def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object]) -> 
     then()
 
 
-def to_be_told(on_lost: Callable[[AnyLease], object] | None, lease: AnyLease) -> list[Callable[[AnyLease], object]]:
+def to_be_told(on_lost: Callable[[AnyLease], object] | None, state: LeaseState) -> list[Callable[[AnyLease], object]]:
     """Each `on_lost` of a loss, once: that of the lock that acquired, and of those that entered again (C9)."""
     found = [] if on_lost is None else [on_lost]
-    for other in lease._tells:  # noqa: SLF001 - the lock is its other half
+    for other in state.tells:
         if other not in found:
             found.append(other)
     return found

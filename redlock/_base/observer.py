@@ -44,10 +44,10 @@ class Observer:
         self._tell(events.LeaseExtended(lease.name, lease.token, lease.fence, lease.remaining(), lease.votes))
 
     def released(self, name: str, lease: LeaseState) -> None:
-        self._tell(events.LockReleased(name, lease.token, lease.fence, lease._held_for, lease._said()))  # noqa: SLF001
+        self._tell(events.LockReleased(name, lease.token, lease.fence, lease.held_for, lease.said()))
 
     def lost(self, lease: LeaseState) -> None:
-        self._tell(events.LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease._held_for))  # noqa: SLF001
+        self._tell(events.LeaseLost(lease.name, lease.token, lease.fence, lease.loss().reason, lease.held_for))
 
     def master_down(self, master: str, reason: str) -> None:
         self._tell(events.MasterDown(master, reason))

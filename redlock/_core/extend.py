@@ -1,7 +1,5 @@
 """Keeping a lock: set the TTL of keys that are still ours, and never bring back one that is not."""
 
-# ruff: noqa: SLF001 - the operations are the other half of a lease
-
 from __future__ import annotations
 
 from collections import deque
@@ -46,7 +44,7 @@ class Extension(NamedTuple):
 
 def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
     """Set the TTL to ``ttl`` on a majority that still holds the token (R12)."""
-    if not lease._extendable(lease._clock()):
+    if not lease.extendable(lease.clock()):
         return Extension("lost", now)
     ceiling = Ceiling(quorum.valid_until(now, ttl, terms.drift_factor), ttl)
     asked = [(plan, lease, ceiling)]
@@ -54,7 +52,7 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
         _begin(asked)
         claim = Extending(terms, plan, lease, ttl)
         # Not beyond its end: then it is lost, and whoever waits for this has to be told.
-        at = yield from claim.ask(lease._ends_at)
+        at = yield from claim.ask(lease.ends_at)
         [end] = _end(asked, {ceiling: quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)}, claim)
         if end == "kept":
             yield from repair(terms, plan, lease, claim.missing, ttl - (at - claim.sent_at))
@@ -65,7 +63,7 @@ def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) 
     finally:
         _let_go(asked)
         if not ceiling.dropped:
-            lease._changed()  # it lasts longer; or too few have answered, and its keeper has no time to lose
+            lease.changed()  # it lasts longer; or too few have answered, and its keeper has no time to lose
 
 
 _Asked: TypeAlias = tuple["Plan", "LeaseState", Ceiling]  # a lease that is to be extended, and how
@@ -73,10 +71,10 @@ _Asked: TypeAlias = tuple["Plan", "LeaseState", Ceiling]  # a lease that is to b
 
 def _begin(asked: Sequence[_Asked]) -> None:
     """C6: the keys may have the new, shorter TTL from the moment at which this is sent."""
-    with asked[0][1]._guard():
-        shorter = [lease for _, lease, ceiling in asked if lease._extension_begins(ceiling)]
+    with asked[0][1].guard():
+        shorter = [lease for _, lease, ceiling in asked if lease.begin_extension(ceiling)]
     for lease in shorter:
-        lease._changed()
+        lease.changed()
 
 
 def _end(asked: Sequence[_Asked], valid_until: Mapping[Ceiling, float], claim: Claim | Renewal | Part) -> list[End]:
@@ -88,25 +86,25 @@ def _end(asked: Sequence[_Asked], valid_until: Mapping[Ceiling, float], claim: C
     won, proven, votes = tally.won, tally.denied, tally.votes
     lost: list[LeaseState] = []
     first = asked[0][1]
-    now = first._clock()
-    with first._guard():
+    now = first.clock()
+    with first.guard():
         for _, lease, ceiling in asked:
-            lease._said = votes
+            lease.said = votes
             end: End = "lost"
-            if not lease._extendable(now):  # it ended while we asked: too late is too late, whatever they answered
+            if not lease.extendable(now):  # it ended while we asked: too late is too late, whatever they answered
                 pass
             elif won:
-                lease._extended(ceiling, valid_until[ceiling], votes)
+                lease.extended(ceiling, valid_until[ceiling], votes)
                 end = "kept"
             elif proven:
                 lost.append(lease)
             else:
-                lease._unanswered()
+                lease.unanswered()
                 end = "unanswered"
-            lease._extension_ends(ceiling)
+            lease.end_extension(ceiling)
             ends.append(end)
     for lease in lost:
-        lease._lose(claim.reason)
+        lease.lose(claim.reason)
     return ends
 
 
@@ -114,14 +112,14 @@ def _let_go(asked: Collection[_Asked]) -> None:
     """Whatever came of it, they are not under way any more."""
     for _, lease, ceiling in asked:
         if not ceiling.dropped:
-            with lease._guard():
-                lease._extension_ends(ceiling)
+            with lease.guard():
+                lease.end_extension(ceiling)
 
 
 def _drop(asked: Collection[_Asked]) -> None:
     """Nobody drives their operation any more."""
     for _, lease, ceiling in asked:
-        lease._extension_dropped(ceiling)
+        lease.drop_extension(ceiling)
 
 
 class Extending(Claim):
@@ -157,7 +155,7 @@ def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], 
         return
     call = wire.repair(plan.keys, lease.token, ttl, lease.fence, terms.fence_ttl)
     request = Send(call, to=frozenset(missing), only_if=lambda: lease.valid)
-    lease._may_be_on(missing)
+    lease.may_be_on(missing)
     yield request
 
 
@@ -207,10 +205,10 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
 def _extendable(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> dict[int, _Asked]:
     """Those of ``leases`` that have not ended, by their numbers."""
     asked: dict[int, _Asked] = {}
-    clock = leases[0][1]._clock()
+    clock = leases[0][1].clock()
     ceilings: dict[float, Ceiling] = {}  # by the TTL: those of many leases are few
     for number, (plan, lease) in enumerate(leases):
-        if lease._extendable(clock):
+        if lease.extendable(clock):
             ttl = lease.ttl
             ceiling = ceilings.get(ttl)
             if ceiling is None:

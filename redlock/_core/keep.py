@@ -59,26 +59,26 @@ class Keeping:
 
     __slots__ = (
         "_again",
-        "_alone",
         "_at",
         "_busy",
         "_ends",
         "_for",
-        "_kept",
         "_owner",
-        "_plan",
-        "_random",
-        "_refused",
         "_released",
         "_renew",
         "_renew_at",
         "_since",
         "_tell",
-        "_terms",
+        "alone",
+        "kept",
         "lease",
         "new",
+        "plan",
+        "random",
+        "refused",
         "soonest",
         "stands",
+        "terms",
     )
 
     def __init__(
@@ -97,17 +97,17 @@ class Keeping:
         released: Callable[[], object] | None = None,
     ) -> None:
         self.lease = lease
-        self._kept = kept
+        self.kept = kept
         self._released = released
         self._tell = tell
-        self._terms = terms
-        self._plan = plan
+        self.terms = terms
+        self.plan = plan
         self._renew = renew
         self._owner = owner
-        self._random = random
+        self.random = random
         self._busy = False  # an operation of ours is under way
-        self._alone = False  # a master does not renew it together with others ...
-        self._refused: Collection[int] = ()  # ... as it said the last time, or says yet
+        self.alone = False  # a master does not renew it together with others ...
+        self.refused: Collection[int] = ()  # ... as it said the last time, or says yet
         self._since = now
         self._renew_at: float | None = None  # not known before somebody wants to know: most leases are over by then
         self._at = math.inf  # the same in step with others, and early enough ...
@@ -126,7 +126,7 @@ class Keeping:
     def due(self) -> float:
         """When to look at it next; `OVER` if it is over."""
         lease = self.lease
-        if lease._over:  # noqa: SLF001 - the operations are its other half
+        if lease.over:
             return OVER
         end = lease.valid_until
         until = min(end, self._ends, self._again)
@@ -140,19 +140,19 @@ class Keeping:
         """When to renew it, if its time ends at ``end``."""
         lease = self.lease
         if self._renew_at is None:
-            self._renew_at = self._since + _pause(lease.ttl, self._random())
-        if lease._ceilings:  # noqa: SLF001 - it is about to move again, and not to be forestalled
+            self._renew_at = self._since + _pause(lease.ttl, self.random())
+        if lease.ceilings:
             end = math.inf
         latest = end - _left(
-            lease.ttl, self._terms.drift_factor
+            lease.ttl, self.terms.drift_factor
         )  # the holder itself may have made the TTL shorter since
-        self._at = _in_step(self._renew_at, latest, lease.ttl, self._terms.phase)
+        self._at = _in_step(self._renew_at, latest, lease.ttl, self.terms.phase)
         self._for = end
 
     @property
     def over(self) -> bool:
         """Nothing is left to be done but to `tell`."""
-        return self.lease._over  # noqa: SLF001 - the operations are its other half
+        return self.lease.over
 
     @property
     def abandoned(self) -> bool:
@@ -162,7 +162,7 @@ class Keeping:
     def changed(self) -> bool:
         """Whether anybody has to look at it: not if it was released before anybody did."""
         if self.new:
-            if self.lease._released:  # noqa: SLF001
+            if self.lease.released:
                 return False
             self.new = False
         return True
@@ -181,7 +181,7 @@ class Keeping:
         if now >= self._ends:
             if self.over:
                 return "nothing"
-            lease._lose("max_hold")  # noqa: SLF001
+            lease.lose("max_hold")
             return "give up"
         owner = "gone" if self.over else self._owner()
         if owner == "abandoned":
@@ -200,7 +200,7 @@ class Keeping:
         """When it is lost, as things are."""
         return min(self.lease.valid_until, self._ends)
 
-    def _renewed(self, extension: Extension, spread: float) -> None:
+    def renewed(self, extension: Extension, spread: float) -> None:
         """The operation that has it in hand is over; ``spread``: of the next pause, the same for all that were together."""
         self._busy = False
         lease = self.lease
@@ -210,17 +210,17 @@ class Keeping:
         else:  # soon again, however little is left
             self._renew_at = extension.at + lease.ttl * _RETRY
             self._for = lease.valid_until
-            self._at = _in_step(self._renew_at, math.inf, lease.ttl, self._terms.phase)
-        self._refused = extension.refused
+            self._at = _in_step(self._renew_at, math.inf, lease.ttl, self.terms.phase)
+        self.refused = extension.refused
 
     def give_up(self) -> Task:
         """Release it; nobody waits for that."""
-        yield farewell(self._plan, self.lease)
+        yield farewell(self.plan, self.lease)
         return []
 
     def give_back(self) -> Task:
         """Release what nobody can give back any more."""
-        yield from abandon(self._plan, self.lease)
+        yield from abandon(self.plan, self.lease)
         if self._released is not None:
             self._released()
         return []
@@ -259,11 +259,11 @@ def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Kee
     for keeping in due:
         todo = keeping.look(now)
         if todo == "renew":
-            if keeping._alone or keeping._refused:  # noqa: SLF001 - the two are one thing
-                keeping._alone = True  # noqa: SLF001
+            if keeping.alone or keeping.refused:
+                keeping.alone = True
                 started.append((_renew([keeping], now), [keeping]))
                 continue
-            more = len(keeping._plan.names)  # noqa: SLF001
+            more = len(keeping.plan.names)
             if together and names + more > MOST:
                 started.append((_renew(together, now), together))
                 together, names = [], 0
@@ -291,21 +291,21 @@ def _renew(keepings: list[Keeping], now: float) -> Task:
     extensions: list[Extension] = []
     try:
         if len(keepings) == 1:
-            extensions = [(yield from extend(first._terms, first._plan, first.lease, first.lease.ttl, now))]  # noqa: SLF001
+            extensions = [(yield from extend(first.terms, first.plan, first.lease, first.lease.ttl, now))]
         else:
-            leases = [(keeping._plan, keeping.lease) for keeping in keepings]  # noqa: SLF001
-            extensions = yield from renew(first._terms, leases, now)  # noqa: SLF001
+            leases = [(keeping.plan, keeping.lease) for keeping in keepings]
+            extensions = yield from renew(first.terms, leases, now)
     finally:
         # They stay together: one pause for all of them, so that they are due at one moment again.
-        spread = first._random()  # noqa: SLF001
+        spread = first.random()
         interrupted = Extension("unanswered", now)
         for keeping, extension in zip(keepings, extensions or [interrupted] * len(keepings), strict=True):
-            keeping._renewed(extension, spread)  # noqa: SLF001
+            keeping.renewed(extension, spread)
     errors: list[Exception] = []
     for keeping, extension in zip(keepings, extensions, strict=True):
-        if keeping._kept is not None and extension.kind == "kept":  # noqa: SLF001
+        if keeping.kept is not None and extension.kind == "kept":
             try:
-                keeping._kept()  # noqa: SLF001
+                keeping.kept()
             except Exception as error:  # noqa: BLE001 - a user's; others have to be told as well
                 errors.append(error)
     if errors:

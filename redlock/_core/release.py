@@ -69,7 +69,7 @@ def denied(claim: Denied, master: int, other: str) -> tuple[Outcome, str]:
 
 def aside(lease: LeaseState) -> list[Leave]:
     """What lets the next one in line have a go."""
-    return [] if lease._ticket is None else [Leave(lease._ticket)]  # noqa: SLF001 - the operations are its other half
+    return [] if lease.ticket is None else [Leave(lease.ticket)]
 
 
 def _after(lease: LeaseState) -> Iterator[Leave]:
@@ -79,8 +79,8 @@ def _after(lease: LeaseState) -> Iterator[Leave]:
     release (R10).  The loop that acquired, if it is another one, hears of it later: it sends a release as well, which could
     overtake this one, and the lease would seem to have been lost (C8).
     """
-    if lease._is_here():  # noqa: SLF001 - the operations are its other half
-        lease._changed()  # noqa: SLF001
+    if lease.is_here():
+        lease.changed()
     yield from aside(lease)
 
 
@@ -94,7 +94,7 @@ class Doubt:
     __slots__ = ("_repaired",)
 
     def __init__(self, lease: LeaseState) -> None:
-        self._repaired = set(lease._repaired)  # noqa: SLF001 - see `release`
+        self._repaired = set(lease.repaired)
 
     def remains(self, master: int, value: Any) -> bool:
         with suppress(ValueError):
@@ -108,7 +108,7 @@ class Doubt:
 
 def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
     """Have it sent until every master has seen what it takes back, unless it stands behind that."""
-    if not lease._in_order:  # noqa: SLF001 - see `release`
+    if not lease.in_order:
         request.doubt = Doubt(lease)
         request.call = request.call._replace(usual=())  # every answer is to be read
     return request
@@ -117,15 +117,15 @@ def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
 def farewell(plan: Plan, lease: LeaseState) -> Send:
     """The release of what is lost already: nobody has to wait for it, whatever they would answer."""
     call = wire.release(plan.keys, lease.token)
-    return _doubted(Send(call, to=lease._asked, owed_until=lease._keys_until), lease)  # noqa: SLF001 - see `release`
+    return _doubted(Send(call, to=lease.asked, owed_until=lease.keys_until), lease)
 
 
 def abandon(plan: Plan, lease: LeaseState) -> Op[None]:
     """Release what nobody can give back any more, without waiting for the answers (R15)."""
-    for hold in list(lease._holds):  # noqa: SLF001 - see `release`
+    for hold in list(lease.holds):
         hold.leave()
-    lease._let_go()  # noqa: SLF001
-    lease._changed()  # noqa: SLF001
+    lease.let_go()
+    lease.changed()
     interruption = yield from insist(farewell(plan, lease), *aside(lease))
     if interruption is not None:
         raise interruption
@@ -144,27 +144,27 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         if interruption is not None:
             raise interruption
         return False
-    again = lease._released  # noqa: SLF001 - the operations are its other half
+    again = lease.released
     claim: Claim | None = None
     try:
-        lease._end()  # noqa: SLF001
+        lease.end()
         # To every master that may have a key of this lease, and owed to it.  Which these are is read when it has ended: no
         # repair is written from now on.
-        claim = _doubted(Claim(terms, wire.release(plan.keys, lease.token), lease._asked, lease._keys_until), lease)  # noqa: SLF001
-        lease._said = claim.tally.votes  # noqa: SLF001
+        claim = _doubted(Claim(terms, wire.release(plan.keys, lease.token), lease.asked, lease.keys_until), lease)
+        lease.said = claim.tally.votes
         at = yield from claim.ask(then=_after(lease))
-        if not lease._is_here():  # noqa: SLF001
-            lease._changed()  # noqa: SLF001 - see `_after`
+        if not lease.is_here():
+            lease.changed()
     except GeneratorExit:
         raise
     except BaseException:
-        lease._changed()  # noqa: SLF001
+        lease.changed()
         yield from insist(claim or farewell(plan, lease), *aside(lease))
         raise
     ours = again or not claim.tally.denied
     if not ours:
-        lease._found_gone(claim.reason)  # noqa: SLF001
-    ticket = lease._ticket  # noqa: SLF001
+        lease.found_gone(claim.reason)
+    ticket = lease.ticket
     if ticket is not None and (claim.heard or ticket.courtesy > NEVER):
         took = min(at - claim.sent_at, terms.node_timeout)  # longer than that we were stopped ourselves
         yield Crowd(ticket.keys, claim.heard, took)

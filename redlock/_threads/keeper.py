@@ -71,7 +71,7 @@ class Keeper:
     # -- from any thread -----------------------------------------------------------------------------
 
     def add(self, keeping: Keeping) -> None:
-        keeping.lease._on_change = partial(self._changed, keeping)  # noqa: SLF001 - for its keeper
+        keeping.lease.on_change = partial(self._changed, keeping)
         crowded = self._roster.add(keeping)
         if crowded or keeping.soonest < self._wakes_at:
             self._welcome(keeping, crowded=crowded)

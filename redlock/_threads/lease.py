@@ -7,34 +7,31 @@ import threading
 
 from redlock import _clock
 from redlock._base.forklock import ForkLock
+from redlock._base.lease import LeaseBase
 from redlock._core.lease import LeaseState
 
+# In the chunks of a wait: the timeout of an Event stands still while the machine sleeps (R5).
+_CHUNK = 1.0
 
-class Lease(LeaseState):
-    __doc__ = LeaseState.__doc__
+
+class ThreadLeaseState(LeaseState):
+    """Lets threads wait for its end."""
+
     __slots__ = ("_ended",)
 
-    # In the chunks of a wait: the timeout of an Event stands still while the machine sleeps (R5).
-    _CHUNK = 1.0
-
-    def wait_lost(self, timeout: float | None = None) -> bool:
-        """Wait until this lease is lost; True if it is, False if it was released or ``timeout`` has passed.
-
-        Args:
-            timeout: seconds, None: as long as it lasts.  A lease that is extended lasts longer.
-        """
+    def wait_lost(self, timeout: float | None) -> bool:
         until = None if timeout is None else _clock.now() + timeout
         while True:
             ended = self._ended_event()  # first: what changes from now on is not missed
-            if self.lost or self._released:
+            if self.lost or self.released:
                 return self.lost
             now = _clock.now()
             if until is not None and now >= until:
                 return False
-            ends_at = self._ends_at  # never, before an extension has confirmed one that was handed over
+            ends_at = self.ends_at  # never, before an extension has confirmed one that was handed over
             left = min(ends_at, ends_at if until is None else until) - now
-            ended.wait(max(0.0, min(left, self._CHUNK)))
-            if not self._mine():
+            ended.wait(max(0.0, min(left, _CHUNK)))
+            if not self.mine():
                 return False
 
     def _ended_event(self) -> threading.Event:
@@ -45,20 +42,33 @@ class Lease(LeaseState):
         return event
 
     @staticmethod
-    def _guard() -> threading.Lock:
+    def guard() -> threading.Lock:
         """The keeper extends in its thread while the holder may do so in its own.
 
         One mutex for all leases: it is held for microseconds.
         """
         return _state.lock
 
-    def _changed(self) -> None:
-        super()._changed()
+    def changed(self) -> None:
+        super().changed()
         event: threading.Event | None = getattr(self, "_ended", None)
         if event is not None:
             with contextlib.suppress(AttributeError):
                 del self._ended  # whoever waits looks again, and waits for the next change
             event.set()
+
+
+class Lease(LeaseBase[ThreadLeaseState]):
+    __doc__ = LeaseBase.__doc__
+    __slots__ = ()
+
+    def wait_lost(self, timeout: float | None = None) -> bool:
+        """Wait until this lease is lost; True if it is, False if it was released or ``timeout`` has passed.
+
+        Args:
+            timeout: seconds, None: as long as it lasts.  A lease that is extended lasts longer.
+        """
+        return self._state.wait_lost(timeout)
 
 
 _making = ForkLock()

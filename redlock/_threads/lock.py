@@ -12,10 +12,11 @@ from redlock import _clock
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, beginning
 from redlock._base.lock import LockBase, to_be_told
+from redlock._base.loop import running_loop
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.release import abandon
-from redlock._threads.lease import Lease
+from redlock._threads.lease import Lease, ThreadLeaseState
 from redlock._threads.masters import Masters
 from redlock.errors import ConfigurationError, RedlockError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from redlock._base.holds import Entered, Leaving
+    from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,27 +49,32 @@ class MultiLock(LockBase[Masters, Lease]):
 
     _masters_class = Masters
     _lease_class = Lease
+    _state_class = ThreadLeaseState
     _holder = "thread"
 
+    def _set_up(self) -> None:
+        self._own = self._masters._own  # noqa: SLF001 - see `LockBase`
+        self._run = self._masters._run  # noqa: SLF001
+
     def _caller(self) -> list[Hold[Lease]]:
-        return self._masters._own.holds if self._bound else self._holds  # noqa: SLF001 - the two are one module in two files
+        return self._own.holds if self._bound else self._holds
 
     def _task(self) -> object:
         # All tasks of a loop are one thread; a second one must not enter what the first one holds.
-        loop = asyncio._get_running_loop()  # noqa: SLF001 - a look that does not raise; current_task() would, mostly
+        loop = running_loop()  # else current_task() would raise
         return None if loop is None else asyncio.current_task(loop)
 
     def _alive(self) -> Callable[[], bool]:
-        return self._masters._own.alive  # noqa: SLF001
+        return self._own.alive
 
     @staticmethod
-    def _tell(on_lost: Callable[[Lease], object] | None, lease: Lease) -> None:
+    def _tell(on_lost: Callable[[Lease], object] | None, lease: Lease, state: LeaseState) -> None:
         with contextlib.ExitStack() as all_of_them:  # also if one raises
-            for told in reversed(to_be_told(on_lost, lease)):
+            for told in reversed(to_be_told(on_lost, state)):
                 all_of_them.callback(told, lease)
 
-    def _abandon(self, lease: Lease) -> None:
-        self._masters._run(abandon(self._plan, lease))  # noqa: SLF001
+    def _abandon(self, state: LeaseState) -> None:
+        self._run(abandon(self._plan, state))
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -111,17 +118,15 @@ class MultiLock(LockBase[Masters, Lease]):
         if again is not None:
             return again
         try:
-            outcome = self._masters._run(op)  # noqa: SLF001
+            outcome = self._run(op)
             self._tried(outcome, began)
             if isinstance(outcome, Grant):
-                lease = self._lease_of(outcome)
-                self._lease = lease
-                self._entered(mine, lease, leaving)
-                self._masters._keep(self._keeping_of(lease))  # noqa: SLF001
+                self._lease = lease = self._lease_of(outcome)
+                self._keep(self._keeping_of(self._entered(mine, lease, leaving)))
                 return lease
         except BaseException:
             for grant in () if mine else won:  # interrupted between the grant and our caller
-                self._release(self._lease_of(grant))
+                self._release(self._state_of(grant))
             raise
         return outcome
 
@@ -129,8 +134,8 @@ class MultiLock(LockBase[Masters, Lease]):
         """Interrupted on the way back to who called us, or in a release: nobody will give back what nobody has (R11)."""
         for hold in mine:
             if hold.leave():
-                self._release(hold.lease)
-                self._gave_back_so_far(hold.lease)
+                self._release(hold.state)
+                self._gave_back_so_far(hold.state)
 
     def release(self) -> None:
         """Give the lock back, on every master that can be reached.
@@ -145,17 +150,17 @@ class MultiLock(LockBase[Masters, Lease]):
         self._give_back(self._held())
 
     def _give_back(self, hold: Hold[Lease]) -> None:
-        lease = hold.lease
+        state = hold.state
         try:
             last = hold.leave()
-            ours = self._release(lease) if last else not lease.lost
+            ours = self._release(state) if last else not state.lost
         except BaseException:  # interrupted, perhaps before anything was done
             self._drop([hold])
             raise
-        self._gave_back(lease, ours=ours, last=last)
+        self._gave_back(state, ours=ours, last=last)
 
-    def _release(self, lease: Lease) -> bool:
-        return self._masters._run(self._release_of(lease))  # noqa: SLF001
+    def _release(self, state: LeaseState) -> bool:
+        return self._run(self._release_of(state))
 
     def extend(self, ttl: float | None = None) -> Lease:
         """Set the TTL anew, counted from now; it does not add.  None: the lock's TTL.
@@ -166,10 +171,10 @@ class MultiLock(LockBase[Masters, Lease]):
                 tried again (after a shorter ``ttl``: for that).
             LockLost: it had ended, or a majority of masters says so now.
         """
-        lease = self._held().lease
-        self._extended(lease, self._masters._run(self._extension_of(lease, ttl)))  # noqa: SLF001
+        hold = self._held()
+        self._extended(hold.state, self._run(self._extension_of(hold.state, ttl)))
         self._keep_what_was_resumed()
-        return lease
+        return hold.lease
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -179,11 +184,8 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        masters = self._masters
-        return any(
-            self._is_locked(*masters._run(masters._inspection(name)))  # noqa: SLF001
-            for name in self._plan.names
-        )
+        inspection = self._masters._inspection  # noqa: SLF001 - see `LockBase`
+        return any(self._is_locked(*self._run(inspection(name))) for name in self._plan.names)
 
     def close(self) -> None:
         """Close the masters, if this lock made them for itself."""

@@ -101,18 +101,19 @@ SCENES = [all_well, greater_fence, minority_mute, majority_mute, minority_down, 
 class Spy:
     """Cancels the task that runs an operation when that yields its ``at``-th effect."""
 
-    def __init__(self, d: Deployment, at: int) -> None:
+    def __init__(self, d: Deployment, lock: Any, at: int) -> None:
         self.count = 0
         self.struck_at: float | None = None
         self._d = d
         self._at = at
-        self._run = d.masters._run
+        self._lock = lock
+        self._run = lock._run
 
     def __enter__(self) -> None:
-        self._d.masters._run = self._spied  # type: ignore[method-assign, assignment]
+        self._lock._run = self._spied
 
     def __exit__(self, *_: object) -> None:
-        self._d.masters._run = self._run  # type: ignore[method-assign]
+        self._lock._run = self._run
 
     async def _spied(self, op: Op[Any], *undo: Any) -> Any:
         self._task = asyncio.current_task()
@@ -152,7 +153,7 @@ def released_everywhere(d: Deployment) -> None:
 async def cancelled_at(d: Deployment, at: int, what: str, scene: Callable[[Deployment], None]) -> bool:
     """Cancel ``what`` at its ``at``-th effect; False if there are not so many."""
     lock = d.masters.lock("job", ttl=10, timeout=1.0)
-    spy = Spy(d, at)
+    spy = Spy(d, lock, at)
 
     async def work() -> None:
         if what != "acquire":

@@ -206,7 +206,7 @@ def test_released_while_it_was_asked_for(masters: list[Master]) -> None:
     lease = world.lease(plan)
     operation = extend(world.terms, plan, lease, 10.0, world.now)
     world._write(operation.send(None))  # type: ignore[arg-type]
-    lease._end()
+    lease.end()
     world.run(rest(operation))
     assert world.verbs() == ["extend"]
     assert not lease.lost
@@ -278,7 +278,7 @@ def test_masters_without_the_key_get_it_back_for_what_is_left() -> None:
     assert not repair.request.open  # not counted, and not revived behind a release
     assert repair.request.owed_until is None
     # and they are to be released with the others
-    assert lease._asked == {0, 1, 2, 3, 4, 5, 6}
+    assert lease.asked == {0, 1, 2, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize(
@@ -305,14 +305,14 @@ def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:
     lease = world.lease(plan, asked=frozenset(range(4)))
     assert extended(world, plan, lease).kind == "kept"
     assert world.verbs() == ["extend"]
-    assert lease._asked == {0, 1, 2, 3}
+    assert lease.asked == {0, 1, 2, 3}
     world.listen(1.0)
     first, second = world.all("repair")
     assert (first.at, first.to, second.at, second.to) == (START + 0.1, frozenset([4]), START + 0.4, frozenset([6]))
     # for what is left by then, and it is to be released there with the others
     assert first.args == ("1", "token-0", "9900", str(lease.fence), "3600000")
     assert second.args[2] == "9600"
-    assert lease._asked == {0, 1, 2, 3, 4, 6}
+    assert lease.asked == {0, 1, 2, 3, 4, 6}
     # with an extension as with the first
     assert extended(world, plan, lease).kind == "kept"
     world.listen(1.0)
@@ -352,9 +352,9 @@ def test_a_late_answer_gives_nothing_back_to_a_lease_that_is_over(how: str) -> N
     lease = world.lease(plan, asked=frozenset(range(4)))
     assert extended(world, plan, lease).kind == "kept"
     if how == "released":
-        lease._end()
+        lease.end()
     elif how == "lost":
-        lease._lose("max_hold")
+        lease.lose("max_hold")
     else:
         lease.valid_until = START + (100.0 if how == "too-late" else 0.1)
     world.listen(20.0)
@@ -371,19 +371,19 @@ def test_a_release_that_comes_between_a_late_answer_and_its_repair_is_seen_or_go
         released: list[frozenset[int]] = []
 
         def release(lease: LeaseState = lease, released: list[frozenset[int]] = released) -> None:
-            lease._end()
-            released.append(lease._asked)
+            lease.end()
+            released.append(lease.asked)
 
         if moment == "before":
             release()
         if moment == "asking":
-            noted = lease._may_be_on
+            noted = lease.may_be_on
 
             def note(masters: Any, noted: Any = noted, release: Any = release) -> None:
                 release()
                 noted(masters)
 
-            with patch.object(LeaseState, "_may_be_on", side_effect=note):
+            with patch.object(LeaseState, "may_be_on", side_effect=note):
                 world.listen(1.0)
         else:
             world.listen(1.0)
@@ -415,9 +415,9 @@ def test_a_repair_is_dropped_where_it_would_stand_behind_the_end(how: str) -> No
     assert effect.only_if is not None
     assert effect.only_if()
     if how == "released":
-        lease._end()
+        lease.end()
     elif how == "lost":
-        lease._lose("max_hold")
+        lease.lose("max_hold")
     else:
         world.now = lease.valid_until
     assert not effect.only_if()
@@ -533,7 +533,7 @@ def test_a_lease_that_is_renewed_for_days_stays_small() -> None:
     for _ in range(1000):
         world.run(extend(world.terms, plan, lease, plan.ttl, world.now))
         world.now += 3
-    assert len(lease._ceilings) < 10
+    assert len(lease.ceilings) < 10
 
 
 def test_two_extensions_that_leave_in_the_other_order() -> None:
@@ -563,8 +563,8 @@ def test_thrown_away_it_takes_no_lock_and_tells_nobody(together: bool) -> None:
     operation: Any = renew(world.terms, leases, START) if together else extend(world.terms, plan, lease, 10.0, START)
     operation.send(None)
     operation.send(None)  # it waits for the answers
-    lease._on_change = Mock(side_effect=AssertionError)
-    with patch.object(LeaseState, "_guard", side_effect=AssertionError):
+    lease.on_change = Mock(side_effect=AssertionError)
+    with patch.object(LeaseState, "guard", side_effect=AssertionError):
         operation.close()
 
 
@@ -582,7 +582,7 @@ def test_thrown_away_it_does_not_limit_the_next_one(overlapping: int) -> None:
     world.now += 5.0
     assert extended(world, plan, lease).kind == "kept"
     assert lease.valid_until == pytest.approx(START + 5.0 + 10.0 * 0.99 - 0.002)
-    assert not lease._ceilings
+    assert not lease.ceilings
 
 
 def test_thrown_away_it_limits_those_that_overlap_it() -> None:

@@ -284,7 +284,7 @@ def test_who_waits_is_told_of_a_shortening_before_it_is_answered() -> None:
     """C6: the answers may never come, and its end is nearer by then."""
     scene = Scene(*[Master(NEVER)] * 3)
     told: list[float] = []
-    scene.lease._on_change = lambda _: told.append(scene.keeping.due - scene.world.now)
+    scene.lease.on_change = lambda _: told.append(scene.keeping.due - scene.world.now)
     shorter = extend(scene.world.terms, scene.plan, scene.lease, 1.0, scene.world.now)
     shorter.send(None)
     assert told == [pytest.approx(0.988)]
@@ -300,13 +300,13 @@ def test_a_renewal_that_moved_nothing_is_not_repeated_at_once() -> None:
     scene = Scene()
     scene.world.now = START + scene.due
     end = scene.lease.valid_until
-    scene.keeping._renewed(Extension("kept", scene.world.now), 0.0)
+    scene.keeping.renewed(Extension("kept", scene.world.now), 0.0)
     assert scene.lease.valid_until == end
     assert scene.due == in_step(VALIDITY - TTL * 2 / 3)
     scene.lease.valid_until = end + 100.0
-    scene.keeping._renewed(Extension("kept", scene.world.now), 0.0)
+    scene.keeping.renewed(Extension("kept", scene.world.now), 0.0)
     at = scene.due
-    scene.keeping._renewed(Extension("kept", scene.world.now + 1.0), 0.0)
+    scene.keeping.renewed(Extension("kept", scene.world.now + 1.0), 0.0)
     assert scene.due == pytest.approx(at + 1.0, abs=TTL * _STEP)
     assert scene.due > at
 
@@ -342,7 +342,7 @@ def test_held_for_as_long_as_it_may_be(renew: bool) -> None:
     [sent] = scene.world.sent
     assert (sent.verb, sent.token) == ("release", scene.lease.token)
     assert sent.to == {0, 1, 2}
-    assert sent.request.owed_until == scene.lease._keys_until  # R10
+    assert sent.request.owed_until == scene.lease.keys_until  # R10
     assert scene.release() is False
     scene.keeping.tell()
     assert len(scene.told) == 1

@@ -88,7 +88,7 @@ def test_those_that_were_renewed_together_meet_again() -> None:
     for chance in (0.0, 0.5, 1.0):
         chances = [chance, *(number / 20 for number in range(1, 20))]
         for keeping, its_own in zip(scene.keepings, chances, strict=True):
-            keeping._random = partial(float, its_own)
+            keeping.random = partial(float, its_own)
         assert scene.go() == [["kept"] * 20]
         [due] = {keeping.due for keeping in scene.keepings}
         pauses.add(round(due - scene.world.now, 6))
@@ -145,7 +145,7 @@ def test_who_is_not_answered_is_tried_again_and_who_is_kept_rests() -> None:
 def test_released_and_lost_ones_are_not_asked_for() -> None:
     scene = Scene(leases=4)
     scene.world.run(release(scene.world.terms, scene.held[1].plan, scene.held[1].lease))
-    scene.held[2].lease._lose("taken")
+    scene.held[2].lease.lose("taken")
     assert scene.go() == [["kept", "kept"]]
     [sent] = scene.world.all("renew")
     assert sent.args[3::4] == ("token-0", "token-3")
@@ -193,11 +193,11 @@ def test_an_observer_that_raises_keeps_no_other_from_being_told() -> None:
     def raises() -> None:
         raise ZeroDivisionError
 
-    scene.keepings[0]._kept = raises
+    scene.keepings[0].kept = raises
     with pytest.raises(ZeroDivisionError):
         scene.go()
     assert [len(held.kept) for held in scene.held] == [0, 1, 1]
-    scene.keepings[0]._kept = None
+    scene.keepings[0].kept = None
     assert scene.go() == [["kept"] * 3]
 
 
@@ -211,7 +211,7 @@ def test_interrupted_they_are_tried_again(leases: int) -> None:
     task.close()
     for keeping in keepings:
         assert keeping.due - scene.world.now == pytest.approx(TTL / 20, abs=TTL * _STEP)
-        assert not keeping.lease._ceilings
+        assert not keeping.lease.ceilings
 
 
 def lent(leases: int = 3) -> tuple[Scene, Roster, list[Keeping], object]:
@@ -233,7 +233,7 @@ def test_who_is_in_hand_is_looked_at_when_it_may_be_lost() -> None:
     assert all(keeping._busy for keeping in keepings)
     assert roster.next() == one.lease.valid_until
     other.lease.valid_until = scene.world.now + 30.0
-    other.lease._ceilings.clear()
+    other.lease.ceilings.clear()
     assert roster.take(one.lease.valid_until - 0.001) == []
     scene.world.now = one.lease.valid_until
     assert roster.take(scene.world.now) == [one.keeping, third.keeping]
@@ -258,7 +258,7 @@ def test_who_may_not_be_held_that_long() -> None:
 def test_who_is_put_back_is_in_hand_no_more() -> None:
     scene, roster, keepings, _task = lent()
     for keeping in keepings:
-        keeping._renewed(Extension("unanswered", scene.world.now), 0.5)
+        keeping.renewed(Extension("unanswered", scene.world.now), 0.5)
     due, over = roster.put(keepings)
     keepings.clear()
     assert (roster.next(), over) == (due, [])
@@ -271,7 +271,7 @@ def test_who_is_put_back_is_in_hand_no_more() -> None:
 
 def test_what_is_said_when_it_fails() -> None:
     scene = Scene(leases=3)
-    assert failed_to_keep(scene.keepings[:1]).startswith("keeping <LeaseState '0-0'")
+    assert failed_to_keep(scene.keepings[:1]).startswith("keeping <Lease '0-0'")
     assert failed_to_keep(scene.keepings[:1]).endswith("> failed")
     assert failed_to_keep(scene.keepings).endswith("> and 2 more failed")
 

@@ -98,7 +98,7 @@ def test_ensure_says_how_much_is_left() -> None:
 @pytest.mark.parametrize("reason", REASONS)
 def test_lost_for_a_reason(reason: Reason) -> None:
     lease = Clock().lease()
-    lease._lose(reason)
+    lease.lose(reason)
     assert (lease.lost, lease.valid, lease.remaining()) == (True, False, 0.0)
     error = lease.loss()
     assert (error.reason, error.name, error.votes) == (reason, "a", VOTES)
@@ -110,8 +110,8 @@ def test_lost_for_a_reason(reason: Reason) -> None:
 
 def test_the_first_reason_stays() -> None:
     lease = Clock().lease()
-    lease._lose("taken")
-    lease._lose("max_hold")
+    lease.lose("taken")
+    lease.lose("max_hold")
     assert lease.loss().reason == "taken"
 
 
@@ -119,9 +119,9 @@ def test_released_is_neither_valid_nor_lost_for_good() -> None:
     """C8."""
     clock = Clock()
     lease = clock.lease()
-    lease._end()
+    lease.end()
     clock.now = 1e9
-    lease._lose("unreachable")  # a keeper that was about to say so
+    lease.lose("unreachable")  # a keeper that was about to say so
     assert (lease.lost, lease.valid, lease.remaining()) == (False, False, 0.0)
     assert "released" in repr(lease)
     with pytest.raises(LockLost, match="was released"):
@@ -130,8 +130,8 @@ def test_released_is_neither_valid_nor_lost_for_good() -> None:
 
 def test_what_was_lost_cannot_be_released() -> None:
     lease = Clock().lease()
-    lease._lose("taken")
-    lease._end()
+    lease.lose("taken")
+    lease.end()
     assert lease.lost
 
 
@@ -139,7 +139,7 @@ def test_released_too_late_is_lost() -> None:
     clock = Clock()
     lease = clock.lease()
     clock.now = 110.0
-    lease._end()
+    lease.end()
     assert lease.lost
     assert lease.loss().reason == "expired"
 
@@ -147,8 +147,8 @@ def test_released_too_late_is_lost() -> None:
 @pytest.mark.parametrize("reason", ["taken", "expired"])
 def test_a_release_that_found_it_gone(reason: Reason) -> None:
     lease = Clock().lease()
-    lease._end()
-    lease._found_gone(reason)
+    lease.end()
+    lease.found_gone(reason)
     assert (lease.lost, lease.valid) == (True, False)
     assert f"lost: {reason}" in repr(lease)
     assert lease.loss().reason == reason
@@ -157,7 +157,7 @@ def test_a_release_that_found_it_gone(reason: Reason) -> None:
 def begins(lease: LeaseState, valid_until: float, ttl: float) -> Ceiling:
     ceiling = Ceiling(valid_until, ttl)
     before = lease.valid_until
-    assert lease._extension_begins(ceiling) == (lease.valid_until < before)
+    assert lease.begin_extension(ceiling) == (lease.valid_until < before)
     return ceiling
 
 
@@ -165,7 +165,7 @@ def test_an_extension() -> None:
     clock = Clock()
     lease = clock.lease()
     votes = (Vote("redis-b:6379", "granted"),)
-    lease._extended(begins(lease, 150.0, 40.0), 150.0, lambda: votes)
+    lease.extended(begins(lease, 150.0, 40.0), 150.0, lambda: votes)
     assert (lease.valid_until, lease.ttl, lease.votes) == (150.0, 40.0, votes)
     assert (lease.token, lease.fence) == ("token", 7)  # R19
 
@@ -182,16 +182,16 @@ def test_an_extension_that_is_won_respects_those_that_overlapped_it() -> None:
     """C6: they may have shortened the keys, in whichever order they reached the masters."""
     lease = Clock().lease()
     one, two, three = (begins(lease, *what) for what in ((104.0, 4.0), (150.0, 40.0), (105.0, 5.0)))
-    lease._extended(two, 150.0, lambda: VOTES)
+    lease.extended(two, 150.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (104.0, 4.0)
-    lease._extension_ends(two)
-    lease._extended(three, 106.0, lambda: VOTES)
+    lease.end_extension(two)
+    lease.extended(three, 106.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (104.0, 4.0)  # the first is under way still
-    lease._extension_ends(three)
-    lease._extension_ends(three)
-    assert lease._ceilings
-    lease._extension_ends(one)
-    lease._extended(begins(lease, 170.0, 60.0), 170.0, lambda: VOTES)
+    lease.end_extension(three)
+    lease.end_extension(three)
+    assert lease.ceilings
+    lease.end_extension(one)
+    lease.extended(begins(lease, 170.0, 60.0), 170.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (170.0, 60.0)  # what is over has nothing to say any more
 
 
@@ -200,7 +200,7 @@ def test_an_extension_is_no_ceiling_of_its_own() -> None:
     lease = Clock().lease()
     one = begins(lease, 150.0, 40.0)
     begins(lease, 170.0, 60.0)
-    lease._extended(one, 151.0, lambda: VOTES)
+    lease.extended(one, 151.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (151.0, 40.0)
 
 
@@ -208,19 +208,19 @@ def test_an_extension_that_never_began_ends_no_other() -> None:
     """Interrupted in between: whoever ends it cannot know."""
     lease = Clock().lease()
     one = begins(lease, 150.0, 40.0)
-    lease._extension_ends(Ceiling(150.0, 40.0))
-    assert lease._ceilings == {one: True}
+    lease.end_extension(Ceiling(150.0, 40.0))
+    assert lease.ceilings == {one: True}
 
 
 def test_until_when_there_may_be_keys() -> None:
     """R10: what a release is owed for.  A key is set when the request arrives, which may be late."""
     lease = Clock().lease()
-    assert lease._keys_until == 110.0 + 10.0
+    assert lease.keys_until == 110.0 + 10.0
     ceiling = begins(lease, 150.0, 40.0)
-    assert lease._keys_until == 150.0 + 40.0  # not only once it is won: a minority may have obeyed
-    lease._extended(ceiling, 150.0, lambda: VOTES)
+    assert lease.keys_until == 150.0 + 40.0  # not only once it is won: a minority may have obeyed
+    lease.extended(ceiling, 150.0, lambda: VOTES)
     begins(lease, 105.0, 5.0)
-    assert lease._keys_until == 190.0  # a minority may not have obeyed
+    assert lease.keys_until == 190.0  # a minority may not have obeyed
 
 
 def test_in_a_forked_child_it_is_nobodys() -> None:
@@ -237,8 +237,8 @@ def test_in_a_forked_child_it_is_nobodys() -> None:
 
 def test_masters_that_may_have_a_key_only_get_more() -> None:
     lease = Clock().lease()
-    lease._may_be_on([2])
-    assert lease._asked == {0, 1, 2}
+    lease.may_be_on([2])
+    assert lease.asked == {0, 1, 2}
 
 
 def test_no_attribute_by_mistake() -> None:
@@ -257,7 +257,7 @@ def test_repr_shows_no_token() -> None:
 class Watched(LeaseState):
     __slots__ = ("seen",)
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         self.seen = [*getattr(self, "seen", []), self.lost]
 
 
@@ -269,23 +269,23 @@ def test_a_shell_is_told_when_it_ends() -> None:
         return Watched(("a",), 10.0, grant, clock=lambda: clock.now, mine=lambda: True)
 
     lease = watched()
-    lease._lose("taken")
-    lease._lose("max_hold")  # it has ended already
+    lease.lose("taken")
+    lease.lose("max_hold")  # it has ended already
     assert lease.seen == [True]
     lease = watched()
-    lease._end()
-    lease._changed()
-    lease._found_gone("expired")
+    lease.end()
+    lease.changed()
+    lease.found_gone("expired")
     assert lease.seen == [False, True]
 
 
 def test_whoever_keeps_it_is_told_when_its_end_moves() -> None:
     lease = Clock().lease()
     seen: list[bool] = []
-    lease._on_change = lambda _: seen.append(lease._over)
-    lease._changed()
-    lease._lose("taken")
-    lease._lose("max_hold")  # it has ended already: nothing has changed
+    lease.on_change = lambda _: seen.append(lease.over)
+    lease.changed()
+    lease.lose("taken")
+    lease.lose("max_hold")  # it has ended already: nothing has changed
     assert seen == [False, True]
 
 
@@ -295,7 +295,7 @@ def test_why_it_has_run_out(unanswered: bool) -> None:
     clock = Clock()
     lease = clock.lease()
     if unanswered:
-        lease._unanswered()
+        lease.unanswered()
     assert lease.remaining() == 10.0
     clock.now = 110.0
     assert lease.lost
@@ -316,7 +316,7 @@ def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(later: fl
     lease = resumed(clock)
     clock.now += later
     assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
-    assert (lease._over, lease._extendable(clock.now), lease._ends_at) == (False, True, math.inf)
+    assert (lease.over, lease.extendable(clock.now), lease.ends_at) == (False, True, math.inf)
     assert "not confirmed" in repr(lease)
     with pytest.raises(LockLost, match="not confirmed"):
         lease.ensure()
@@ -327,24 +327,24 @@ def test_confirmed_it_is_one_like_all_others() -> None:
     lease = resumed(clock)
     ceiling = begins(lease, 110.0, 10.0)
     assert not lease.valid  # asked for is not won
-    lease._extended(ceiling, 110.0, lambda: VOTES)
-    lease._extension_ends(ceiling)
-    assert (lease.valid, lease.remaining(), lease._ends_at) == (True, 10.0, 110.0)
+    lease.extended(ceiling, 110.0, lambda: VOTES)
+    lease.end_extension(ceiling)
+    assert (lease.valid, lease.remaining(), lease.ends_at) == (True, 10.0, 110.0)
     assert "10.000 s left" in repr(lease)
     clock.now = 110.0
-    assert (lease.lost, lease._over, lease._extendable(clock.now)) == (True, True, False)
+    assert (lease.lost, lease.over, lease.extendable(clock.now)) == (True, True, False)
 
 
 @pytest.mark.parametrize("how", ["lost", "released", "found-gone"])
 def test_a_resumed_lease_ends(how: str) -> None:
     lease = resumed(Clock())
     if how == "lost":
-        lease._lose("taken")
+        lease.lose("taken")
     else:
-        lease._end()
+        lease.end()
         if how == "found-gone":
-            lease._found_gone("taken")
-    assert (lease._over, lease._extendable(100.0), lease.valid) == (True, False, False)
+            lease.found_gone("taken")
+    assert (lease.over, lease.extendable(100.0), lease.valid) == (True, False, False)
     assert lease.lost == (how != "released")
     assert ("released" if how == "released" else "lost: taken") in repr(lease)
 
@@ -353,7 +353,7 @@ def test_a_forked_child_resumes_nothing() -> None:
     clock = Clock()
     lease = resumed(clock)
     clock.mine = False
-    assert not lease._extendable(clock.now)
+    assert not lease.extendable(clock.now)
     assert not lease.lost
 
 
@@ -362,8 +362,8 @@ def test_how_long_it_was_held() -> None:
     clock = Clock()
     lease = clock.lease()
     clock.now = 103.0
-    assert lease._held_for == 3.0
+    assert lease.held_for == 3.0
     clock.now = 1000.0
     assert lease.lost
-    assert lease._held_for == 10.0
-    assert clock.lease(valid_until=-math.inf)._held_for == 0.0
+    assert lease.held_for == 10.0
+    assert clock.lease(valid_until=-math.inf).held_for == 0.0

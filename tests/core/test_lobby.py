@@ -405,7 +405,7 @@ def test_a_release_lets_the_next_one_go_when_it_is_written(masters: list[Master]
 
 def test_the_release_of_a_lease_that_is_lost_leaves_too() -> None:
     world, plan, lease, behind = holding()
-    lease._lose("taken")
+    lease.lose("taken")
     assert not world.run(release(world.terms, plan, lease))
     assert [kind for kind, _ in world.effects] == ["Send", "Leave"]
     assert behind.turn
@@ -419,7 +419,7 @@ def test_the_release_of_a_lease_that_is_lost_leaves_too() -> None:
 def test_an_interrupted_release_leaves(number: int, again: bool, lost: bool) -> None:
     world, plan, lease, behind = holding()
     if lost:
-        lease._lose("expired")
+        lease.lose("expired")
     with pytest.raises(KeyboardInterrupt):
         world.run(
             release(world.terms, plan, lease),

@@ -39,7 +39,7 @@ class Scene:
             **({"renew": True, "max_hold": None, "owner": lambda: "here"} | options),
             random=lambda: spread, tell=lambda: self.told.append(keeping),
         )  # fmt: skip
-        lease._on_change = lambda _: self.changed(keeping)
+        lease.on_change = lambda _: self.changed(keeping)
         if self.roster.add(keeping):
             self.see_off(self.roster.take_in()[1])
         self.wakes_at = min(self.wakes_at, keeping.soonest)
@@ -130,7 +130,7 @@ def test_one_that_is_lost_before_anybody_looked() -> None:
     """C9: told at once, and once."""
     scene = Scene()
     _, lease, keeping = scene.keep()
-    lease._lose("taken")
+    lease.lose("taken")
     assert scene.told == [keeping]
     assert scene.wake() == []
     assert scene.told == [keeping]
@@ -148,7 +148,7 @@ def test_one_that_its_release_finds_gone() -> None:
         if looks:
             scene.see_off(scene.roster.take_in()[1])
         assert not scene.told
-        lease._found_gone("expired")
+        lease.found_gone("expired")
         assert scene.told == [keeping]
         scene.see_off(scene.roster.take_in()[1])
         assert scene.told == [keeping]
@@ -176,7 +176,7 @@ def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:
         )
         if scene.roster.add(one):
             scene.roster.take_in()
-        lease._end()
+        lease.end()
         if one.changed():  # it was taken in just before
             scene.roster.put([one])
         assert len(scene.roster._newcomers) <= _CROWD
@@ -208,7 +208,7 @@ def test_whatever_happens_everybody_is_looked_at_in_time(steps: list[tuple[str, 
             if scene.release(plan, lease):
                 released.append(keeping)
         elif what == "lose":
-            lease._lose("taken")
+            lease.lose("taken")
         elif what == "shorten":
             scene.world.run(extend(scene.world.terms, plan, lease, 1.0, scene.world.now))
         elif what == "crowd":

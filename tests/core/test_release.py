@@ -156,7 +156,7 @@ def test_one_that_was_lost_before_is_released_all_the_same(masters: list[Master]
     world = World(*masters)
     plan = world.plan()
     lease = world.lease(plan)
-    lease._lose("unreachable")
+    lease.lose("unreachable")
     assert world.run(release(world.terms, plan, lease)) is False
     assert world.verbs() == ["release"]
     assert lease.lost
@@ -199,14 +199,14 @@ def test_it_goes_where_a_repair_goes_at_the_same_moment() -> None:
     world = World(*[ours()] * 3)
     plan = world.plan()
     lease = world.lease(plan, asked=frozenset([1, 2]))
-    end = lease._end
+    end = lease.end
 
     def repaired_just_before() -> None:
-        lease._may_be_on([0])
-        lease._extension_begins(Ceiling(START + 50.0, 50.0))
+        lease.may_be_on([0])
+        lease.begin_extension(Ceiling(START + 50.0, 50.0))
         end()
 
-    with patch.object(LeaseState, "_end", lambda _: repaired_just_before()):
+    with patch.object(LeaseState, "end", lambda _: repaired_just_before()):
         world.run(release(world.terms, plan, lease))
     [sent] = world.sent
     assert sent.to == {0, 1, 2}
@@ -237,10 +237,10 @@ def test_masters_that_may_have_it_are_noted_one_at_a_time() -> None:
             return super().__iter__()
 
     guard = Lock()
-    with patch.object(LeaseState, "_guard", lambda _: guard):
-        lease._may_be_on(Masters([0, 1]))
+    with patch.object(LeaseState, "guard", lambda _: guard):
+        lease.may_be_on(Masters([0, 1]))
     assert held == [True]
-    assert lease._asked == {0, 1, 2}
+    assert lease.asked == {0, 1, 2}
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
@@ -271,14 +271,14 @@ def test_too_late_it_is_sent_and_not_waited_for(how: Reason) -> None:
     if how == "expired":
         world.now = lease.valid_until
     else:
-        lease._lose(how)
+        lease.lose(how)
     began = world.now
     assert world.run(release(world.terms, plan, lease)) is False
     assert world.now == began
     [sent] = world.sent
     assert sent.verb == "release"
     assert sent.to == {0, 1, 2}
-    assert sent.request.owed_until == lease._keys_until  # R10
+    assert sent.request.owed_until == lease.keys_until  # R10
     assert not sent.request.open  # its answers are no votes
     assert lease.loss().reason == how
 
@@ -355,7 +355,7 @@ def test_a_release_that_stands_behind_its_acquire_is_not_in_doubt() -> None:
     plan = world.plan()
     lease = world.lease(plan)
     world.run(extend(world.terms, plan, lease, 10.0, world.now))
-    assert lease._repaired == {0}
+    assert lease.repaired == {0}
     assert farewell(plan, lease).doubt is None
     world.run(release(world.terms, plan, lease))
     assert world.sent[-1].request.doubt is None
@@ -368,7 +368,7 @@ def test_one_of_a_resumed_lease_is_until_a_master_has_had_the_key(lost: bool) ->
     plan = world.plan()
     lease = world.resumed(plan)
     if lost:
-        lease._lose("taken")
+        lease.lose("taken")
     world.run(release(world.terms, plan, lease))
     request = world.sent[-1].request
     assert request.doubt is not None
@@ -394,7 +394,7 @@ def test_one_that_was_given_back_over_other_connections_is_in_doubt_everywhere()
     world = World(Master(0.0, {"extend": GONE}), ours(), ours())
     plan = world.plan()
     lease = world.lease(plan)
-    with patch.object(LeaseState, "_is_here", return_value=False):
+    with patch.object(LeaseState, "is_here", return_value=False):
         assert farewell(plan, lease).doubt is not None
         world.run(extend(world.terms, plan, lease, 10.0, world.now))
     assert farewell(plan, lease).doubt is not None

@@ -111,7 +111,7 @@ def test_each_for_itself(masters: list[Master], kinds: list[str], reasons: list[
         assert (lease.lost, lease.valid) == (kind == "lost", kind != "lost")
         if reason is not None:
             assert lease.loss().reason == reason
-        assert not lease._ceilings
+        assert not lease.ceilings
 
 
 def test_one_request_for_all() -> None:
@@ -141,9 +141,9 @@ def test_one_that_waits_holds_up_no_other() -> None:
     effect = operation.send(scene.world._next(effect))
     assert scene.world.now - scene.asked_at == pytest.approx(0.01)
     assert first.valid_until == pytest.approx(scene.asked_at + 9.898)
-    assert not first._ceilings
+    assert not first.ceilings
     assert second.valid_until == had
-    assert second._ceilings
+    assert second.ceilings
     with pytest.raises(StopIteration) as stop:
         operation.send(scene.world._next(effect))
     assert [extension.at - scene.asked_at for extension in stop.value.value] == pytest.approx([0.01, 0.2])
@@ -155,8 +155,8 @@ def test_a_lease_that_is_over_is_not_even_asked_for() -> None:
     """R12; and the answers are those of the others."""
     scene = Scene(says(1, GONE), says(1, GONE), silent(), leases=4)
     zero, one, two, three = scene.leases
-    zero._end()
-    two._lose("max_hold")
+    zero.end()
+    two.lose("max_hold")
     assert scene.kinds() == ["lost", "kept", "lost", "lost"]
     assert [lease.valid for lease in (zero, one, two, three)] == [False, True, False, False]
     assert three.loss().reason == "expired"
@@ -166,7 +166,7 @@ def test_a_lease_that_is_over_is_not_even_asked_for() -> None:
 def test_nobody_is_left_to_be_asked_for() -> None:
     scene = Scene(*[Master()] * 3)
     for lease in scene.leases:
-        lease._end()
+        lease.end()
     assert scene.kinds() == ["lost", "lost"]
     assert scene.world.sent == []
 
@@ -176,7 +176,7 @@ def test_released_while_it_was_asked_for() -> None:
     scene = Scene(says(GONE, GONE, after=0.0), says(1, 1), says(1, 1))
     operation = renew(scene.world.terms, scene.held, scene.world.now)
     scene.world._write(operation.send(None))  # type: ignore[arg-type]
-    scene.leases[0]._end()
+    scene.leases[0].end()
     scene.world.run(rest(operation))
     [repair] = scene.world.all("repair")
     assert repair.token == scene.leases[1].token
@@ -210,7 +210,7 @@ def test_masters_without_the_key_get_it_back(counts: bool) -> None:
         assert repair.request.call.keys == plan.keys.locks + plan.keys.fences
         assert repair.request.only_if is not None
         assert repair.request.only_if()
-        lease._end()
+        lease.end()
         assert not repair.request.only_if()
     said = outcomes(scene.leases[2].votes)
     assert said == (["granted"] * 3 + ["pending"] * 2 if counts else ["quarantined"] + ["granted"] * 3 + ["pending"])
@@ -260,7 +260,7 @@ def test_also_when_others_have_waited_in_vain() -> None:
 def test_what_is_over_when_they_say_so_is_given_nothing(over: int) -> None:
     scene = Scene(*[says(1, 1)] * 2, says(GONE, GONE, after=0.1))
     assert scene.kinds() == ["kept"] * 2
-    scene.leases[over]._end()
+    scene.leases[over].end()
     scene.world.listen(1.0)
     assert [repair.token for repair in scene.world.all("repair")] == [f"token-{1 - over}"]
 
@@ -276,7 +276,7 @@ def test_a_master_that_may_not_vote_denies_nothing() -> None:
     scene = Scene(says(TAKEN, 1), says(TAKEN, 1), says(1, 1, after=0.1))
     scene.world.terms.electorate.votes_from[0] = NEVER
     assert scene.kinds() == ["unanswered", "kept"]
-    assert outcomes(scene.leases[0].loss().votes if scene.leases[0].lost else scene.leases[0]._said()) == [
+    assert outcomes(scene.leases[0].loss().votes if scene.leases[0].lost else scene.leases[0].said()) == [
         "quarantined",
         "held",
         "granted",
@@ -354,7 +354,7 @@ def test_interrupted_it_takes_nothing_away(number: int) -> None:
         scene.world.run(operation, Interrupt(frozenset([number]), KeyboardInterrupt()))
     for lease, before in zip(scene.leases, had, strict=True):
         assert lease.valid
-        assert not lease._ceilings
+        assert not lease.ceilings
         assert lease.valid_until in (before, pytest.approx(scene.asked_at + 9.898))
     assert all(not sent.request.open for sent in scene.world.sent if sent.verb == "repair" or number < 2)
 
@@ -364,7 +364,7 @@ def test_it_tells_nobody_but_of_a_loss() -> None:
     scene = Scene(says(1, GONE, 1), says(1, GONE, 1), says(1, 1, 1), leases=3)
     told: list[int] = []
     for number, lease in enumerate(scene.leases):
-        lease._on_change = lambda _, number=number: told.append(number)
+        lease.on_change = lambda _, number=number: told.append(number)
     assert scene.kinds() == ["kept", "lost", "kept"]
     assert told == [1]
 
@@ -380,7 +380,7 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         yield
         held -= 1
 
-    monkeypatch.setattr(LeaseState, "_guard", staticmethod(guard))
+    monkeypatch.setattr(LeaseState, "guard", staticmethod(guard))
     calls: Counter[str] = Counter()
 
     def guarded(name: str) -> Callable[..., Any]:
@@ -493,13 +493,13 @@ def test_each_ends_as_it_would_alone(scene: tuple[list[Says], list[float]]) -> N
         own.listen(START + 1.0 - own.now)
         assert extension.kind == alone.kind
         assert lease.valid_until == like.valid_until
-        assert lease._asked == like._asked
+        assert lease.asked == like.asked
         repairs = [(sent.at, sent.to, sent.args) for sent in world.all("repair") if sent.token == lease.token]
         assert repairs == [(sent.at, sent.to, sent.args) for sent in own.all("repair")]
-        assert not lease._ceilings
+        assert not lease.ceilings
         if left[number] > world.terms.node_timeout:  # else it has ended, and is told of by its keeper, not by this
             assert extension.at == alone.at
-            assert lease._said() == like._said()
+            assert lease.said() == like.said()
             assert lease.votes == like.votes
         world.now = own.now = START + 1000.0
         assert lease.loss().reason == like.loss().reason

@@ -194,6 +194,6 @@ def test_a_renewal_under_way_ends_with_its_masters(redlock_servers, end):
         gc.collect()
     eventually(lambda: getgeneratorstate(renewal._op) == GEN_CLOSED)
     assert not keeper.operations
-    assert not lease._ceilings
+    assert not lease._state.ceilings
     for i in range(5):
         redlock_servers.resume(i)

@@ -207,7 +207,7 @@ def test_the_body_ends_in_the_very_tick_in_which_it_is_cancelled(redlock_servers
                 async with lock as lease:
                     while not lease.lost:  # no await: the loop is blocked until it is too late
                         pass
-                    (body,) = lease._holds
+                    (body,) = lease._state.holds
                     body.lost()  # as the keeper does in the next tick
             await asyncio.sleep(0.01)  # nobody cancels this
 

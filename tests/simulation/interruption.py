@@ -339,7 +339,7 @@ def _extend(scene: Callable[[Stage], None], strike: Strike, ttl: float, *, to_it
     caller.extend(ttl)
     stage.finish(caller)
     came_out(caller, strike)
-    assert not lease._ceilings, "an extension that is over must not limit the next one (C6)"
+    assert not lease.ceilings, "an extension that is over must not limit the next one (C6)"
     if strike.at is not None and not lease.lost:
         # R13: an interruption is no proof of anything; nor does it shorten what nobody shortened.
         assert lease.valid_until >= least - TINY

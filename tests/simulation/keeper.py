@@ -35,16 +35,16 @@ class Lease(LeaseState):
     client: Client
     lost_by: Task | None
 
-    def _extended(self, *won: Any) -> None:
-        super()._extended(*won)
+    def extended(self, *won: Any) -> None:
+        super().extended(*won)
         task = self.client.driven
         if task is not None and self in task.kept:
             task.kept[self]()
 
-    def _lose(self, reason: Reason) -> None:
+    def lose(self, reason: Reason) -> None:
         if self._lost is None:
             self.lost_by = self.client.driven
-        super()._lose(reason)
+        super().lose(reason)
 
 
 class Extending:
@@ -107,7 +107,7 @@ class Keeper:
         )
         client.judge.watch(hold, renew=renew, max_hold=max_hold)
         self._holds[keeping] = hold
-        hold.lease._on_change = partial(self._changed, keeping)
+        hold.lease.on_change = partial(self._changed, keeping)
         if self._roster.add(keeping):
             self._see_off(self._roster.take_in()[1])
         self._set_alarm(keeping.soonest)

@@ -381,26 +381,26 @@ def way_back_forgotten() -> list[Any]:
 @broken
 def believed_before_answered() -> list[Any]:
     """An extension counts once it is sent (R6, R13)."""
-    correct = LeaseState._extension_begins
+    correct = LeaseState.begin_extension
 
     def begins(lease: LeaseState, ceiling: Ceiling) -> bool:
         shorter = correct(lease, ceiling)
         lease.valid_until = ceiling.valid_until
         return shorter
 
-    return [mock.patch.object(LeaseState, "_extension_begins", begins)]
+    return [mock.patch.object(LeaseState, "begin_extension", begins)]
 
 
 @broken
 def never_under_way_no_more() -> list[Any]:
     """An extension that was interrupted limits all that follow (C6)."""
-    return [mock.patch.object(LeaseState, "_extension_ends", return_value=None)]
+    return [mock.patch.object(LeaseState, "end_extension", return_value=None)]
 
 
 @broken
 def repair_forgotten() -> list[Any]:
     """A master that was given a key back is not asked to release it (R14, P7)."""
-    return [mock.patch.object(LeaseState, "_may_be_on", return_value=None)]
+    return [mock.patch.object(LeaseState, "may_be_on", return_value=None)]
 
 
 # -- the table -----------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def _() -> list[Any]:
 )
 def _() -> list[Any]:
     """An extension to a shorter TTL counts only once it is answered (C6)."""
-    return [mock.patch.object(LeaseState, "_extension_begins", return_value=False)]
+    return [mock.patch.object(LeaseState, "begin_extension", return_value=False)]
 
 
 # -- rollback and release ----------------------------------------------------------------------------
@@ -206,14 +206,14 @@ def _() -> list[Any]:
     def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
         claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
         ceiling = Ceiling(math.inf, ttl)
-        lease._extension_begins(ceiling)
+        lease.begin_extension(ceiling)
         at = yield from claim.ask()
         if not claim.tally.won:
             return Extension("unanswered", at, claim.tally)
         lease._lost = None
         valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
-        lease._extended(ceiling, valid_until, claim.tally.votes)
-        lease._extension_ends(ceiling)
+        lease.extended(ceiling, valid_until, claim.tally.votes)
+        lease.end_extension(ceiling)
         return Extension("kept", at, claim.tally)
 
     return [
@@ -243,9 +243,9 @@ def _() -> list[Any]:
     """An extension that was answered in time counts, however late its operation comes to it (R12)."""
 
     def extendable(lease: LeaseState, now: float) -> bool:
-        return lease.valid or (bool(lease._ceilings) and lease._lost is None and not lease._released)
+        return lease.valid or (bool(lease.ceilings) and lease._lost is None and not lease.released)
 
-    return [mock.patch.object(LeaseState, "_extendable", extendable)]
+    return [mock.patch.object(LeaseState, "extendable", extendable)]
 
 
 # -- keeping -----------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def _() -> list[Any]:
         if keeping.over:
             return -math.inf
         if keeping._renew_at is None:
-            keeping._renew_at = keeping._since + keep._pause(keeping.lease.ttl, keeping._random())
+            keeping._renew_at = keeping._since + keep._pause(keeping.lease.ttl, keeping.random())
         busy = keeping._busy or not keeping._renew
         return keeping._ends if busy else min(keeping._renew_at, keeping._ends)
 
@@ -280,7 +280,7 @@ def _() -> list[Any]:
     """A lease that was released is lost when its time is up (C8, C9)."""
 
     def lost(lease: LeaseState) -> bool:
-        if lease._lost is None and lease._clock() >= lease.valid_until:
+        if lease._lost is None and lease.clock() >= lease.valid_until:
             lease._lost = lease._late
         return lease._lost is not None
 
@@ -289,7 +289,7 @@ def _() -> list[Any]:
 
     return [
         mock.patch.object(LeaseState, "lost", property(lost)),
-        mock.patch.object(LeaseState, "_over", property(lambda lease: lease.lost)),
+        mock.patch.object(LeaseState, "over", property(lambda lease: lease.lost)),
         mock.patch.object(Keeping, "look", return_value="nothing"),
         mock.patch.object(Keeping, "due", property(due)),
     ]
@@ -349,11 +349,11 @@ def _() -> list[Any]:
     """Nobody tells the keeper of a release (R15)."""
 
     def over(lease: LeaseState) -> bool:
-        return lease.lost or lease._clock() >= lease.valid_until
+        return lease.lost or lease.clock() >= lease.valid_until
 
     return [
-        mock.patch.object(LeaseState, "_over", property(over)),
-        mock.patch.object(LeaseState, "_extendable", lambda lease, now: not over(lease)),
+        mock.patch.object(LeaseState, "over", property(over)),
+        mock.patch.object(LeaseState, "extendable", lambda lease, now: not over(lease)),
     ]
 
 
@@ -382,20 +382,20 @@ def _() -> list[Any]:
 @variant("renewal-gives-up", R13, **_KEPT)
 def _() -> list[Any]:
     """A renewal that too few have answered is taken for a loss (R13)."""
-    return [mock.patch.object(LeaseState, "_unanswered", lambda lease: lease._lose("unreachable"))]
+    return [mock.patch.object(LeaseState, "unanswered", lambda lease: lease.lose("unreachable"))]
 
 
 @variant("renewal-not-tried-again", R13, **_KEPT)
 def _() -> list[Any]:
     """A renewal that too few have answered was the last one (R13)."""
-    correct = Keeping._renewed
+    correct = Keeping.renewed
 
     def renewed(keeping: Keeping, extension: Extension, spread: float) -> None:
         if extension.kind == "unanswered":
             extension = extension._replace(at=_NEVER)
         correct(keeping, extension, spread)
 
-    return [mock.patch.object(Keeping, "_renewed", renewed)]
+    return [mock.patch.object(Keeping, "renewed", renewed)]
 
 
 @variant("renewal-without-pause", R13, faults=(("isolate", 0.6), ("snap", 0.6)), **_KEPT)
@@ -477,7 +477,7 @@ def _() -> list[Any]:
     """A lease that was held for as long as it may be is lost, and its keys stay (C7)."""
 
     def give_up(keeping: Keeping) -> Op[list[Extension]]:
-        request = farewell(keeping._plan, keeping.lease)
+        request = farewell(keeping.plan, keeping.lease)
         request.to = frozenset()
         yield request
         return []
