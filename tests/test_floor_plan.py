@@ -19,6 +19,7 @@ import ast
 import graphlib
 import re
 from dataclasses import dataclass
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,8 @@ CHANCE_AT = "chaos.plan"
 BREAKS = "chaos.variants"
 DOORS = frozenset(("__import__", "exec", "eval", "compile", "open", "import_module"))
 
+TYPE_CHECKS = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
 DRAWING = ROOT / "docs" / "design.md"
 
 
@@ -101,64 +104,43 @@ class Import:
         return f"{self.source}:{self.line} imports {self.target}"
 
 
-class Reader(ast.NodeVisitor):
-    """Collects the imports of one module, wherever in the file they stand."""
+@dataclass(frozen=True)
+class Reader:
+    """What one module imports, wherever in the file, and what in it could import anything."""
 
-    def __init__(self, module: str, *, is_package: bool) -> None:
-        self.module = module
-        self.package = module if is_package else module.rpartition(".")[0]
-        self.imports: list[Import] = []
-        self.doors: list[Import] = []
-        self._type_only = False
-        self._deferred = False
-
-    def _found(self, target: str, node: ast.stmt | ast.expr) -> Import:
-        return Import(self.module, target, node.lineno, self._type_only, self._deferred)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        before, self._deferred = self._deferred, True
-        self.generic_visit(node)
-        self._deferred = before
-
-    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
-
-    def visit_Import(self, node: ast.Import) -> None:
-        self.imports += [self._found(alias.name, node) for alias in node.names]
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        base = node.module or ""
-        if node.level:
-            parts = self.package.split(".")
-            parents = parts[: len(parts) - node.level + 1]
-            base = ".".join([*parents, base] if base else parents)
-        self.imports += [self._found(f"{base}.{alias.name}", node) for alias in node.names]
-
-    def visit_If(self, node: ast.If) -> None:
-        test = node.test
-        name = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
-        if name != "TYPE_CHECKING":
-            self.generic_visit(node)
-            return
-        before, self._type_only = self._type_only, True
-        for child in node.body:
-            self.visit(child)
-        self._type_only = before
-        for child in node.orelse:  # this does run
-            self.visit(child)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        function = node.func
-        name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-        # re.compile is no door: a method of something that may be imported is judged by that import
-        if name in DOORS and (isinstance(function, ast.Name) or name in ("__import__", "import_module")):
-            self.doors.append(self._found(f"{name}()", node))
-        self.generic_visit(node)
+    imports: list[Import]
+    doors: list[Import]
 
 
 def read(module: str, source: str, *, is_package: bool = False) -> Reader:
-    reader = Reader(module, is_package=is_package)
-    reader.visit(ast.parse(source))
+    package = module if is_package else module.rpartition(".")[0]
+    reader = Reader([], [])
+
+    def visit(node: ast.AST, *, type_only: bool, deferred: bool) -> None:
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            home = resolve_name("." * node.level + (node.module or ""), package)
+            targets = [f"{home}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and (door := _door(node.func)):
+            reader.doors.append(Import(module, f"{door}()", node.lineno, type_only, deferred))
+        if isinstance(node, ast.stmt):
+            reader.imports.extend(Import(module, target, node.lineno, type_only, deferred) for target in targets)
+        deferred = deferred or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        types = node.body if isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKS else []
+        for child in ast.iter_child_nodes(node):  # what stands under its `else` does run
+            visit(child, type_only=type_only or child in types, deferred=deferred)
+
+    visit(ast.parse(source), type_only=False, deferred=False)
     return reader
+
+
+def _door(function: ast.expr) -> str:
+    name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+    # re.compile is no door: a method of something that may be imported is judged by that import
+    is_one = name in DOORS and (isinstance(function, ast.Name) or name in ("__import__", "import_module"))
+    return name if is_one else ""
 
 
 def sources() -> dict[str, tuple[str, bool]]:
