@@ -22,7 +22,7 @@ def lock_keys(servers) -> list[set[str]]:
     ]
 
 
-def eventually(condition, seconds: float = 5.0):
+def eventually(condition, seconds: float = 20.0):
     """Wait until ``condition()`` is true: for what happens in the background, soon but not at once.
 
     An unreachable quorum is one more "not yet", and so is an assertion of the condition, which may say more than "false".

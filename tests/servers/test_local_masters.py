@@ -100,7 +100,7 @@ def living(pid):
         return not Path("/proc/self").exists()
 
 
-def eventually(condition, seconds=2.0):
+def eventually(condition, seconds=20.0):
     gives_up = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > gives_up:

@@ -119,6 +119,8 @@ def test_closed_on_one_loop_while_another_one_uses_it(redlock_servers):
     assert not thread.is_alive()
     assert len(seen) == 2
     assert all("closed" in str(error) for error in seen)
+    # The loop that closes waits for threads of its own alone; those of another one end soon.
+    eventually(lambda: not [thread for thread in threading.enumerate() if "redlock-connect" in thread.name])
 
 
 def test_one_connection_for_each_master_however_many_tasks(redlock_servers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 
@@ -90,8 +91,8 @@ def test_a_lease_that_was_handed_over_is_waited_for_without_haste(world, masters
             raise ZeroDivisionError  # enough
         return True
 
-    monkeypatch.setattr(real, "_mine", look)
-    monkeypatch.setattr(type(real), "_CHUNK", 0.1)
+    monkeypatch.setattr(real._state, "mine", look)
+    monkeypatch.setattr(sys.modules[type(real).__module__], "_CHUNK", 0.1)
     if timeout is None:
         with pytest.raises(ZeroDivisionError):
             lease.wait_lost()
