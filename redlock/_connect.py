@@ -40,8 +40,8 @@ from redis.retry import Retry
 
 from redlock import _url, options, scripts
 from redlock._core import wire
-from redlock._core.effects import Failure
 from redlock._core.electorate import Facts
+from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 from redlock._core.sizes import Sizes, TooMuch
 from redlock.errors import ConfigurationError

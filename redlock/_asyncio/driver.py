@@ -1,4 +1,16 @@
-"""Runs operations for the tasks of one event loop: does what they yield, and tells them what happened."""
+"""Runs operations for the tasks of one event loop: does what they yield, and tells them what happened.
+
+Callbacks of the loop step the operations.  An answer that decides a round steps its generator in the callback
+of the socket.  The caller's task is woken once, at the end, and waits at one single await.  So a cancellation
+finds it there; it is thrown into the generator, which cleans up by sending, does not wait, and cannot be
+cancelled again in the middle.  No task is ours: none is destroyed with its loop, or gathered and cancelled by
+somebody.
+
+Also considered: an operation that is awaited step by step in the caller's task (a wake-up for every answer,
+which costs more than the rest of the round), a task that reads for each connection (its life would be tied to a
+loop that anybody may close), redis-py's asyncio connections (they cannot pipeline for many tasks, and what a
+cancelled call has sent nobody knows).
+"""
 
 from __future__ import annotations
 

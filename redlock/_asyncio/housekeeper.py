@@ -11,8 +11,8 @@ from redlock._base.feed import Feed
 from redlock._base.link import Link
 from redlock._base.links import report
 from redlock._connect import Dial
-from redlock._core.effects import Failure
 from redlock._core.listen import LINGER
+from redlock._core.outcomes import Failure
 from redlock._thread import why_not
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from redlock._asyncio.operation import Alarm, AnyOperation
 from redlock._base.forklock import ForkLock
 from redlock._base.link import Link
 from redlock._base.links import CLOSED, TICK, LinksBase, News
-from redlock._core.effects import NEVER, Leave
+from redlock._core.effects import Leave
+from redlock._core.outcomes import NEVER
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:

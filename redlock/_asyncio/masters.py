@@ -1,4 +1,10 @@
-"""The masters of one deployment, for asyncio."""
+"""The masters of one deployment, for asyncio.
+
+Each loop has connections of its own, also two loops in two threads.  Those of a loop that was closed are closed
+when the next loop comes, when the masters are dropped, or by the interpreter at its exit, which first gives
+owed releases `node_timeout`.  What was acquired on such a loop and is thrown away later is given back over the
+connections of the latest loop.
+"""
 
 from __future__ import annotations
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from redlock import _clock, _connect
 from redlock._base.feed import Feed
 from redlock._base.link import AnyInbox, Link
-from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Turn
+from redlock._core.effects import Crowd, Enter, Heard, Leave, Turn
 from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
+from redlock._core.outcomes import Failure
 from redlock._core.pipeline import Entry
 from redlock._core.quorum import majority
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
-from redlock._core.effects import NEVER, Enter, Heard, Leave, Listen, Op, Send, Timeout, wait
+from redlock._core.effects import Enter, Heard, Leave, Listen, Op, Send, Timeout, wait
 from redlock._core.listen import Ear
 from redlock._core.lobby import Ticket
+from redlock._core.outcomes import NEVER
 from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.rounds import GRANTED, Round

@@ -21,16 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
     from redlock._core.listen import Ear
     from redlock._core.lobby import Ticket
+    from redlock._core.outcomes import Failure
     from redlock._core.wire import Call
 
 T = TypeVar("T")
-
-NEVER = float("-inf")  # when a request was sent that was not
 
 
 class Send:
@@ -129,23 +130,6 @@ class Crowd:
     keys: tuple[str, ...]
     heard: dict[int, int]
     took: float
-
-
-class Failure(NamedTuple):
-    """Why a master has no answer.
-
-    ``sent`` False: not one byte of the request left, so there is nothing to roll back there.
-    ``configuration`` True: waiting will not help, somebody has to change a setting.
-    ``refused`` True: the master is well and objects to this request; to a part of it perhaps not.
-    ``of_name`` True: it objects to what stands at the keys of this name; other names can be locked there.
-    """
-
-    outcome: Literal["error", "timeout"]
-    reason: str
-    sent: bool = True
-    configuration: bool = False
-    refused: bool = False
-    of_name: bool = False
 
 
 @dataclass(slots=True, eq=False)

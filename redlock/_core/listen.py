@@ -2,6 +2,27 @@
 
 Whoever releases has every master announce it on the channel of the key.  Messages only ever make a
 waiter look sooner: one that is lost costs the pause until the next attempt, one too many an attempt.
+
+It takes a majority of announcements, for one master says nothing of the others.  Announcements of different
+tokens count together: contenders had split the votes, and took them back.  One of these masters must have
+refused the last attempt, else the next one is lost as well.  After an attempt that lacked votes or came too
+late messages do not count: what failed attempts take back is announced as well, and contenders in an outage
+would wake each other for ever.
+
+No stampede.  Who hears of a release tries at once, until attempts collide.  A collision is an attempt after
+which no token was seen on a majority.  Each doubles the random pause before the next attempt (0.5, 1.5, 3.5 ms,
+up to 128); an attempt without one takes a quarter of a doubling back.  The next waiter of the process begins
+where the last one was.  So two processes pass a lock on in one message and one round trip, and many settle
+where about one attempt in five collides.
+
+PUBLISH tells a releaser how many others listen.  If any do, its process stays away for 3 ms and three times
+what the release took, or until another release is announced: so processes take turns.
+
+A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
+
+Also considered: keyspace notifications (off by default, and they tell of expiry, not of a release), client
+tracking (RESP3 only, one more state to lose), blocking list pops as semaphore libraries use them (a key that
+outlives its lock, and a token that goes to a waiter that has died).
 """
 
 from __future__ import annotations
@@ -9,7 +30,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redlock._core import wire
-from redlock._core.effects import NEVER
+from redlock._core.outcomes import NEVER
 from redlock._core.quorum import majority
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redlock._core.effects import NEVER
+from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.effects import Failure, Send
+from redlock._core.effects import Send
+from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from redlock._core.effects import Failure
+from redlock._core.outcomes import Failure
 
 
 class ErrorReply(NamedTuple):

@@ -1,4 +1,21 @@
-"""Giving a lock back."""
+"""Giving a lock back.
+
+A release may have to travel where its acquire did not.  A lease is handed over by its token, or acquired on one
+event loop and released on another.  Then a master that has no key proves nothing: the acquire may be on its
+way.  Such a release is in doubt.  A master that does not say that the key was ours is asked again, later and
+later (a quarter of `node_timeout`, doubled up to eight of them), until the key must have expired.  Where an
+extension gave the key back over such a connection (R14) it takes two such answers.  A lease that every master
+has, which nearly each of these is, costs nothing more.
+
+Besides, the loop that acquired is told, and sends a release of its own behind the acquire, as long as it runs
+(P7).  It is told when the first release has been judged: the second one may be faster, and the lease would seem
+to be lost.
+
+Also considered: everything over the loop that acquired (a release would wait for a loop that is blocked, or for
+ever for one that is closed; no help to another process), a wait of that loop for its late answers (as long, and
+one more state), a mark on the masters that an acquire looks at (one more key in the hottest script, and other
+libraries would not look).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from redlock._core import wire
 from redlock._core.acquire import insist
-from redlock._core.effects import NEVER, Crowd, Leave, Op, Send
+from redlock._core.effects import Crowd, Leave, Op, Send
+from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
 
 if TYPE_CHECKING:

@@ -1,4 +1,16 @@
-"""One round: ask masters, count until it is decided (R2)."""
+"""One round: ask masters, count until it is decided (R2).
+
+A round counts itself, where an answer is read: in threads perhaps by another thread, which holds the mutex of
+the links then.  A decided round is closed in the same step.  A `Timeout` is handed out only after the round was
+closed under that mutex.
+
+What a master that grants nearly always says is known by its bytes (`Call.usual`), and counted before anything
+is parsed.  The simulation hands its answers over as bytes as well.
+
+Also considered: an event for every answer, which the operation counts itself.  Everything would have one owner,
+and a round would cost a fifth more: an object, a queue and a step of the generator for each answer, most of
+which decide nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +25,8 @@ from redlock._core.quorum import Tally
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from redlock._core.effects import Effect, Failure
+    from redlock._core.effects import Effect
+    from redlock._core.outcomes import Failure
     from redlock._core.terms import Terms
     from redlock._core.wire import Call
     from redlock.errors import Outcome

@@ -2,6 +2,8 @@
 
 A dozen bytes can announce an array of a billion.  The parser reserves that room at once, and holds up the whole process
 while it gives it back; of a bulk it keeps what comes, up to half a gigabyte.
+
+Beyond the limits below the connection is given up, in the handshake as later, and the vote says why.
 """
 
 from __future__ import annotations

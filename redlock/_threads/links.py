@@ -5,6 +5,19 @@ to another thread.  When several threads wait, one of them leads: it reads for e
 whose answer came; when it has its own it hands the lead to one of those who follow.  Those take no lock:
 they leave what they ask to whoever leads.  What no caller does, connecting and late answers and owed
 releases, is the business of the `Housekeeper`.
+
+Why those who follow take no lock.  Each call of the kernel that the leader makes lets other threads run.  If
+they needed its mutex they would stop there, one behind the other: a convoy, with fifteen switches of threads
+for one acquire and release.  So they note in one step what they ask, and in one step that they wait.  Then they
+look whether the leader is still there.  Those whose rounds are decided wake one after the other (see `Relay`).
+The leader lets them run before it reads again, and what they ask next leaves in one packet.  That is two to
+three switches, and twice as much done by 64 threads.
+
+If the leader was interrupted where no `finally` helps, another thread takes the lead when nobody has read for a
+while.
+
+Also considered: the leader takes the steps of all operations, as an event loop does.  But then a Ctrl-C in the
+main thread, or a user's retry strategy, would strike in the middle of what another thread asked for.
 """
 
 from __future__ import annotations

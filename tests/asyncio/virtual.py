@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from redlock._asyncio.driver import Driver
     from redlock._asyncio.links import Links
-    from redlock._core.effects import Failure, Op
+    from redlock._core.effects import Op
+    from redlock._core.outcomes import Failure
 
 MASTERS = 5
 NODE_TIMEOUT = 0.25

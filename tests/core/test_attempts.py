@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from redlock._core.acquire import Grant, Refusal
-from redlock._core.effects import Failure
+from redlock._core.outcomes import Failure
 from tests.core.world import NEVER, START, Interrupt, Master, World, down, held, refuses, turns
 
 if TYPE_CHECKING:

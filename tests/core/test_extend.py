@@ -7,9 +7,10 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from redlock._core.effects import NEVER as EFFECTS_NEVER, Send
+from redlock._core.effects import Send
 from redlock._core.extend import Extension, extend, renew
 from redlock._core.lease import LeaseState
+from redlock._core.outcomes import NEVER as EFFECTS_NEVER
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core.effects import Failure
 from redlock._core.extend import MOST, Extension
 from redlock._core.keep import _STEP, Keeping, Roster, failed_to_keep, tasks
+from redlock._core.outcomes import Failure
 from redlock._core.release import release
 from tests.core.world import NEVER, OTHER, PROPERTY, Master, World, down
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from redlock._core.effects import NEVER
 from redlock._core.listen import LINGER, Ear, Listeners
 from redlock._core.lobby import Ticket
+from redlock._core.outcomes import NEVER
 
 KEY = "redlock:job"
 CHANNEL = KEY + ":released"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock._core import wire
-from redlock._core.effects import Failure, Send
+from redlock._core.effects import Send
+from redlock._core.outcomes import Failure
 from redlock._core.pipeline import Entry, Pipeline
 from redlock._core.refusals import ErrorReply
 from tests.core.world import PROPERTY

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from redlock._core.effects import Failure, Wait
+from redlock._core.effects import Wait
 from redlock._core.extend import Extension, extend, renew
 from redlock._core.lease import LeaseState
+from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 from tests.core.world import (
     NEVER,

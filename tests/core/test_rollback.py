@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given, strategies as st
 
-from redlock._core import effects, wire
+from redlock._core import outcomes, wire
 from redlock._core.acquire import Grant, Refusal, attempt, insist
-from redlock._core.effects import Failure, Send, Wait
+from redlock._core.effects import Send, Wait
+from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 from tests.core.world import (
     NEVER,
@@ -221,7 +222,7 @@ def test_one_that_is_dropped_says_nothing(number: int) -> None:
 @pytest.mark.parametrize("now", [0.0, 1e-9, START])
 def test_a_clock_may_start_at_0(now: float) -> None:
     """That nothing was sent is not told from the clock."""
-    assert releasing().sent_at == effects.NEVER
+    assert releasing().sent_at == outcomes.NEVER
     world = World(held(0.0), held(0.0), Master(0.01))
     world.now = now
     world.run(attempt(world.terms, world.plan()))

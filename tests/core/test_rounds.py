@@ -9,8 +9,9 @@ from hypothesis import example, given, strategies as st
 
 from redlock._core import wire
 from redlock._core.acquire import Ballot
-from redlock._core.effects import Failure, Op, Timeout, Turn
+from redlock._core.effects import Op, Timeout, Turn
 from redlock._core.electorate import Facts
+from redlock._core.outcomes import Failure
 from redlock._core.quorum import Tally
 from redlock._core.release import Claim
 from redlock._core.rounds import Round

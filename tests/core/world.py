@@ -22,12 +22,13 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.effects import Crowd, Enter, Failure, Heard, Leave, Op, Send, Timeout, Wait
+from redlock._core.effects import Crowd, Enter, Heard, Leave, Op, Send, Timeout, Wait
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
 from redlock._core.listen import Listeners
 from redlock._core.lobby import Lobby
+from redlock._core.outcomes import Failure
 from redlock._core.terms import Plan, Terms
 from tests.core.resp import encoded
 

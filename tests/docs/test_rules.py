@@ -90,3 +90,13 @@ def test_code_of_every_kind_is_looked_at():
         "redlock/_core/acquire.py", "redlock/scripts/acquire.lua", "chaos/judge/live.py", "tests/README.md",
         "docs/design.md", "CONTRIBUTING.md", "tests/simulation/variants.py",
     } <= looked_at  # fmt: skip
+
+
+def test_of_ctrl_c_the_readme_and_the_design_say_the_same():
+    """It is the finest print of P7, and easily promised too much in one of the two places."""
+    readme, design = (
+        " ".join((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "docs/design.md")
+    )
+    (said,) = re.findall(r"A Ctrl-C, or a signal handler that raises, .*?\.(?= )", readme)
+    assert said in design
+    assert "at any moment" not in readme.replace(said, "")

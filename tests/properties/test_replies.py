@@ -23,11 +23,12 @@ from redlock._base.link import Link
 from redlock._base.links import report
 from redlock._core import quorum, wire
 from redlock._core.acquire import Grant, Refusal
-from redlock._core.effects import Failure, Send
+from redlock._core.effects import Send
 from redlock._core.electorate import Electorate, Facts
 from redlock._core.extend import extend
 from redlock._core.inspect import inspect
 from redlock._core.lease import LeaseState
+from redlock._core.outcomes import Failure
 from redlock._core.pipeline import Entry
 from redlock._core.refusals import ErrorReply
 from redlock._core.release import release

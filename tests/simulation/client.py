@@ -12,10 +12,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Crowd, Enter, Failure, Leave, Listen, Send, Timeout, Turn, Wait
+from redlock._core.effects import Crowd, Enter, Leave, Listen, Send, Timeout, Turn, Wait
 from redlock._core.electorate import Electorate
 from redlock._core.fencing import FenceClock
 from redlock._core.lobby import Lobby
+from redlock._core.outcomes import Failure
 from redlock._core.pipeline import Entry, Pipeline
 from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay

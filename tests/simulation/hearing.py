@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from redlock._core.effects import NEVER, Crowd, Heard
+from redlock._core.effects import Crowd, Heard
 from redlock._core.listen import LINGER, Listeners
+from redlock._core.outcomes import NEVER
 from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from tests.simulation.network import ANSWERS, Connection, Link

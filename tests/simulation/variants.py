@@ -35,7 +35,8 @@ from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redlock._core.effects import Failure, Op
+    from redlock._core.effects import Op
+    from redlock._core.outcomes import Failure
     from redlock._core.quorum import Tally
     from tests.simulation.client import Task
 
