@@ -43,7 +43,7 @@ _REMARKS = """\
   line is first come, first served.
 - **A release that nobody announces** (a raw `DEL`, a holder that died) is noticed after a pause of up to half a second, or
   when its TTL is over.
-- **A lock weighs more than a bare key:** a held lease has its votes, its deadlines and its place in the keeper."""
+- **A lock weighs more than a bare key:** a held lease has its votes, its deadlines and its place in the renewer."""
 
 
 def digest(file: Path) -> str:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redlock import _clock, scripts
 from redlock._base import lock as locks
-from redlock._core import acquire as acquiring, extend as extending, keep, quorum, wire
+from redlock._core import acquire as acquiring, extend as extending, quorum, renewals, wire
 from redlock._core.extend import Extension
-from redlock._core.lease import Ceiling, LeaseState
+from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.release import Claim
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.quorum import Tally
     from redlock._core.rounds import Round
-    from redlock._core.terms import Plan, Terms
+    from redlock._core.settings import LockSpec, MastersSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _() -> None:
 def _() -> None:
     """A failed attempt leaves its keys to their TTL (R9)"""
 
-    def rollback(plan: Plan, token: str, round_: Round) -> Iterator[Any]:  # noqa: ARG001
+    def rollback(spec: LockSpec, token: str, round_: Round) -> Iterator[Any]:  # noqa: ARG001
         yield from ()
 
     _patch(acquiring, "rollback", rollback)
@@ -98,10 +98,15 @@ def _() -> None:
 def _() -> None:
     """A fence greater than all that were seen, which no majority has stored (R17)"""
 
-    def second_round(terms: Terms, plan: Plan, token: str, first: acquiring.Ballot) -> Op[tuple[int, float, Tally]]:  # noqa: ARG001
+    def second_round(
+        settings: MastersSettings,
+        spec: LockSpec,  # noqa: ARG001
+        token: str,  # noqa: ARG001
+        first: acquiring.Ballot,
+    ) -> Op[tuple[int, float, Tally]]:
         yield from ()
         proposal = first.highest + 1
-        terms.fences.learn(proposal)
+        settings.fences.learn(proposal)
         return proposal, first.sent_at, first.tally
 
     _patch(acquiring, "second_round", second_round)
@@ -111,22 +116,24 @@ def _() -> None:
 def _() -> None:
     """An extension sets keys that are gone, and a lease whose time is over is valid again (R12)"""
 
-    def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:  # noqa: ARG001
-        claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
-        ceiling = Ceiling(float("inf"), ttl)
-        lease.begin_extension(ceiling)
+    def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:  # noqa: ARG001
+        claim = Claim(settings, wire.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
+        pending = PendingExtension(float("inf"), ttl)
+        lease.begin_extension(pending)
         at = yield from claim.ask()
         if claim.tally.won:
             lease._lost = None
-            valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
-            lease.extended(ceiling, valid_until, claim.tally.votes)
-        lease.end_extension(ceiling)
+            valid_until = quorum.valid_until(claim.sent_at, ttl, settings.drift_factor)
+            lease.extended(pending, valid_until, claim.tally.votes)
+        lease.end_extension(pending)
         return Extension("kept" if claim.tally.won else "unanswered", at, claim.tally)
 
-    def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> Op[list[Extension]]:
+    def renew(
+        settings: MastersSettings, leases: Sequence[tuple[LockSpec, LeaseState]], now: float
+    ) -> Op[list[Extension]]:
         extensions = []
-        for plan, lease in leases:
-            extensions.append((yield from extend(terms, plan, lease, lease.ttl, now)))
+        for spec, lease in leases:
+            extensions.append((yield from extend(settings, spec, lease, lease.ttl, now)))
         return extensions
 
     _patch_script(
@@ -134,9 +141,9 @@ def _() -> None:
         ("if found ~= token then", "if found and found ~= token then"),
         ("redis.call('PEXPIRE', KEYS[i], ARGV[3])", "redis.call('SET', KEYS[i], token, 'PX', ARGV[3])"),
     )
-    for module in (extending, keep, locks):
+    for module in (extending, renewals, locks):
         _patch(module, "extend", extend)
-    for module in (extending, keep):
+    for module in (extending, renewals):
         _patch(module, "renew", renew)
     _patch(LeaseState, "over", property(lambda lease: lease.released))
 

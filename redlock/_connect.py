@@ -40,10 +40,10 @@ from redis.retry import Retry
 
 from redlock import _url, options, scripts
 from redlock._core import wire
-from redlock._core.electorate import Facts
 from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 from redlock._core.sizes import Sizes, TooMuch
+from redlock._core.voters import Facts
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def masked(target: Endpoint, text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-class Dial:
+class Connector:
     """One attempt to connect to a master, to be made in a thread of its own; `abort` ends it early."""
 
     def __init__(self, target: Endpoint, timeout: float) -> None:

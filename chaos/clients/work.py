@@ -84,7 +84,7 @@ class Worker:
             await self._world.sleep(self._random.uniform(0, rest))
 
     def extended(self, lease: Any) -> None:
-        """By its holder or by its keeper, in whatever thread."""
+        """By its holder or by its renewer, in whatever thread."""
         self._write("extend", "ok", lock=lease.name, token=lease.token, valid_until=lease.valid_until)
 
     # -- what can be done ------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ class _Ledger:
         over = min((one.t for one in (hold.release, hold.lost) if one is not None), default=None)
         if over is not None and invoked is not None and invoked.t > over:
             # Asked for when it was over, and won: it is held again.  One that was under way when the
-            # hold ended, as a keeper's may be, brings nothing back.
+            # hold ended, as a renewer's may be, brings nothing back.
             self._add(of, event, hold.fence)
             return
         assert event.valid_until is not None  # noqa: S101 - likewise

@@ -1,1 +1,1 @@
-"""The lock for asyncio: links on an event loop, the driver of operations, and the public classes."""
+"""The lock for asyncio: connections on an event loop, the driver of operations, and the public classes."""

@@ -26,11 +26,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock import _clock
+from redlock._asyncio.connections import Connections
 from redlock._asyncio.housekeeper import Housekeeper
-from redlock._asyncio.keeper import Keeper
-from redlock._asyncio.links import Links
 from redlock._asyncio.operation import Operation
-from redlock._base.links import CLOSED, TICK, report_failure
+from redlock._asyncio.renewer import Renewer
+from redlock._base.connections import CLOSED, TICK, report_failure
 from redlock._base.loop import running_loop
 from redlock.errors import RedlockError
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from redlock._base.observer import Observer
     from redlock._connect import Endpoint
     from redlock._core.effects import Op
-    from redlock._core.electorate import Electorate
+    from redlock._core.voters import Voters
 
 T = TypeVar("T")
 
@@ -48,12 +48,12 @@ _TICKS = 10  # of the loop, in which tasks are resumed whose operations are over
 
 
 class Driver:
-    """The links of one `AsyncMasters` on one event loop, from the first operation until `close`."""
+    """The connections of one `AsyncMasters` on one event loop, from the first operation until `close`."""
 
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        electorate: Electorate,
+        voters: Voters,
         loop: asyncio.AbstractEventLoop,
         *,
         node_timeout: float,
@@ -62,11 +62,11 @@ class Driver:
         max_ttl: float,
         observer: Observer | None,
     ) -> None:
-        self._links = Links(endpoints, electorate, node_timeout, loop)
+        self._connections = Connections(endpoints, voters, node_timeout, loop)
         self._housekeeper = Housekeeper(
-            self._links, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, observer=observer
+            self._connections, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, observer=observer
         )
-        self.keeper = Keeper(self._links)
+        self.renewer = Renewer(self._connections)
         self._node_timeout = node_timeout
         self.loop = loop
         self.heir: Driver | None = None  # on the latest loop, if ours was closed and we are shut
@@ -85,8 +85,8 @@ class Driver:
         if not self._housekeeper.ready.is_set():
             self._housekeeper.start()
             await self._housekeeper.ready.wait()
-        operation = Operation(op, self._links)
-        self._links.unclaimed.add(operation)
+        operation = Operation(op, self._connections)
+        self._connections.unclaimed.add(operation)
         try:
             operation.start()
             if operation.ended.done():
@@ -99,7 +99,7 @@ class Driver:
             self._break_off(operation, error, undo)
             raise
         finally:
-            self._links.unclaimed.discard(operation)
+            self._connections.unclaimed.discard(operation)
 
     def _break_off(self, operation: Operation[Any], error: BaseException, undo: Callable[[], Op[Any] | None]) -> None:
         self._abandon(operation, error)
@@ -129,10 +129,10 @@ class Driver:
 
     def _post(self, op: Op[Any]) -> None:
         self._housekeeper.start()
-        operation = Operation(op, self._links)
+        operation = Operation(op, self._connections)
         operation.start()
         self._abandon(operation, asyncio.CancelledError())
-        self._links.flush()
+        self._connections.flush()
 
     def _abandon(self, operation: Operation[Any], error: BaseException) -> None:
         """Nobody looks at its end."""
@@ -147,7 +147,7 @@ class Driver:
         idle = self._thread == threading.get_ident() and not self.loop.is_running()
         if running or idle or self.loop.is_closed():
             what()
-            self._links.flush()  # there may be no next tick
+            self._connections.flush()  # there may be no next tick
             return
         self._put_off.append(what)
         with contextlib.suppress(RuntimeError):  # it was closed just now: whoever shuts us does it
@@ -157,22 +157,22 @@ class Driver:
         """With what other threads have left to the loop."""
         while self._put_off:
             self._put_off.popleft()()
-        self._links.flush()
+        self._connections.flush()
 
     # -- the end -------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Send what is owed, for at most `node_timeout` (R11), then leave no thread and no socket."""
-        links = self._links
-        self.keeper.closing = True
+        connections = self._connections
+        self.renewer.closing = True
         try:
-            for operation in list(links.operations):
+            for operation in list(connections.operations):
                 operation.interrupt(RedlockError(CLOSED))
             for _ in range(_TICKS):  # who was cancelled with a lock just won gives it back when it is resumed
-                if links.unclaimed:
+                if connections.unclaimed:
                     await asyncio.sleep(0)
             until = _clock.now() + self._node_timeout
-            while links.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times, at the end
+            while connections.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times, at the end
                 await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))
         finally:
             self.shut()
@@ -185,9 +185,9 @@ class Driver:
             try:
                 self._catch_up()
             finally:
-                self._links.shut()
+                self._connections.shut()
         finally:
-            self.keeper.stop()
+            self.renewer.stop()
             self._housekeeper.abort()
 
     def stop(self) -> None:
@@ -203,29 +203,29 @@ class Driver:
             except Exception:  # noqa: BLE001 - see above
                 report_failure("closing the connections of an event loop that is closed failed")
 
-    def settle_at_exit(self) -> None:
+    def deliver_owed_at_exit(self) -> None:
         """The interpreter exits: give masters that are owed a release `node_timeout` to confirm it (R11).
 
         No loop runs any more, so this waits for the sockets itself.
         """
-        links = self._links
+        connections = self._connections
         self._catch_up()
         until = _clock.now() + self._node_timeout
-        while links.owe() and _clock.now() < until:
+        while connections.owe() and _clock.now() < until:
             poll = select.poll()
-            for link in links.all:
-                if link.sock is not None:
-                    poll.register(link.fd, select.POLLIN)
+            for connection in connections.all:
+                if connection.sock is not None:
+                    poll.register(connection.fd, select.POLLIN)
             poll.poll(TICK * 100)
-            links.look()
-            for link in links.all:
-                links.settle_debts(link, _clock.now())
+            connections.look()
+            for connection in connections.all:
+                connections.send_owed(connection, _clock.now())
         self.shut()
 
     def disown(self) -> None:
         """In a forked child: these sockets are the parent's, and so is what the loop watches."""
         _DRIVERS.discard(self)
-        self._links.disown()
+        self._connections.disown()
 
 
 # Those that may still owe a release when the interpreter exits.
@@ -237,7 +237,7 @@ def _at_exit() -> None:
         if driver.loop.is_running():  # in a thread that nobody ended: it settles its debts itself
             continue
         try:
-            driver.settle_at_exit()
+            driver.deliver_owed_at_exit()
         except Exception:  # noqa: BLE001 - the others have debts, too
             report_failure("sending what is owed at the end failed")
 

@@ -14,8 +14,8 @@ from redlock import _clock
 from redlock._asyncio.lease import AsyncLease, TaskLeaseState
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
+from redlock._base.connections import report_failure
 from redlock._base.holds import AtTheEnd, Hold, beginning
-from redlock._base.links import report_failure
 from redlock._base.lock import LockBase, to_be_told
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Grant, Refusal
@@ -174,7 +174,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 all_of_them.callback(_call, told, lease)
 
     def _abandon(self, state: LeaseState) -> None:
-        self._post(abandon(self._plan, state))
+        self._post(abandon(self._spec, state))
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             self._tried(outcome, began)
             if isinstance(outcome, Grant):
                 self._lease = lease = self._lease_of(outcome)
-                self._keep(self._keeping_of(self._entered(mine, lease, leaving, hold_class)))
+                self._keep(self._renewal_of(self._entered(mine, lease, leaving, hold_class)))
                 return lease
         except GeneratorExit:
             raise  # `undo` is called, now or by the thread of the loop
@@ -251,7 +251,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     def _throw_away(self, hold: Hold[AsyncLease]) -> None:
         """Give it back without waiting, in whatever thread."""
         hold.state.let_go()
-        self._post(abandon(self._plan, hold.state), hold.driver)
+        self._post(abandon(self._spec, hold.state), hold.driver)
         self._gave_back_so_far(hold.state)
 
     async def release(self) -> None:
@@ -302,7 +302,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             QuorumUnreachable: too few masters answered to know.
         """
         inspection = self._masters._inspection  # noqa: SLF001 - see `LockBase`
-        for name in self._plan.names:
+        for name in self._spec.names:
             if self._is_locked(*await self._run(inspection(name))):
                 return True
         return False

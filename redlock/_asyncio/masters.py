@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._asyncio.driver import Driver
 from redlock._base import process
-from redlock._base.links import CLOSED
+from redlock._base.connections import CLOSED
 from redlock._base.loop import running_loop
 from redlock._base.masters import MastersBase, known
 from redlock.errors import RedlockError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from redlock._base.holds import Hold
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
-    from redlock._core.keep import Keeping
+    from redlock._core.renewals import Renewal
     from redlock._health.records import Health
 
 T = TypeVar("T")
@@ -136,10 +136,10 @@ class AsyncMasters(MastersBase):
         loop = running_loop()
         return None if loop is None else self._drivers.get(loop)
 
-    def _keep(self, keeping: Keeping) -> None:
+    def _keep(self, renewal: Renewal) -> None:
         driver = self._known_driver()
         if driver is not None:  # else these were closed just now, and nothing is renewed any more
-            driver.keeper.add(keeping)
+            driver.renewer.add(renewal)
 
     def _driver(self) -> Driver:
         """That of the running loop."""
@@ -159,9 +159,9 @@ class AsyncMasters(MastersBase):
                 self._process = process.mark
             driver = Driver(
                 self._endpoints,
-                self._terms.electorate,
+                self._settings.voters,
                 loop,
-                node_timeout=self._terms.node_timeout,
+                node_timeout=self._settings.node_timeout,
                 connect_timeout=self._connect_timeout,
                 prefix=self._prefix,
                 max_ttl=self.max_ttl,

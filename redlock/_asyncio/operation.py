@@ -9,7 +9,7 @@ from redlock._base.operation import OperationBase
 if TYPE_CHECKING:
     import asyncio
 
-    from redlock._asyncio.links import Links
+    from redlock._asyncio.connections import Connections
     from redlock._core.effects import Op
 
 T = TypeVar("T")
@@ -22,16 +22,16 @@ _MOST_SPARE = 100  # alarms that wait for an operation
 class Alarm:
     """Rings for an operation once its time has come.
 
-    Most operations end long before, and the next one begins: it takes over an alarm that is set (`Links.spare`),
+    Most operations end long before, and the next one begins: it takes over an alarm that is set (`Connections.spare`),
     for one that goes off too early does no harm, and to set one costs more than to look at a clock.
     """
 
-    __slots__ = ("_handle", "_links", "operation")
+    __slots__ = ("_connections", "_handle", "operation")
 
-    def __init__(self, operation: Operation[Any], links: Links, at: float) -> None:
+    def __init__(self, operation: Operation[Any], connections: Connections, at: float) -> None:
         self.operation: Operation[Any] | None = operation
-        self._links = links
-        self._handle = links.loop.call_at(at, self._ring)
+        self._connections = connections
+        self._handle = connections.loop.call_at(at, self._go_off)
 
     @property
     def at(self) -> float:
@@ -41,14 +41,14 @@ class Alarm:
     def cancel(self) -> None:
         self._handle.cancel()
 
-    def _ring(self) -> None:
+    def _go_off(self) -> None:
         if self.operation is not None:
-            self.operation.rings()
+            self.operation.alarm_goes_off()
         else:
-            self._links.spare.discard(self)
+            self._connections.spare.discard(self)
 
 
-class Operation(OperationBase[T, "Links"]):
+class Operation(OperationBase[T, "Connections"]):
     """Steps a generator whenever something happens that it waits for; `ended` has its result.
 
     All of that is done by callbacks of the loop, not by a task of its own: the caller's task sleeps
@@ -58,11 +58,11 @@ class Operation(OperationBase[T, "Links"]):
 
     __slots__ = ("_alarm", "_loop", "ended")
 
-    def __init__(self, op: Op[T], links: Links) -> None:
-        super().__init__(op, links)
-        self._loop = links.loop
+    def __init__(self, op: Op[T], connections: Connections) -> None:
+        super().__init__(op, connections)
+        self._loop = connections.loop
         self._alarm: Alarm | None = None
-        self.ended: asyncio.Future[T] = links.loop.create_future()
+        self.ended: asyncio.Future[T] = connections.loop.create_future()
 
     def _ended(self, result: T) -> None:
         if self._awaited:
@@ -79,7 +79,7 @@ class Operation(OperationBase[T, "Links"]):
 
     def _end(self) -> None:
         super()._end()
-        if self.ear is not None:
+        if self.subscription is not None:
             self._host.unlisten(self)
         alarm, self._alarm = self._alarm, None
         if alarm is not None:
@@ -101,10 +101,10 @@ class Operation(OperationBase[T, "Links"]):
             self._alarm.cancel()
         self._alarm = None if self.until == float("inf") else Alarm(self, self._host, due)
 
-    def rings(self) -> None:
+    def alarm_goes_off(self) -> None:
         """The `Alarm`."""
         self._alarm = None
-        self.ring()
+        self.on_alarm()
 
 
 AnyOperation = Operation[Any]

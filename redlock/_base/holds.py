@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._base.lease import LeaseBase
-    from redlock._core.keep import Owner
     from redlock._core.lease import LeaseState
+    from redlock._core.renewals import Owner
 
 _MANY = 100  # so many holds of one thread are not looked through for those that nobody can give back
 
@@ -108,7 +108,7 @@ class Hold(Generic[AnyLease]):
         task: object = None,
         driver: Any = None,
     ) -> None:
-        # A keeper knows the holds of its leases, and must keep no lock and no masters alive.
+        # A renewer knows the holds of its leases, and must keep no lock and no masters alive.
         self._lock = weakref.ref(lock)
         self.through = through
         self.lease = lease

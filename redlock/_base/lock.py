@@ -16,10 +16,10 @@ from redlock._base.masters import MastersBase
 from redlock._core import quorum
 from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.extend import extend
-from redlock._core.keep import Keeping
 from redlock._core.release import release
+from redlock._core.renewals import Renewal
 from redlock._core.retry import BETWEEN_ATTEMPTS
-from redlock._core.terms import Plan
+from redlock._core.settings import LockSpec
 from redlock.errors import (
     ConfigurationError,
     NotAcquired,
@@ -111,18 +111,18 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._masters = self._masters_of(masters)
         self._private = self._masters is not masters
         # What masters let locks do, and no user: the two are one module in two files.
-        self._terms = self._masters._terms  # noqa: SLF001
+        self._settings = self._masters._settings  # noqa: SLF001
         self._observer = self._masters._observer  # noqa: SLF001
         self._keep = self._masters._keep  # noqa: SLF001
         self._set_up()
         ttl = self._check_ttl(ttl)
         self._asks_validity = min_validity is not None
-        longest = ttl - quorum.drift(ttl, self._terms.drift_factor)
+        longest = ttl - quorum.drift(ttl, self._settings.drift_factor)
         if min_validity is None:
             min_validity = ttl / 2
             if min_validity >= longest:
                 raise ConfigurationError(
-                    f"ttl={ttl:g} with drift_factor={self._terms.drift_factor:g}: {longest:.4g} s are left after the allowance "
+                    f"ttl={ttl:g} with drift_factor={self._settings.drift_factor:g}: {longest:.4g} s are left after the allowance "
                     f"for clock drift, and by default an acquire has to leave half of the TTL: allowed are a longer ttl, "
                     "a smaller drift_factor, or a min_validity of less than that"
                 )
@@ -130,7 +130,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             why = "the TTL less the allowance for clock drift"
             min_validity = options.seconds("min_validity", min_validity, below=longest, why=why)
         keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
-        self._plan = Plan(names, keys, ttl, min_validity, BETWEEN_ATTEMPTS if retry is None else retry)
+        self._spec = LockSpec(names, keys, ttl, min_validity, BETWEEN_ATTEMPTS if retry is None else retry)
         self._names = frozenset(names)
         self._max_hold = None if max_hold is None else options.seconds("max_hold", max_hold)
         self._auto_extend = bool(auto_extend)
@@ -151,7 +151,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
 
     def _resume(self, token: str, fence: int | None) -> None:
-        everywhere = frozenset(range(len(self._terms.masters)))
+        everywhere = frozenset(range(len(self._settings.masters)))
         grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
         self._lease = self._lease_of(grant, resumed=True)
         self._resumed = [self._entered([], self._lease, None)]
@@ -167,7 +167,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _check_ttl(self, value: float) -> float:
         ttl = options.seconds("ttl", value, at_most=self._masters.max_ttl, why="max_ttl is the longest")
-        node_timeout = self._terms.node_timeout
+        node_timeout = self._settings.node_timeout
         if node_timeout > options.third(ttl):
             raise ConfigurationError(
                 f"ttl={options.shown(value)} with node_timeout={node_timeout:g}: allowed is a ttl of at least "
@@ -197,7 +197,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _alive(self) -> Callable[[], bool]:
         """Whether the thread or task that calls this now is still there later."""
 
-    # Called by the keeper if a lease is lost, with our `on_lost`.  No method of ours: we and our masters may be dropped.
+    # Called by the renewer if a lease is lost, with our `on_lost`.  No method of ours: we and our masters may be dropped.
     _tell: Callable[[Callable[[AnyLease], object] | None, AnyLease, LeaseState], object]
 
     @abstractmethod
@@ -222,11 +222,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._shown} on {len(self._terms.masters)} masters>"
+        return f"<{type(self).__name__} {self._shown} on {len(self._settings.masters)} masters>"
 
     @property
     def _name(self) -> str:
-        return ", ".join(self._plan.names)
+        return ", ".join(self._spec.names)
 
     @property
     def _shown(self) -> str:
@@ -287,7 +287,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise WouldDeadlock(
                 f"{holds} {lease.name!r} already, and would wait for itself to get {self._shown}", name=self._name
             )
-        if lease.fence is None and self._plan.fencing:
+        if lease.fence is None and self._spec.fencing:
             raise ConfigurationError(
                 f"{holds} {self._shown} without a fencing token already, and asks for one: give both locks the same fencing"
             )
@@ -296,9 +296,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"{holds} {self._shown} already, with max_hold={hold.max_hold}, and asks for max_hold={self._max_hold:g}: "
                 "give both locks the same max_hold"
             )
-        if self._asks_validity and lease.remaining() < self._plan.min_validity:
+        if self._asks_validity and lease.remaining() < self._spec.min_validity:
             raise WouldDeadlock(
-                f"{holds} {self._shown} already, for {lease.remaining():.3f} s yet; min_validity is {self._plan.min_validity:g} s, "
+                f"{holds} {self._shown} already, for {lease.remaining():.3f} s yet; min_validity is {self._spec.min_validity:g} s, "
                 "and it would wait for itself to get a new lease: extend the one it has, or release it first",
                 name=self._name,
             )
@@ -373,24 +373,24 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if self._resumed is not None:
             raise ConfigurationError(f"{self._shown} resumes a lease by its token: extend or release it")
         now = _clock.now()
-        return acquire(self._terms, self._plan, now + patience if blocking else now, won)
+        return acquire(self._settings, self._spec, now + patience if blocking else now, won)
 
     def _lease_of(self, grant: Grant, *, resumed: bool = False) -> AnyLease:
         return self._lease_class(self._state_of(grant, resumed=resumed))
 
     def _state_of(self, grant: Grant, *, resumed: bool = False) -> LeaseState:
         return self._state_class(
-            self._plan.names, self._plan.ttl, grant, clock=_clock.now, mine=process.here, resumed=resumed
+            self._spec.names, self._spec.ttl, grant, clock=_clock.now, mine=process.here, resumed=resumed
         )
 
     def _keep_what_was_resumed(self) -> None:
         """It is known to be ours now.  Of several extensions at a time one finds it here."""
         if self._resumed:
             with contextlib.suppress(IndexError):
-                self._keep(self._keeping_of(self._resumed.pop()))
+                self._keep(self._renewal_of(self._resumed.pop()))
 
-    def _keeping_of(self, hold: Hold[AnyLease]) -> Keeping:
-        """What a keeper has to do for its lease: at least to let others pass when its time is over (R23)."""
+    def _renewal_of(self, hold: Hold[AnyLease]) -> Renewal:
+        """What a renewer has to do for its lease: at least to let others pass when its time is over (R23)."""
         state = hold.state
         tell = functools.partial(type(self)._tell, self._on_lost, hold.lease, state)  # noqa: SLF001 - ours
         lost: Callable[[], object] = tell
@@ -401,9 +401,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             lost = functools.partial(_lost, observer, state, tell)
             kept = functools.partial(observer.extended, state)
             released = functools.partial(observer.released, self._name, state)
-        return Keeping(
-            self._terms,
-            self._plan,
+        return Renewal(
+            self._settings,
+            self._spec,
             state,
             _clock.now(),
             renew=self._auto_extend,
@@ -431,7 +431,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if not last:
             self._left(state)
         if last and ours:
-            state.on_change = None  # its keeper has let it go: no cycle is left to the collector
+            state.on_change = None  # its renewer has let it go: no cycle is left to the collector
         observer = self._observer
         if ours and last and observer is not None:
             observer.released(self._name, state)
@@ -467,7 +467,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if refusal.kind == "slow":
             why = (
                 f"the masters answered too late: {refusal.validity:.3f} s of the lease would be left, "
-                f"min_validity is {self._plan.min_validity:g} s"
+                f"min_validity is {self._spec.min_validity:g} s"
             )
         else:
             why = refusal.tally.explain()
@@ -494,11 +494,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return NotHeld(f"this {self._holder} does not hold {self._shown}: {whose}", name=self._name)
 
     def _release_of(self, state: LeaseState) -> Op[bool]:
-        return release(self._terms, self._plan, state)
+        return release(self._settings, self._spec, state)
 
     def _extension_of(self, state: LeaseState, ttl: float | None) -> Op[Extension]:
-        ttl = self._plan.ttl if ttl is None else self._check_ttl(ttl)
-        return extend(self._terms, self._plan, state, ttl, _clock.now())
+        ttl = self._spec.ttl if ttl is None else self._check_ttl(ttl)
+        return extend(self._settings, self._spec, state, ttl, _clock.now())
 
     def _extended(self, state: LeaseState, extension: Extension) -> None:
         if extension.kind == "kept":

@@ -9,12 +9,12 @@ import secrets
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from redlock import _clock, _connect, _installed, options
+from redlock._base.connections import CLOSED, report
 from redlock._base.forklock import ForkLock
-from redlock._base.links import CLOSED, report
 from redlock._core import inspect, wire
-from redlock._core.electorate import Electorate
 from redlock._core.fencing import FenceClock
-from redlock._core.terms import Terms
+from redlock._core.settings import MastersSettings
+from redlock._core.voters import Voters
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.events import Event
     from redlock._core.inspect import LockStatus
-    from redlock._core.keep import Keeping
     from redlock._core.quorum import Tally
+    from redlock._core.renewals import Renewal
     from redlock._health.checkup import Checkup
     from redlock._health.records import Probe
 
@@ -100,12 +100,12 @@ class MastersBase:
         self._announced = wire.announcement_key(prefix)
         self._restart_guard = bool(restart_guard)
         names = tuple(target.name for target in self._endpoints)
-        self._terms = Terms(
+        self._settings = MastersSettings(
             masters=names,
             node_timeout=node_timeout,
             drift_factor=options.fraction("drift_factor", drift_factor, below=0.5),
             fence_ttl=fence_ttl,
-            electorate=Electorate(names, max_ttl, guard=self._restart_guard),
+            voters=Voters(names, max_ttl, guard=self._restart_guard),
             fences=FenceClock(_clock.wall_us),
             token=_fresh_token,
             random=random.random,
@@ -142,7 +142,7 @@ class MastersBase:
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {', '.join(self._terms.masters)}>"
+        return f"<{type(self).__name__} {', '.join(self._settings.masters)}>"
 
     # -- for the locks -------------------------------------------------------------------------------
 
@@ -166,9 +166,9 @@ class MastersBase:
 
     def _inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
         (checked,) = options.names([name])
-        return inspect.inspect(self._terms, checked, self._prefix + checked)
+        return inspect.inspect(self._settings, checked, self._prefix + checked)
 
-    def _keep(self, keeping: Keeping) -> None:
+    def _keep(self, renewal: Renewal) -> None:
         """Renew it, and tell if it is lost."""
         raise NotImplementedError
 
@@ -176,23 +176,23 @@ class MastersBase:
 
     def _checkup(self, timeout: float, probe: Callable[[float], Probe] | None) -> Checkup:
         from redlock._health.checkup import Checkup  # noqa: PLC0415 - few programs ever check
-        from redlock._health.verdict import Terms as Judged  # noqa: PLC0415
+        from redlock._health.verdict import ClientOptions  # noqa: PLC0415
 
         timeout = options.seconds("timeout", timeout)
         if self._closed:
             raise RedlockError(CLOSED)
-        terms = Judged(
+        client_options = ClientOptions(
             max_ttl=self.max_ttl,
             restart_guard=self._restart_guard,
-            node_timeout=self._terms.node_timeout,
-            drift_factor=self._terms.drift_factor,
+            node_timeout=self._settings.node_timeout,
+            drift_factor=self._settings.drift_factor,
             prefix=self._prefix,
         )
-        return Checkup(self._endpoints, terms, timeout, probe)
+        return Checkup(self._endpoints, client_options, timeout, probe)
 
     def _throw_away(self) -> dict[str, Any]:
         """The lock that a check takes and gives back."""
-        ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._terms.node_timeout))
+        ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._settings.node_timeout))
         return {"name": self._probed, "ttl": ttl, "auto_extend": False}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from typing import TYPE_CHECKING
 
-from redlock._base.links import report_failure
+from redlock._base.connections import report_failure
 from redlock._core import events
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Observer:
     """Makes the events, and hands them to ``told``, a function of the user's.
 
-    It refers to nothing else: links and keepers have it, and must not keep a `Masters` from being dropped.
+    It refers to nothing else: connections and renewers have it, and must not keep a `Masters` from being dropped.
     """
 
     __slots__ = ("_told",)

@@ -13,8 +13,8 @@ from redlock._core.effects import Send, Timeout, Wait
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.effects import Aside, Effect, Event, Op
-    from redlock._core.listen import Ear
+    from redlock._core.effects import Effect, Event, LocalEffect, Op
+    from redlock._core.subscriptions import Subscription
 
 T = TypeVar("T")
 
@@ -31,12 +31,12 @@ class Host(Protocol):
 
     def send(self, request: Send, operation: Any) -> None: ...
 
-    def aside(self, effect: Aside, operation: Any) -> None: ...
+    def perform_local(self, effect: LocalEffect, operation: Any) -> None: ...
 
     def last_look(self, request: Send | None) -> None:
         """Read what has arrived, if that is not done anyway, and then tell ``request`` of nothing more."""
 
-    def step_soon(self, operation: Any) -> None:
+    def wake(self, operation: Any) -> None:
         """It has an event: call its `step` when nobody is in the middle of something."""
 
 
@@ -55,14 +55,14 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         "_op",
         "_queued",
         "_running",
-        "ear",
         "events",
+        "subscription",
         "until",
     )
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
-        self.ear: Ear | None = None
+        self.subscription: Subscription | None = None
         self.until = float("inf")  # when it wants to be woken at the latest
         self._asked = self.until  # ... by what it said itself
         self._excused = False
@@ -86,7 +86,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         """There is an event."""
         if not (self._running or self._queued):
             self._queued = True
-            self._host.step_soon(self)
+            self._host.wake(self)
 
     def step(self) -> None:
         """Go on with what has happened."""
@@ -94,7 +94,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         if self.events and not self._running and not self.over:
             self._drive(self._op.send, self.events.popleft())
 
-    def ring(self) -> None:
+    def on_alarm(self) -> None:
         """The alarm has gone off."""
         self._armed = None
         if self._running or self.over:
@@ -131,7 +131,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     @abstractmethod
     def _wait(self, now: float) -> None:
-        """See to it that `ring` is called at `until`."""
+        """See to it that `on_alarm` is called at `until`."""
 
     @abstractmethod
     def _ended(self, result: T) -> None:
@@ -185,7 +185,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         if isinstance(effect, Send):
             self._host.send(effect, self)
         else:
-            self._host.aside(effect, self)
+            self._host.perform_local(effect, self)
         return None
 
     def _event(self, effect: Wait) -> Event | None:

@@ -17,7 +17,7 @@ from redlock._connect import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._connect import Dial, Endpoint
+    from redlock._connect import Connector, Endpoint
 
 _CHUNK = 65536
 # What a socket that does not block says when it would have to; TLS has its own words for it.
@@ -31,27 +31,27 @@ _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
 class Stream:
     """The socket, what it did not take yet, and the parser of what it brings.
 
-    Knows no lock, no thread and no loop: `Links` sees to it that only one is at it at a time.  A
+    Knows no lock, no thread and no loop: `Connections` sees to it that only one is at it at a time.  A
     KeyboardInterrupt can come between any two steps, also between taking an answer off the socket and handing it to the parser;
     then what follows would be taken for the answer to another question.  So whoever moves bytes marks
-    the stream `torn` first and mends it last, and one that is found torn is closed.
+    the stream `poisoned` first and mends it last, and one that is found poisoned is closed.
     """
 
     __slots__ = (
         "_half",
         "_parser",
         "backlog",
-        "dial",
+        "connector",
         "endpoint",
         "failures",
         "fd",
         "master",
         "opened_at",
+        "poisoned",
         "retry_at",
         "sock",
         "stuck",
         "tls",
-        "torn",
     )
 
     # How many bytes at the beginning of these need not be parsed any more: it has taken them.
@@ -67,20 +67,20 @@ class Stream:
         self.sock: socket.socket | None = None
         self.fd = -1
         self.tls = False
-        self.torn = False
+        self.poisoned = False
         self.backlog = bytearray()  # what the kernel did not get or take yet
         self.stuck = False  # it takes no more
         self.failures = 0  # attempts to connect that failed in a row
         self.retry_at = -math.inf  # when the next one is due
         self.opened_at = -math.inf
-        self.dial: Dial | None = None  # the one that is under way
+        self.connector: Connector | None = None  # the one that is under way
         self._parser: Any = None
         self._half = False  # it has the beginning of a value
 
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
-        self.torn = self.stuck = False
+        self.poisoned = self.stuck = False
         self.backlog.clear()
         self._parser, self._half = _connect.parser(), False
         self.failures = 0
@@ -116,12 +116,12 @@ class Stream:
         Raises:
             OSError: the connection broke, or cannot be trusted any more.
         """
-        if self.torn:  # found like this: somebody was interrupted
+        if self.poisoned:  # found like this: somebody was interrupted
             raise ConnectionAbortedError("interrupted in the middle of a message")
         sock = self.sock
         if sock is None:
             return False
-        self.torn = True
+        self.poisoned = True
         more = self.stuck and self._unstuck()
         while True:
             try:
@@ -136,7 +136,7 @@ class Stream:
             # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
             if len(data) < _CHUNK and not self.tls:
                 break
-        self.torn = more
+        self.poisoned = more
         return more
 
     def _parse(self, data: bytes, now: float) -> bool:

@@ -173,13 +173,13 @@ def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[],
     from redlock import Masters  # noqa: PLC0415
     from redlock._health import checkup  # noqa: PLC0415
     from redlock._health.survey import throw_away_name  # noqa: PLC0415
-    from redlock._health.verdict import Terms  # noqa: PLC0415
+    from redlock._health.verdict import ClientOptions  # noqa: PLC0415
 
     options = dict(wanted.options)
     adopt = "max_ttl" not in options
     max_ttl = options.pop("max_ttl", _MAX_TTL)
     Masters(wanted.urls, max_ttl=max_ttl, fence_ttl=max_ttl, **options).close()
-    terms = Terms(
+    client_options = ClientOptions(
         max_ttl=max_ttl,
         restart_guard=options.get("restart_guard", True),
         node_timeout=options.get("node_timeout", 0.25),
@@ -189,7 +189,7 @@ def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[],
 
     def take_a_lock(agreed: float) -> Probe:
         # Whoever connects announces its max_ttl for good (R21): one that the masters know already.
-        ttl = min(agreed, max(_PROBE_TTL, 3 * terms.node_timeout))
+        ttl = min(agreed, max(_PROBE_TTL, 3 * client_options.node_timeout))
         masters = Masters(wanted.urls, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
         try:
             return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
@@ -197,7 +197,7 @@ def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[],
             # Not now: it waits for threads that connect, and one may be in a handshake with a master that hangs.
             threading.Thread(target=masters.close, name="redlock-check closing", daemon=True).start()
 
-    return checkup.checks(wanted.urls, terms, timeout, take_a_lock if probe else None, adopt=adopt)
+    return checkup.checks(wanted.urls, client_options, timeout, take_a_lock if probe else None, adopt=adopt)
 
 
 def entry() -> NoReturn:

@@ -7,9 +7,9 @@ An operation is a generator.  It yields what it wants and is resumed with what h
     Wait    resume with the next event: a `Send` that is decided, a `Turn`, or `Timeout` when none came in time
     Enter   stand in line in this process; resumes at once, a `Turn` comes if it is not one's turn yet
     Leave   ... no longer; resumes at once
-    Listen  hear of releases from now on, until the operation is over; resumes at once, `Heard` comes
-            whenever its `Ear` has reason to look
-    Crowd   tell how many others heard of a release; resumes at once
+    Listen  hear of releases from now on, until the operation is over; resumes at once, `Notified` comes
+            whenever its `Subscription` has reason to look
+    ReleaseHeard   tell how many others heard of a release; resumes at once
 
 A driver must: set ``Send.sent_at`` before the first byte leaves; tell a `Send`, when it is to be written, of masters that are
 down (`Send.failed`), at once or soon; ask ``Send.only_if`` when it writes; tell it of one answer at a time, and of none while its operation
@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
-    from redlock._core.listen import Ear
-    from redlock._core.lobby import Ticket
+    from redlock._core.local_queue import Place
     from redlock._core.outcomes import Failure
+    from redlock._core.subscriptions import Subscription
     from redlock._core.wire import Call
 
 T = TypeVar("T")
@@ -104,27 +104,27 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Enter:
-    """Stand in line with ``ticket``."""
+    """Stand in line with ``place``."""
 
-    ticket: Ticket
+    place: Place
 
 
 @dataclass(slots=True, eq=False)
 class Leave:
     """Let others pass.  Twice does no harm."""
 
-    ticket: Ticket
+    place: Place
 
 
 @dataclass(slots=True, eq=False)
 class Listen:
-    """Tell ``ear`` what is announced on its channels."""
+    """Tell ``subscription`` what is announced on its channels."""
 
-    ear: Ear
+    subscription: Subscription
 
 
 @dataclass(slots=True, eq=False)
-class Crowd:
+class ReleaseHeard:
     """``heard``: how many connections each master told of the release of ``keys``, which took ``took`` seconds."""
 
     keys: tuple[str, ...]
@@ -140,8 +140,8 @@ class Turn:
 
 
 @dataclass(slots=True, eq=False)
-class Heard:
-    """One's `Ear` has reason to look."""
+class Notified:
+    """One's `Subscription` has reason to look."""
 
     at: float
 
@@ -153,9 +153,9 @@ class Timeout:
     at: float
 
 
-Aside: TypeAlias = Enter | Leave | Listen | Crowd  # what concerns no master
-Effect: TypeAlias = Send | Wait | Aside
-Event: TypeAlias = Send | Turn | Heard | Timeout
+LocalEffect: TypeAlias = Enter | Leave | Listen | ReleaseHeard  # what concerns no master
+Effect: TypeAlias = Send | Wait | LocalEffect
+Event: TypeAlias = Send | Turn | Notified | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]
 
 

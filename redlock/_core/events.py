@@ -37,7 +37,7 @@ class LockRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaseExtended:
-    """By its holder or by its keeper: valid for another ``remaining`` seconds."""
+    """By its holder or by its renewer: valid for another ``remaining`` seconds."""
 
     name: str
     token: str

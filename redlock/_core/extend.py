@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from redlock._core import quorum, wire
 from redlock._core.effects import Op, Send, Timeout, Wait
-from redlock._core.lease import Ceiling
+from redlock._core.lease import PendingExtension
 from redlock._core.quorum import Tally
 from redlock._core.release import Claim, denied
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.outcomes import Failure
     from redlock._core.refusals import ErrorReply
-    from redlock._core.terms import Plan, Terms
+    from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Reason
 
 # So many names at most are renewed in one request.  A master is busy with it for about a quarter of a millisecond, which is
 # what everybody else who asks it may have to wait; with more there is little left to be saved.
 MOST = 64
 
-End: TypeAlias = Literal["kept", "lost", "unanswered"]
+ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
 
 
 class Extension(NamedTuple):
@@ -63,50 +63,52 @@ class Extension(NamedTuple):
     already is added later.
     """
 
-    kind: End
+    kind: ExtensionEnd
     at: float
     tally: Tally | None = None
     refused: Collection[int] = ()
 
 
-def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
+def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
     """Set the TTL to ``ttl`` on a majority that still holds the token (R12)."""
     if not lease.extendable(lease.clock()):
         return Extension("lost", now)
-    ceiling = Ceiling(quorum.valid_until(now, ttl, terms.drift_factor), ttl)
-    asked = [(plan, lease, ceiling)]
+    pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl)
+    asked = [(spec, lease, pending)]
     try:
         _begin(asked)
-        claim = Extending(terms, plan, lease, ttl)
+        claim = Extending(settings, spec, lease, ttl)
         # Not beyond its end: then it is lost, and whoever waits for this has to be told.
         at = yield from claim.ask(lease.ends_at)
-        [end] = _end(asked, {ceiling: quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)}, claim)
+        [end] = _end(asked, {pending: quorum.valid_until(claim.sent_at, ttl, settings.drift_factor)}, claim)
         if end == "kept":
-            yield from repair(terms, plan, lease, claim.missing, ttl - (at - claim.sent_at))
+            yield from repair(settings, spec, lease, claim.missing, ttl - (at - claim.sent_at))
         return Extension(end, at, claim.tally)
     except GeneratorExit:
         _drop(asked)
         raise
     finally:
         _let_go(asked)
-        if not ceiling.dropped:
-            lease.changed()  # it lasts longer; or too few have answered, and its keeper has no time to lose
+        if not pending.dropped:
+            lease.changed()  # it lasts longer; or too few have answered, and its renewer has no time to lose
 
 
-_Asked: TypeAlias = tuple["Plan", "LeaseState", Ceiling]  # a lease that is to be extended, and how
+_Asked: TypeAlias = tuple["LockSpec", "LeaseState", PendingExtension]  # a lease that is to be extended, and how
 
 
 def _begin(asked: Sequence[_Asked]) -> None:
     """C6: the keys may have the new, shorter TTL from the moment at which this is sent."""
     with asked[0][1].guard():
-        shorter = [lease for _, lease, ceiling in asked if lease.begin_extension(ceiling)]
+        shorter = [lease for _, lease, pending in asked if lease.begin_extension(pending)]
     for lease in shorter:
         lease.changed()
 
 
-def _end(asked: Sequence[_Asked], valid_until: Mapping[Ceiling, float], claim: Claim | Renewal | Part) -> list[End]:
+def _end(
+    asked: Sequence[_Asked], valid_until: Mapping[PendingExtension, float], claim: Claim | BatchExtension | Part
+) -> list[ExtensionEnd]:
     """What the answers make of each of them; ``valid_until``: if it is won."""
-    ends: list[End] = []
+    ends: list[ExtensionEnd] = []
     if not asked:
         return ends
     tally = claim.tally
@@ -115,20 +117,20 @@ def _end(asked: Sequence[_Asked], valid_until: Mapping[Ceiling, float], claim: C
     first = asked[0][1]
     now = first.clock()
     with first.guard():
-        for _, lease, ceiling in asked:
+        for _, lease, pending in asked:
             lease.said = votes
-            end: End = "lost"
+            end: ExtensionEnd = "lost"
             if not lease.extendable(now):  # it ended while we asked: too late is too late, whatever they answered
                 pass
             elif won:
-                lease.extended(ceiling, valid_until[ceiling], votes)
+                lease.extended(pending, valid_until[pending], votes)
                 end = "kept"
             elif proven:
                 lost.append(lease)
             else:
                 lease.unanswered()
                 end = "unanswered"
-            lease.end_extension(ceiling)
+            lease.end_extension(pending)
             ends.append(end)
     for lease in lost:
         lease.lose(claim.reason)
@@ -137,32 +139,32 @@ def _end(asked: Sequence[_Asked], valid_until: Mapping[Ceiling, float], claim: C
 
 def _let_go(asked: Collection[_Asked]) -> None:
     """Whatever came of it, they are not under way any more."""
-    for _, lease, ceiling in asked:
-        if not ceiling.dropped:
+    for _, lease, pending in asked:
+        if not pending.dropped:
             with lease.guard():
-                lease.end_extension(ceiling)
+                lease.end_extension(pending)
 
 
 def _drop(asked: Collection[_Asked]) -> None:
     """Nobody drives their operation any more."""
-    for _, lease, ceiling in asked:
-        lease.drop_extension(ceiling)
+    for _, lease, pending in asked:
+        lease.drop_extension(pending)
 
 
 class Extending(Claim):
     """The extension of one lease."""
 
-    __slots__ = ("_lease", "_plan", "_ttl")
+    __slots__ = ("_lease", "_spec", "_ttl")
 
-    def __init__(self, terms: Terms, plan: Plan, lease: LeaseState, ttl: float) -> None:
-        super().__init__(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
-        self._plan, self._lease, self._ttl = plan, lease, ttl
+    def __init__(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float) -> None:
+        super().__init__(settings, wire.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
+        self._spec, self._lease, self._ttl = spec, lease, ttl
 
     def late(self, master: int, value: Any, at: float) -> None:
         with suppress(ValueError):
             if self.tally.won and _is_missing(wire.read_owned(value)):
                 left = self._ttl - (at - self.sent_at)
-                self.more = tuple(repair(self._terms, self._plan, self._lease, [master], left))
+                self.more = tuple(repair(self._settings, self._spec, self._lease, [master], left))
 
 
 def _is_missing(answer: object) -> bool:
@@ -170,7 +172,9 @@ def _is_missing(answer: object) -> bool:
     return isinstance(answer, wire.NotOwned) and not answer.other
 
 
-def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], ttl: float) -> Iterator[Send]:
+def repair(
+    settings: MastersSettings, spec: LockSpec, lease: LeaseState, missing: Sequence[int], ttl: float
+) -> Iterator[Send]:
     """Give the key back to masters that have none (R14).  Nobody counts the answers.
 
     Masters that say so while the extension is counted get it when that is won, the others when they say so.
@@ -180,7 +184,7 @@ def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], 
     """
     if not missing or ttl <= 0:
         return
-    call = wire.repair(plan.keys, lease.token, ttl, lease.fence, terms.fence_ttl)
+    call = wire.repair(spec.keys, lease.token, ttl, lease.fence, settings.fence_ttl)
     request = Send(call, to=frozenset(missing), only_if=lambda: lease.valid)
     lease.may_be_on(missing)
     yield request
@@ -189,7 +193,7 @@ def repair(terms: Terms, plan: Plan, lease: LeaseState, missing: Sequence[int], 
 # -- many at once ------------------------------------------------------------------------------------
 
 
-def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> Op[list[Extension]]:
+def renew(settings: MastersSettings, leases: Sequence[tuple[LockSpec, LeaseState]], now: float) -> Op[list[Extension]]:
     """`extend` each of these to its own TTL, all by one request.  Returns how it ended for each, in this order.
 
     Each ends as soon as its own votes decide, and as it would alone: one that is denied, or has to wait for slow
@@ -197,66 +201,70 @@ def renew(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -
     asks this knows, and looks at all of them when it is over.
     """
     extensions = [Extension("lost", now)] * len(leases)
-    asked = _extendable(terms, leases, now)
+    asked = _extendable(settings, leases, now)
     if not asked:
         return extensions
     numbers = list(asked)
-    under_way = dict(enumerate(asked.values()))  # by the places in the request
-    renewal = Renewal(terms, list(under_way.values()))
+    under_way = dict(enumerate(asked.values()))  # by the indexes in the request
+    batch = BatchExtension(settings, list(under_way.values()))
     try:
         _begin(list(under_way.values()))
-        yield renewal
-        sent_at = renewal.sent_at
-        ceilings = {ceiling for _, _, ceiling in under_way.values()}
-        valid_until = {ceiling: quorum.valid_until(sent_at, ceiling.ttl, terms.drift_factor) for ceiling in ceilings}
+        yield batch
+        sent_at = batch.sent_at
+        all_pending = {pending for _, _, pending in under_way.values()}
+        valid_until = {
+            pending: quorum.valid_until(sent_at, pending.ttl, settings.drift_factor) for pending in all_pending
+        }
         while under_way:
-            places, claim, at = yield from _settled(renewal, under_way, sent_at + terms.node_timeout)
-            settled = [under_way[place] for place in places]
-            ends = _end(settled, valid_until, claim)
-            ended = {end: Extension(end, at, claim.tally, renewal.refused) for end in set(ends)}
-            for place, end in zip(places, ends, strict=True):
-                extensions[numbers[place]] = ended[end]
-                plan, lease, ceiling = under_way.pop(place)
+            indexes, claim, at = yield from _next_settled(batch, under_way, sent_at + settings.node_timeout)
+            ending = [under_way[index] for index in indexes]
+            ends = _end(ending, valid_until, claim)
+            ended = {end: Extension(end, at, claim.tally, batch.refused) for end in set(ends)}
+            for index, end in zip(indexes, ends, strict=True):
+                extensions[numbers[index]] = ended[end]
+                spec, lease, pending = under_way.pop(index)
                 if end == "kept" and claim.missing:
-                    yield from repair(terms, plan, lease, claim.missing, ceiling.ttl - (at - sent_at))
+                    yield from repair(settings, spec, lease, claim.missing, pending.ttl - (at - sent_at))
     except GeneratorExit:
         _drop(under_way.values())
         raise
     finally:
         if under_way:
-            renewal.open = False
+            batch.open = False
             _let_go(under_way.values())
     return extensions
 
 
-def _extendable(terms: Terms, leases: Sequence[tuple[Plan, LeaseState]], now: float) -> dict[int, _Asked]:
+def _extendable(
+    settings: MastersSettings, leases: Sequence[tuple[LockSpec, LeaseState]], now: float
+) -> dict[int, _Asked]:
     """Those of ``leases`` that have not ended, by their numbers."""
     asked: dict[int, _Asked] = {}
     clock = leases[0][1].clock()
-    ceilings: dict[float, Ceiling] = {}  # by the TTL: those of many leases are few
-    for number, (plan, lease) in enumerate(leases):
+    all_pending: dict[float, PendingExtension] = {}  # by the TTL: those of many leases are few
+    for number, (spec, lease) in enumerate(leases):
         if lease.extendable(clock):
             ttl = lease.ttl
-            ceiling = ceilings.get(ttl)
-            if ceiling is None:
-                ceiling = ceilings[ttl] = Ceiling(quorum.valid_until(now, ttl, terms.drift_factor), ttl)
-            asked[number] = plan, lease, ceiling
+            pending = all_pending.get(ttl)
+            if pending is None:
+                pending = all_pending[ttl] = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl)
+            asked[number] = spec, lease, pending
     return asked
 
 
-def _settled(
-    renewal: Renewal, under_way: Collection[int], until: float
-) -> Op[tuple[Sequence[int], Renewal | Part, float]]:
-    """Wait for the next ones: their places, where their votes are, and when that was."""
-    while not renewal.settled:
-        event = yield Wait(until, False, renewal)
+def _next_settled(
+    batch: BatchExtension, under_way: Collection[int], until: float
+) -> Op[tuple[Sequence[int], BatchExtension | Part, float]]:
+    """Wait for the next ones: their indexes, where their votes are, and when that was."""
+    while not batch.newly_settled:
+        event = yield Wait(until, False, batch)
         if type(event) is Timeout:
-            renewal.time_out(event.at)
-    place, at = renewal.settled.popleft()
-    part = renewal.parts.get(place)
+            batch.time_out(event.at)
+    index, at = batch.newly_settled.popleft()
+    part = batch.parts.get(index)
     if part is None:
-        return renewal.alike(under_way), renewal, at
-    return [place], part, at
+        return batch.alike(under_way), batch, at
+    return [index], part, at
 
 
 _ALIKE = -1  # the place of all leases that have no `Part`
@@ -266,7 +274,7 @@ _GRANTED: _Vote = "granted", "", False
 _NO_OTHERS: Mapping[int, wire.NotOwned | ErrorReply] = MappingProxyType({})
 
 
-class Renewal(Send):
+class BatchExtension(Send):
     """An owner-checked request for many leases, and the votes for each of them.
 
     Nearly always a master says of all of them that they are extended.  What it says of all is counted once, in `tally`;
@@ -276,26 +284,26 @@ class Renewal(Send):
     be found out, and its keys would expire.
     """
 
-    __slots__ = ("_asked", "_decided", "_terms", "parts", "refused", "settled", "tally")
+    __slots__ = ("_asked", "_decided", "_settings", "newly_settled", "parts", "refused", "tally")
 
     missing: ClassVar[tuple[int, ...]] = ()  # of those without a `Part` no master has denied any,
     reason: ClassVar[Reason] = "expired"  # so this is never asked for
 
-    def __init__(self, terms: Terms, asked: Sequence[_Asked]) -> None:
-        leases = [(plan.keys, lease.token, ceiling.ttl) for plan, lease, ceiling in asked]
-        super().__init__(wire.renew(leases, terms.fence_ttl))
+    def __init__(self, settings: MastersSettings, asked: Sequence[_Asked]) -> None:
+        leases = [(spec.keys, lease.token, pending.ttl) for spec, lease, pending in asked]
+        super().__init__(wire.renew(leases, settings.fence_ttl))
         self.open = True
-        self.tally = Tally(terms.masters)  # the votes for those without a `Part`
+        self.tally = Tally(settings.masters)  # the votes for those without a `Part`
         self.parts: dict[int, Part] = {}  # by the place in the request
-        self.settled: deque[tuple[int, float]] = deque()  # what was settled by whom, and nobody has looked at it
+        self.newly_settled: deque[tuple[int, float]] = deque()  # what was settled by whom, and nobody has looked at it
         self.refused: list[int] = []
         self._decided = False
         self._asked = asked
-        self._terms = terms
+        self._settings = settings
 
-    def alike(self, places: Iterable[int]) -> list[int]:
-        """Which of ``places`` have no part of their own."""
-        return [place for place in places if place not in self.parts] if self.parts else list(places)
+    def alike(self, indexes: Iterable[int]) -> list[int]:
+        """Which of ``indexes`` have no part of their own."""
+        return [index for index in indexes if index not in self.parts] if self.parts else list(indexes)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         try:
@@ -310,10 +318,10 @@ class Renewal(Send):
         took = at - self.sent_at
         if others:
             self._give_back(master, others, at)
-        objection = self._terms.electorate.objection(master, at)
-        if objection is None:
+        not_counted = self._settings.voters.why_not_counted(master, at)
+        if not_counted is None:
             return self._count(master, took, _GRANTED, at, others)
-        vote = objection.outcome, objection.reason, objection.configuration
+        vote = not_counted.outcome, not_counted.reason, not_counted.configuration
         return self._count(master, took, vote, at, others, overruled=True)
 
     def late(self, master: int, value: Any, at: float) -> None:
@@ -322,10 +330,10 @@ class Renewal(Send):
 
     def _give_back(self, master: int, others: Mapping[int, wire.NotOwned | ErrorReply], at: float) -> None:
         """Repair those of which ``master`` says too late for their votes that nobody has them (R14)."""
-        for place, answer in others.items():
-            if self.parts.get(place, self).tally.won and _is_missing(answer):
-                plan, lease, ceiling = self._asked[place]
-                self.more += tuple(repair(self._terms, plan, lease, [master], ceiling.ttl - (at - self.sent_at)))
+        for index, answer in others.items():
+            if self.parts.get(index, self).tally.won and _is_missing(answer):
+                spec, lease, pending = self._asked[index]
+                self.more += tuple(repair(self._settings, spec, lease, [master], pending.ttl - (at - self.sent_at)))
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         if failure.refused:
@@ -345,40 +353,41 @@ class Renewal(Send):
         """``vote`` is for every lease, except for those in ``others``; or for these as well, where it is overruled."""
         if self._decided:
             return False
-        news = False  # not by what is in `settled`: whoever looks at that may do so in another thread, just now
+        # Not by what is in `newly_settled`: another thread may be looking at that just now.
+        decides = False
         alike, parts = self.tally, self.parts
         if not alike.settled:
-            for place in others:
-                if place not in parts:
-                    parts[place] = Part(alike.copy())
-            news = self._settled(_ALIKE, alike, master, took, vote, at)
-        for place, part in parts.items():
+            for index in others:
+                if index not in parts:
+                    parts[index] = Part(alike.copy())
+            decides = self._settles(_ALIKE, alike, master, took, vote, at)
+        for index, part in parts.items():
             if not part.tally.settled:
-                answer = others.get(place)
+                answer = others.get(index)
                 if answer is not None:
                     said, own = part.read(master, took, answer, vote if overruled else None)
                 else:
                     said, own = took, vote
-                news = self._settled(place, part.tally, master, said, own, at) or news
-        if news and (alike.settled or len(parts) == len(self._asked)):
+                decides = self._settles(index, part.tally, master, said, own, at) or decides
+        if decides and (alike.settled or len(parts) == len(self._asked)):
             self._decided = all(part.tally.settled for part in parts.values())
-        return news
+        return decides
 
-    def _settled(self, place: int, tally: Tally, master: int, took: float | None, vote: _Vote, at: float) -> bool:
+    def _settles(self, index: int, tally: Tally, master: int, took: float | None, vote: _Vote, at: float) -> bool:
         """Count a vote; True: that settles it."""
         outcome, reason, configuration = vote
         tally.count(master, outcome, took, reason, configuration=configuration)
         if not tally.settled:
             return False
-        self.settled.append((place, at))
+        self.newly_settled.append((index, at))
         return True
 
     def time_out(self, at: float) -> None:
         """Who has not answered by now did not vote."""
-        for place, tally in ((_ALIKE, self.tally), *((place, part.tally) for place, part in self.parts.items())):
+        for index, tally in ((_ALIKE, self.tally), *((index, part.tally) for index, part in self.parts.items())):
             if not tally.settled:
                 tally.time_out(at - self.sent_at)
-                self.settled.append((place, at))
+                self.newly_settled.append((index, at))
 
 
 class Part:

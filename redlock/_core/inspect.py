@@ -12,8 +12,8 @@ from redlock._core.rounds import Round
 if TYPE_CHECKING:
     from redlock._core.effects import Op
     from redlock._core.quorum import Tally
-    from redlock._core.rounds import End
-    from redlock._core.terms import Terms
+    from redlock._core.rounds import RoundEnd
+    from redlock._core.settings import MastersSettings
     from redlock.errors import Outcome, Vote
 
 
@@ -43,10 +43,10 @@ class Look(Round):
 
     __slots__ = ("seen",)
 
-    _end: ClassVar[End] = "complete"
+    _end: ClassVar[RoundEnd] = "complete"
 
-    def __init__(self, terms: Terms, call: wire.Call) -> None:
-        super().__init__(terms, call)
+    def __init__(self, settings: MastersSettings, call: wire.Call) -> None:
+        super().__init__(settings, call)
         self.seen: dict[int, wire.Seen] = {}
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
@@ -56,9 +56,9 @@ class Look(Round):
         return "free", ""
 
 
-def inspect(terms: Terms, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
+def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
     """Ask everybody, and wait for everybody up to `node_timeout`: a view with holes helps nobody."""
-    look = Look(terms, wire.status(key))
+    look = Look(settings, wire.status(key))
     yield from look.ask()
     seen, tally = look.seen, look.tally
     counted = [answer for master, answer in seen.items() if tally.outcome(master) in ("held", "free")]

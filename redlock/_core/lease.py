@@ -19,7 +19,7 @@ _NOBODY_ELSE = nullcontext()
 
 
 @dataclass(slots=True, eq=False)
-class Ceiling:
+class PendingExtension:
     """What an extension makes of the validity at most, from the moment on when it may be sent (C6).
 
     One for all leases that are extended at once to one TTL.
@@ -33,7 +33,7 @@ class Ceiling:
 class LeaseState:
     """What is known of a lease, which its holder sees as a `Lease` or an `AsyncLease`.
 
-    The operations, its keeper and its holds write in it; what a lease promises is said in `redlock._base.lease`.
+    The operations, its renewer and its holds write in it; what a lease promises is said in `redlock._base.lease`.
     """
 
     kind: ClassVar[str] = "Lease"  # of what its holder sees
@@ -47,8 +47,8 @@ class LeaseState:
         "_resumed",
         "_since",
         "_votes",
+        "all_pending",
         "asked",
-        "ceilings",
         "clock",
         "fence",
         "holds",
@@ -56,11 +56,11 @@ class LeaseState:
         "mine",
         "names",
         "on_change",
+        "place",
         "released",
         "repaired",
         "said",
         "tells",
-        "ticket",
         "token",
         "ttl",
         "valid_until",
@@ -84,20 +84,20 @@ class LeaseState:
         self._votes = grant.votes
         self.said = grant.votes  # what the masters said last, to an extension or a release, won or not: why it was lost
         self._since = grant.decided_at
-        self.ticket = grant.ticket  # its place in line (R23)
+        self.place = grant.place  # its place in line (R23)
         self.asked = grant.asked  # masters that may have a key of ours
         self.keys_until = max(grant.valid_until, grant.decided_at) + ttl  # by then every one of them has expired
         self._astray = resumed  # what sets its keys has not all travelled on one connection to each master (R10)
         self.repaired: frozenset[int] = frozenset()  # masters that may have been given it back (R14)
         # Of all extensions that overlapped, until none is under way; True: this one is yet.
-        self.ceilings: dict[Ceiling, bool] = {}
+        self.all_pending: dict[PendingExtension, bool] = {}
         self.clock = clock
         self.mine = mine  # False in a process that was forked off the holder
         self.released = False
         self._lost: Reason | None = None
         self._late: Reason = "expired"  # what it is called when its time has run out
         self._resumed = resumed  # handed over by a token, and not confirmed by an extension yet (C11)
-        # Told whenever its end may have moved (see `Keeping.due`), and by `left_behind`, with True.
+        # Told whenever its end may have moved (see `Renewal.due`), and by `left_behind`, with True.
         self.on_change: Callable[[bool], None] | None = None
         self.tells: tuple[Callable[[Any], object], ...] = ()  # `on_lost` of those who entered it again
         self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_base/holds.py
@@ -182,50 +182,50 @@ class LeaseState:
         """With it extensions begin, are won and end: where threads extend the same leases, one of them at a time."""
         return _NOBODY_ELSE
 
-    def begin_extension(self, ceiling: Ceiling) -> bool:
+    def begin_extension(self, pending: PendingExtension) -> bool:
         """An extension is about to be sent.  True: it lasts shorter from now on."""
-        if self.ceilings:
-            for other in list(self.ceilings):
+        if self.all_pending:
+            for other in list(self.all_pending):
                 if other.dropped:
                     self.end_extension(other)
-        self.ceilings[ceiling] = True
-        valid_until = ceiling.valid_until
-        self.keys_until = max(self.keys_until, valid_until + ceiling.ttl)
+        self.all_pending[pending] = True
+        valid_until = pending.valid_until
+        self.keys_until = max(self.keys_until, valid_until + pending.ttl)
         if valid_until >= self.valid_until:
             return False
         self.valid_until = valid_until
         return True
 
-    def extended(self, ceiling: Ceiling, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
+    def extended(self, pending: PendingExtension, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
         """An extension was won.
 
         Others that overlapped it, whichever was sent first, may have left the keys with less.
         """
-        ttl = ceiling.ttl
-        if len(self.ceilings) > 1:
-            others = ((other.valid_until, other.ttl) for other in list(self.ceilings) if other is not ceiling)
+        ttl = pending.ttl
+        if len(self.all_pending) > 1:
+            others = ((other.valid_until, other.ttl) for other in list(self.all_pending) if other is not pending)
             valid_until, ttl = min([(valid_until, ttl), *others])
         self.valid_until, self.ttl = valid_until, ttl
         self._votes = votes
         self._late, self._resumed = "expired", False
 
-    def end_extension(self, ceiling: Ceiling) -> None:
+    def end_extension(self, pending: PendingExtension) -> None:
         """It is over, won or not.  Once more does no harm."""
-        ceilings = self.ceilings
-        if ceiling in ceilings:
-            ceilings[ceiling] = False
-            if True not in ceilings.values():
-                ceilings.clear()
+        all_pending = self.all_pending
+        if pending in all_pending:
+            all_pending[pending] = False
+            if True not in all_pending.values():
+                all_pending.clear()
 
-    def drop_extension(self, ceiling: Ceiling) -> None:
+    def drop_extension(self, pending: PendingExtension) -> None:
         """Its operation was thrown away.
 
         By the collector perhaps, in a thread that it has stopped in the middle of anything: so this takes no lock and
         tells nobody.  If others overlap it, the next one that begins finds out that it is over.
         """
-        ceiling.dropped = True
-        if len(self.ceilings) == 1:
-            self.ceilings.pop(ceiling, None)
+        pending.dropped = True
+        if len(self.all_pending) == 1:
+            self.all_pending.pop(pending, None)
 
     def unanswered(self) -> None:
         """An extension was: if it runs out now, that is why."""
@@ -257,7 +257,7 @@ class LeaseState:
             self.on_change(False)
 
     def left_behind(self, _: object = None) -> None:
-        """One of its holders has gone without giving it back.  Called by the collector: takes no lock, and only tells its keeper."""
+        """One of its holders has gone without giving it back.  Called by the collector: takes no lock, and only tells its renewer."""
         if self.on_change is not None:
             self.on_change(True)
 

@@ -18,17 +18,17 @@ from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 
 
-class Inbox(Protocol):
+class AnswerInbox(Protocol):
     """Where the answers for one operation arrive."""
 
     def put(self, event: Any) -> None: ...
 
 
-AnyInbox = TypeVar("AnyInbox", bound=Inbox)
+AnyAnswerInbox = TypeVar("AnyAnswerInbox", bound=AnswerInbox)
 
 # A release in doubt, or not permitted, is asked again after a part of the patience; twice as late each time, up to some times the patience.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
-_CROWD = 64  # so many debts are kept without a look at whether they have expired
+_SWEEP_FROM = 64  # so many debts are kept without a look at whether they have expired
 
 _NOTHING: tuple[Send, ...] = ()  # asked for by an answer
 
@@ -36,11 +36,11 @@ CONNECTING = Failure("error", "still connecting", sent=False)
 
 
 @dataclass(slots=True, eq=False)
-class Entry(Generic[AnyInbox]):
+class QueuedRequest(Generic[AnyAnswerInbox]):
     """A request that awaits its answer, and where the answer goes; one for all masters, so it does not change."""
 
     request: Send
-    inbox: AnyInbox
+    inbox: AnyAnswerInbox
     at: float
     text: bool = False  # to be sent as text, because the master had forgotten the script
     pause: float = 0.0  # of a release that was asked again, for a `Doubt` or want of rights: how long that was put off
@@ -57,7 +57,7 @@ def _with_text(request: Send) -> Send:
     return Send(wire.nothing(request.call.script)) if creates and not wanted else request
 
 
-class Pipeline(Generic[AnyInbox]):
+class Pipeline(Generic[AnyAnswerInbox]):
     """The order of one connection, and what is owed to its master when that connection breaks.
 
     ``patience``: a master that has not answered for so many seconds is sent nothing new, so that a
@@ -65,38 +65,38 @@ class Pipeline(Generic[AnyInbox]):
     few, as they concern only what was sent before it froze.
     """
 
-    __slots__ = ("_crowd", "_more", "_owed", "_under_way", "down", "heard_at", "master", "patience")
+    __slots__ = ("_more", "_owed", "_sweep_from", "_under_way", "down", "heard_at", "master", "patience")
 
     def __init__(self, master: int, patience: float) -> None:
         self.master = master
         self.patience = patience
         self.down: Failure | None = CONNECTING  # None: connected
         self.heard_at = float("-inf")
-        self._under_way: deque[Entry[AnyInbox]] = deque()
-        self._owed: list[Entry[AnyInbox]] = []
-        self._more: list[Entry[AnyInbox]] = []
-        self._crowd = _CROWD
+        self._under_way: deque[QueuedRequest[AnyAnswerInbox]] = deque()
+        self._owed: list[QueuedRequest[AnyAnswerInbox]] = []
+        self._more: list[QueuedRequest[AnyAnswerInbox]] = []
+        self._sweep_from = _SWEEP_FROM
 
-    def submit(self, entry: Entry[AnyInbox]) -> Failure | None:
-        """Queue ``entry``; the driver writes it.  A `Failure`: it must not be written."""
+    def submit(self, queued: QueuedRequest[AnyAnswerInbox]) -> Failure | None:
+        """Queue ``queued``; the driver writes it.  A `Failure`: it must not be written."""
         under_way = self._under_way
         if self.down is not None:
-            self._postpone(entry)
+            self._postpone(queued)
             return self.down
         if under_way:
-            silence = entry.at - under_way[0].at
-            if silence > self.patience and entry.request.owed_until is None:
+            silence = queued.at - under_way[0].at
+            if silence > self.patience and queued.request.owed_until is None:
                 return Failure("timeout", f"no answer for {silence:.3g} s, so not asked", sent=False)
-        under_way.append(entry)
+        under_way.append(queued)
         return None
 
-    def _postpone(self, entry: Entry[AnyInbox]) -> None:
+    def _postpone(self, queued: QueuedRequest[AnyAnswerInbox]) -> None:
         """Owe it, if it is a release that may still find its key."""
-        owed_until = entry.request.owed_until
-        if owed_until is not None and owed_until > entry.at:
-            self._owed.append(entry)
-            if len(self._owed) > self._crowd:  # or a long outage would fill the memory with them
-                self._forgive(entry.at)
+        owed_until = queued.request.owed_until
+        if owed_until is not None and owed_until > queued.at:
+            self._owed.append(queued)
+            if len(self._owed) > self._sweep_from:  # or a long outage would fill the memory with them
+                self._forgive(queued.at)
 
     def recognised(self, data: bytes, at: float) -> int:
         """How many bytes at the beginning of ``data`` are usual answers (`Call.usual`), which are counted now.
@@ -106,12 +106,12 @@ class Pipeline(Generic[AnyInbox]):
         """
         under_way, end = self._under_way, 0
         while under_way and data.startswith(usual := under_way[0].request.call.usual, end):
-            entry = under_way.popleft()
+            queued = under_way.popleft()
             self.heard_at = at
             end += len(usual)
-            request = entry.request
+            request = queued.request
             if request.open and request.voted(self.master, at):
-                entry.inbox.put(request)
+                queued.inbox.put(request)
         return end
 
     def answered(self, value: Any, at: float) -> bool:
@@ -125,59 +125,61 @@ class Pipeline(Generic[AnyInbox]):
             ConnectionAbortedError: nothing was asked, so whatever this connection carries cannot be trusted.
         """
         try:
-            entry = self._under_way.popleft()
+            queued = self._under_way.popleft()
         except IndexError:
             raise ConnectionAbortedError("it sent an answer to no question") from None
         self.heard_at = at
         if type(value) is ErrorReply:
-            self._refused(entry, value, at)
+            self._refused(queued, value, at)
             return True
-        request = entry.request
+        request = queued.request
         request.more = (
             _NOTHING  # what another master was to be asked is not left here, though a Ctrl-C came before it was
         )
         if not request.open:
             request.late(self.master, value, at)
         elif request.answered(self.master, value, at):
-            entry.inbox.put(request)
+            queued.inbox.put(request)
         if request.more:
-            self._follow(request, entry.inbox, at)
+            self._follow(request, queued.inbox, at)
         if request.doubt is None or not request.doubt.remains(self.master, value):
             return bool(self._more)
-        self._ask_again(entry, at)
+        self._ask_again(queued, at)
         return True
 
-    def _ask_again(self, entry: Entry[AnyInbox], at: float) -> None:
+    def _ask_again(self, queued: QueuedRequest[AnyAnswerInbox], at: float) -> None:
         """Later, and each time later than that."""
-        pause = min(2 * entry.pause or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
-        self._owed.append(Entry(entry.request, entry.inbox, at + pause, pause=pause))
+        pause = min(2 * queued.pause or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
+        self._owed.append(QueuedRequest(queued.request, queued.inbox, at + pause, pause=pause))
 
-    def _refused(self, entry: Entry[AnyInbox], error: ErrorReply, at: float) -> None:
+    def _refused(self, queued: QueuedRequest[AnyAnswerInbox], error: ErrorReply, at: float) -> None:
         """A master that forgot its scripts is given the text once."""
-        request = entry.request
-        if error.code == "NOSCRIPT" and not entry.text:
-            again = Entry(_with_text(request), entry.inbox, at, text=True, pause=entry.pause)
+        request = queued.request
+        if error.code == "NOSCRIPT" and not queued.text:
+            again = QueuedRequest(_with_text(request), queued.inbox, at, text=True, pause=queued.pause)
             self._under_way.append(again)
             self._more.append(again)
             return
         if request.owed_until is not None:
             if error.passing:
-                self._owed.append(entry)
-            elif error.code == "NOPERM" and len(self._owed) < _CROWD:  # it may be given the rights, and mostly is not
-                self._ask_again(entry, at)
+                self._owed.append(queued)
+            elif (
+                error.code == "NOPERM" and len(self._owed) < _SWEEP_FROM
+            ):  # it may be given the rights, and mostly is not
+                self._ask_again(queued, at)
         if request.open and request.failed(self.master, error.failure(), at):
-            entry.inbox.put(request)
+            queued.inbox.put(request)
 
-    def _follow(self, request: Send, inbox: AnyInbox, at: float) -> None:
+    def _follow(self, request: Send, inbox: AnyAnswerInbox, at: float) -> None:
         """Queue what its answer asks for, where that is still wanted."""
         for one in request.more:
             if one.only_if is None or one.only_if():
                 one.sent_at = at
-                entry = Entry(one, inbox, at)
-                self._under_way.append(entry)
-                self._more.append(entry)
+                queued = QueuedRequest(one, inbox, at)
+                self._under_way.append(queued)
+                self._more.append(queued)
 
-    def more(self) -> list[Entry[AnyInbox]]:
+    def more(self) -> list[QueuedRequest[AnyAnswerInbox]]:
         """What is to be written because of answers.  It stands in the queue, at its end, already."""
         more, self._more = self._more, []
         return more
@@ -188,32 +190,36 @@ class Pipeline(Generic[AnyInbox]):
         failed = list(self._under_way)
         self._under_way.clear()
         self.more()
-        self._owed += [entry for entry in failed if entry.request.owed_until is not None]
-        for entry in failed:
-            request = entry.request
+        self._owed += [queued for queued in failed if queued.request.owed_until is not None]
+        for queued in failed:
+            request = queued.request
             if request.open and request.failed(self.master, failure, at):
-                entry.inbox.put(request)
+                queued.inbox.put(request)
 
     def connected(self) -> None:
         """A new connection is made and its handshake done; `due` says what to write first."""
         self.down = None
 
-    def due(self, at: float) -> list[Entry[AnyInbox]]:
+    def due(self, at: float) -> list[QueuedRequest[AnyAnswerInbox]]:
         """Owed releases to write now, in their order.  Those whose keys must have expired are dropped."""
         if not self._owed:
             return []
         self._forgive(at)
         if self.down is not None:
             return []
-        due = [Entry(entry.request, entry.inbox, at, pause=entry.pause) for entry in self._owed if entry.at <= at]
-        self._owed = [entry for entry in self._owed if entry.at > at]
+        due = [
+            QueuedRequest(queued.request, queued.inbox, at, pause=queued.pause)
+            for queued in self._owed
+            if queued.at <= at
+        ]
+        self._owed = [queued for queued in self._owed if queued.at > at]
         self._under_way.extend(due)
         return due
 
     def _forgive(self, at: float) -> None:
         """Drop debts whose keys must have expired."""
-        self._owed = [entry for entry in self._owed if (entry.request.owed_until or at) > at]
-        self._crowd = max(_CROWD, 2 * len(self._owed))
+        self._owed = [queued for queued in self._owed if (queued.request.owed_until or at) > at]
+        self._sweep_from = max(_SWEEP_FROM, 2 * len(self._owed))
 
     @property
     def idle(self) -> bool:
@@ -227,4 +233,4 @@ class Pipeline(Generic[AnyInbox]):
     @property
     def owes(self) -> bool:
         """Whether a release has not been answered yet."""
-        return bool(self._owed) or any(entry.request.owed_until is not None for entry in self._under_way)
+        return bool(self._owed) or any(queued.request.owed_until is not None for queued in self._under_way)

@@ -23,8 +23,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from redlock._core import wire
-from redlock._core.acquire import insist
-from redlock._core.effects import Crowd, Leave, Op, Send
+from redlock._core.acquire import despite_interrupts
+from redlock._core.effects import Leave, Op, ReleaseHeard, Send
 from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from redlock._core.lease import LeaseState
-    from redlock._core.rounds import End
-    from redlock._core.terms import Plan, Terms
+    from redlock._core.rounds import RoundEnd
+    from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Reason
 
 
@@ -45,12 +45,16 @@ class Claim(Round):
 
     __slots__ = ("heard", "missing", "taken")
 
-    _end: ClassVar[End] = "settled"
+    _end: ClassVar[RoundEnd] = "settled"
 
     def __init__(
-        self, terms: Terms, call: wire.Call, to: frozenset[int] | None = None, owed_until: float | None = None
+        self,
+        settings: MastersSettings,
+        call: wire.Call,
+        to: frozenset[int] | None = None,
+        owed_until: float | None = None,
     ) -> None:
-        super().__init__(terms, call, to, owed_until)
+        super().__init__(settings, call, to, owed_until)
         self.taken = False
         self.missing: list[int] = []  # masters on which nobody holds it
         self.heard: dict[int, int] = {}  # how many connections they told that it was released
@@ -84,9 +88,9 @@ def denied(claim: Denied, master: int, other: str) -> tuple[Outcome, str]:
     return "held", "not ours any more: the key is gone"
 
 
-def aside(lease: LeaseState) -> list[Leave]:
+def leave_line(lease: LeaseState) -> list[Leave]:
     """What lets the next one in line have a go."""
-    return [] if lease.ticket is None else [Leave(lease.ticket)]
+    return [] if lease.place is None else [Leave(lease.place)]
 
 
 def _after(lease: LeaseState) -> Iterator[Leave]:
@@ -98,10 +102,10 @@ def _after(lease: LeaseState) -> Iterator[Leave]:
     """
     if lease.is_here():
         lease.changed()
-    yield from aside(lease)
+    yield from leave_line(lease)
 
 
-class Doubt:
+class ReleaseDoubt:
     """What no connection keeps in order: the release of a lease whose keys are set over other ones (R10).
 
     A master that does not have the key may not have seen the acquire yet.  Neither does it say so where an extension has
@@ -126,29 +130,29 @@ class Doubt:
 def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
     """Have it sent until every master has seen what it takes back, unless it stands behind that."""
     if not lease.in_order:
-        request.doubt = Doubt(lease)
+        request.doubt = ReleaseDoubt(lease)
         request.call = request.call._replace(usual=())  # every answer is to be read
     return request
 
 
-def farewell(plan: Plan, lease: LeaseState) -> Send:
+def release_lost(spec: LockSpec, lease: LeaseState) -> Send:
     """The release of what is lost already: nobody has to wait for it, whatever they would answer."""
-    call = wire.release(plan.keys, lease.token)
+    call = wire.release(spec.keys, lease.token)
     return _doubted(Send(call, to=lease.asked, owed_until=lease.keys_until), lease)
 
 
-def abandon(plan: Plan, lease: LeaseState) -> Op[None]:
+def abandon(spec: LockSpec, lease: LeaseState) -> Op[None]:
     """Release what nobody can give back any more, without waiting for the answers (R15)."""
     for hold in list(lease.holds):
         hold.leave()
     lease.let_go()
     lease.changed()
-    interruption = yield from insist(farewell(plan, lease), *aside(lease))
+    interruption = yield from despite_interrupts(release_lost(spec, lease), *leave_line(lease))
     if interruption is not None:
         raise interruption
 
 
-def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
+def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[bool]:
     """Release on every master that may have the key; True if the lease was still ours until then.
 
     The lease is over before the first byte is sent, whatever comes back.  Masters that do not answer
@@ -157,7 +161,7 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
     or in another thread, it counts as well: keys that are gone prove nothing then.
     """
     if lease.lost:
-        interruption = yield from insist(farewell(plan, lease), *aside(lease))
+        interruption = yield from despite_interrupts(release_lost(spec, lease), *leave_line(lease))
         if interruption is not None:
             raise interruption
         return False
@@ -167,7 +171,7 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         lease.end()
         # To every master that may have a key of this lease, and owed to it.  Which these are is read when it has ended: no
         # repair is written from now on.
-        claim = _doubted(Claim(terms, wire.release(plan.keys, lease.token), lease.asked, lease.keys_until), lease)
+        claim = _doubted(Claim(settings, wire.release(spec.keys, lease.token), lease.asked, lease.keys_until), lease)
         lease.said = claim.tally.votes
         at = yield from claim.ask(then=_after(lease))
         if not lease.is_here():
@@ -176,13 +180,13 @@ def release(terms: Terms, plan: Plan, lease: LeaseState) -> Op[bool]:
         raise
     except BaseException:
         lease.changed()
-        yield from insist(claim or farewell(plan, lease), *aside(lease))
+        yield from despite_interrupts(claim or release_lost(spec, lease), *leave_line(lease))
         raise
     ours = again or not claim.tally.denied
     if not ours:
         lease.found_gone(claim.reason)
-    ticket = lease.ticket
-    if ticket is not None and (claim.heard or ticket.courtesy > NEVER):
-        took = min(at - claim.sent_at, terms.node_timeout)  # longer than that we were stopped ourselves
-        yield Crowd(ticket.keys, claim.heard, took)
+    place = lease.place
+    if place is not None and (claim.heard or place.yield_until > NEVER):
+        took = min(at - claim.sent_at, settings.node_timeout)  # longer than that we were stopped ourselves
+        yield ReleaseHeard(place.keys, claim.heard, took)
     return ours

@@ -1,7 +1,7 @@
 """One round: ask masters, count until it is decided (R2).
 
 A round counts itself, where an answer is read: in threads perhaps by another thread, which holds the mutex of
-the links then.  A decided round is closed in the same step.  A `Timeout` is handed out only after the round was
+the connections then.  A decided round is closed in the same step.  A `Timeout` is handed out only after the round was
 closed under that mutex.
 
 What a master that grants nearly always says is known by its bytes (`Call.usual`), and counted before anything
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Effect
     from redlock._core.outcomes import Failure
-    from redlock._core.terms import Terms
+    from redlock._core.settings import MastersSettings
     from redlock._core.wire import Call
     from redlock.errors import Outcome
 
-End: TypeAlias = Literal["decided", "settled", "complete"]
+RoundEnd: TypeAlias = Literal["decided", "settled", "complete"]
 
 GRANTED: tuple[Outcome, str] = ("granted", "")
 
@@ -43,13 +43,13 @@ class Round(Send, ABC):
     ``settled``: nor can one deny.  ``complete``: everybody has answered, which is for looking, not for locking.
     """
 
-    __slots__ = ("_terms", "_unsent", "_votes_from", "ended_at", "tally")
+    __slots__ = ("_settings", "_unsent", "_votes_from", "ended_at", "tally")
 
-    _end: ClassVar[End] = "decided"
+    _end: ClassVar[RoundEnd] = "decided"
 
     def __init__(
         self,
-        terms: Terms,
+        settings: MastersSettings,
         call: Call,
         to: frozenset[int] | None = None,
         owed_until: float | None = None,
@@ -58,10 +58,10 @@ class Round(Send, ABC):
         """``before``: the round that this one goes on from, for masters that are not asked again."""
         super().__init__(call, to, owed_until)
         self.open = True
-        self.tally = tally = Tally(terms.masters)
+        self.tally = tally = Tally(settings.masters)
         self.ended_at: float | None = None  # the moment of the answer that decided it
-        self._terms = terms
-        self._votes_from = terms.electorate.votes_from
+        self._settings = settings
+        self._votes_from = settings.voters.votes_from
         self._unsent: list[int] = []
         if to is not None and len(to) < tally.size:
             for master in range(tally.size):
@@ -81,9 +81,9 @@ class Round(Send, ABC):
         try:
             yield self
             yield from then
-            wait = Wait(min(until, self.sent_at + self._terms.node_timeout), False, self)
+            wait = Wait(min(until, self.sent_at + self._settings.node_timeout), False, self)
             while self.ended_at is None:
-                event = yield wait  # a `Turn`, what an `Ear` remembers, a round before: all of them say nothing here
+                event = yield wait  # a `Turn`, what a `Subscription` remembers, a round before: all of them say nothing here
                 if type(event) is Timeout and self.ended_at is None:
                     self.tally.time_out(event.at - self.sent_at)
                     return event.at
@@ -111,10 +111,10 @@ class Round(Send, ABC):
 
     def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
         """R21, C16: it was asked, its vote is not counted."""
-        objection = self._terms.electorate.objection(master, at)
+        not_counted = self._settings.voters.why_not_counted(master, at)
         configuration = False
-        if objection is not None:
-            outcome, reason, configuration = objection.outcome, objection.reason, objection.configuration
+        if not_counted is not None:
+            outcome, reason, configuration = not_counted.outcome, not_counted.reason, not_counted.configuration
         self.tally.count(master, outcome, at - self.sent_at, reason, configuration=configuration)
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:

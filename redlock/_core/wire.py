@@ -217,18 +217,18 @@ def read_owned(value: Any) -> Owned | NotOwned:
 
 
 def read_renew(value: Any, leases: int) -> dict[int, NotOwned | ErrorReply]:
-    """Of which leases a master says anything else than that they are extended, by their places."""
+    """Of which leases a master says anything else than that they are extended, by their indexes."""
     if type(value) is not list or len(value) != leases:
         raise BadReply(_odd(value))
     others: dict[int, NotOwned | ErrorReply] = {}
-    for place, answer in enumerate(value):
+    for index, answer in enumerate(value):
         match answer:
             case 1:
                 pass
             case bytes():
-                others[place] = NotOwned(_text(answer))
+                others[index] = NotOwned(_text(answer))
             case ErrorReply():
-                others[place] = answer
+                others[index] = answer
             case _:
                 raise BadReply(_odd(answer))
     return others

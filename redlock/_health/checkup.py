@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from redlock._connect import Endpoint
     from redlock._health.facts import MasterFacts
     from redlock._health.records import Health
-    from redlock._health.verdict import Terms
+    from redlock._health.verdict import ClientOptions
 
 # Seconds for taking the lock: a vote that was late once is no outage.
 PATIENCE = 1.0
@@ -43,29 +43,29 @@ class Checkup:
     """One check of ``endpoints``, to be `run` once, in at most ``timeout`` seconds.
 
     Args:
-        terms: of the clients that it speaks for.
+        client_options: of the clients that it speaks for.
         probe: takes a real lock and says how it went; it is given the ``max_ttl`` that the verdict will go by.
             It is called in a thread of its own, only if a majority answers, and if it is not back in time that
             is a finding.  None: nothing is written.
-        adopt: takes the longest TTL that is announced on the masters instead of that of ``terms``.
+        adopt: takes the longest TTL that is announced on the masters instead of that of ``client_options``.
     """
 
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        terms: Terms,
+        client_options: ClientOptions,
         timeout: float,
         probe: Callable[[float], Probe] | None,
         *,
         adopt: bool = False,
     ) -> None:
-        self._terms = terms
+        self._client_options = client_options
         self._begun = _clock.now()
         self._deadline = self._begun + timeout
         self._last_call = self._begun + timeout * _LAST_CALL
         self._probe = probe
         self._adopt = adopt
-        self._survey = Survey(endpoints, terms.prefix, timeout)
+        self._survey = Survey(endpoints, client_options.prefix, timeout)
         self._stopped = False
         self._probed: list[Probe] = []
 
@@ -83,25 +83,25 @@ class Checkup:
             self._survey.stop()
         if probing is not None:
             probing.join(max(0.0, self._deadline - _clock.now()))
-        return judge(facts, self._terms_for(facts), self._outcome())
+        return judge(facts, self._client_options_for(facts), self._outcome())
 
     def _begin_probe(self) -> threading.Thread | None:
         size = self._survey.size
         need = majority(size)
         facts = self._survey.wait_for(
-            lambda some: voting(some, self._terms_for(some)) >= need, min(self._last_call, self._deadline)
+            lambda some: voting(some, self._client_options_for(some)) >= need, min(self._last_call, self._deadline)
         )
         if self._stopped:
             return None
-        terms = self._terms_for(facts)
-        able = voting(facts, terms)
+        client_options = self._client_options_for(facts)
+        able = voting(facts, client_options)
         if able < need:
             late = "" if len(facts) == size else f", {size - len(facts)} have not answered yet"
             self._probed.append(
                 Probe(ok=False, seconds=0.0, error=f"not tried, as {able} of {size} masters vote{late}")
             )
             return None
-        max_ttl = terms.max_ttl
+        max_ttl = client_options.max_ttl
         thread = threading.Thread(target=self._run_probe, args=(max_ttl,), name="redlock-check probe", daemon=True)
         start(thread)
         return thread
@@ -125,21 +125,26 @@ class Checkup:
         seconds = self._deadline - self._begun
         return Probe(ok=False, seconds=seconds, error=f"not done within {seconds:g} s")
 
-    def _terms_for(self, facts: Sequence[MasterFacts]) -> Terms:
+    def _client_options_for(self, facts: Sequence[MasterFacts]) -> ClientOptions:
         if not self._adopt:
-            return self._terms
-        return replace(self._terms, max_ttl=governing_max_ttl(facts, self._terms.max_ttl))
+            return self._client_options
+        return replace(self._client_options, max_ttl=governing_max_ttl(facts, self._client_options.max_ttl))
 
 
 def checks(
-    urls: Sequence[str], terms: Terms, timeout: float, probe: Callable[[float], Probe] | None, *, adopt: bool
+    urls: Sequence[str],
+    client_options: ClientOptions,
+    timeout: float,
+    probe: Callable[[float], Probe] | None,
+    *,
+    adopt: bool,
 ) -> Callable[[], Health]:
     """Makes checks without a `Masters`, for those who have yet to learn ``max_ttl`` from the masters.
 
     What is wrong with the addresses is found now: a TLS file that is being replaced ends no series of checks.
     """
     endpoints = _connect.endpoints(urls)
-    return lambda: Checkup(endpoints, terms, timeout, probe, adopt=adopt).run()
+    return lambda: Checkup(endpoints, client_options, timeout, probe, adopt=adopt).run()
 
 
 def probe(lock: _Lock) -> Probe:

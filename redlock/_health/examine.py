@@ -1,6 +1,6 @@
 """Asking one master, on a short-lived connection of its own.
 
-Not on the links of a `Masters`: what is asked here blocks, and a check has to see what a client sees that
+Not on the connections of a `Masters`: what is asked here blocks, and a check has to see what a client sees that
 connects now.  Every wait ends at one deadline; what is known by then is what was found.
 """
 
@@ -20,7 +20,7 @@ from redlock import _clock, _connect
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
 from redlock._health import rights
-from redlock._health.facts import Clock, MasterFacts, Refusal
+from redlock._health.facts import Clock, MasterFacts, RefusedCommand
 from redlock.errors import printable
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Examination:
         self._patience = patience
         # It ends by itself, and nobody has to wake it: what is found out last has to be told, too.
         self._deadline = _clock.now() + patience * _OWN_SHARE
-        self._dial: _connect.Dial | None = None
+        self._connector: _connect.Connector | None = None
         self._sock: socket.socket | None = None
         self._stage = "connecting"
         self.done = False
@@ -79,16 +79,16 @@ class Examination:
         if not self.done and facts.failure is None:
             facts = replace(facts, failure="timeout", text=self._no_answer())
         if not self.done:
-            if self._dial is not None:
-                self._dial.abort()
+            if self._connector is not None:
+                self._connector.abort()
             if self._sock is not None:  # its thread closes it: the number may be another's by then
                 with contextlib.suppress(OSError):
                     self._sock.shutdown(socket.SHUT_RDWR)
         return facts
 
     def _failed(self, error: Exception) -> None:
-        dial = self._dial
-        text = dial.words(error) if dial is not None else str(error)
+        connector = self._connector
+        text = connector.words(error) if connector is not None else str(error)
         kind = _connect.trouble(error, text)
         if kind == "timeout":
             text = self._no_answer()
@@ -101,8 +101,8 @@ class Examination:
         self.facts = replace(self.facts, **facts)
 
     def _look(self) -> None:
-        self._dial = dial = _connect.Dial(self._target, max(0.001, self._left()))
-        self._sock = dial.bare()
+        self._connector = connector = _connect.Connector(self._target, max(0.001, self._left()))
+        self._sock = connector.bare()
         self._parser = _connect.parser()
         self._know(connected=True)
         self._stage = "answering the first commands"
@@ -183,13 +183,13 @@ class Examination:
                 kind = "optional" if question.optional else "missing"
                 self._know(**{kind: (*getattr(facts, kind), word)})
         elif answer.code in _WORKS_FOR_NOBODY:
-            self._know(refused=facts.refused or Refusal(answer.code, text))
+            self._know(refused=facts.refused or RefusedCommand(answer.code, text))
         elif question.expendable or (question.contradictory and answer.code == "ERR"):
             pass  # nobody needs it, or it was meant to be refused (see `rights.questions`)
         elif answer.code == "ERR" or question.needs == "info":
             self._know(lacks={**facts.lacks, question.needs.upper().replace("|", " "): text})
         else:
-            self._know(write=facts.write or Refusal(answer.code, text))
+            self._know(write=facts.write or RefusedCommand(answer.code, text))
 
     # -- and how -------------------------------------------------------------------------------------
 

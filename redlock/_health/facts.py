@@ -14,7 +14,7 @@ _DIGITS = 20  # of 64 bits
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedCommand:
     """A master's error reply to something that a client has to do: its code (``READONLY``), and all of it."""
 
     code: str
@@ -62,8 +62,8 @@ class MasterFacts:
     durable: bool = False
     announced: float = 0.0
     unannounced: str | None = None
-    write: Refusal | None = None
-    refused: Refusal | None = None
+    write: RefusedCommand | None = None
+    refused: RefusedCommand | None = None
     lacks: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()

@@ -11,14 +11,14 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redlock._core.electorate import Electorate, Facts
 from redlock._core.quorum import drift, majority
+from redlock._core.voters import Facts, Voters
 from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from redlock._health.facts import Failure, MasterFacts, Refusal
+    from redlock._health.facts import Failure, MasterFacts, RefusedCommand
     from redlock._health.records import Level, Status
 
 _NEARLY_FULL = 0.9  # of maxmemory: so much is used before anybody is warned
@@ -28,7 +28,7 @@ _OTHER = 0.0015  # max_ttl is announced in whole milliseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ClientOptions:
     """The options of the clients that the check speaks for."""
 
     max_ttl: float
@@ -38,11 +38,13 @@ class Terms:
     prefix: str = "redlock:"
 
 
-def judge(facts: Sequence[MasterFacts], terms: Terms, probe: Probe | None) -> Health:
+def judge(facts: Sequence[MasterFacts], client_options: ClientOptions, probe: Probe | None) -> Health:
     """``probe``: how a real lock went; None if it was not tried."""
-    electorate = _electorate(facts, terms)
+    voters = _voters(facts, client_options)
     offsets = _offsets(facts)
-    masters = tuple(_judge(index, one, terms, electorate, offsets[index], facts) for index, one in enumerate(facts))
+    masters = tuple(
+        _judge(index, one, client_options, voters, offsets[index], facts) for index, one in enumerate(facts)
+    )
     voting = sum(master.votes for master in masters)
     need = majority(len(masters))
     quorum = QuorumHealth(
@@ -50,10 +52,10 @@ def judge(facts: Sequence[MasterFacts], terms: Terms, probe: Probe | None) -> He
         majority=need,
         voting=voting,
         can_lose=max(0, voting - need),
-        max_ttl=electorate.max_ttl,
+        max_ttl=voters.max_ttl,
         probe=probe,
     )
-    findings = tuple(_of_the_quorum(quorum, terms))
+    findings = tuple(_of_the_quorum(quorum, client_options))
     status: Status = "OK"
     if any(finding.level == "critical" for finding in findings):
         status = "CRITICAL"
@@ -62,9 +64,9 @@ def judge(facts: Sequence[MasterFacts], terms: Terms, probe: Probe | None) -> He
     return Health(status, summary(status, quorum, masters, findings), quorum, masters, findings)
 
 
-def voting(facts: Sequence[MasterFacts], terms: Terms) -> int:
+def voting(facts: Sequence[MasterFacts], client_options: ClientOptions) -> int:
     """How many have a vote that would count now."""
-    return judge(facts, terms, None).quorum.voting
+    return judge(facts, client_options, None).quorum.voting
 
 
 def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
@@ -72,14 +74,14 @@ def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
     return max((one.announced for one in facts), default=0.0) or default
 
 
-def _electorate(facts: Sequence[MasterFacts], terms: Terms) -> Electorate:
+def _voters(facts: Sequence[MasterFacts], client_options: ClientOptions) -> Voters:
     """The judge that the clients have, told the same as they are told."""
-    electorate = Electorate([one.name for one in facts], terms.max_ttl, guard=terms.restart_guard)
+    voters = Voters([one.name for one in facts], client_options.max_ttl, guard=client_options.restart_guard)
     for index, one in enumerate(facts):
         if one.info:
             known = Facts(one.info.get("run_id"), one.number("uptime_in_seconds"), one.durable, one.announced)
-            electorate.admit(index, known, one.at)
-    return electorate
+            voters.admit(index, known, one.at)
+    return voters
 
 
 def _offsets(facts: Sequence[MasterFacts]) -> list[float | None]:
@@ -95,16 +97,21 @@ def _offsets(facts: Sequence[MasterFacts]) -> list[float | None]:
 def _judge(
     index: int,
     facts: MasterFacts,
-    terms: Terms,
-    electorate: Electorate,
+    client_options: ClientOptions,
+    voters: Voters,
     offset: float | None,
     everybody: Sequence[MasterFacts],
 ) -> MasterHealth:
     same_as = next((one for one in everybody[:index] if _same_server(one, facts)), None)
     quarantined = 0.0
     sentinel = _role(facts) == "sentinel"
-    if terms.restart_guard and facts.number("uptime_in_seconds") is not None and same_as is None and not sentinel:
-        quarantined = electorate.quarantined_for(index, facts.at)
+    if (
+        client_options.restart_guard
+        and facts.number("uptime_in_seconds") is not None
+        and same_as is None
+        and not sentinel
+    ):
+        quarantined = voters.quarantined_for(index, facts.at)
     findings: list[Finding] = []
     if facts.failure is not None:
         findings.append(_failure(facts))
@@ -114,12 +121,12 @@ def _judge(
         findings.append(Finding("critical", "not-master", "it is a Sentinel, not a server", _NO_SENTINEL))
     else:
         for rule in _RULES:
-            findings.extend(rule(facts, terms))
+            findings.extend(rule(facts, client_options))
         if same_as is not None:
             findings.insert(0, _duplicate(facts, same_as))
         if quarantined > 0:
-            findings.append(_restarted(facts, quarantined, electorate.max_ttl))
-        findings.extend(_skewed(facts, offset, terms))
+            findings.append(_restarted(facts, quarantined, voters.max_ttl))
+        findings.extend(_skewed(facts, offset, client_options))
     takes_away_the_vote = any(finding.level == "critical" and finding.code not in _UNSAFE for finding in findings)
     return MasterHealth(
         url=facts.url,
@@ -257,7 +264,7 @@ def _plain(text: str) -> str:
     return re.sub(r"^Error -?\d+ connecting to .*?\. (?=\S)", "", text).rstrip(".")
 
 
-def _busy(facts: MasterFacts, refused: Refusal) -> Finding:
+def _busy(facts: MasterFacts, refused: RefusedCommand) -> Finding:
     if refused.code == "LOADING":
         advice = "wait: it is reading its data after a start"
     elif refused.code == "BUSY":
@@ -275,15 +282,15 @@ _INDEPENDENT = (
 )
 
 
-def _not_master(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001 - a rule
+def _not_master(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001 - a rule
     if _role(facts) == "replica":
         of = f" of {facts.info['master_host']}" if facts.info.get("master_host") else ""
         yield Finding("critical", "not-master", f"it is a replica{of}, which cannot grant a lock", _A_MASTER)
 
 
-def _rights(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
     missing = list(facts.missing)
-    if missing == ["+info"] and not terms.restart_guard:
+    if missing == ["+info"] and not client_options.restart_guard:
         missing = []  # without the guard nobody needs it
     if not missing and not facts.optional:
         return
@@ -310,15 +317,15 @@ _WITHOUT = {
 }
 
 
-def _lacks(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+def _lacks(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
     # Without the guard nobody needs INFO.
-    lacks = {name: text for name, text in facts.lacks.items() if name != "INFO" or terms.restart_guard}
+    lacks = {name: text for name, text in facts.lacks.items() if name != "INFO" or client_options.restart_guard}
     if lacks:
         # What follows in it has the name of the lock, which is never the same.
         says = next(iter(lacks.values())).partition(", with args")[0]
         message = f"it lacks {', '.join(lacks)}, which clients need: {says}"
         yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
-    elif terms.restart_guard and facts.info and facts.number("uptime_in_seconds") is None:
+    elif client_options.restart_guard and facts.info and facts.number("uptime_in_seconds") is None:
         message = "its INFO has no uptime_in_seconds, so nobody can tell whether it restarted and forgot its locks"
         yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
 
@@ -329,10 +336,10 @@ _THE_SERVER_ITSELF = (
 )
 
 
-def _announcement(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+def _announcement(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
     if facts.unannounced is None:
         return
-    key = f"redlock-max-ttl:{terms.prefix}"
+    key = f"redlock-max-ttl:{client_options.prefix}"
     yield Finding(
         "critical",
         "announcement",
@@ -341,7 +348,7 @@ def _announcement(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
     )
 
 
-def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
+def _read_only(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001
     refusal = facts.write
     if refusal is None or _role(facts) == "replica":  # which is why
         return
@@ -363,7 +370,7 @@ def _read_only(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: 
             yield Finding("critical", "read-only", f"it refuses to write: {refusal.text}", "see its log")
 
 
-def _evicting(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
+def _evicting(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001
     policy = facts.info.get("maxmemory_policy", "noeviction")
     if policy == "noeviction":
         return
@@ -385,7 +392,7 @@ def _share(facts: MasterFacts) -> float:
     return used / limit if limit and used else 0.0
 
 
-def _nearly_full(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
+def _nearly_full(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001
     share = _share(facts)
     if share > _NEARLY_FULL and (facts.write is None or facts.write.code != "OOM"):
         evicts = facts.info.get("maxmemory_policy", "noeviction") != "noeviction"
@@ -393,9 +400,9 @@ def _nearly_full(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa
         yield Finding("warning", "low-memory", message, "raise maxmemory, or find out what fills it")
 
 
-def _forgets(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+def _forgets(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
     # With the guard on, a master that forgets is kept from voting until it cannot matter (P5).
-    if terms.restart_guard or facts.durable or "+config|get" in facts.optional or not facts.info:
+    if client_options.restart_guard or facts.durable or "+config|get" in facts.optional or not facts.info:
         return
     yield Finding(
         "warning",
@@ -419,7 +426,7 @@ def _lasting(facts: MasterFacts) -> str:
     return "appendonly yes and appendfsync always"
 
 
-def _failover(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: ARG001
+def _failover(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001
     refused = facts.write.code if facts.write is not None else ""
     if facts.info.get("cluster_enabled") == "1" and refused not in ("MOVED", "CLUSTERDOWN", "ASK", "TRYAGAIN"):
         yield Finding("warning", "failover", "it is part of a cluster", _INDEPENDENT)
@@ -430,17 +437,17 @@ def _failover(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:  # noqa: A
         yield Finding("warning", "failover", f"it has {has}, and one that is promoted can lose locks", _INDEPENDENT)
 
 
-def _slow(facts: MasterFacts, terms: Terms) -> Iterator[Finding]:
+def _slow(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
     latency = facts.latency or 0.0
     advice = "see what keeps it busy (SLOWLOG GET), move it nearer, or raise node_timeout and the TTLs"
-    took = f"a round trip takes {latency * 1000:.0f} ms, node_timeout is {terms.node_timeout * 1000:g} ms"
-    if latency > terms.node_timeout:
+    took = f"a round trip takes {latency * 1000:.0f} ms, node_timeout is {client_options.node_timeout * 1000:g} ms"
+    if latency > client_options.node_timeout:
         yield Finding("critical", "slow", f"its votes come too late: {took}", advice)
-    elif latency > terms.node_timeout * _SLOW:
+    elif latency > client_options.node_timeout * _SLOW:
         yield Finding("warning", "slow", f"its votes are nearly too late: {took}", advice)
 
 
-_RULES: tuple[Callable[[MasterFacts, Terms], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[MasterFacts, ClientOptions], Iterator[Finding]], ...] = (
     _not_master,
     _rights,
     _lacks,
@@ -475,12 +482,12 @@ def _restarted(facts: MasterFacts, left: float, max_ttl: float) -> Finding:
     )
 
 
-def _skewed(facts: MasterFacts, offset: float | None, terms: Terms) -> Iterator[Finding]:
+def _skewed(facts: MasterFacts, offset: float | None, client_options: ClientOptions) -> Iterator[Finding]:
     if offset is None or facts.clock is None:
         return
     # Whoever sets a wrong clock right, steps it; keys then expire early by so much.  The longest lease
     # allows for this much of it, others for less (P1, R6).
-    allowed = max(_NTP, drift(terms.max_ttl, terms.drift_factor))
+    allowed = max(_NTP, drift(client_options.max_ttl, client_options.drift_factor))
     if abs(offset) - facts.clock.within > allowed:
         fast = "ahead of" if offset > 0 else "behind"
         yield Finding(
@@ -504,7 +511,7 @@ def _short(seconds: float) -> str:
 # -- all of them -------------------------------------------------------------------------------------
 
 
-def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
+def _of_the_quorum(quorum: QuorumHealth, client_options: ClientOptions) -> Iterator[Finding]:
     size, need, voting = quorum.size, quorum.majority, quorum.voting
     if voting < need:
         yield Finding(
@@ -528,14 +535,14 @@ def _of_the_quorum(quorum: QuorumHealth, terms: Terms) -> Iterator[Finding]:
     probe = quorum.probe
     if probe is not None and not probe.ok and voting >= need:  # else that is why
         yield Finding("critical", "probe", f"a real lock did not work: {probe.error}", "see what the masters said")
-    if quorum.max_ttl > terms.max_ttl + _OTHER:
+    if quorum.max_ttl > client_options.max_ttl + _OTHER:
         yield Finding(
             "warning",
             "max-ttl",
-            f"max_ttl is {terms.max_ttl:g} s here, and another client has announced {quorum.max_ttl:g} s: the longer one "
+            f"max_ttl is {client_options.max_ttl:g} s here, and another client has announced {quorum.max_ttl:g} s: the longer one "
             "decides how long a restarted master may not vote",
             f"give all clients the same max_ttl. If {quorum.max_ttl:g} s was a mistake, delete the key "
-            f"redlock-max-ttl:{terms.prefix} on every master when they all have it",
+            f"redlock-max-ttl:{client_options.prefix} on every master when they all have it",
         )
 
 

@@ -1,1 +1,1 @@
-"""The lock for threads: links to the masters, the driver of operations, and the public classes."""
+"""The lock for threads: connections to the masters, the driver of operations, and the public classes."""

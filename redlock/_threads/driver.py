@@ -10,8 +10,8 @@ from inspect import GEN_CLOSED, getgeneratorstate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._core.effects import Send, Wait
+from redlock._threads.connections import Connections
 from redlock._threads.housekeeper import Housekeeper
-from redlock._threads.links import Links
 from redlock._threads.waiter import Waiter
 from redlock.errors import RedlockError
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from redlock._base.observer import Observer
     from redlock._connect import Endpoint
     from redlock._core.effects import Op
-    from redlock._core.electorate import Electorate
+    from redlock._core.voters import Voters
 
 T = TypeVar("T")
 
 
 class Driver:
-    """The links of one `Masters` in one process, from the first operation until `close`."""
+    """The connections of one `Masters` in one process, from the first operation until `close`."""
 
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        electorate: Electorate,
+        voters: Voters,
         *,
         node_timeout: float,
         connect_timeout: float,
@@ -40,12 +40,12 @@ class Driver:
         max_ttl: float,
         observer: Observer | None,
     ) -> None:
-        self._links = Links(endpoints, electorate, node_timeout)
+        self._connections = Connections(endpoints, voters, node_timeout)
         self._housekeeper = Housekeeper(
-            self._links, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, observer=observer
+            self._connections, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, observer=observer
         )
         self._node_timeout = node_timeout
-        self.keep = self._housekeeper.keeper.add
+        self.keep = self._housekeeper.renewer.add
         self._ready = False
         self._closed = False
         self.stop = self._housekeeper.end  # without waiting: for the garbage collector
@@ -57,12 +57,12 @@ class Driver:
         Whatever interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the
         point where it waits; it cleans up and lets it through (R11).
         """
-        links = self._links
-        waiter = Waiter(links.relay)
+        connections = self._connections
+        waiter = Waiter(connections.wake_chain)
         events = waiter.events
         step: Callable[[Any], Any] = op.send
         argument: Any = None
-        links.running[waiter] = None
+        connections.running[waiter] = None
         try:
             if not self._ready:
                 self._get_ready()
@@ -71,13 +71,13 @@ class Driver:
                     while True:  # in here, so that its jump back is covered too
                         effect = step(argument)
                         if type(effect) is Wait:
-                            argument = events.popleft() if events else links.wait(effect, waiter)
+                            argument = events.popleft() if events else connections.wait(effect, waiter)
                         else:
                             argument = None
                             if isinstance(effect, Send):
-                                links.send(effect, waiter)
+                                connections.send(effect, waiter)
                             else:
-                                links.aside(effect, waiter)
+                                connections.perform_local(effect, waiter)
                         step = op.send
                 except StopIteration as stop:
                     result: T = stop.value
@@ -89,7 +89,7 @@ class Driver:
                     step, argument = op.throw, error
         finally:
             try:
-                links.finish(waiter)
+                connections.finish(waiter)
             except BaseException:
                 self._ready = False
                 raise
@@ -100,16 +100,16 @@ class Driver:
         self._housekeeper.wait_until_decided()
         self._ready = True
 
-    def settle(self) -> None:
+    def deliver_owed(self) -> None:
         """Send what is owed, for at most `node_timeout` (R11)."""
         if not self._closed:
-            self._housekeeper.settle(self._node_timeout)
+            self._housekeeper.deliver_owed(self._node_timeout)
 
     def close(self) -> None:
         """End what is under way, send what is owed, then leave no thread and no socket.  May be called twice."""
         try:
-            self._links.begin_to_close()
-            self.settle()
+            self._connections.begin_to_close()
+            self.deliver_owed()
         finally:
             self._closed = True
             self._housekeeper.end()
@@ -118,7 +118,7 @@ class Driver:
     def disown(self) -> None:
         """In a forked child: these sockets are the parent's.  Takes no lock, its owner may be gone."""
         self._closed = True
-        self._links.disown()
+        self._connections.disown()
         _DRIVERS.discard(self)
 
 
@@ -129,7 +129,7 @@ _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 def _at_exit() -> None:
     for driver in list(_DRIVERS):
         with contextlib.suppress(RedlockError):  # closed meanwhile by another thread
-            driver.settle()
+            driver.deliver_owed()
 
 
 def _in_child() -> None:

@@ -43,7 +43,7 @@ class ThreadLeaseState(LeaseState):
 
     @staticmethod
     def guard() -> threading.Lock:
-        """The keeper extends in its thread while the holder may do so in its own.
+        """The renewer extends in its thread while the holder may do so in its own.
 
         One mutex for all leases: it is held for microseconds.
         """

@@ -74,7 +74,7 @@ class MultiLock(LockBase[Masters, Lease]):
                 all_of_them.callback(told, lease)
 
     def _abandon(self, state: LeaseState) -> None:
-        self._run(abandon(self._plan, state))
+        self._run(abandon(self._spec, state))
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class MultiLock(LockBase[Masters, Lease]):
             self._tried(outcome, began)
             if isinstance(outcome, Grant):
                 self._lease = lease = self._lease_of(outcome)
-                self._keep(self._keeping_of(self._entered(mine, lease, leaving)))
+                self._keep(self._renewal_of(self._entered(mine, lease, leaving)))
                 return lease
         except BaseException:
             for grant in () if mine else won:  # interrupted between the grant and our caller
@@ -185,7 +185,7 @@ class MultiLock(LockBase[Masters, Lease]):
             QuorumUnreachable: too few masters answered to know.
         """
         inspection = self._masters._inspection  # noqa: SLF001 - see `LockBase`
-        return any(self._is_locked(*self._run(inspection(name))) for name in self._plan.names)
+        return any(self._is_locked(*self._run(inspection(name))) for name in self._spec.names)
 
     def close(self) -> None:
         """Close the masters, if this lock made them for itself."""

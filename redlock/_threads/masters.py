@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, TypeVar
 
 from redlock._base import process
-from redlock._base.links import CLOSED
+from redlock._base.connections import CLOSED
 from redlock._base.masters import MastersBase, known
 from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from redlock._base.holds import Hold
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
-    from redlock._core.keep import Keeping
+    from redlock._core.renewals import Renewal
     from redlock._health.records import Health, Probe
     from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock, MultiLockOptions
@@ -126,10 +126,10 @@ class Masters(MastersBase):
             driver = self._make_driver()
         return driver.run(op)
 
-    def _keep(self, keeping: Keeping) -> None:
+    def _keep(self, renewal: Renewal) -> None:
         driver = self._driver
         if driver is not None:  # else these were closed just now, and nothing is renewed any more
-            driver.keep(keeping)
+            driver.keep(renewal)
 
     def _make_driver(self) -> Driver:
         with self._making.lock:
@@ -139,8 +139,8 @@ class Masters(MastersBase):
             if driver is None or not mine:
                 driver = self._driver = Driver(
                     self._endpoints,
-                    self._terms.electorate,
-                    node_timeout=self._terms.node_timeout,
+                    self._settings.voters,
+                    node_timeout=self._settings.node_timeout,
                     connect_timeout=self._connect_timeout,
                     prefix=self._prefix,
                     max_ttl=self.max_ttl,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from redlock._core.effects import Event
-    from redlock._core.listen import Ear
-    from redlock._threads.relay import Relay
+    from redlock._core.subscriptions import Subscription
+    from redlock._threads.wake_chain import WakeChain
 
 
 class Waiter:
@@ -20,16 +20,16 @@ class Waiter:
     answer for it, or hands the lead over (it follows).
     """
 
-    __slots__ = ("_relay", "_signal", "ear", "events", "has_relay")
+    __slots__ = ("_signal", "_wake_chain", "events", "subscription", "wakes_next")
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
+    def __init__(self, wake_chain: WakeChain) -> None:
+        self._wake_chain = wake_chain
         self.events: deque[Event] = deque()
-        self.ear: Ear | None = None
-        self.has_relay = False  # and is to pass it on
+        self.subscription: Subscription | None = None
+        self.wakes_next = False  # it was served, and is to wake the next one
         self._signal: Lock | None = None  # most operations never follow
 
-    def prepare(self) -> None:
+    def prepare_to_sleep(self) -> None:
         """Before it can be found by `wake`: from now on a wake-up is not missed."""
         if self._signal is None:
             self._signal = Lock()
@@ -37,17 +37,17 @@ class Waiter:
 
     def sleep(self, seconds: float) -> bool:
         """Until `wake`, or for so long; True if nobody woke us."""
-        assert self._signal is not None  # noqa: S101 - prepare() came first
+        assert self._signal is not None  # noqa: S101 - prepare_to_sleep() came first
         return not self._signal.acquire(timeout=seconds)
 
     def put(self, event: Event) -> None:
         """It happened."""
         self.events.append(event)
-        relay = self._relay
-        if relay.reader is None:
+        wake_chain = self._wake_chain
+        if wake_chain.reader is None:
             self.wake()
-        elif relay.reader is not self:
-            relay.served.append(self)
+        elif wake_chain.reader is not self:
+            wake_chain.served.append(self)
 
     def wake(self) -> bool:
         """Let it look at its events; False: it does so anyway."""

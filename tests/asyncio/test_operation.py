@@ -144,9 +144,9 @@ class Spy:
 
 def released_everywhere(d: Deployment) -> None:
     """Whatever a master heard of a token that sets a key, it heard the release last (R10)."""
-    for fake, link in zip(d.fakes, d.links.all, strict=True):
+    for fake, connection in zip(d.fakes, d.connections.all, strict=True):
         for token, asked in fake.by_token().items():
-            if link.sock is not None and any(verb in TAKING for verb in asked):
+            if connection.sock is not None and any(verb in TAKING for verb in asked):
                 assert asked[-1] == "release", (token, asked)
 
 
@@ -159,7 +159,7 @@ async def cancelled_at(d: Deployment, at: int, what: str, scene: Callable[[Deplo
         if what != "acquire":
             assert await lock.acquire()
         scene(d)
-        await d.quiet()  # the links know who is down
+        await d.quiet()  # the connections know who is down
         try:
             with spy, contextlib.suppress(RedlockError):
                 await getattr(lock, what)()
@@ -176,7 +176,7 @@ async def cancelled_at(d: Deployment, at: int, what: str, scene: Callable[[Deplo
         assert spy.struck_at is not None
     else:
         assert spy.struck_at is None, "the cancellation was swallowed"
-    assert not d.links.operations
+    assert not d.connections.operations
     await d.quiet()
     released_everywhere(d)
     return spy.struck_at is not None
@@ -207,7 +207,7 @@ def effects(what: str, scene: Callable[[Deployment], None]) -> int:
             if scene is held:
                 await asyncio.sleep(0.3)  # until it is given back
             for number in (0, 1):
-                if d.links.all[number].sock is None:  # what it is owed is sent when it is back
+                if d.connections.all[number].sock is None:  # what it is owed is sent when it is back
                     back(d, number)
             await d.quiet()
             d.speak()
@@ -227,16 +227,16 @@ def after_reading(d: Deployment, number: int, action: Callable[[], object]) -> N
     """Do ``action`` in the tick, and right after the callback, in which the ``number``-th answers are read."""
     seen = 0
 
-    def reading(link: Any) -> None:
+    def reading(connection: Any) -> None:
         nonlocal seen
-        d.links._readable(link)
+        d.connections._readable(connection)
         seen += 1
         if seen == number:
             action()  # behind the step of the operation, in front of the wake-up of the task
 
-    for link in d.links.all:
-        assert link.sock is not None
-        d.loop.add_reader(link.fd, reading, link)
+    for connection in d.connections.all:
+        assert connection.sock is not None
+        d.loop.add_reader(connection.fd, reading, connection)
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -471,7 +471,7 @@ def test_a_coroutine_that_outlives_its_loop_is_rolled_back(what, how):
     for fake in fakes:
         fake.hear()
     assert [next(iter(fake.by_token().values()))[-1] for fake in fakes] == ["release"] * MASTERS
-    assert not d.links.operations
+    assert not d.connections.operations
     d.driver.shut()
     for fake in fakes:
         fake.sock.close()
@@ -496,14 +496,14 @@ def test_a_coroutine_that_outlives_its_loop_while_a_master_does_not_read():
     d, coroutines = run(scene, tidy=False)
     for coroutine in coroutines:
         coroutine.close()
-    assert d.links.all[0].stuck
+    assert d.connections.all[0].stuck
     for fake in d.fakes[1:]:
         fake.hear()
         assert list(fake.by_token().values()) == [["acquire", "release"]] * 100
     slow = d.fakes[0]
     slow.reads = True
     for _ in range(1000):
-        d.links.look()
+        d.connections.look()
         slow.hear()
     assert list(slow.by_token().values()) == [["acquire", "release"]] * 100
     d.driver.shut()
@@ -571,7 +571,7 @@ def waits(until: float) -> Op[Any]:
 
 
 async def outcome(d: Deployment, op: Op[Any]) -> Any:
-    operation = Operation(op, d.links)
+    operation = Operation(op, d.connections)
     operation.start()
     return await operation.ended
 
@@ -639,13 +639,13 @@ def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted():
     async def scene(d):
         d.mute(*ALL)
         question = Question(3)
-        operation = Operation(asks(question, d.clock.now + 0.2), d.links)
+        operation = Operation(asks(question, d.clock.now + 0.2), d.connections)
         operation.start()
         await d.quiet()
         d.clock.advance(0.2)
         d.speak()
         assert not question.answers
-        operation.ring()
+        operation.on_alarm()
         return operation.ended.result() is question, question.answers
 
     assert run(scene) == (True, [0, 1, 2])
@@ -718,7 +718,7 @@ def test_an_operation_that_forgot_its_question_is_told_no_more():
 
     async def scene(d):
         event, question = await outcome(d, op())
-        return type(event), question.answers, all(link.pipeline.idle for link in d.links.all)
+        return type(event), question.answers, all(connection.pipeline.idle for connection in d.connections.all)
 
     assert run(scene) == (Timeout, [], True)
 
@@ -808,7 +808,7 @@ def test_an_operation_that_wants_to_wait_though_it_was_interrupted_is_closed():
             closed.append(True)
 
     async def scene(d):
-        operation = Operation(op(), d.links)
+        operation = Operation(op(), d.connections)
         operation.start()
         assert not operation.over
         operation.interrupt(ValueError())
@@ -839,7 +839,7 @@ def test_a_signal_handler_that_raises_at_the_end_takes_no_result_away(monkeypatc
         return "granted"
 
     async def scene(d):
-        operation = Operation(op(), d.links)
+        operation = Operation(op(), d.connections)
         with pytest.raises(TimeoutError):  # for whoever stepped it
             operation.start()
         assert operation.over
@@ -859,7 +859,7 @@ def test_ctrl_c_inside_of_a_step_is_for_whoever_runs_the_loop():
 
     async def scene(d):
         left.append(d)
-        operation = Operation(op(), d.links)
+        operation = Operation(op(), d.connections)
         operation.start()
         with contextlib.suppress(KeyboardInterrupt):
             await operation.ended
@@ -867,7 +867,7 @@ def test_ctrl_c_inside_of_a_step_is_for_whoever_runs_the_loop():
     with pytest.raises(KeyboardInterrupt):
         run(scene, tidy=False)
     (d,) = left
-    assert not d.links.operations
+    assert not d.connections.operations
 
 
 # -- the world of these tests ----------------------------------------------------------------------------------
@@ -891,7 +891,7 @@ def test_a_pair_of_sockets_delivers_at_once():
 
 
 def test_a_renewal_that_close_breaks_off_is_no_failure(caplog):
-    """Also while close waits for what is owed, with the links still open."""
+    """Also while close waits for what is owed, with the connections still open."""
 
     async def scene(d: Deployment) -> None:
         await d.masters.lock("job", ttl=0.9).acquire()
@@ -900,7 +900,7 @@ def test_a_renewal_that_close_breaks_off_is_no_failure(caplog):
         d.mute(*ALL)
         await asyncio.sleep(0.25)
         releasing = asyncio.ensure_future(other.release())
-        while len(d.links.operations) < 2:  # the release, and the renewal of the first  # noqa: ASYNC110
+        while len(d.connections.operations) < 2:  # the release, and the renewal of the first  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await d.masters.close()
         with pytest.raises(RedlockError, match="closed"):

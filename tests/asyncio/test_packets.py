@@ -1,4 +1,4 @@
-"""What leaves in which packet, and who is told of which answer: `redlock/_asyncio/links.py`."""
+"""What leaves in which packet, and who is told of which answer: `redlock/_asyncio/connections.py`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redlock._core.electorate import Facts
-from redlock._core.listen import Ear
 from redlock._core.refusals import ErrorReply
+from redlock._core.subscriptions import Subscription
+from redlock._core.voters import Facts
 from tests.asyncio.virtual import (
     MASTERS,
     NODE_TIMEOUT,
@@ -27,7 +27,7 @@ from tests.core.resp import encoded
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from redlock._base.links import News
+    from redlock._base.connections import Reports
 
 TASKS = 10
 
@@ -231,23 +231,23 @@ def test_a_script_that_was_forgotten_is_sent_as_text():
 
 
 class Announcers:
-    """The other connections of three masters, a majority, and an ear on a channel."""
+    """The other connections of three masters, a majority, and a subscription on a channel."""
 
     def __init__(self, d: Deployment) -> None:
-        self.ear = Ear(["redlock:job"], MASTERS)
-        (self.channel,) = (channel.encode() for channel in self.ear.channels)
+        self.subscription = Subscription(["redlock:job"], MASTERS)
+        (self.channel,) = (channel.encode() for channel in self.subscription.channels)
         self._d = d
         self._theirs: list[socket.socket] = []
-        d.links.listeners.add(self.ear)
+        d.connections.subscriptions.add(self.subscription)
 
     def connect(self) -> None:
         self.hang_up()
-        for feed in self._d.links.feeds[:3]:
+        for subscriber in self._d.connections.subscribers[:3]:
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             self._theirs.append(theirs)
-            self._d.links.keep(ours)
-            self._d.links.attach(feed, ours, None, self._d.clock.now)
+            self._d.connections.keep(ours)
+            self._d.connections.attach(subscriber, ours, None, self._d.clock.now)
 
     async def say(self, *values: Any, then: bytes = b"") -> None:
         """In one packet each."""
@@ -262,7 +262,7 @@ class Announcers:
     async def end(self) -> None:
         self.hang_up()
         await self._d.quiet()
-        self._d.links.listeners.remove(self.ear, self._d.clock.now)
+        self._d.connections.subscriptions.remove(self.subscription, self._d.clock.now)
 
 
 def test_what_was_announced_just_before_the_connection_broke_is_heard():
@@ -272,10 +272,10 @@ def test_what_was_announced_just_before_the_connection_broke_is_heard():
         masters = Announcers(d)
         masters.connect()
         await masters.say([b"subscribe", masters.channel, 1])
-        looked, masters.ear.look = masters.ear.look, False
+        looked, masters.subscription.look = masters.subscription.look, False
         await masters.say([b"message", masters.channel, b"token"], then=b"nonsense\r\n")
-        released = masters.ear.released
-        assert not any(feed.sock for feed in d.links.feeds)
+        released = masters.subscription.released
+        assert not any(subscriber.sock for subscriber in d.connections.subscribers)
         await masters.end()
         return looked, released
 
@@ -289,13 +289,13 @@ def test_what_a_broken_connection_confirmed_is_not_taken_for_a_confirmation_of_t
         masters = Announcers(d)
         masters.connect()
         await masters.say([b"subscribe", masters.channel, 1], then=b"nonsense\r\n")
-        assert not any(feed.sock for feed in d.links.feeds)
-        masters.ear.look = False
+        assert not any(subscriber.sock for subscriber in d.connections.subscribers)
+        masters.subscription.look = False
         masters.connect()
         await masters.say([b"message", b"another channel", b"token"])
-        early, masters.ear.look = masters.ear.look, False
+        early, masters.subscription.look = masters.subscription.look, False
         await masters.say([b"subscribe", masters.channel, 1])
-        in_time = masters.ear.look
+        in_time = masters.subscription.look
         await masters.end()
         return early, in_time
 
@@ -308,10 +308,10 @@ def test_what_a_broken_connection_confirmed_is_not_taken_for_a_confirmation_of_t
 def test_what_the_kernel_does_not_take_waits_and_keeps_its_order():
     async def scene(d):
         stop_reading(d, 0)
-        link, fake = d.links.all[0], d.fakes[0]
+        connection, fake = d.connections.all[0], d.fakes[0]
         locks = await take(d, 200)
-        assert link.stuck
-        assert link.backlog
+        assert connection.stuck
+        assert connection.backlog
         assert d.loop.wants_to_write(fake.theirs)
         await asyncio.gather(*(release(lock) for lock in locks[:100]))
         packets = len(fake.theirs.sent)
@@ -321,7 +321,7 @@ def test_what_the_kernel_does_not_take_waits_and_keeps_its_order():
         assert len(fake.theirs.sent) == packets
         read_again(d, 0)
         await d.drained(0)
-        assert not link.stuck
+        assert not connection.stuck
         assert not d.loop.wants_to_write(fake.theirs)
         for lock in locks[100:]:
             await lock.release()
@@ -342,7 +342,7 @@ def test_a_rollback_stands_behind_the_half_of_its_acquire_that_the_kernel_has_no
         stop_reading(d, 0)
         tasks = [asyncio.create_task(d.masters.lock(f"job-{i}", ttl=10).acquire()) for i in range(100)]
         await d.quiet()
-        assert d.links.all[0].stuck
+        assert d.connections.all[0].stuck
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -438,7 +438,7 @@ def test_timers_do_not_pile_up():
 
     most, timers = run(scene)
     assert most <= 2
-    assert timers <= 2, "one alarm for all operations, and the keeper's"
+    assert timers <= 2, "one alarm for all operations, and the renewer's"
 
 
 def test_many_that_wait_for_long_do_not_leave_their_alarms_behind():
@@ -468,7 +468,7 @@ def test_an_operation_that_ends_at_once_needs_no_alarm_for_each_answer():
         await lock.release()
         return acquired
 
-    assert run(scene) == 2  # its own, and that of the keeper
+    assert run(scene) == 2  # its own, and that of the renewer
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -518,7 +518,7 @@ def test_a_debt_is_paid_when_the_master_can_do_it_again():
         assert 3 <= d.fakes[0].by_token()[lock.lease.token].count("release") <= 5
         d.fakes[0].error = None
         await asyncio.sleep(0.15)
-        assert not d.links.owe()
+        assert not d.connections.owe()
         before = d.loop.selector.rounds
         await asyncio.sleep(1.0)
         return d.loop.selector.rounds - before
@@ -533,8 +533,8 @@ def test_a_release_that_a_broken_connection_swallowed_is_the_first_on_the_next_o
         d.hang_up(0)
         await lock.release()
         await d.quiet()
-        assert d.links.all[0].sock is None
-        assert d.links.owe()
+        assert d.connections.all[0].sock is None
+        assert d.connections.owe()
         d.fakes[0].connect()
         d.attach(0)
         await d.quiet()
@@ -566,11 +566,11 @@ class Told:
     def __init__(self) -> None:
         self.up: list[tuple[str, float]] = []
 
-    def hear(self, news: News) -> list[tuple[str, float]]:
-        """Of which masters ``news`` say that they are up, and when their votes count."""
+    def hear(self, reports: Reports) -> list[tuple[str, float]]:
+        """Of which masters ``reports`` say that they are up, and when their votes count."""
         self.up.clear()
         observer: Any = self
-        for _, _, tell in news:
+        for _, _, tell in reports:
             if tell is not None:
                 tell(observer)
         return self.up.copy()
@@ -593,13 +593,15 @@ def test_what_one_master_says_may_change_the_votes_of_others_and_is_told():
         for number in (1, 0):
             d.fakes[number].connect()
             d.loop.add_reader(d.fakes[number].sock, d.fakes[number].hear)
-            d.links.keep(d.fakes[number].theirs)
+            d.connections.keep(d.fakes[number].theirs)
             d.clock.advance(1.0)
-            news = d.links.attach(d.links.all[number], d.fakes[number].theirs, Facts("the same", 10**6), d.clock.now)
+            reports = d.connections.attach(
+                d.connections.all[number], d.fakes[number].theirs, Facts("the same", 10**6), d.clock.now
+            )
             if number:
-                assert told.hear(news) == [("fake-1:6379", 0.0)]
+                assert told.hear(reports) == [("fake-1:6379", 0.0)]
             else:
-                assert told.hear(news) == [("fake-0:6379", 0.0), ("fake-1:6379", math.inf)]
-                assert "master fake-1:6379 is the same server as fake-0:6379" in news[1][1]
+                assert told.hear(reports) == [("fake-0:6379", 0.0), ("fake-1:6379", math.inf)]
+                assert "master fake-1:6379 is the same server as fake-0:6379" in reports[1][1]
 
     run(scene)

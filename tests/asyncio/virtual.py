@@ -20,15 +20,15 @@ import hiredis
 from redlock import AsyncMasters, _clock, scripts
 from redlock._core import wire
 from redlock._core.effects import Send, Wait
-from redlock._core.electorate import Facts
 from redlock._core.refusals import ErrorReply
+from redlock._core.voters import Facts
 from tests.core.resp import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from redlock._asyncio.connections import Connections
     from redlock._asyncio.driver import Driver
-    from redlock._asyncio.links import Links
     from redlock._core.effects import Op
     from redlock._core.outcomes import Failure
 
@@ -253,7 +253,7 @@ def asks(question: Question, until: float) -> Op[Any]:
 
 
 class Deployment:
-    """`AsyncMasters` whose links lead to fakes.  Nothing connects, hence no thread."""
+    """`AsyncMasters` whose connections lead to fakes.  Nothing connects, hence no thread."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop, self.clock = loop, loop.clock
@@ -261,19 +261,19 @@ class Deployment:
         urls = [f"redis://fake-{number}:6379" for number in range(MASTERS)]
         self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT)
         self.driver: Driver = self.masters._driver()
-        self.links: Links = self.driver._links
-        self.links.on_broken = lambda _: None
-        self.links.on_change = lambda: None
-        self.links.on_listening = lambda: None
+        self.connections: Connections = self.driver._connections
+        self.connections.on_broken = lambda _: None
+        self.connections.on_change = lambda: None
+        self.connections.on_listening = lambda: None
         self.driver._housekeeper.ready.set()
         for number in range(MASTERS):
             self.attach(number)
 
     def attach(self, number: int) -> None:
-        fake, link = self.fakes[number], self.links.all[number]
+        fake, connection = self.fakes[number], self.connections.all[number]
         self.loop.add_reader(fake.sock, fake.hear)
-        self.links.keep(fake.theirs)
-        self.links.attach(link, fake.theirs, Facts(f"run-{number}", 10**6), self.clock.now)
+        self.connections.keep(fake.theirs)
+        self.connections.attach(connection, fake.theirs, Facts(f"run-{number}", 10**6), self.clock.now)
 
     def hang_up(self, number: int) -> None:
         """The master closes the connection."""
@@ -292,7 +292,7 @@ class Deployment:
 
     async def drained(self, number: int) -> None:
         """Until the kernel has taken all that a master is to be sent."""
-        while self.links.all[number].backlog:  # noqa: ASYNC110 - one tick after the other
+        while self.connections.all[number].backlog:  # noqa: ASYNC110 - one tick after the other
             await asyncio.sleep(0)
         await self.quiet()
 
@@ -306,8 +306,8 @@ class Deployment:
         return [{name: token for name, token in fake.keys.items() if token != OTHER} for fake in self.fakes]
 
     def nothing_left(self) -> None:
-        assert not self.links.operations
-        assert not self.links.owe()
+        assert not self.connections.operations
+        assert not self.connections.owe()
         assert not any(self.keys()), self.keys()
         assert not self.loop.pending, f"a timer is still set: {self.loop.pending}"
         assert len(asyncio.all_tasks()) == 1

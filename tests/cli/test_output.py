@@ -13,9 +13,9 @@ from redlock import Health, Probe
 from redlock._cli import table
 from redlock._cli.prometheus import exposition
 from redlock._cli.watch import changes, cut, restarts
-from redlock._health.facts import Clock, Refusal
+from redlock._health.facts import Clock, RefusedCommand
 from redlock._health.verdict import judge
-from tests.health.facts import TERMS, dead, healthy, with_last
+from tests.health.facts import CLIENT_OPTIONS, dead, healthy, with_last
 
 TOOK = Probe(ok=True, seconds=0.0123, fence=7)
 
@@ -38,7 +38,7 @@ def mixed() -> Health:
         healthy(11, clock=Clock(90.0, 0.001)),
         healthy(2, info={"uptime_in_seconds": "2"}),
     ]
-    return judge([*facts, dead(3), dead(4)], TERMS, TOOK)
+    return judge([*facts, dead(3), dead(4)], CLIENT_OPTIONS, TOOK)
 
 
 def test_the_table_is_aligned_and_every_master_has_one_line():
@@ -83,7 +83,7 @@ def test_monitoring_draws_the_figures_behind_the_bar():
         "round_trip": ("0.001", "s", "", "", "0", ""),
         "probe": ("0.0123", "s", "", "", "0", ""),
     }
-    quick = judge([healthy(i, latency=0.00000012) for i in range(4)], TERMS, Probe(ok=True, seconds=1e-7))
+    quick = judge([healthy(i, latency=0.00000012) for i in range(4)], CLIENT_OPTIONS, Probe(ok=True, seconds=1e-7))
     found = figures_of(quick)
     assert found["voting"] == ("4", "", "4:", "3:", "0", "4")
     assert found["can_lose"] == ("1", "", "1:", "", "0", "1")
@@ -92,9 +92,13 @@ def test_monitoring_draws_the_figures_behind_the_bar():
 
 
 def test_what_nobody_measured_has_no_figure():
-    assert set(figures_of(judge([dead(i) for i in range(3)], TERMS, None))) == {"voting", "can_lose"}
+    assert set(figures_of(judge([dead(i) for i in range(3)], CLIENT_OPTIONS, None))) == {"voting", "can_lose"}
     failed = Probe(ok=False, seconds=0.0, error="not tried | by us")
-    assert set(figures_of(judge([dead(0), dead(1), healthy(2)], TERMS, failed))) == {"voting", "can_lose", "round_trip"}
+    assert set(figures_of(judge([dead(0), dead(1), healthy(2)], CLIENT_OPTIONS, failed))) == {
+        "voting",
+        "can_lose",
+        "round_trip",
+    }
 
 
 def test_a_person_at_a_terminal_gets_no_figures_for_monitoring():
@@ -169,7 +173,8 @@ def families(health):
 
 
 @pytest.mark.parametrize(
-    "health", [mixed(), judge([dead(0)], TERMS, None), judge([healthy(i) for i in range(5)], TERMS, TOOK)]
+    "health",
+    [mixed(), judge([dead(0)], CLIENT_OPTIONS, None), judge([healthy(i) for i in range(5)], CLIENT_OPTIONS, TOOK)],
 )
 def test_the_metrics_are_what_prometheus_reads(health):
     """And as promtool wants them: each has help and type, units are base units, nothing is there twice."""
@@ -205,7 +210,7 @@ def test_the_figures_are_those_of_the_check():
 
 def test_a_label_may_have_any_character():
     odd = replace(healthy(0), name='a"b\\c\nd')
-    [sample] = families(judge([odd], TERMS, None))["redlock_master_votes"].samples
+    [sample] = families(judge([odd], CLIENT_OPTIONS, None))["redlock_master_votes"].samples
     assert sample.labels["master"] == 'a"b\\c\nd'
 
 
@@ -217,8 +222,8 @@ def test_nothing_has_changed():
 
 
 def test_a_master_goes_and_comes_back():
-    good = judge([healthy(i) for i in range(5)], TERMS, TOOK)
-    bad = judge(with_last(dead(4)), TERMS, TOOK)
+    good = judge([healthy(i) for i in range(5)], CLIENT_OPTIONS, TOOK)
+    bad = judge(with_last(dead(4)), CLIENT_OPTIONS, TOOK)
     gone = dict.fromkeys(text for _, text in changes(good, bad))
     assert list(gone) == [
         "OK -> WARNING: 4 of 5 masters vote",
@@ -251,7 +256,7 @@ MEMORY = {"maxmemory": "1000", "used_memory": "950"}
         ),
         (
             {"info": MEMORY},
-            {"info": MEMORY, "write": Refusal("OOM", "OOM command not allowed")},
+            {"info": MEMORY, "write": RefusedCommand("OOM", "OOM command not allowed")},
             "low-memory: its memory is full",
         ),
         (
@@ -264,7 +269,7 @@ MEMORY = {"maxmemory": "1000", "used_memory": "950"}
 )
 def test_a_finding_that_becomes_another_is_a_change(before, after, says):
     """The same code, and worse news, or other ones."""
-    first, then = (judge(with_last(healthy(4, **facts)), TERMS, TOOK) for facts in (before, after))
+    first, then = (judge(with_last(healthy(4, **facts)), CLIENT_OPTIONS, TOOK) for facts in (before, after))
     texts = [text for _, text in changes(first, then)]
     assert any(text.startswith(f"10.0.0.4:6379: {says}") for text in texts)
     assert not any(text.endswith("is over") for text in texts)
@@ -282,15 +287,15 @@ def test_a_finding_that_becomes_another_is_a_change(before, after, says):
 )
 def test_other_figures_are_no_change(before, after):
     """They differ at every look."""
-    first, then = (judge(with_last(healthy(4, **facts)), TERMS, TOOK) for facts in (before, after))
+    first, then = (judge(with_last(healthy(4, **facts)), CLIENT_OPTIONS, TOOK) for facts in (before, after))
     assert first.masters[4].findings
     assert first.masters[4].findings != then.masters[4].findings
     assert list(changes(first, then)) == []
 
 
 def test_another_process_is_noticed_also_after_it_was_away():
-    before = judge([healthy(0)], TERMS, TOOK).masters[0]
-    after = judge([healthy(0)], TERMS, TOOK)
+    before = judge([healthy(0)], CLIENT_OPTIONS, TOOK).masters[0]
+    after = judge([healthy(0)], CLIENT_OPTIONS, TOOK)
     assert before.run_id
     [(name, text)] = restarts({before.name: before.run_id}, after)
     assert name == before.name

@@ -35,7 +35,7 @@ def frees_itself(after: int, refused_with: object = HELD) -> Master:
 )
 def test_tries_until_the_deadline_and_once_more_at_it(timeout: float, attempts: list[float], ends: float) -> None:
     world = World(*[held(0.01)] * 3)
-    refusal = world.run(world.acquire(world.plan(pause=0.5), deadline=world.now + timeout))
+    refusal = world.run(world.acquire(world.spec(pause=0.5), deadline=world.now + timeout))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "held"
     assert refusal.attempts == len(attempts)
@@ -45,7 +45,7 @@ def test_tries_until_the_deadline_and_once_more_at_it(timeout: float, attempts: 
 
 def test_it_is_granted_in_the_last_look() -> None:
     world = World(*[frees_itself(1) for _ in range(3)])
-    assert isinstance(world.run(world.acquire(world.plan(), deadline=world.now + 0.1)), Grant)
+    assert isinstance(world.run(world.acquire(world.spec(), deadline=world.now + 0.1)), Grant)
     assert world.after_start() == pytest.approx(0.11)
 
 
@@ -53,7 +53,7 @@ def test_it_is_granted_in_the_last_look() -> None:
 def test_without_a_deadline_it_goes_on_whatever_is_wrong(refused_with: object) -> None:
     """C1: an outage is no reason to give up, for ever means for ever."""
     world = World(*[frees_itself(500, refused_with) for _ in range(3)])
-    assert isinstance(world.run(world.acquire(world.plan(), deadline=math.inf)), Grant)
+    assert isinstance(world.run(world.acquire(world.spec(), deadline=math.inf)), Grant)
     assert len(world.all("acquire")) == 501
 
 
@@ -61,7 +61,7 @@ def test_the_last_attempt_says_what_was_wrong() -> None:
     """C1: `QuorumUnreachable` only if the last attempt was an outage."""
     first_down = turns(Failure("error", "down", sent=False), HELD)
     world = World(*[Master(0.01, {"acquire": first_down}) for _ in range(3)])
-    refusal = world.run(world.acquire(world.plan(), deadline=world.now + 0.1))
+    refusal = world.run(world.acquire(world.spec(), deadline=world.now + 0.1))
     assert isinstance(refusal, Refusal)
     assert (refusal.kind, refusal.attempts) == ("held", 2)
 
@@ -81,7 +81,7 @@ def test_the_last_attempt_says_what_was_wrong() -> None:
 )
 def test_a_misconfigured_majority_ends_it_at_once(masters: list[Master], attempts: int) -> None:
     world = World(*masters)
-    refusal = world.run(world.acquire(world.plan(), deadline=world.now + 0.1))
+    refusal = world.run(world.acquire(world.spec(), deadline=world.now + 0.1))
     assert isinstance(refusal, Refusal)
     assert refusal.attempts == attempts
 
@@ -89,7 +89,7 @@ def test_a_misconfigured_majority_ends_it_at_once(masters: list[Master], attempt
 def test_a_fresh_token_for_every_attempt() -> None:
     """R8: not for every call."""
     world = World(*[held(0.01)] * 3)
-    world.run(world.acquire(world.plan(), deadline=world.now + 1.2))
+    world.run(world.acquire(world.spec(), deadline=world.now + 1.2))
     tokens = [sent.token for sent in world.all("acquire")]
     assert len(tokens) == len(set(tokens)) == 4
     # and the rollback of each is for its own token
@@ -100,7 +100,7 @@ def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
     # It answers 0.05 s after the attempt was given up, in the middle of the next one: a grant of a token
     # that has been rolled back since.
     world = World(Master(0.3), node_timeout=0.25)
-    refusal = world.run(world.acquire(world.plan(pause=0.02), deadline=world.now + 0.27))
+    refusal = world.run(world.acquire(world.spec(pause=0.02), deadline=world.now + 0.27))
     assert isinstance(refusal, Refusal)
     assert refusal.attempts == 2
     assert len(world.arrived) == 1  # it did arrive
@@ -109,7 +109,7 @@ def test_a_straggler_of_an_earlier_attempt_is_not_a_vote() -> None:
 
 def test_late_answers_do_not_cut_a_pause_short() -> None:
     world = World(*[held(0.01)] * 3, Master(0.2), Master(0.3))
-    world.run(world.acquire(world.plan(pause=0.5), deadline=world.now + 0.4))
+    world.run(world.acquire(world.spec(pause=0.5), deadline=world.now + 0.4))
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.4])
 
 
@@ -127,25 +127,25 @@ def test_an_attempt_that_ends_at_the_deadline_or_later_is_the_last(
 ) -> None:
     """The time it may take beyond the deadline is bounded: one `node_timeout`."""
     world = World(*[Master(NEVER)] * 3, node_timeout=0.25)
-    refusal = world.run(world.acquire(world.plan(pause=0.5), deadline=START + timeout))
+    refusal = world.run(world.acquire(world.spec(pause=0.5), deadline=START + timeout))
     assert isinstance(refusal, Refusal)
     assert refusal.attempts == len(attempts)
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx(attempts)
     assert world.after_start() == pytest.approx(ends)
-    assert world.after_start() <= timeout + world.terms.node_timeout
+    assert world.after_start() <= timeout + world.settings.node_timeout
 
 
 def test_a_majority_that_grants_after_the_deadline_has_granted() -> None:
     """The deadline ends the trying, not an attempt: what was won within `node_timeout` is not thrown away."""
     world = World(*[Master(0.2)] * 3)
-    assert isinstance(world.run(world.acquire(world.plan(), deadline=START + 0.1)), Grant)
+    assert isinstance(world.run(world.acquire(world.spec(), deadline=START + 0.1)), Grant)
 
 
 @pytest.mark.parametrize("won", [None, []])
 def test_the_grant_is_handed_over_the_moment_there_is_one(won: list[Grant] | None) -> None:
     """R11: an interruption on the way back to the caller must not make it forget what it has to release."""
     world = World(*[frees_itself(1) for _ in range(3)])
-    grant = world.run(world.acquire(world.plan(), deadline=START + 1.0, won=won))
+    grant = world.run(world.acquire(world.spec(), deadline=START + 1.0, won=won))
     assert isinstance(grant, Grant)
     assert won in (None, [grant])
 
@@ -159,8 +159,8 @@ def test_the_wait_object_is_asked_after_every_refused_attempt() -> None:
         return 0.1 * state.attempt_number
 
     world = World(*[held()] * 3)
-    plan = world.plan()._replace(retry=strategy)  # type: ignore[arg-type]
-    world.run(world.acquire(plan, deadline=world.now + 0.65))
+    spec = world.spec()._replace(retry=strategy)  # type: ignore[arg-type]
+    world.run(world.acquire(spec, deadline=world.now + 0.65))
     assert asked == [1, 2, 3, 4]
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.1, 0.3, 0.6, 0.65])
 
@@ -171,5 +171,5 @@ def test_interrupted_between_two_attempts() -> None:
     pause = 1 + 2 + 1  # the round, its two deciding answers, the rollback; then the wait
     interrupt = Interrupt(frozenset([pause]), KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        world.run(world.acquire(world.plan(), deadline=math.inf), interrupt)
+        world.run(world.acquire(world.spec(), deadline=math.inf), interrupt)
     assert world.verbs() == ["acquire", "release"]

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, attempt
-from redlock._core.electorate import Facts
 from redlock._core.fencing import LIMIT, FenceClock
+from redlock._core.voters import Facts
 from tests.core.scripted_master import ScriptedMaster
 from tests.core.world import (
     GRANTS,
@@ -117,7 +117,7 @@ def test_every_proposal_is_greater_than_all_before(steps: list[tuple[str, int]])
 )
 def test_stored_by_a_majority_it_needs_no_second_round(masters: list[Master]) -> None:
     world = World(*masters)
-    grant = world.run(attempt(world.terms, world.plan()))
+    grant = world.run(attempt(world.settings, world.spec()))
     assert isinstance(grant, Grant)
     assert grant.fence == WALL
     assert world.verbs() == ["acquire"]
@@ -137,7 +137,7 @@ def test_stored_by_a_majority_it_needs_no_second_round(masters: list[Master]) ->
 )
 def test_otherwise_there_is_one(masters: list[Master], to: set[int], at: float) -> None:
     world = World(*masters)
-    grant = world.run(attempt(world.terms, world.plan()))
+    grant = world.run(attempt(world.settings, world.spec()))
     assert isinstance(grant, Grant)
     assert world.verbs() == ["acquire", "fence"]
     first, second = world.sent
@@ -155,7 +155,7 @@ def test_otherwise_there_is_one(masters: list[Master], to: set[int], at: float) 
 def test_taken_is_not_stored_whatever_the_fence(masters: list[Master]) -> None:
     """R18: {2, fence}.  That a fence is equal to the proposal does not make it ours."""
     world = World(*masters)
-    grant = world.run(attempt(world.terms, world.plan()))
+    grant = world.run(attempt(world.settings, world.spec()))
     assert isinstance(grant, Grant)
     assert world.verbs() == ["acquire", "fence"]
     assert grant.fence == WALL + 1
@@ -165,8 +165,8 @@ def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:
     """R21: a quarantined master may have stored the proposal, but may forget it as it forgot before."""
     # Two of the three that count have stored it, and the one that does not count.
     world = World(Master(0.0), Master(0.01), Master(0.01), has(HIGH, 0.02), Master(NEVER), guard=True)
-    world.terms.electorate.admit(0, Facts(run_id="another", uptime=1), START)
-    grant = world.run(attempt(world.terms, world.plan()))
+    world.settings.voters.admit(0, Facts(run_id="another", uptime=1), START)
+    grant = world.run(attempt(world.settings, world.spec()))
     assert isinstance(grant, Grant)
     assert world.verbs() == ["acquire", "fence"]
     assert world.sent[1].to == {1, 2, 3, 4}
@@ -177,7 +177,7 @@ def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:
 def test_who_refused_before_still_refuses() -> None:
     """C2 after a second round: two hold it for somebody else, one did not answer twice."""
     world = World(has(HIGH, 0.01), has(HIGH, 0.01), has(HIGH, 0.01, later=NEVER), held(0.0), held(0.0))
-    refusal = world.run(attempt(world.terms, world.plan()))
+    refusal = world.run(attempt(world.settings, world.spec()))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "held"
     assert outcomes(refusal.tally.votes()) == ["granted", "granted", "timeout", "held", "held"]
@@ -203,7 +203,7 @@ def test_who_refused_before_still_refuses() -> None:
 )
 def test_the_majority_of_the_second_round_decides(masters: list[Master], kind: str | None, at: float) -> None:
     world = World(*masters)
-    outcome = world.run(attempt(world.terms, world.plan()))
+    outcome = world.run(attempt(world.settings, world.spec()))
     assert world.after_start() == pytest.approx(at)
     if kind is None:
         assert isinstance(outcome, Grant)
@@ -219,7 +219,7 @@ def test_the_majority_of_the_second_round_decides(masters: list[Master], kind: s
 def test_a_second_round_that_took_too_long_leaves_too_little() -> None:
     """R7 is about the end of the attempt, not of its first round."""
     world = World(*[has(HIGH, 0.01, later=0.2)] * 3)
-    refusal = world.run(attempt(world.terms, world.plan(ttl=1.0, min_validity=0.8)))
+    refusal = world.run(attempt(world.settings, world.spec(ttl=1.0, min_validity=0.8)))
     assert isinstance(refusal, Refusal)
     assert refusal.kind == "slow"
     assert refusal.validity == pytest.approx(1.0 - 0.012 - 0.21)
@@ -228,25 +228,25 @@ def test_a_second_round_that_took_too_long_leaves_too_little() -> None:
 def test_it_learns_from_grants_refusals_and_second_rounds() -> None:
     """R16: whoever was refused knows the fence of the holder, and need not ask twice next time."""
     world = World(held(fence=HIGH), held(fence=HIGH + 5), held(fence=3))
-    world.run(attempt(world.terms, world.plan()))
-    assert world.terms.fences.propose() == HIGH + 6
+    world.run(attempt(world.settings, world.spec()))
+    assert world.settings.fences.propose() == HIGH + 6
 
     world = World(*[has(HIGH, then=[0, str(HIGH + 70).encode()])] * 3)
-    world.run(attempt(world.terms, world.plan()))
-    assert world.terms.fences.propose() == HIGH + 71
+    world.run(attempt(world.settings, world.spec()))
+    assert world.settings.fences.propose() == HIGH + 71
 
 
 def test_it_learns_from_masters_whose_votes_do_not_count() -> None:
     world = World(held(fence=HIGH), guard=True)
-    world.terms.electorate.admit(0, Facts(run_id="another", uptime=1), START)
-    world.run(attempt(world.terms, world.plan()))
-    assert world.terms.fences.propose() == HIGH + 1
+    world.settings.voters.admit(0, Facts(run_id="another", uptime=1), START)
+    world.run(attempt(world.settings, world.spec()))
+    assert world.settings.fences.propose() == HIGH + 1
 
 
 def test_having_learned_the_next_attempt_needs_one_round() -> None:
     first_high = [turns([0, str(HIGH).encode(), b"ann", 10], lambda call: [1, call.args[3].encode()]) for _ in "abc"]
     world = World(*[Master(0.01, {"acquire": says}) for says in first_high])
-    grant = world.run(world.acquire(world.plan(), deadline=world.now + 0.1))
+    grant = world.run(world.acquire(world.spec(), deadline=world.now + 0.1))
     assert isinstance(grant, Grant)
     assert grant.fence == HIGH + 1
     assert world.verbs() == ["acquire", "release", "acquire"]
@@ -273,9 +273,9 @@ def test_a_fence_that_no_clock_can_have_made_does_not_spoil_other_names(spoilt: 
         return spoilt[verb] if verb in spoilt and "redlock:spoilt" in call.keys else GRANTS[verb](call)
 
     world = World(*[Master(0.01, {"acquire": say, "fence": say})] * 3)
-    world.run(attempt(world.terms, world.plan("spoilt")))
+    world.run(attempt(world.settings, world.spec("spoilt")))
     world.sent.clear()
-    grant = world.run(attempt(world.terms, world.plan("other")))
+    grant = world.run(attempt(world.settings, world.spec("other")))
     assert isinstance(grant, Grant)
     assert grant.fence is not None
     assert WALL < grant.fence < HIGH + 10
@@ -285,20 +285,20 @@ def test_a_fence_that_no_clock_can_have_made_does_not_spoil_other_names(spoilt: 
 def test_without_fencing_no_fence_key_is_touched() -> None:
     """C14."""
     world = World(*[Master(0.01)] * 3)
-    plan = world.plan(fencing=False)
-    grant = world.run(attempt(world.terms, plan))
+    spec = world.spec(fencing=False)
+    grant = world.run(attempt(world.settings, spec))
     assert isinstance(grant, Grant)
     assert grant.fence is None
     assert world.verbs() == ["acquire"]
     assert world.sent[0].request.call.keys == ("redlock:invoice:42",)
-    assert world.terms.fences.propose() == WALL  # not even a proposal was used up
+    assert world.settings.fences.propose() == WALL  # not even a proposal was used up
 
 
 def test_several_names_have_one_fence() -> None:
     """docs/reference/wire.md: all names in one script, lock keys first, then their fence keys."""
     world = World(*[Master(0.01)] * 3)
-    plan = world.plan("a", "b{x}", "c")
-    grant = world.run(attempt(world.terms, plan))
+    spec = world.spec("a", "b{x}", "c")
+    grant = world.run(attempt(world.settings, spec))
     assert isinstance(grant, Grant)
     assert grant.fence == WALL
     call = world.sent[0].request.call
@@ -318,12 +318,12 @@ def served(servers: list[ScriptedMaster]) -> World:
 
 
 def take(world: World, servers: list[ScriptedMaster], name: str) -> int:
-    plan = world.plan(name)
-    grant = world.run(attempt(world.terms, plan))
+    spec = world.spec(name)
+    grant = world.run(attempt(world.settings, spec))
     assert isinstance(grant, Grant), grant.tally.votes()
     assert grant.fence is not None
     for server in servers:
-        server.run(wire.release(plan.keys, grant.token))
+        server.run(wire.release(spec.keys, grant.token))
     return grant.fence
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redlock import MultiLock, QuorumUnreachable
-from redlock._core.electorate import Facts
 from redlock._core.inspect import LockStatus, inspect
+from redlock._core.voters import Facts
 from tests.core.world import NEVER, START, Master, World, down, outcomes
 
 
@@ -19,7 +19,7 @@ def sees(holder: str = "", ms: int = -2, fence: int = 0, after: float = 0.01) ->
 
 def look(*masters: Master, **options: Any) -> tuple[LockStatus, World]:
     world = World(*masters, **options)
-    status, _ = world.run(inspect(world.terms, "a", "redlock:a"))
+    status, _ = world.run(inspect(world.settings, "a", "redlock:a"))
     return status, world
 
 
@@ -75,8 +75,8 @@ def test_the_fence_is_the_greatest_that_was_shown() -> None:
 
 def test_a_vote_that_does_not_count_makes_no_majority() -> None:
     world = World(*[sees("ann", 1000)] * 2, sees(), guard=True)
-    world.terms.electorate.admit(0, Facts("restarted", 1), START)
-    status, tally = world.run(inspect(world.terms, "a", "redlock:a"))
+    world.settings.voters.admit(0, Facts("restarted", 1), START)
+    status, tally = world.run(inspect(world.settings, "a", "redlock:a"))
     assert status.token is None
     assert outcomes(status.votes) == ["quarantined", "held", "free"]
     assert tally.complete
@@ -107,7 +107,7 @@ def test_a_key_without_expiry_has_no_number_of_seconds():
 )  # fmt: skip
 def test_locked_is_not_said_where_it_is_not_known(masters, locked):
     world = World(*masters)
-    status, tally = world.run(inspect(world.terms, "a", "redlock:a"))
+    status, tally = world.run(inspect(world.settings, "a", "redlock:a"))
     if locked is None:
         with pytest.raises(QuorumUnreachable):
             MultiLock._is_locked(status, tally)

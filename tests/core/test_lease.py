@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from redlock._core.acquire import Grant
-from redlock._core.lease import Ceiling, LeaseState
+from redlock._core.lease import LeaseState, PendingExtension
 from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_released_is_neither_valid_nor_lost_for_good() -> None:
     lease = clock.lease()
     lease.end()
     clock.now = 1e9
-    lease.lose("unreachable")  # a keeper that was about to say so
+    lease.lose("unreachable")  # a renewer that was about to say so
     assert (lease.lost, lease.valid, lease.remaining()) == (False, False, 0.0)
     assert "released" in repr(lease)
     with pytest.raises(LockLost, match="was released"):
@@ -154,11 +154,11 @@ def test_a_release_that_found_it_gone(reason: Reason) -> None:
     assert lease.loss().reason == reason
 
 
-def begins(lease: LeaseState, valid_until: float, ttl: float) -> Ceiling:
-    ceiling = Ceiling(valid_until, ttl)
+def begins(lease: LeaseState, valid_until: float, ttl: float) -> PendingExtension:
+    pending = PendingExtension(valid_until, ttl)
     before = lease.valid_until
-    assert lease.begin_extension(ceiling) == (lease.valid_until < before)
-    return ceiling
+    assert lease.begin_extension(pending) == (lease.valid_until < before)
+    return pending
 
 
 def test_an_extension() -> None:
@@ -189,13 +189,13 @@ def test_an_extension_that_is_won_respects_those_that_overlapped_it() -> None:
     assert (lease.valid_until, lease.ttl) == (104.0, 4.0)  # the first is under way still
     lease.end_extension(three)
     lease.end_extension(three)
-    assert lease.ceilings
+    assert lease.all_pending
     lease.end_extension(one)
     lease.extended(begins(lease, 170.0, 60.0), 170.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (170.0, 60.0)  # what is over has nothing to say any more
 
 
-def test_an_extension_is_no_ceiling_of_its_own() -> None:
+def test_an_extension_does_not_limit_itself() -> None:
     """What it is worth counts from when it was sent, which is later than when it began (R6)."""
     lease = Clock().lease()
     one = begins(lease, 150.0, 40.0)
@@ -208,17 +208,17 @@ def test_an_extension_that_never_began_ends_no_other() -> None:
     """Interrupted in between: whoever ends it cannot know."""
     lease = Clock().lease()
     one = begins(lease, 150.0, 40.0)
-    lease.end_extension(Ceiling(150.0, 40.0))
-    assert lease.ceilings == {one: True}
+    lease.end_extension(PendingExtension(150.0, 40.0))
+    assert lease.all_pending == {one: True}
 
 
 def test_until_when_there_may_be_keys() -> None:
     """R10: what a release is owed for.  A key is set when the request arrives, which may be late."""
     lease = Clock().lease()
     assert lease.keys_until == 110.0 + 10.0
-    ceiling = begins(lease, 150.0, 40.0)
+    pending = begins(lease, 150.0, 40.0)
     assert lease.keys_until == 150.0 + 40.0  # not only once it is won: a minority may have obeyed
-    lease.extended(ceiling, 150.0, lambda: VOTES)
+    lease.extended(pending, 150.0, lambda: VOTES)
     begins(lease, 105.0, 5.0)
     assert lease.keys_until == 190.0  # a minority may not have obeyed
 
@@ -325,10 +325,10 @@ def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(later: fl
 def test_confirmed_it_is_one_like_all_others() -> None:
     clock = Clock()
     lease = resumed(clock)
-    ceiling = begins(lease, 110.0, 10.0)
+    pending = begins(lease, 110.0, 10.0)
     assert not lease.valid  # asked for is not won
-    lease.extended(ceiling, 110.0, lambda: VOTES)
-    lease.end_extension(ceiling)
+    lease.extended(pending, 110.0, lambda: VOTES)
+    lease.end_extension(pending)
     assert (lease.valid, lease.remaining(), lease.ends_at) == (True, 10.0, 110.0)
     assert "10.000 s left" in repr(lease)
     clock.now = 110.0

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from redlock._core import wire
 from redlock._core.effects import Send
 from redlock._core.outcomes import Failure
-from redlock._core.pipeline import Entry, Pipeline
+from redlock._core.pipeline import Pipeline, QueuedRequest
 from redlock._core.refusals import ErrorReply
 from tests.core.world import PROPERTY
 
@@ -69,14 +69,14 @@ def connected(patience: float = 0.25) -> Pipeline[Box]:
 
 
 def submit(pipeline: Pipeline[Box], request: Send, at: float, box: Box | None = None) -> Failure | None:
-    return pipeline.submit(Entry(request, Box() if box is None else box, at))
+    return pipeline.submit(QueuedRequest(request, Box() if box is None else box, at))
 
 
 def answer(pipeline: Pipeline[Box], value: object, at: float) -> Send:
     """Whose answer it was."""
-    entry = pipeline._under_way[0]
+    queued = pipeline._under_way[0]
     pipeline.answered(value, at)
-    return entry.request
+    return queued.request
 
 
 def test_answers_belong_to_requests_in_their_order() -> None:
@@ -216,7 +216,7 @@ def test_the_usual_answer_to_a_text_is_the_same() -> None:
     request = acquire()
     submit(pipeline, request, 0.0)
     assert pipeline.answered(NOSCRIPT, 0.1)
-    assert [entry.text for entry in pipeline.more()] == [True]
+    assert [queued.text for queued in pipeline.more()] == [True]
     assert pipeline.recognised(STORED, 0.2) == len(STORED)
     assert told([request]) == [["usual"]]
 
@@ -254,7 +254,7 @@ class Driver:
         assert self.pipeline.answered(value, self.at) == isinstance(value, ErrorReply)
         again = self.pipeline.more()
         if again:
-            assert [(entry.request, entry.text) for entry in again] == [(request, True)]
+            assert [(queued.request, queued.text) for queued in again] == [(request, True)]
             self.written.append(request)
         elif final or (text and value is NOSCRIPT):
             self.settled.add(request)
@@ -269,7 +269,7 @@ class Driver:
         self._answer(ErrorReply("LOADING x"), final=False)
 
     def lose(self) -> None:
-        assert [entry.request for entry in self.pipeline._under_way] == self.written
+        assert [queued.request for queued in self.pipeline._under_way] == self.written
         self.pipeline.broken(BROKEN, self.at)
         for request in self.written:
             if request.open:
@@ -279,7 +279,7 @@ class Driver:
     def connect(self) -> None:
         if self.pipeline.down is not None:
             self.pipeline.connected()
-        due = (entry.request for entry in self.pipeline.due(self.at))
+        due = (queued.request for queued in self.pipeline.due(self.at))
         self.written.extend(request for request in due if isinstance(request, Asked))
 
 
@@ -330,7 +330,7 @@ def test_a_release_that_the_connection_swallowed_is_sent_again_first() -> None:
     assert not pipeline.idle
     assert pipeline.due(0.3) == []  # not before there is a connection
     pipeline.connected()
-    assert [entry.request for entry in pipeline.due(0.4)] == [given_back]  # and never the acquire
+    assert [queued.request for queued in pipeline.due(0.4)] == [given_back]  # and never the acquire
     assert pipeline.due(0.4) == []  # once
     assert pipeline.owes
     pipeline.answered([1, 0], 0.5)
@@ -345,7 +345,7 @@ def test_it_is_owed_again_if_that_connection_breaks_as_well() -> None:
     for at in (1.0, 2.0, 3.0):
         pipeline.broken(BROKEN, at)
         pipeline.connected()
-        assert [entry.request for entry in pipeline.due(at + 0.5)] == [request]
+        assert [queued.request for queued in pipeline.due(at + 0.5)] == [request]
 
 
 def test_releases_while_it_is_down_are_owed_in_their_order() -> None:
@@ -356,7 +356,7 @@ def test_releases_while_it_is_down_are_owed_in_their_order() -> None:
     for request in requests[1:]:
         assert submit(pipeline, request, 0.2) is not None
     pipeline.connected()
-    assert [entry.request for entry in pipeline.due(0.4)] == requests
+    assert [queued.request for queued in pipeline.due(0.4)] == requests
 
 
 @pytest.mark.parametrize(("at", "sent"), [(9.9, True), (10.0, False), (11.0, False)])
@@ -413,7 +413,7 @@ def test_what_a_master_cannot_do_now_is_owed(text: str, again: bool) -> None:
     [(_, failure, _)] = request.told  # whoever counts is told at once
     assert text in failure.reason
     assert pipeline.owes == again
-    assert [entry.request for entry in pipeline.due(0.2)] == [request] * again
+    assert [queued.request for queued in pipeline.due(0.2)] == [request] * again
 
 
 def test_what_a_master_does_not_permit_is_asked_again_later_and_later() -> None:
@@ -503,12 +503,12 @@ def test_what_an_answer_asks_for_stands_behind_what_was_written_before(open_: bo
     ]
     first.asks = (wanted[0], Send(wire.repair(KEYS, "no", 10.0, 1, 60.0), only_if=lambda: False), wanted[1])
     assert pipeline.answered([0, b""], 0.1)
-    entries = pipeline.more()
-    assert [(entry.request, entry.text, entry.request.sent_at) for entry in entries] == [
+    all_queued = pipeline.more()
+    assert [(queued.request, queued.text, queued.request.sent_at) for queued in all_queued] == [
         (one, False, 0.1) for one in wanted
     ]
     assert not pipeline.more()
-    assert [entry.request for entry in pipeline._under_way] == [second, *wanted]
+    assert [queued.request for queued in pipeline._under_way] == [second, *wanted]
 
 
 def test_it_asks_for_nothing_that_is_not_wanted_any_more() -> None:
@@ -541,7 +541,7 @@ def test_a_repair_that_an_answer_asked_for_is_sent_as_text_where_the_script_is_n
     pipeline.answered([0, b""], 0.1)
     pipeline.more()
     assert pipeline.answered(NOSCRIPT, 0.2)
-    assert [(entry.request, entry.text) for entry in pipeline.more()] == [(one, True)]
+    assert [(queued.request, queued.text) for queued in pipeline.more()] == [(one, True)]
 
 
 def test_an_acquire_that_a_master_could_not_do_is_not_tried_again() -> None:
@@ -587,8 +587,8 @@ def test_the_text_is_sent_once(open_: bool, owed: float | None) -> None:
     submit(pipeline, request, 0.0, box)
     assert pipeline.answered(NOSCRIPT, 0.1)
     assert not box
-    [entry] = pipeline.more()
-    assert (entry.request, entry.inbox, entry.text) == (request, box, True)
+    [queued] = pipeline.more()
+    assert (queued.request, queued.inbox, queued.text) == (request, box, True)
     request.open = True
     # the answer to the text is the answer; a second NOSCRIPT is one too
     assert pipeline.answered(NOSCRIPT, 0.2)
@@ -611,8 +611,8 @@ def test_behind_its_release_only_the_text_is_sent(request_: Send) -> None:
     pipeline = connected()
     submit(pipeline, request_, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
-    [entry] = pipeline.more()
-    call = entry.request.call
+    [queued] = pipeline.more()
+    call = queued.request.call
     assert (call.script, call.keys, call.args[0]) == (request_.call.script, (), "0")
     pipeline.answered(NOSCRIPT, 0.2)
     assert not pipeline.more()
@@ -630,7 +630,7 @@ def test_what_nobody_counts_is_sent_again_where_it_can_leave_nothing(request_: S
     pipeline = connected()
     submit(pipeline, request_, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
-    assert [entry.request for entry in pipeline.more()] == [request_]
+    assert [queued.request for queued in pipeline.more()] == [request_]
 
 
 def test_the_text_stands_behind_what_was_sent_in_between() -> None:
@@ -651,8 +651,8 @@ def test_an_owed_release_starts_from_the_beginning_on_a_new_connection() -> None
     pipeline.broken(BROKEN, 0.2)
     assert not pipeline.more()  # that was for the old one
     pipeline.connected()
-    [entry] = pipeline.due(0.3)
-    assert not entry.text
+    [queued] = pipeline.due(0.3)
+    assert not queued.text
     pipeline.answered(NOSCRIPT, 0.4)
     assert pipeline.more()
 

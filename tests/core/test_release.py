@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 
 from redlock._core.extend import extend
-from redlock._core.lease import Ceiling, LeaseState
-from redlock._core.release import farewell, release
+from redlock._core.lease import LeaseState, PendingExtension
+from redlock._core.release import release, release_lost
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, turns
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def ours(after: float = 0.01) -> Master:
 )
 def test_whether_it_was_ours(masters: list[Master], reason: Reason | None, at: float) -> None:
     world = World(*masters)
-    plan = world.plan()
-    lease = world.lease(plan)
-    assert world.run(release(world.terms, plan, lease)) == (reason is None)
+    spec = world.spec()
+    lease = world.lease(spec)
+    assert world.run(release(world.settings, spec, lease)) == (reason is None)
     assert world.after_start() == pytest.approx(at)
     # C8: lost stays False after a normal release; after one that found it gone it is True
     assert lease.lost == (reason is not None)
@@ -69,9 +69,9 @@ def test_whether_it_was_ours(masters: list[Master], reason: Reason | None, at: f
 
 def test_it_ends_before_the_first_byte_is_sent() -> None:
     world = World(*[ours()] * 3)
-    plan = world.plan()
-    lease = world.lease(plan)
-    operation = release(world.terms, plan, lease)
+    spec = world.spec()
+    lease = world.lease(spec)
+    operation = release(world.settings, spec, lease)
     operation.send(None)
     assert not lease.valid
     assert not lease.lost
@@ -79,9 +79,9 @@ def test_it_ends_before_the_first_byte_is_sent() -> None:
 
 def test_it_goes_where_a_key_may_be() -> None:
     world = World(*[ours()] * 5)
-    plan = world.plan("a", "b")
-    lease = world.lease(plan, asked=frozenset([0, 2, 3]))
-    world.run(release(world.terms, plan, lease))
+    spec = world.spec("a", "b")
+    lease = world.lease(spec, asked=frozenset([0, 2, 3]))
+    world.run(release(world.settings, spec, lease))
     [sent] = world.sent
     assert sent.to == {0, 2, 3}
     assert sent.request.call.keys == ("redlock:a", "redlock:b")
@@ -90,21 +90,21 @@ def test_it_goes_where_a_key_may_be() -> None:
 
 def test_it_goes_where_a_repair_went() -> None:
     world = World(Master(0.0, {"extend": GONE}), ours(), ours())
-    plan = world.plan()
-    lease = world.lease(plan, asked=frozenset([1, 2]))
-    world.run(extend(world.terms, plan, lease, plan.ttl, world.now))
-    world.run(release(world.terms, plan, lease))
+    spec = world.spec()
+    lease = world.lease(spec, asked=frozenset([1, 2]))
+    world.run(extend(world.settings, spec, lease, spec.ttl, world.now))
+    world.run(release(world.settings, spec, lease))
     assert world.all("release")[0].to == {0, 1, 2}
 
 
 def test_masters_that_do_not_answer_owe_it_for_as_long_as_the_key_can_live() -> None:
     world = World(*[Master(NEVER)] * 3)
-    plan = world.plan(ttl=10.0)
-    lease = world.lease(plan)
-    world.run(release(world.terms, plan, lease))
+    spec = world.spec(ttl=10.0)
+    lease = world.lease(spec)
+    world.run(release(world.settings, spec, lease))
     [sent] = world.sent
     assert sent.request.owed_until is not None
-    assert sent.request.owed_until >= START + 10.0 + world.terms.node_timeout
+    assert sent.request.owed_until >= START + 10.0 + world.settings.node_timeout
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["won", "unanswered"])
@@ -114,11 +114,11 @@ def test_it_is_owed_for_the_longest_ttl_that_a_key_may_have(answers: bool) -> No
     Also one that was not won: the minority that obeyed has the longer TTL.
     """
     world = World(*[ours() if answers else Master(NEVER)] * 3)
-    plan = world.plan(ttl=1.0)
-    lease = world.lease(plan)
-    world.run(extend(world.terms, plan, lease, 50.0, world.now))
+    spec = world.spec(ttl=1.0)
+    lease = world.lease(spec)
+    world.run(extend(world.settings, spec, lease, 50.0, world.now))
     sent_at = world.all("extend")[0].at
-    world.run(release(world.terms, plan, lease))
+    world.run(release(world.settings, spec, lease))
     owed_until = world.all("release")[0].request.owed_until
     assert owed_until is not None
     assert owed_until >= sent_at + 50.0
@@ -127,12 +127,12 @@ def test_it_is_owed_for_the_longest_ttl_that_a_key_may_have(answers: bool) -> No
 def test_it_is_owed_for_a_ttl_that_was_asked_for_until_an_interruption() -> None:
     """R10: nobody waited for the answers, but the request is on its way."""
     world = World(*[ours()] * 3)
-    plan = world.plan(ttl=1.0)
-    lease = world.lease(plan)
+    spec = world.spec(ttl=1.0)
+    lease = world.lease(spec)
     interrupt = Interrupt(frozenset([0]), KeyboardInterrupt(), written=1)
     with pytest.raises(KeyboardInterrupt):
-        world.run(extend(world.terms, plan, lease, 50.0, world.now), interrupt)
-    world.run(release(world.terms, plan, lease))
+        world.run(extend(world.settings, spec, lease, 50.0, world.now), interrupt)
+    world.run(release(world.settings, spec, lease))
     owed_until = world.all("release")[0].request.owed_until
     assert owed_until is not None
     assert owed_until >= world.all("extend")[0].at + 50.0
@@ -141,23 +141,23 @@ def test_it_is_owed_for_a_ttl_that_was_asked_for_until_an_interruption() -> None
 def test_a_shorter_ttl_does_not_make_it_owed_for_less() -> None:
     """A master that missed that extension has the key for as long as before."""
     world = World(*[ours()] * 3)
-    plan = world.plan(ttl=10.0)
-    lease = world.lease(plan)
-    world.run(extend(world.terms, plan, lease, 1.0, world.now))
-    world.run(release(world.terms, plan, lease))
+    spec = world.spec(ttl=10.0)
+    lease = world.lease(spec)
+    world.run(extend(world.settings, spec, lease, 1.0, world.now))
+    world.run(release(world.settings, spec, lease))
     owed_until = world.all("release")[0].request.owed_until
     assert owed_until is not None
-    assert owed_until >= START + 10.0 + world.terms.node_timeout
+    assert owed_until >= START + 10.0 + world.settings.node_timeout
 
 
 @pytest.mark.parametrize("masters", [[ours()] * 3, [gone()] * 3])
 def test_one_that_was_lost_before_is_released_all_the_same(masters: list[Master]) -> None:
     """P7: keys of ours may be left on some masters.  The reason of the loss stays the first one."""
     world = World(*masters)
-    plan = world.plan()
-    lease = world.lease(plan)
+    spec = world.spec()
+    lease = world.lease(spec)
     lease.lose("unreachable")
-    assert world.run(release(world.terms, plan, lease)) is False
+    assert world.run(release(world.settings, spec, lease)) is False
     assert world.verbs() == ["release"]
     assert lease.lost
     assert lease.loss().reason == "unreachable"
@@ -166,10 +166,10 @@ def test_one_that_was_lost_before_is_released_all_the_same(masters: list[Master]
 def test_one_that_expired_unnoticed_is_lost() -> None:
     """After a pause nobody has looked yet: the release is the first look (P6)."""
     world = World(*[ours()] * 3)
-    plan = world.plan()
-    lease = world.lease(plan)
+    spec = world.spec()
+    lease = world.lease(spec)
     world.now = lease.valid_until + 1.0
-    assert world.run(release(world.terms, plan, lease)) is False
+    assert world.run(release(world.settings, spec, lease)) is False
     assert lease.lost
     assert lease.loss().reason == "expired"
 
@@ -180,12 +180,12 @@ def test_one_that_expired_unnoticed_is_lost() -> None:
 def test_interrupted_it_still_goes_to_everybody(number: int, written: int | None, again: bool) -> None:
     """R11: the Send, and the wait for the answers."""
     world = World(*[ours()] * 3)
-    plan = world.plan()
-    lease = world.lease(plan)
+    spec = world.spec()
+    lease = world.lease(spec)
     at = frozenset([number, number + 1] if again else [number])
     error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt) as caught:
-        world.run(release(world.terms, plan, lease), Interrupt(at, error, written))
+        world.run(release(world.settings, spec, lease), Interrupt(at, error, written))
     assert caught.value is error
     assert any(sent.to == {0, 1, 2} for sent in world.sent)
     assert {sent.token for sent in world.sent} == {"token-0"}
@@ -195,19 +195,19 @@ def test_interrupted_it_still_goes_to_everybody(number: int, written: int | None
 
 
 def test_it_goes_where_a_repair_goes_at_the_same_moment() -> None:
-    """P7: a keeper gives the key back to a master, in its thread, just before the lease ends."""
+    """P7: a renewer gives the key back to a master, in its thread, just before the lease ends."""
     world = World(*[ours()] * 3)
-    plan = world.plan()
-    lease = world.lease(plan, asked=frozenset([1, 2]))
+    spec = world.spec()
+    lease = world.lease(spec, asked=frozenset([1, 2]))
     end = lease.end
 
     def repaired_just_before() -> None:
         lease.may_be_on([0])
-        lease.begin_extension(Ceiling(START + 50.0, 50.0))
+        lease.begin_extension(PendingExtension(START + 50.0, 50.0))
         end()
 
     with patch.object(LeaseState, "end", lambda _: repaired_just_before()):
-        world.run(release(world.terms, plan, lease))
+        world.run(release(world.settings, spec, lease))
     [sent] = world.sent
     assert sent.to == {0, 1, 2}
     assert sent.request.owed_until == START + 100.0  # R10
@@ -216,19 +216,19 @@ def test_it_goes_where_a_repair_goes_at_the_same_moment() -> None:
 def test_interrupted_before_it_is_known_where_it_goes_it_still_goes_there() -> None:
     """R11."""
     world = World(*[ours()] * 3)
-    plan = world.plan()
-    lease = world.lease(plan, asked=frozenset([1, 2]))
+    spec = world.spec()
+    lease = world.lease(spec, asked=frozenset([1, 2]))
     with patch("redlock._core.release.Claim", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        world.run(release(world.terms, plan, lease))
+        world.run(release(world.settings, spec, lease))
     assert world.verbs() == ["release"]
     assert world.sent[0].to == {1, 2}
     assert not lease.valid
 
 
 def test_masters_that_may_have_it_are_noted_one_at_a_time() -> None:
-    """A keeper and a holder may both repair."""
+    """A renewer and a holder may both repair."""
     world = World(*[ours()] * 3)
-    lease = world.lease(world.plan(), asked=frozenset([2]))
+    lease = world.lease(world.spec(), asked=frozenset([2]))
     held: list[bool] = []
 
     class Masters(list[int]):
@@ -247,15 +247,15 @@ def test_masters_that_may_have_it_are_noted_one_at_a_time() -> None:
 def test_once_more_it_finds_nothing_and_that_is_no_loss(interrupted: bool) -> None:
     """C8, C9: the one before has removed the keys.  It was interrupted, or is another thread's."""
     world = World(*[Master(0.01, {"release": turns([1, 0], GONE)})] * 3)
-    plan = world.plan()
-    lease = world.lease(plan)
+    spec = world.spec()
+    lease = world.lease(spec)
     if interrupted:
         with pytest.raises(KeyboardInterrupt):
-            world.run(release(world.terms, plan, lease), Interrupt(frozenset([1]), KeyboardInterrupt()))
+            world.run(release(world.settings, spec, lease), Interrupt(frozenset([1]), KeyboardInterrupt()))
     else:
-        first: Any = release(world.terms, plan, lease)
+        first: Any = release(world.settings, spec, lease)
         world._write(first.send(None))
-    assert world.run(release(world.terms, plan, lease)) is True
+    assert world.run(release(world.settings, spec, lease)) is True
     assert not lease.lost
 
 
@@ -266,14 +266,14 @@ def test_once_more_it_finds_nothing_and_that_is_no_loss(interrupted: bool) -> No
 def test_too_late_it_is_sent_and_not_waited_for(how: Reason) -> None:
     """P7: keys may be left.  Whatever the masters would answer, it is lost; so nobody waits."""
     world = World(*[Master(NEVER)] * 3)
-    plan = world.plan()
-    lease = world.lease(plan)
+    spec = world.spec()
+    lease = world.lease(spec)
     if how == "expired":
         world.now = lease.valid_until
     else:
         lease.lose(how)
     began = world.now
-    assert world.run(release(world.terms, plan, lease)) is False
+    assert world.run(release(world.settings, spec, lease)) is False
     assert world.now == began
     [sent] = world.sent
     assert sent.verb == "release"
@@ -287,25 +287,25 @@ def test_too_late_it_is_sent_and_not_waited_for(how: Reason) -> None:
 def test_too_late_and_interrupted_it_still_goes_to_everybody(written: int | None) -> None:
     """R11."""
     world = World(*[ours()] * 3)
-    plan = world.plan()
-    lease = world.lease(plan)
+    spec = world.spec()
+    lease = world.lease(spec)
     world.now = lease.valid_until
     error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt) as caught:
-        world.run(release(world.terms, plan, lease), Interrupt(frozenset([0]), error, written))
+        world.run(release(world.settings, spec, lease), Interrupt(frozenset([0]), error, written))
     assert caught.value is error
     assert world.sent[-1].to == {0, 1, 2}
 
 
-def test_farewell() -> None:
+def test_release_lost() -> None:
     """To whoever may have a key, for as long as any may live; also after a repair, and a longer TTL (R10)."""
     world = World(Master(0.0, {"extend": GONE}), ours(), ours())
-    plan = world.plan(ttl=10.0)
-    lease = world.lease(plan, asked=frozenset([1, 2]))
-    assert farewell(plan, lease).to == frozenset([1, 2])
-    assert farewell(plan, lease).owed_until == lease.valid_until + 10.0
-    world.run(extend(world.terms, plan, lease, 50.0, world.now))
-    request = farewell(plan, lease)
+    spec = world.spec(ttl=10.0)
+    lease = world.lease(spec, asked=frozenset([1, 2]))
+    assert release_lost(spec, lease).to == frozenset([1, 2])
+    assert release_lost(spec, lease).owed_until == lease.valid_until + 10.0
+    world.run(extend(world.settings, spec, lease, 50.0, world.now))
+    request = release_lost(spec, lease)
     assert request.to == frozenset([0, 1, 2])
     assert request.owed_until == lease.valid_until + 50.0
     assert request.call.args == (lease.token,)
@@ -326,9 +326,9 @@ def test_farewell() -> None:
 )
 def test_a_resumed_lease_is_released_without_an_extension(masters: list[Master], reason: Reason | None) -> None:
     world = World(*masters)
-    plan = world.plan()
-    lease = world.resumed(plan)
-    assert world.run(release(world.terms, plan, lease)) == (reason is None)
+    spec = world.spec()
+    lease = world.resumed(spec)
+    assert world.run(release(world.settings, spec, lease)) == (reason is None)
     assert world.sent[0].to == {0, 1, 2}
     assert lease.lost == (reason is not None)
     assert not lease.valid
@@ -339,8 +339,8 @@ def test_a_resumed_lease_is_released_without_an_extension(masters: list[Master],
 def test_the_release_of_a_resumed_lease_is_owed_as_well() -> None:
     """R10: where its keys are is known to nobody here, but they live for as long as those of any other."""
     world = World(*[down()] * 3)
-    plan = world.plan(ttl=10.0)
-    world.run(release(world.terms, plan, world.resumed(plan)))
+    spec = world.spec(ttl=10.0)
+    world.run(release(world.settings, spec, world.resumed(spec)))
     owed_until = world.sent[0].request.owed_until
     assert owed_until is not None
     assert owed_until >= START + 10.0
@@ -352,12 +352,12 @@ HAS: list[Any] = [1, 0]
 def test_a_release_that_stands_behind_its_acquire_is_not_in_doubt() -> None:
     """R10: what the masters answer proves what it seems to."""
     world = World(Master(0.0, {"extend": GONE}), ours(), ours())
-    plan = world.plan()
-    lease = world.lease(plan)
-    world.run(extend(world.terms, plan, lease, 10.0, world.now))
+    spec = world.spec()
+    lease = world.lease(spec)
+    world.run(extend(world.settings, spec, lease, 10.0, world.now))
     assert lease.repaired == {0}
-    assert farewell(plan, lease).doubt is None
-    world.run(release(world.terms, plan, lease))
+    assert release_lost(spec, lease).doubt is None
+    world.run(release(world.settings, spec, lease))
     assert world.sent[-1].request.doubt is None
 
 
@@ -365,11 +365,11 @@ def test_a_release_that_stands_behind_its_acquire_is_not_in_doubt() -> None:
 def test_one_of_a_resumed_lease_is_until_a_master_has_had_the_key(lost: bool) -> None:
     """R10, P7: the acquire went over somebody else's connections, and may come yet."""
     world = World(*[ours()] * 3)
-    plan = world.plan()
-    lease = world.resumed(plan)
+    spec = world.spec()
+    lease = world.resumed(spec)
     if lost:
         lease.lose("taken")
-    world.run(release(world.terms, plan, lease))
+    world.run(release(world.settings, spec, lease))
     request = world.sent[-1].request
     assert request.doubt is not None
     assert request.call.usual == ()  # every answer is looked at
@@ -380,10 +380,10 @@ def test_one_of_a_resumed_lease_is_until_a_master_has_had_the_key(lost: bool) ->
 def test_a_master_that_was_given_the_key_back_has_it_twice() -> None:
     """R14: what an extension set there is no sign of the acquire."""
     world = World(Master(0.0, {"extend": GONE}), ours(), ours())
-    plan = world.plan()
-    lease = world.resumed(plan)
-    world.run(extend(world.terms, plan, lease, 10.0, world.now))
-    doubt = farewell(plan, lease).doubt
+    spec = world.spec()
+    lease = world.resumed(spec)
+    world.run(extend(world.settings, spec, lease, 10.0, world.now))
+    doubt = release_lost(spec, lease).doubt
     assert doubt is not None
     assert [doubt.remains(0, value) for value in (HAS, GONE, HAS)] == [True, True, False]
     assert not doubt.remains(1, HAS)
@@ -392,17 +392,17 @@ def test_a_master_that_was_given_the_key_back_has_it_twice() -> None:
 def test_one_that_was_given_back_over_other_connections_is_in_doubt_everywhere() -> None:
     """R10, R14: extended on another loop; its own loop does not know what travels there."""
     world = World(Master(0.0, {"extend": GONE}), ours(), ours())
-    plan = world.plan()
-    lease = world.lease(plan)
+    spec = world.spec()
+    lease = world.lease(spec)
     with patch.object(LeaseState, "is_here", return_value=False):
-        assert farewell(plan, lease).doubt is not None
-        world.run(extend(world.terms, plan, lease, 10.0, world.now))
-    assert farewell(plan, lease).doubt is not None
+        assert release_lost(spec, lease).doubt is not None
+        world.run(extend(world.settings, spec, lease, 10.0, world.now))
+    assert release_lost(spec, lease).doubt is not None
 
 
 def test_dropped_it_says_nothing() -> None:
     world = World(*[ours()] * 3)
-    plan = world.plan()
-    operation = release(world.terms, plan, world.lease(plan))
+    spec = world.spec()
+    operation = release(world.settings, spec, world.lease(spec))
     operation.send(None)
     operation.close()  # a generator that yields now makes this a RuntimeError

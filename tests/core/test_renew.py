@@ -32,7 +32,7 @@ from tests.core.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redlock._core.terms import Plan
+    from redlock._core.settings import LockSpec
     from redlock.errors import Reason
 
 OURS, GONE, TAKEN = 1, b"", OTHER.encode()
@@ -53,10 +53,10 @@ class Scene:
 
     def __init__(self, *masters: Master, leases: int = 2, ttls: tuple[float, ...] = (10.0,)) -> None:
         self.world = World(*masters)
-        self.held: list[tuple[Plan, LeaseState]] = []
+        self.held: list[tuple[LockSpec, LeaseState]] = []
         for number in range(leases):
-            plan = self.world.plan(f"name-{number}", ttl=ttls[number % len(ttls)])
-            self.held.append((plan, self.world.lease(plan, token=f"token-{number}")))
+            spec = self.world.spec(f"name-{number}", ttl=ttls[number % len(ttls)])
+            self.held.append((spec, self.world.lease(spec, token=f"token-{number}")))
         self.world.now += 3.0
         self.asked_at = self.world.now
 
@@ -65,7 +65,7 @@ class Scene:
         return [lease for _, lease in self.held]
 
     def renew(self) -> list[Extension]:
-        return self.world.run(renew(self.world.terms, self.held, self.world.now))
+        return self.world.run(renew(self.world.settings, self.held, self.world.now))
 
     def kinds(self) -> list[str]:
         return [extension.kind for extension in self.renew()]
@@ -111,7 +111,7 @@ def test_each_for_itself(masters: list[Master], kinds: list[str], reasons: list[
         assert (lease.lost, lease.valid) == (kind == "lost", kind != "lost")
         if reason is not None:
             assert lease.loss().reason == reason
-        assert not lease.ceilings
+        assert not lease.all_pending
 
 
 def test_one_request_for_all() -> None:
@@ -122,7 +122,7 @@ def test_one_request_for_all() -> None:
     assert sent.to == {0, 1, 2}
     assert sent.request.owed_until is None
     assert not sent.request.answered(0, [0, 0, 0], scene.world.now)  # decided: nothing changes that
-    keys = [key for plan, _ in scene.held for key in plan.keys.locks + plan.keys.fences]
+    keys = [key for spec, _ in scene.held for key in spec.keys.locks + spec.keys.fences]
     assert sent.request.call.keys == tuple(keys)  # R20: the fence keys live on
     one, two, three = (("1", "1", f"token-{number}", ms) for number, ms in enumerate(("10000", "20000", "10000")))
     assert sent.args == ("3600000", *one, *two, *three)
@@ -133,7 +133,7 @@ def test_one_request_for_all() -> None:
 def test_one_that_waits_holds_up_no_other() -> None:
     """What is decided for a lease counts at once, though another one of its round needs the slow masters."""
     scene = Scene(says(1, 1), says(1, TAKEN), says(1, 1, after=0.2))
-    operation = renew(scene.world.terms, scene.held, scene.world.now)
+    operation = renew(scene.world.settings, scene.held, scene.world.now)
     scene.world._write(operation.send(None))  # type: ignore[arg-type]
     effect: Any = operation.send(None)
     first, second = scene.leases
@@ -141,9 +141,9 @@ def test_one_that_waits_holds_up_no_other() -> None:
     effect = operation.send(scene.world._next(effect))
     assert scene.world.now - scene.asked_at == pytest.approx(0.01)
     assert first.valid_until == pytest.approx(scene.asked_at + 9.898)
-    assert not first.ceilings
+    assert not first.all_pending
     assert second.valid_until == had
-    assert second.ceilings
+    assert second.all_pending
     with pytest.raises(StopIteration) as stop:
         operation.send(scene.world._next(effect))
     assert [extension.at - scene.asked_at for extension in stop.value.value] == pytest.approx([0.01, 0.2])
@@ -174,7 +174,7 @@ def test_nobody_is_left_to_be_asked_for() -> None:
 def test_released_while_it_was_asked_for() -> None:
     """No repair may stand behind the release; to the other lease it is nothing."""
     scene = Scene(says(GONE, GONE, after=0.0), says(1, 1), says(1, 1))
-    operation = renew(scene.world.terms, scene.held, scene.world.now)
+    operation = renew(scene.world.settings, scene.held, scene.world.now)
     scene.world._write(operation.send(None))  # type: ignore[arg-type]
     scene.leases[0].end()
     scene.world.run(rest(operation))
@@ -199,15 +199,15 @@ def test_masters_without_the_key_get_it_back(counts: bool) -> None:
     """R14, each lease where it is missing; also from a master that may not vote, for that one has restarted (R21)."""
     scene = Scene(says(GONE, GONE, 1, after=0.0), says(1, TAKEN, 1), *[says(1, 1, 1)] * 3, leases=3)
     if not counts:
-        scene.world.terms.electorate.votes_from[0] = NEVER
+        scene.world.settings.voters.votes_from[0] = NEVER
     assert scene.kinds() == ["kept"] * 3
     repairs = scene.world.all("repair")
     assert [(repair.token, repair.to) for repair in repairs] == [
         (f"token-{number}", frozenset([0])) for number in (0, 1)
     ]
     assert [repair.args[2] for repair in repairs] == ["9990", "9990"]  # 0.01 s of it have passed
-    for repair, (plan, lease) in zip(repairs, scene.held, strict=False):
-        assert repair.request.call.keys == plan.keys.locks + plan.keys.fences
+    for repair, (spec, lease) in zip(repairs, scene.held, strict=False):
+        assert repair.request.call.keys == spec.keys.locks + spec.keys.fences
         assert repair.request.only_if is not None
         assert repair.request.only_if()
         lease.end()
@@ -222,7 +222,7 @@ def test_who_answers_after_the_majority_gets_them_back_at_once(counts: bool) -> 
     slow = says(GONE, GONE, TAKEN, 1, after=0.1)
     scene = Scene(slow, says(1, TAKEN, 1, 1), *[says(1, 1, 1, 1)] * 3, leases=4)
     if not counts:
-        scene.world.terms.electorate.votes_from[0] = NEVER
+        scene.world.settings.voters.votes_from[0] = NEVER
     for _ in range(2):
         assert scene.kinds() == ["kept"] * 4
         assert not scene.world.all("repair")
@@ -274,7 +274,7 @@ def test_who_is_late_with_nonsense_is_nobody_s_business() -> None:
 
 def test_a_master_that_may_not_vote_denies_nothing() -> None:
     scene = Scene(says(TAKEN, 1), says(TAKEN, 1), says(1, 1, after=0.1))
-    scene.world.terms.electorate.votes_from[0] = NEVER
+    scene.world.settings.voters.votes_from[0] = NEVER
     assert scene.kinds() == ["unanswered", "kept"]
     assert outcomes(scene.leases[0].loss().votes if scene.leases[0].lost else scene.leases[0].said()) == [
         "quarantined",
@@ -334,12 +334,12 @@ def test_which_errors_any_request_would_get(error: str) -> None:
 def test_a_shorter_ttl_of_its_holder_counts() -> None:
     """C6 with two at once: the later word on every master is the holder's, and its answers are lost."""
     scene = Scene(*[Master(0.01)] * 3)
-    (plan, lease), _ = scene.held
-    keeper = renew(scene.world.terms, scene.held, scene.world.now)
-    scene.world._write(keeper.send(None))  # type: ignore[arg-type]
-    holder = extend(scene.world.terms, plan, lease, 1.0, scene.world.now)
+    (spec, lease), _ = scene.held
+    renewer = renew(scene.world.settings, scene.held, scene.world.now)
+    scene.world._write(renewer.send(None))  # type: ignore[arg-type]
+    holder = extend(scene.world.settings, spec, lease, 1.0, scene.world.now)
     holder.send(None)
-    scene.world.run(rest(keeper))
+    scene.world.run(rest(renewer))
     assert lease.valid_until <= scene.asked_at + 1.0
     assert scene.leases[1].valid_until == pytest.approx(scene.asked_at + 9.898)
 
@@ -349,18 +349,18 @@ def test_interrupted_it_takes_nothing_away(number: int) -> None:
     """Wherever that strikes: none is thought to be under way for ever, none lasts longer than was granted."""
     scene = Scene(says(GONE, 1, after=0.0), says(1, 1), says(1, 1, after=0.1))
     had = [lease.valid_until for lease in scene.leases]
-    operation = renew(scene.world.terms, scene.held, scene.world.now)
+    operation = renew(scene.world.settings, scene.held, scene.world.now)
     with pytest.raises(KeyboardInterrupt):
         scene.world.run(operation, Interrupt(frozenset([number]), KeyboardInterrupt()))
     for lease, before in zip(scene.leases, had, strict=True):
         assert lease.valid
-        assert not lease.ceilings
+        assert not lease.all_pending
         assert lease.valid_until in (before, pytest.approx(scene.asked_at + 9.898))
     assert all(not sent.request.open for sent in scene.world.sent if sent.verb == "repair" or number < 2)
 
 
 def test_it_tells_nobody_but_of_a_loss() -> None:
-    """Who asked for it looks at all of them when it is over: that is one keeper for many leases."""
+    """Who asked for it looks at all of them when it is over: that is one renewer for many leases."""
     scene = Scene(says(1, GONE, 1), says(1, GONE, 1), says(1, 1, 1), leases=3)
     told: list[int] = []
     for number, lease in enumerate(scene.leases):
@@ -398,8 +398,8 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseState, "changed", lambda lease: pytest.fail("told while others wait") if held else None)
     scene = Scene(says(1, GONE, 1), says(1, GONE, WRONG), silent(), leases=3)
     assert scene.kinds() == ["kept", "lost", "unanswered"]
-    plan, lease = scene.held[0]
-    assert scene.world.run(extend(scene.world.terms, plan, lease, 1.0, scene.world.now)).kind == "kept"
+    spec, lease = scene.held[0]
+    assert scene.world.run(extend(scene.world.settings, spec, lease, 1.0, scene.world.now)).kind == "kept"
     assert (calls["begin_extension"], calls["extended"]) == (4, 2)
     assert calls["end_extension"] >= 4
     assert not held
@@ -462,17 +462,17 @@ SCENES = st.integers(1, 4).flatmap(lambda leases: st.tuples(masters(leases), st.
 ALL_WELL = Says(0.01, (1, 1), None, votes=True)
 
 
-def world_of(masters: list[Master], said: list[Says], left: float, lease: int) -> tuple[World, Plan, LeaseState]:
+def world_of(masters: list[Master], said: list[Says], left: float, lease: int) -> tuple[World, LockSpec, LeaseState]:
     world = World(*masters)
     for number, each in enumerate(said):
         if not each.votes:
-            world.terms.electorate.votes_from[number] = START + 100.0
+            world.settings.voters.votes_from[number] = START + 100.0
     return world, *one_of(world, left, lease)
 
 
-def one_of(world: World, left: float, lease: int) -> tuple[Plan, LeaseState]:
-    plan = world.plan(f"name-{lease}", ttl=10.0 + lease)
-    return plan, world.lease(plan, token=f"token-{lease}", valid_until=world.now + left)
+def one_of(world: World, left: float, lease: int) -> tuple[LockSpec, LeaseState]:
+    spec = world.spec(f"name-{lease}", ttl=10.0 + lease)
+    return spec, world.lease(spec, token=f"token-{lease}", valid_until=world.now + left)
 
 
 @given(SCENES)
@@ -485,19 +485,19 @@ def test_each_ends_as_it_would_alone(scene: tuple[list[Says], list[float]]) -> N
     together = world_of([each.together(left) for each in said], said, left[0], 0)
     world = together[0]
     held = [together[1:], *(one_of(world, left[lease], lease) for lease in range(1, len(left)))]
-    extensions = world.run(renew(world.terms, held, START))
+    extensions = world.run(renew(world.settings, held, START))
     world.listen(START + 1.0 - world.now)
     for number, ((_, lease), extension) in enumerate(zip(held, extensions, strict=True)):
-        own, plan, like = world_of([each.alone(number) for each in said], said, left[number], number)
-        alone = own.run(extend(own.terms, plan, like, plan.ttl, START))
+        own, spec, like = world_of([each.alone(number) for each in said], said, left[number], number)
+        alone = own.run(extend(own.settings, spec, like, spec.ttl, START))
         own.listen(START + 1.0 - own.now)
         assert extension.kind == alone.kind
         assert lease.valid_until == like.valid_until
         assert lease.asked == like.asked
         repairs = [(sent.at, sent.to, sent.args) for sent in world.all("repair") if sent.token == lease.token]
         assert repairs == [(sent.at, sent.to, sent.args) for sent in own.all("repair")]
-        assert not lease.ceilings
-        if left[number] > world.terms.node_timeout:  # else it has ended, and is told of by its keeper, not by this
+        assert not lease.all_pending
+        if left[number] > world.settings.node_timeout:  # else it has ended, and is told of by its renewer, not by this
             assert extension.at == alone.at
             assert lease.said() == like.said()
             assert lease.votes == like.votes

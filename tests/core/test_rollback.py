@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from redlock._core import outcomes, wire
-from redlock._core.acquire import Grant, Refusal, attempt, insist
+from redlock._core.acquire import Grant, Refusal, attempt, despite_interrupts
 from redlock._core.effects import Send, Wait
 from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
@@ -46,18 +46,18 @@ class Cancelled(BaseException):
 )
 def test_a_failed_attempt_is_released_where_it_may_have_arrived(masters: list[Master], to: set[int]) -> None:
     world = World(*masters)
-    plan = world.plan()
-    assert isinstance(world.run(attempt(world.terms, plan)), Refusal)
+    spec = world.spec()
+    assert isinstance(world.run(attempt(world.settings, spec)), Refusal)
     taken, released = world.sent
     assert released.verb == "release"
     assert released.to == to
     assert released.token == taken.token
-    assert released.request.call.keys == plan.keys.locks
+    assert released.request.call.keys == spec.keys.locks
 
 
 def test_the_rollback_comes_before_the_next_attempt_and_waits_for_nobody() -> None:
     world = World(*[held(0.01)] * 3)
-    world.run(world.acquire(world.plan(pause=0.5), deadline=world.now + 0.1))
+    world.run(world.acquire(world.spec(pause=0.5), deadline=world.now + 0.1))
     assert world.verbs() == ["acquire", "release", "acquire", "release"]
     assert [sent.at - START for sent in world.sent] == pytest.approx([0.0, 0.01, 0.11 - 0.01, 0.11])
 
@@ -65,16 +65,16 @@ def test_the_rollback_comes_before_the_next_attempt_and_waits_for_nobody() -> No
 def test_the_rollback_is_owed_for_as_long_as_the_key_can_live() -> None:
     """R10: a key that landed late lives for a TTL from then."""
     world = World(*[Master(NEVER)] * 3)
-    world.run(attempt(world.terms, world.plan(ttl=10.0)))
+    world.run(attempt(world.settings, world.spec(ttl=10.0)))
     [released] = world.all("release")
     assert released.request.owed_until is not None
-    assert released.request.owed_until >= START + 10.0 + world.terms.node_timeout
+    assert released.request.owed_until >= START + 10.0 + world.settings.node_timeout
     assert not released.request.open  # nobody counts the answers
 
 
 def test_a_grant_is_not_rolled_back() -> None:
     world = World(*[Master()] * 5)
-    assert isinstance(world.run(attempt(world.terms, world.plan())), Grant)
+    assert isinstance(world.run(attempt(world.settings, world.spec())), Grant)
     assert world.verbs() == ["acquire"]
 
 
@@ -93,7 +93,7 @@ WAYS = {
 
 def undisturbed(masters: list[Master]) -> World:
     world = World(*masters)
-    world.run(attempt(world.terms, world.plan()))
+    world.run(attempt(world.settings, world.spec()))
     return world
 
 
@@ -137,7 +137,7 @@ def test_interrupted_at_any_event(
 ) -> None:
     world = World(*masters)
     with pytest.raises(type(error)) as caught:
-        world.run(attempt(world.terms, world.plan()), Interrupt(frozenset([number]), error, written))
+        world.run(attempt(world.settings, world.spec()), Interrupt(frozenset([number]), error, written))
     assert caught.value is error
     assert_rolled_back(world)
 
@@ -150,7 +150,7 @@ def test_interrupted_again_during_the_rollback(masters: list[Master], number: in
     first = KeyboardInterrupt("first")
     interrupt = Interrupt(frozenset([number, number + 1]), first, written)
     with pytest.raises(KeyboardInterrupt) as caught:
-        world.run(attempt(world.terms, world.plan()), interrupt)
+        world.run(attempt(world.settings, world.spec()), interrupt)
     assert caught.value is first
     assert_rolled_back(world)
 
@@ -167,7 +167,7 @@ def test_an_interruption_of_the_rollback_is_not_swallowed(way: str) -> None:
     world = World(*WAYS[way])
     interrupt = Interrupt(frozenset([number]), KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt) as caught:
-        world.run(world.acquire(world.plan(), deadline=START + 5.0), interrupt)
+        world.run(world.acquire(world.spec(), deadline=START + 5.0), interrupt)
     assert caught.value is interrupt.error
     assert world.verbs() == ["acquire", "release"]  # and no further attempt
     assert_rolled_back(world)
@@ -182,7 +182,7 @@ def test_a_release_is_insisted_on(times: int) -> None:
     """Sent once more after every interruption, but not for ever; the first one is for the caller to raise."""
     release = releasing()
     errors = [KeyboardInterrupt("first"), Cancelled("second"), RuntimeError("third")][:times]
-    operation = insist(release)
+    operation = despite_interrupts(release)
     assert operation.send(None) is release
     with pytest.raises(StopIteration) as ended:
         for error in errors:
@@ -192,7 +192,7 @@ def test_a_release_is_insisted_on(times: int) -> None:
 
 
 def test_a_release_that_is_dropped_is_not_insisted_on() -> None:
-    operation = insist(releasing())
+    operation = despite_interrupts(releasing())
     operation.send(None)
     operation.throw(KeyboardInterrupt())
     operation.close()  # a generator that yields now makes this a RuntimeError
@@ -202,7 +202,7 @@ def test_a_release_that_is_dropped_is_not_insisted_on() -> None:
 def test_one_that_is_dropped_says_nothing(number: int) -> None:
     """GeneratorExit: nobody drives us any more, so nobody would carry out what we yield."""
     world = World(*WAYS["granted"])
-    operation = attempt(world.terms, world.plan())
+    operation = attempt(world.settings, world.spec())
     effect = operation.send(None)
     for _ in range(number):
         if isinstance(effect, Send):
@@ -225,7 +225,7 @@ def test_a_clock_may_start_at_0(now: float) -> None:
     assert releasing().sent_at == outcomes.NEVER
     world = World(held(0.0), held(0.0), Master(0.01))
     world.now = now
-    world.run(attempt(world.terms, world.plan()))
+    world.run(attempt(world.settings, world.spec()))
     assert world.sent[0].at == world.sent[0].request.sent_at == now
     assert world.verbs() == ["acquire", "release"]
     assert_rolled_back(world)
@@ -235,7 +235,7 @@ def test_interrupted_before_anything_was_written() -> None:
     """`Send.sent_at` is set before the first byte: without it there is nothing to take back."""
     world = World(*WAYS["granted"])
     with pytest.raises(KeyboardInterrupt):
-        world.run(attempt(world.terms, world.plan()), Interrupt(frozenset([0]), KeyboardInterrupt()))
+        world.run(attempt(world.settings, world.spec()), Interrupt(frozenset([0]), KeyboardInterrupt()))
     assert world.verbs() == []
 
 
@@ -277,10 +277,10 @@ def test_refused_leaves_nothing_and_granted_has_a_majority(
     masters: list[Master], timeout: float, fencing: bool
 ) -> None:
     world = World(*masters)
-    plan = world.plan(ttl=1.0, fencing=fencing)
-    outcome = world.run(world.acquire(plan, deadline=world.now + timeout))
+    spec = world.spec(ttl=1.0, fencing=fencing)
+    outcome = world.run(world.acquire(spec, deadline=world.now + timeout))
     need = len(masters) // 2 + 1
-    assert world.after_start() <= timeout + world.terms.node_timeout + 1e-6
+    assert world.after_start() <= timeout + world.settings.node_timeout + 1e-6
     if isinstance(outcome, Refusal):
         assert_rolled_back(world)
         return
@@ -306,7 +306,7 @@ def test_refused_leaves_nothing_and_granted_has_a_majority(
         and len(answer.value) == 2
     }
     assert len(stored) >= need or not fencing  # R17
-    assert outcome.valid_until - world.now >= plan.min_validity
+    assert outcome.valid_until - world.now >= spec.min_validity
     assert (outcome.fence is not None) == fencing
     # What was tried before was taken back; what was granted was not.
     assert outcome.token not in {sent.token for sent in world.all("release")}
@@ -322,10 +322,10 @@ def test_refused_leaves_nothing_and_granted_has_a_majority(
 )
 def test_interrupted_whenever_leaves_nothing(masters: list[Master], at: set[int], written: int | None) -> None:
     world = World(*masters)
-    plan = world.plan(ttl=1.0, pause=0.1)
+    spec = world.spec(ttl=1.0, pause=0.1)
     try:
         outcome = world.run(
-            world.acquire(plan, deadline=world.now + 0.3),
+            world.acquire(spec, deadline=world.now + 0.3),
             Interrupt(frozenset(at), Cancelled(), written),
         )
     except Cancelled:

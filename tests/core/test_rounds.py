@@ -10,11 +10,11 @@ from hypothesis import example, given, strategies as st
 from redlock._core import wire
 from redlock._core.acquire import Ballot
 from redlock._core.effects import Op, Timeout, Turn
-from redlock._core.electorate import Facts
 from redlock._core.outcomes import Failure
 from redlock._core.quorum import Tally
 from redlock._core.release import Claim
 from redlock._core.rounds import Round
+from redlock._core.voters import Facts
 from tests.core.test_wire import replies
 from tests.core.world import NEVER, PROPERTY, START, Interrupt, Master, World, down, outcomes
 
@@ -47,7 +47,7 @@ class Complete(Poll):
 def a_round(
     world: World, to: frozenset[int] | None = None, before: Tally | None = None, kind: type[Round] = Poll
 ) -> Round:
-    return kind(world.terms, CALL, to, before=before)
+    return kind(world.settings, CALL, to, before=before)
 
 
 def says(value: Any, after: float = 0.01) -> Master:
@@ -210,7 +210,7 @@ def test_a_failure_is_a_vote_with_its_reason() -> None:
 
 def test_only_those_in_to_are_asked_and_the_others_say_what_they_said() -> None:
     world = World(*[Master(0.01)] * 5)
-    before = Tally(world.terms.masters)
+    before = Tally(world.settings.masters)
     before.count(0, "held")
     before.count(1, "quarantined")
     round_ = a_round(world, to=frozenset([2, 3, 4]), before=before)
@@ -223,7 +223,7 @@ def test_only_those_in_to_are_asked_and_the_others_say_what_they_said() -> None:
 def test_those_that_are_not_asked_again_keep_their_reason() -> None:
     """R3: what a failed second round reports has to tell why there were so few, latency included."""
     world = World(*[Master(NEVER)] * 3)
-    before = Tally(world.terms.masters)
+    before = Tally(world.settings.masters)
     before.count(0, "error", 0.003, "NOPERM", configuration=True)
     round_ = a_round(world, to=frozenset([1, 2]), before=before)
     world.run(round_.ask())
@@ -234,7 +234,7 @@ def test_those_that_are_not_asked_again_keep_their_reason() -> None:
 def test_those_that_refuse_for_a_wrong_setting_still_do() -> None:
     """C1: two of three wait for somebody who grants them INFO, and not for the second round."""
     world = World(*[Master(0.01)] * 3)
-    before = Tally(world.terms.masters)
+    before = Tally(world.settings.masters)
     for master in (0, 1):
         before.count(master, "error", 0.003, "NOPERM", configuration=True)
     round_ = a_round(world, to=frozenset([2]), before=before)
@@ -245,7 +245,7 @@ def test_those_that_refuse_for_a_wrong_setting_still_do() -> None:
 def test_those_that_are_not_asked_at_all_say_why() -> None:
     """Of a release: where no key can be, nobody is asked."""
     world = World(*[Master(0.01)] * 3)
-    before = Tally(world.terms.masters)  # in which they said nothing
+    before = Tally(world.settings.masters)  # in which they said nothing
     asked = frozenset([1, 2])
     for round_ in (a_round(world, asked, kind=Complete), a_round(world, asked, before, kind=Complete)):
         world.run(round_.ask())
@@ -264,10 +264,10 @@ def test_a_minority_that_is_asked_cannot_win() -> None:
 
 
 @pytest.mark.parametrize("value", [[1], [0]])
-def test_a_vote_that_the_electorate_objects_to_is_not_counted(value: list[int]) -> None:
+def test_a_vote_that_does_not_count_is_not_counted(value: list[int]) -> None:
     """R21: it is asked; its answer is read, for it may teach; its vote is not counted, for or against."""
     world = World(*[says(value)] * 3, guard=True)
-    world.terms.electorate.admit(0, Facts("restarted", 1), START)
+    world.settings.voters.admit(0, Facts("restarted", 1), START)
     round_ = a_round(world, kind=Complete)
     world.run(round_.ask())
     assert world.sent[0].to == {0, 1, 2}
@@ -281,17 +281,17 @@ def test_a_vote_that_the_electorate_objects_to_is_not_counted(value: list[int]) 
 def test_whether_it_may_vote_is_asked_when_its_answer_comes(answers_after: float, outcome: str) -> None:
     """A lease begins when its round is decided: by then every lease that was forgotten has ended."""
     world = World(says([1], answers_after), guard=True, max_ttl=60.0)
-    world.terms.electorate.admit(0, Facts("restarted", 0), START)
+    world.settings.voters.admit(0, Facts("restarted", 0), START)
     world.now = START + 60 - 0.15
     round_ = a_round(world)
     world.run(round_.ask())
     assert outcomes(round_.tally.votes()) == [outcome]
 
 
-def test_an_objection_that_needs_somebody_is_a_configuration_error() -> None:
+def test_a_vote_not_counted_that_needs_somebody_is_a_configuration_error() -> None:
     world = World(*[Master()] * 3, guard=True)
     for master in range(2):
-        world.terms.electorate.admit(master, Facts(None, None), START)
+        world.settings.voters.admit(master, Facts(None, None), START)
     round_ = a_round(world)
     world.run(round_.ask())
     assert round_.tally.misconfigured
@@ -315,10 +315,10 @@ def test_no_answer_breaks_a_round(answers: list[tuple[Any, float]], verb: str) -
     world = World(*[Master(after, {verb: value}) for value, after in answers])
     round_: Round
     if verb == "acquire":
-        round_ = WholeBallot(world.terms, wire.acquire(KEYS, "t", 10.0, 5, 60.0), 5)
+        round_ = WholeBallot(world.settings, wire.acquire(KEYS, "t", 10.0, 5, 60.0), 5)
         good = wire.read_acquire
     else:
-        round_ = WholeClaim(world.terms, CALL)
+        round_ = WholeClaim(world.settings, CALL)
         good = wire.read_owned  # type: ignore[assignment]
     world.run(round_.ask())
     for (value, after), vote in zip(answers, round_.tally.votes(), strict=True):
@@ -342,6 +342,6 @@ def test_a_crash_of_our_own_is_not_hidden_as_a_vote() -> None:
             raise KeyError(master)
 
     world = World(down(), Master(0.01, {"extend": [0, b""]}))
-    operation: Op[float] = Broken(world.terms, CALL).ask()
+    operation: Op[float] = Broken(world.settings, CALL).ask()
     with pytest.raises(KeyError):
         world.run(operation)

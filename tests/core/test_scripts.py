@@ -226,7 +226,7 @@ def test_an_equal_proposal_is_not_taken_for_a_stored_one(keys: wire.Keys) -> Non
     master.run(wire.acquire(keys, "first", 10.0, 500, 60.0))
     master.run(wire.release(keys, "first"))
     second = wire.acquire(keys, "second", 10.0, 500, 60.0)
-    ballot = Ballot(world.terms, second, 500)
+    ballot = Ballot(world.settings, second, 500)
     assert ballot.answered(0, master.run(second), START)
     assert ballot.tally.won
     assert not ballot.stored
@@ -238,12 +238,12 @@ def test_two_grants_never_have_the_same_fence() -> None:
     fences = []
     for _ in range(2):
         world = World(*[Master(0.01, dict.fromkeys(("acquire", "fence", "release"), server.run)) for server in servers])
-        plan = world.plan("a")
-        grant = world.run(attempt(world.terms, plan))
+        spec = world.spec("a")
+        grant = world.run(attempt(world.settings, spec))
         assert isinstance(grant, Grant)
         fences.append(grant.fence)
         for server in servers:
-            server.run(wire.release(plan.keys, grant.token))
+            server.run(wire.release(spec.keys, grant.token))
     assert fences[0] == WALL
     assert fences[1] is not None
     assert fences[1] > WALL
@@ -352,8 +352,8 @@ def test_renew_does_for_each_what_extend_does_for_one() -> None:
         ("tic", "tic", b"tic"),
     ],
 )
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_renew_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, answer: bytes, place: int) -> None:
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_renew_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, answer: bytes, index: int) -> None:
     """R12, P8: no key is made, none of somebody else's gets longer; and to the others of the round that is nothing."""
     master = ScriptedMaster()
     for keys, owner in ((OTHERS, "tic"), (THIRD, "tac")):
@@ -364,9 +364,9 @@ def test_renew_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None
     master.set(FA, "500", 7)
     before = {key: (master.get(key), master.pttl(key)) for key in (A, B, FA, FB)}
     leases = [(OTHERS, "tic", 3.0), (THIRD, "tac", 4.0)]
-    leases.insert(place, (TWO, "tok", 5.0))
+    leases.insert(index, (TWO, "tok", 5.0))
     answers: list[object] = [1, 1]
-    answers.insert(place, answer)
+    answers.insert(index, answer)
     assert master.run(wire.renew(leases, 60.0)) == answers
     assert {key: (master.get(key), master.pttl(key)) for key in (A, B, FA, FB)} == before
     assert (master.pttl(OTHERS.locks[0]), master.pttl(THIRD.locks[0])) == (3000, 4000)

@@ -10,12 +10,12 @@ from tenacity.wait import wait_base
 
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Enter, Leave, Listen, Wait
-from redlock._core.electorate import Facts
 from redlock._core.release import release
+from redlock._core.voters import Facts
 from tests.core.world import GRANTS, OTHER, START, Master, World, down, held, turns
 
 NOT = [0, b"0", OTHER.encode(), 5000]  # an acquire that is refused
-PAUSE = 0.5  # of `World.plan`
+PAUSE = 0.5  # of `World.spec`
 
 
 def frees(times: int = 1, after: float = 0.0) -> Master:
@@ -27,8 +27,8 @@ def attempts(world: World) -> list[float]:
     return [round(sent.at - START, 6) for sent in world.all("acquire")]
 
 
-def acquire(world: World, patience: float = 10.0, **plan: Any) -> Grant | Refusal:
-    return world.run(world.acquire(world.plan(**plan), deadline=START + patience))
+def acquire(world: World, patience: float = 10.0, **spec: Any) -> Grant | Refusal:
+    return world.run(world.acquire(world.spec(**spec), deadline=START + patience))
 
 
 def names_of(world: World) -> list[str]:
@@ -59,7 +59,7 @@ def test_what_it_has_taken_back_itself_is_no_reason_to_hurry():
     rollback, and nothing has changed (R25).
     """
     world = World(held(), Master(), Master(), guard=True)
-    world.terms.electorate.admit(1, Facts(run_id="another", uptime=0), START)
+    world.settings.voters.admit(1, Facts(run_id="another", uptime=0), START)
     for number in range(1, 100):
         for master in (1, 2):
             world.announce(0.1 * number, master, f"token-{number}")
@@ -69,7 +69,7 @@ def test_what_it_has_taken_back_itself_is_no_reason_to_hurry():
 
 def test_nor_is_what_others_have_taken_back_there():
     world = World(held(), Master(), Master(), guard=True)
-    world.terms.electorate.admit(1, Facts(run_id="another", uptime=0), START)
+    world.settings.voters.admit(1, Facts(run_id="another", uptime=0), START)
     for number in range(20):
         world.announce(0.1 * number, 1, f"theirs-{number}")
         world.announce(0.1 * number, 2, f"theirs-{number}")
@@ -80,7 +80,7 @@ def test_nor_is_what_others_have_taken_back_there():
 def test_the_holder_of_the_master_that_refused_it_releases():
     """Its other key was on the master that does not vote."""
     world = World(frees(), Master(), Master(), guard=True)
-    world.terms.electorate.admit(1, Facts(run_id="another", uptime=0), START)
+    world.settings.voters.admit(1, Facts(run_id="another", uptime=0), START)
     world.announce(0.1, 1, OTHER)
     world.announce(0.2, 0, OTHER)
     assert isinstance(acquire(world), Grant)
@@ -148,7 +148,7 @@ def test_an_outage_is_nothing_to_listen_to():
     assert "Listen" not in names_of(world)
 
 
-def test_one_ear_for_all_attempts():
+def test_one_subscription_for_all_attempts():
     world = World(*[frees(4) for _ in range(5)])
     acquire(world)
     assert names_of(world).count("Listen") == 1
@@ -194,8 +194,8 @@ def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_rel
     for master in range(3):
         world.announce(0.6, master, "t")
     counted = Counted()
-    plan = world.plan()._replace(retry=counted)
-    assert isinstance(world.run(world.acquire(plan, deadline=START + 10)), Grant)
+    spec = world.spec()._replace(retry=counted)
+    assert isinstance(world.run(world.acquire(spec, deadline=START + 10)), Grant)
     assert counted.asked == [1, 2, 1, 2]
 
 
@@ -204,11 +204,11 @@ def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_rel
 
 def released_in_a_crowd(heard: int = 1) -> World:
     world = World(*[Master(0.001, {"release": [1, heard]}) for _ in range(5)])
-    plan = world.plan()
-    grant = world.run(world.acquire(plan, deadline=START))
+    spec = world.spec()
+    grant = world.run(world.acquire(spec, deadline=START))
     assert isinstance(grant, Grant)
-    lease = world.lease(plan, ticket=grant.ticket)
-    assert world.run(release(world.terms, plan, lease)) is True
+    lease = world.lease(spec, place=grant.place)
+    assert world.run(release(world.settings, spec, lease)) is True
     world.sent.clear()
     return world
 
@@ -241,22 +241,22 @@ def test_it_goes_when_they_have_been():
 def test_who_has_no_time_has_none_for_others(patience):
     world = released_in_a_crowd()
     began = world.now
-    outcome = world.run(world.acquire(world.plan(), deadline=began + patience))
+    outcome = world.run(world.acquire(world.spec(), deadline=began + patience))
     assert isinstance(outcome, Grant)
     assert world.all("acquire")[0].at == began
 
 
 def test_an_interruption_of_the_courtesy_leaves_the_line():
     world = released_in_a_crowd()
-    op = world.acquire(world.plan(), deadline=math.inf)
+    op = world.acquire(world.spec(), deadline=math.inf)
     effect = next(op)
     while not isinstance(effect, Wait):
         assert isinstance(effect, (Enter, Listen))
-        world._aside(effect)
+        world._perform_local(effect)
         effect = op.send(None)
     leave = op.throw(KeyboardInterrupt())
     assert isinstance(leave, Leave)
-    world._aside(leave)
+    world._perform_local(leave)
     with pytest.raises(KeyboardInterrupt):
         op.send(None)
-    assert len(world.lobby) == 0
+    assert len(world.local_queue) == 0

@@ -118,10 +118,10 @@ def test_a_key_outlives_what_it_guards_by_less_than_a_millisecond(seconds: float
 @pytest.mark.parametrize("max_ttl", [1 / 3, 1.1 * 3, 60.0005])
 def test_the_own_announcement_is_no_difference(max_ttl: float) -> None:
     """R21: else every connection of a fleet with this one setting warns of two."""
-    from redlock._core.electorate import Electorate, Facts  # noqa: PLC0415
+    from redlock._core.voters import Facts, Voters  # noqa: PLC0415
 
     announced = wire.read_announce(int(wire.announce("redlock:", max_ttl).args[0]))
-    voters = Electorate(["redis-a:6379"], max_ttl, guard=True)
+    voters = Voters(["redis-a:6379"], max_ttl, guard=True)
     assert voters.admit(0, Facts("run", 1000, announced=announced), 0.0) is None
 
 
@@ -215,8 +215,8 @@ ERROR = ErrorReply("WRONGTYPE x")
 def test_read_renew(value: Any, others: dict[int, Any]) -> None:
     read = wire.read_renew(value, len(value))
     assert read == others
-    assert {place: type(answer) for place, answer in read.items()} == {
-        place: type(answer) for place, answer in others.items()
+    assert {index: type(answer) for index, answer in read.items()} == {
+        index: type(answer) for index, answer in others.items()
     }
 
 

@@ -22,21 +22,21 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.effects import Crowd, Enter, Heard, Leave, Op, Send, Timeout, Wait
-from redlock._core.electorate import Electorate, Facts
+from redlock._core.effects import Enter, Leave, Notified, Op, ReleaseHeard, Send, Timeout, Wait
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
-from redlock._core.listen import Listeners
-from redlock._core.lobby import Lobby
+from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
-from redlock._core.terms import Plan, Terms
+from redlock._core.settings import LockSpec, MastersSettings
+from redlock._core.subscriptions import Subscriptions
+from redlock._core.voters import Facts, Voters
 from tests.core.resp import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redlock._core.effects import Aside
-    from redlock._core.listen import Ear
+    from redlock._core.effects import LocalEffect
+    from redlock._core.subscriptions import Subscription
     from redlock.errors import Vote
 
 T = TypeVar("T")
@@ -176,63 +176,63 @@ class World:
         self.now = START
         self.wall = WALL
         self.sent: list[Sent] = []
-        self.lobby = Lobby()  # the line in front of the masters (R23)
+        self.local_queue = LocalQueue()  # the line in front of the masters (R23)
         self.effects: list[tuple[str, float]] = []  # every effect: what, and when it was asked for
         self.arrived: list[Arrival] = []  # in the order in which they reached the client
-        self._pending: list[tuple[float, int, Arrival | Callable[[], Ear | None]]] = []
-        self.listeners = Listeners(len(masters))  # what is announced (R24)
+        self._pending: list[tuple[float, int, Arrival | Callable[[], Subscription | None]]] = []
+        self.subscriptions = Subscriptions(len(masters))  # what is announced (R24)
         self._order = itertools.count()
         self._tokens = (f"token-{number}" for number in itertools.count(1))
         names = tuple(f"redis-{letter}:6379" for letter in "abcdefghijklmnop"[: len(masters)])
-        electorate = Electorate(names, max_ttl, guard=guard)
+        voters = Voters(names, max_ttl, guard=guard)
         for master in range(len(masters)):
-            electorate.admit(master, Facts(run_id=f"run-{master}", uptime=10**6), START)
-        self.terms = Terms(
+            voters.admit(master, Facts(run_id=f"run-{master}", uptime=10**6), START)
+        self.settings = MastersSettings(
             masters=names,
             node_timeout=node_timeout,
             drift_factor=drift_factor,
             fence_ttl=3600.0,
-            electorate=electorate,
+            voters=voters,
             fences=FenceClock(lambda: self.wall),
             token=lambda: next(self._tokens),
             random=lambda: 1.0,
         )
 
-    def plan(
+    def spec(
         self,
         *names: str,
         ttl: float = 10.0,
         min_validity: float | None = None,
         fencing: bool = True,
         pause: float = 0.5,
-    ) -> Plan:
+    ) -> LockSpec:
         """``pause``: between attempts, always the same, so that tables have exact times."""
         names = names or ("invoice:42",)
         keys = wire.keys_for("redlock:", names, fencing=fencing)
         floor = ttl / 2 if min_validity is None else min_validity
-        return Plan(names=names, keys=keys, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
+        return LockSpec(names=names, keys=keys, ttl=ttl, min_validity=floor, retry=wait_fixed(pause))
 
-    def lease(self, plan: Plan, **changes: Any) -> LeaseState:
+    def lease(self, spec: LockSpec, **changes: Any) -> LeaseState:
         """One that was granted just now, on all masters unless ``changes`` says otherwise."""
         granted: dict[str, Any] = {
             "token": "token-0",
-            "fence": WALL if plan.fencing else None,
-            "valid_until": self.now + plan.ttl * 0.99 - 0.002,
+            "fence": WALL if spec.fencing else None,
+            "valid_until": self.now + spec.ttl * 0.99 - 0.002,
             "decided_at": self.now,
             "asked": frozenset(range(len(self.masters))),
             "votes": _no_votes,
         }
         grant = Grant(**(granted | changes))
-        return LeaseState(plan.names, plan.ttl, grant, clock=lambda: self.now, mine=lambda: True)
+        return LeaseState(spec.names, spec.ttl, grant, clock=lambda: self.now, mine=lambda: True)
 
-    def resumed(self, plan: Plan) -> LeaseState:
+    def resumed(self, spec: LockSpec) -> LeaseState:
         """One that was handed over by its token."""
         everywhere = frozenset(range(len(self.masters)))
         grant = Grant("token-0", WALL, -math.inf, self.now, everywhere, _no_votes)
-        return LeaseState(plan.names, plan.ttl, grant, clock=lambda: self.now, mine=lambda: True, resumed=True)
+        return LeaseState(spec.names, spec.ttl, grant, clock=lambda: self.now, mine=lambda: True, resumed=True)
 
-    def acquire(self, plan: Plan, *, deadline: float, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
-        return acquire(self.terms, plan, deadline=deadline, won=won)
+    def acquire(self, spec: LockSpec, *, deadline: float, won: list[Grant] | None = None) -> Op[Grant | Refusal]:
+        return acquire(self.settings, spec, deadline=deadline, won=won)
 
     # -- driving -------------------------------------------------------------------------------------
 
@@ -257,32 +257,32 @@ class World:
                 elif isinstance(effect, Wait):
                     event = self._next(effect)
                 else:
-                    self._aside(effect)
+                    self._perform_local(effect)
         except StopIteration as stop:
             return cast("T", stop.value)
 
-    def _aside(self, effect: Aside) -> None:
+    def _perform_local(self, effect: LocalEffect) -> None:
         if isinstance(effect, Enter):
-            self.lobby.enter(effect.ticket)
-            self.listeners.tell_courtesy(effect.ticket, self.now, turn=False)
+            self.local_queue.enter(effect.place)
+            self.subscriptions.set_yield_until(effect.place, self.now, turn=False)
         elif isinstance(effect, Leave):
-            self.lobby.leave(effect.ticket)
-        elif isinstance(effect, Crowd):
-            self.listeners.released(effect.keys, effect.heard, effect.took, self.now)
+            self.local_queue.leave(effect.place)
+        elif isinstance(effect, ReleaseHeard):
+            self.subscriptions.released(effect.keys, effect.heard, effect.took, self.now)
         else:
-            self.listeners.add(effect.ear)
+            self.subscriptions.add(effect.subscription)
 
     def announce(self, after: float, master: int, token: str, name: str = "invoice:42") -> None:
         """In so many seconds from now a master announces that ``token`` is released."""
         channel = wire.channel(f"redlock:{name}")
-        self._come(after, lambda: self.listeners.announced(master, channel, token.encode()))
+        self._come(after, lambda: self.subscriptions.announced(master, channel, token.encode()))
 
     def subscribe(self, after: float, master: int, name: str = "invoice:42") -> None:
         """In so many seconds from now a master confirms that it will announce releases."""
         channel = wire.channel(f"redlock:{name}")
-        self._come(after, lambda: self.listeners.confirmed(master, channel))
+        self._come(after, lambda: self.subscriptions.confirmed(master, channel))
 
-    def _come(self, after: float, what: Callable[[], Ear | None]) -> None:
+    def _come(self, after: float, what: Callable[[], Subscription | None]) -> None:
         heapq.heappush(self._pending, (self.now + after, next(self._order), what))
 
     def _write(self, request: Send, first: int | None = None) -> None:
@@ -321,13 +321,13 @@ class World:
             return False
         return request.answered(master, value, at)
 
-    def _next(self, wait: Wait) -> Send | Heard | Timeout:
+    def _next(self, wait: Wait) -> Send | Notified | Timeout:
         while self._pending and self._pending[0][0] <= wait.until:
             at, _, what = heapq.heappop(self._pending)
             self.now = max(self.now, at)
             if not isinstance(what, Arrival):
                 if what() is not None:
-                    return Heard(self.now)
+                    return Notified(self.now)
             elif self._tell(what._replace(at=self.now)):
                 return what.request
         assert wait.until < NEVER, "nothing will ever happen"

@@ -6,10 +6,10 @@ import secrets
 from typing import Any
 
 from redlock._health.facts import Clock, MasterFacts
-from redlock._health.verdict import Terms
+from redlock._health.verdict import ClientOptions
 
 NOW = 1000.0
-TERMS = Terms(max_ttl=60.0, restart_guard=True, node_timeout=0.25, drift_factor=0.01)
+CLIENT_OPTIONS = ClientOptions(max_ttl=60.0, restart_guard=True, node_timeout=0.25, drift_factor=0.01)
 
 
 def healthy(number: int = 0, *, info: dict[str, str] | None = None, **facts: Any) -> MasterFacts:

@@ -12,7 +12,7 @@ import pytest
 from redlock import ConfigurationError, LockLost, Probe
 from redlock._health import checkup, survey
 from redlock._health.checkup import Checkup
-from tests.health.facts import TERMS, dead, healthy
+from tests.health.facts import CLIENT_OPTIONS, dead, healthy
 
 NEVER = 1e9
 
@@ -53,7 +53,7 @@ def check(table, *, timeout=5.0, probe=None, **options):
         return Probe(ok=True, seconds=0.0, fence=1)
 
     began = time.monotonic()
-    health = Checkup(table, TERMS, timeout, probe or real, **options).run()
+    health = Checkup(table, CLIENT_OPTIONS, timeout, probe or real, **options).run()
     return health, taken, time.monotonic() - began
 
 
@@ -136,7 +136,7 @@ def test_one_that_is_stopped_begins_no_probe(monkeypatch):
 
     monkeypatch.setattr(survey.Survey, "wait_for", stopped_meanwhile)
     targets: Any = table
-    stopped = Checkup(targets, TERMS, 5.0, probe)
+    stopped = Checkup(targets, CLIENT_OPTIONS, 5.0, probe)
     stopped.run()
     assert taken == []
 

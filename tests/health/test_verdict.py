@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from redlock import Probe
-from redlock._health.facts import Clock, Refusal
+from redlock._health.facts import Clock, RefusedCommand
 from redlock._health.verdict import governing_max_ttl, judge
-from tests.health.facts import TERMS, dead, healthy, with_last
+from tests.health.facts import CLIENT_OPTIONS, dead, healthy, with_last
 
 TOOK = Probe(ok=True, seconds=0.01, fence=7)
 FIFTH = 4
@@ -20,7 +20,7 @@ def codes(findings):
 
 
 def test_five_healthy_ones():
-    health = judge([healthy(i) for i in range(5)], TERMS, TOOK)
+    health = judge([healthy(i) for i in range(5)], CLIENT_OPTIONS, TOOK)
     assert health.status == "OK"
     assert health.ok
     assert (health.quorum.size, health.quorum.majority, health.quorum.voting, health.quorum.can_lose) == (5, 3, 5, 2)
@@ -82,26 +82,34 @@ def test_five_healthy_ones():
         pytest.param(dead(4, text="it does not know the command AUTH"), "unreachable", False, "AUTH", id="no-auth"),
         pytest.param(dead(4, "database", "DB index"), "no-database", False, "one vote", id="database"),
         pytest.param(
-            healthy(4, info={"role": "slave", "master_host": "h"}, write=Refusal("READONLY", "R")),
+            healthy(4, info={"role": "slave", "master_host": "h"}, write=RefusedCommand("READONLY", "R")),
             "not-master",
             False,
             "REPLICAOF NO ONE",
             id="replica",
         ),
         pytest.param(healthy(4, info={"redis_mode": "sentinel"}), "not-master", False, "independent", id="sentinel"),
-        pytest.param(healthy(4, refused=Refusal("MASTERDOWN", "M")), "not-master", False, "REPLICAOF", id="masterdown"),
+        pytest.param(
+            healthy(4, refused=RefusedCommand("MASTERDOWN", "M")), "not-master", False, "REPLICAOF", id="masterdown"
+        ),
         pytest.param(healthy(4, missing=("+set", "~redlock:*")), "no-permission", False, "--acl", id="rights"),
         pytest.param(
             healthy(4, lacks={"EVAL": "ERR unknown command"}), "no-command", False, "rename-command", id="renamed"
         ),
         pytest.param(healthy(4, info={"uptime_in_seconds": ""}), "no-command", False, "itself", id="no-uptime"),
         pytest.param(healthy(4, optional=("+publish",)), "no-permission", True, "--acl", id="rights-it-can-do-without"),
-        pytest.param(healthy(4, write=Refusal("OOM", "O")), "low-memory", False, "maxmemory", id="full"),
+        pytest.param(healthy(4, write=RefusedCommand("OOM", "O")), "low-memory", False, "maxmemory", id="full"),
         pytest.param(healthy(4, info={"maxmemory": "1000001"}), "low-memory", True, "maxmemory", id="nearly-full"),
-        pytest.param(healthy(4, write=Refusal("MISCONF", "M")), "read-only", False, "disk", id="disk-full"),
-        pytest.param(healthy(4, write=Refusal("NOREPLICAS", "N")), "read-only", False, "min-replicas", id="replicas"),
-        pytest.param(healthy(4, write=Refusal("WHATEVER", "W")), "read-only", False, "its log", id="another-refusal"),
-        pytest.param(healthy(4, write=Refusal("READONLY", "R")), "read-only", False, "its log", id="read-only-master"),
+        pytest.param(healthy(4, write=RefusedCommand("MISCONF", "M")), "read-only", False, "disk", id="disk-full"),
+        pytest.param(
+            healthy(4, write=RefusedCommand("NOREPLICAS", "N")), "read-only", False, "min-replicas", id="replicas"
+        ),
+        pytest.param(
+            healthy(4, write=RefusedCommand("WHATEVER", "W")), "read-only", False, "its log", id="another-refusal"
+        ),
+        pytest.param(
+            healthy(4, write=RefusedCommand("READONLY", "R")), "read-only", False, "its log", id="read-only-master"
+        ),
         pytest.param(
             healthy(4, info={"maxmemory": "9000000", "maxmemory_policy": "volatile-lru"}),
             "evicting",
@@ -115,7 +123,7 @@ def test_five_healthy_ones():
         pytest.param(healthy(4, info={"connected_slaves": "2"}), "failover", True, "failover", id="has-replicas"),
         pytest.param(healthy(4, info={"cluster_enabled": "1"}), "failover", True, "failover", id="cluster"),
         pytest.param(
-            healthy(4, write=Refusal("MOVED", "M"), info={"cluster_enabled": "1"}),
+            healthy(4, write=RefusedCommand("MOVED", "M"), info={"cluster_enabled": "1"}),
             "failover",
             False,
             "failover",
@@ -123,15 +131,17 @@ def test_five_healthy_ones():
         ),
         pytest.param(healthy(4, latency=0.2), "slow", True, "node_timeout", id="slow"),
         pytest.param(healthy(4, latency=0.3), "slow", False, "node_timeout", id="too-slow"),
-        pytest.param(healthy(4, refused=Refusal("BUSY", "B")), "busy", False, "SCRIPT KILL", id="runaway-script"),
-        pytest.param(healthy(4, refused=Refusal("LOADING", "L")), "busy", False, "wait", id="loading"),
+        pytest.param(
+            healthy(4, refused=RefusedCommand("BUSY", "B")), "busy", False, "SCRIPT KILL", id="runaway-script"
+        ),
+        pytest.param(healthy(4, refused=RefusedCommand("LOADING", "L")), "busy", False, "wait", id="loading"),
         pytest.param(healthy(4, info={"uptime_in_seconds": "3"}), "recently-restarted", False, "wait", id="restarted"),
         pytest.param(healthy(4, clock=Clock(5.0, 0.001)), "clock-skew", True, "chrony", id="clock"),
     ],
 )
 def test_one_of_five(last, code, votes, says):
     """C22: whatever is wrong with one of five, locks work, and the exit code is 1."""
-    health = judge(with_last(last), TERMS, TOOK)
+    health = judge(with_last(last), CLIENT_OPTIONS, TOOK)
     assert health.status == "WARNING"
     assert health.quorum.voting == 4 + votes
     fifth = health.masters[FIFTH]
@@ -151,7 +161,9 @@ def test_one_of_five(last, code, votes, says):
     ("dead_ones", "status", "can_lose"), [(0, "OK", 2), (1, "WARNING", 1), (2, "WARNING", 0), (3, "CRITICAL", 0)]
 )
 def test_the_status_is_about_the_quorum(dead_ones, status, can_lose):
-    health = judge([*(healthy(i) for i in range(5 - dead_ones)), *(dead(9 - i) for i in range(dead_ones))], TERMS, TOOK)
+    health = judge(
+        [*(healthy(i) for i in range(5 - dead_ones)), *(dead(9 - i) for i in range(dead_ones))], CLIENT_OPTIONS, TOOK
+    )
     assert health.status == status
     assert health.quorum.can_lose == can_lose
     assert ("too-few" in codes(health.findings)) == (can_lose == 0)
@@ -160,27 +172,27 @@ def test_the_status_is_about_the_quorum(dead_ones, status, can_lose):
 
 
 def test_one_master_and_two_and_four():
-    assert codes(judge([healthy(0)], TERMS, TOOK).findings) == ["too-few"]
-    assert codes(judge([healthy(0), healthy(1)], TERMS, TOOK).findings) == ["too-few", "even-size"]
-    four = judge([healthy(i) for i in range(4)], TERMS, TOOK)
+    assert codes(judge([healthy(0)], CLIENT_OPTIONS, TOOK).findings) == ["too-few"]
+    assert codes(judge([healthy(0), healthy(1)], CLIENT_OPTIONS, TOOK).findings) == ["too-few", "even-size"]
+    four = judge([healthy(i) for i in range(4)], CLIENT_OPTIONS, TOOK)
     assert codes(four.findings) == ["even-size"]
     assert "4 masters survive 1 failure, the same as 3" in four.findings[0].message
     assert four.status == "WARNING"
 
 
 def test_a_probe_that_failed_though_a_majority_votes_is_critical():
-    health = judge([healthy(i) for i in range(5)], TERMS, Probe(ok=False, seconds=1.0, error="not extended"))
+    health = judge([healthy(i) for i in range(5)], CLIENT_OPTIONS, Probe(ok=False, seconds=1.0, error="not extended"))
     assert health.status == "CRITICAL"
     assert codes(health.findings) == ["probe"]
     assert "not extended" in health.summary
     # Where no majority votes that is the reason, and one is enough.
-    without = judge([healthy(0), dead(1), dead(2)], TERMS, Probe(ok=False, seconds=0.0, error="not tried"))
+    without = judge([healthy(0), dead(1), dead(2)], CLIENT_OPTIONS, Probe(ok=False, seconds=0.0, error="not tried"))
     assert codes(without.findings) == ["too-few"]
     assert without.quorum.probe is not None
 
 
 def test_without_a_probe():
-    health = judge([healthy(i) for i in range(3)], TERMS, None)
+    health = judge([healthy(i) for i in range(3)], CLIENT_OPTIONS, None)
     assert health.ok
     assert health.as_dict()["quorum"]["probe"] is None
 
@@ -191,7 +203,9 @@ def test_without_a_probe():
 def test_the_quarantine_is_that_of_the_clients():
     """Uptime comes in whole seconds: one is taken off, and it votes strictly after max_ttl."""
     for uptime, left in ((3, 58.0), (60, 1.0), (61, 0.0)):
-        master = judge(with_last(healthy(4, info={"uptime_in_seconds": str(uptime)})), TERMS, TOOK).masters[FIFTH]
+        master = judge(with_last(healthy(4, info={"uptime_in_seconds": str(uptime)})), CLIENT_OPTIONS, TOOK).masters[
+            FIFTH
+        ]
         assert master.quarantined_s == pytest.approx(left)
         assert master.uptime_s == uptime
 
@@ -199,18 +213,18 @@ def test_the_quarantine_is_that_of_the_clients():
 def test_the_longest_max_ttl_announced_governs():
     facts = with_last(healthy(4, info={"uptime_in_seconds": "100"}))
     facts[0] = replace(facts[0], announced=300.0)
-    health = judge(facts, TERMS, TOOK)
+    health = judge(facts, CLIENT_OPTIONS, TOOK)
     assert health.quorum.max_ttl == 300.0
     assert health.masters[FIFTH].quarantined_s == pytest.approx(201.0)
     assert "max-ttl" in codes(health.findings)
     assert governing_max_ttl(facts, 60.0) == 300.0
     # Who takes over what was announced differs from nobody.
-    assert codes(judge(facts, replace(TERMS, max_ttl=300.0), TOOK).findings) == []
+    assert codes(judge(facts, replace(CLIENT_OPTIONS, max_ttl=300.0), TOOK).findings) == []
     assert governing_max_ttl([healthy(i) for i in range(3)], 60.0) == 60.0
 
 
 def test_an_announcement_that_lets_no_client_connect_takes_away_the_vote():
-    health = judge(with_last(healthy(4, unannounced="'1e300'")), TERMS, TOOK)
+    health = judge(with_last(healthy(4, unannounced="'1e300'")), CLIENT_OPTIONS, TOOK)
     last = health.masters[FIFTH]
     assert not last.votes
     assert codes(last.findings) == ["announcement"]
@@ -221,11 +235,11 @@ def test_an_announcement_that_lets_no_client_connect_takes_away_the_vote():
 
 def test_who_forgets_nothing_is_exempt():
     fresh = healthy(4, info={"uptime_in_seconds": "1"}, durable=True, appendonly="yes", appendfsync="always")
-    assert judge(with_last(fresh), TERMS, TOOK).ok
+    assert judge(with_last(fresh), CLIENT_OPTIONS, TOOK).ok
 
 
 def test_with_the_guard_off_nothing_protects_who_forgets():
-    off = replace(TERMS, restart_guard=False)
+    off = replace(CLIENT_OPTIONS, restart_guard=False)
     fresh = judge(with_last(healthy(4, info={"uptime_in_seconds": "1"})), off, TOOK)
     assert fresh.quorum.voting == 5
     assert [codes(master.findings) for master in fresh.masters] == [["no-persistence"]] * 5
@@ -240,8 +254,10 @@ def test_with_the_guard_off_nothing_protects_who_forgets():
 
 def test_without_the_guard_nobody_needs_info():
     blind = healthy(4, info={}, missing=("+info",))
-    assert judge(with_last(replace(blind, info={})), TERMS, TOOK).quorum.voting == 4
-    assert judge(with_last(replace(blind, info={})), replace(TERMS, restart_guard=False), TOOK).quorum.voting == 5
+    assert judge(with_last(replace(blind, info={})), CLIENT_OPTIONS, TOOK).quorum.voting == 4
+    assert (
+        judge(with_last(replace(blind, info={})), replace(CLIENT_OPTIONS, restart_guard=False), TOOK).quorum.voting == 5
+    )
 
 
 def blind(**facts):
@@ -250,11 +266,11 @@ def blind(**facts):
 
 
 def test_a_refused_info_takes_away_the_vote_unless_the_guard_is_off():
-    renamed = judge(with_last(blind(lacks={"INFO": "ERR unknown command 'INFO'"})), TERMS, TOOK)
+    renamed = judge(with_last(blind(lacks={"INFO": "ERR unknown command 'INFO'"})), CLIENT_OPTIONS, TOOK)
     assert codes(renamed.masters[FIFTH].findings) == ["no-command"]
     assert renamed.quorum.voting == 4
     assert "INFO" in renamed.masters[FIFTH].findings[0].message
-    off = replace(TERMS, restart_guard=False)
+    off = replace(CLIENT_OPTIONS, restart_guard=False)
     assert judge(with_last(blind(lacks={"INFO": "ERR unknown command 'INFO'"})), off, TOOK).quorum.voting == 5
     assert judge(with_last(healthy(4, info={"uptime_in_seconds": ""})), off, TOOK).quorum.voting == 5
 
@@ -262,25 +278,31 @@ def test_a_refused_info_takes_away_the_vote_unless_the_guard_is_off():
 def test_what_lacks_a_command_says_so_in_words_that_stay_the_same():
     """`--watch` prints a line for every change, and the name of the lock is another one each time."""
     text = "ERR unknown command 'SET', with args beginning with: 'redlock:redlock-check:81f2' "
-    [finding] = judge(with_last(healthy(4, lacks={"SET": text, "EVAL": text})), TERMS, TOOK).masters[FIFTH].findings
+    [finding] = (
+        judge(with_last(healthy(4, lacks={"SET": text, "EVAL": text})), CLIENT_OPTIONS, TOOK).masters[FIFTH].findings
+    )
     assert "SET, EVAL" in finding.message
     assert "unknown command 'SET'" in finding.message
     assert "81f2" not in finding.message
 
 
 def test_a_refusal_of_one_whose_role_nobody_knows_counts():
-    health = judge(with_last(blind(write=Refusal("WHATEVER", "W"))), replace(TERMS, restart_guard=False), TOOK)
+    health = judge(
+        with_last(blind(write=RefusedCommand("WHATEVER", "W"))), replace(CLIENT_OPTIONS, restart_guard=False), TOOK
+    )
     assert not health.masters[FIFTH].votes
 
 
 @pytest.mark.parametrize("figure", ["²", "1" * 5000, "-1", "1.5", ""])
 def test_a_figure_that_is_none_is_not_known(figure):
-    assert judge(with_last(healthy(4, info={"maxmemory": figure})), TERMS, TOOK).masters[FIFTH].maxmemory is None
+    assert (
+        judge(with_last(healthy(4, info={"maxmemory": figure})), CLIENT_OPTIONS, TOOK).masters[FIFTH].maxmemory is None
+    )
 
 
 def test_a_full_one_that_evicts_refuses_nothing():
     almost = {"maxmemory": "1000001", "maxmemory_policy": "allkeys-lru"}
-    [_, full] = judge(with_last(healthy(4, info=almost)), TERMS, TOOK).masters[FIFTH].findings
+    [_, full] = judge(with_last(healthy(4, info=almost)), CLIENT_OPTIONS, TOOK).masters[FIFTH].findings
     assert full.code == "low-memory"
     assert "refuses" not in full.message
     assert "drops" in full.message
@@ -288,7 +310,7 @@ def test_a_full_one_that_evicts_refuses_nothing():
 
 def test_an_expired_certificate_is_no_matter_of_its_authority():
     for text in ("certificate has expired", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED]", "certificate is not yet valid"):
-        [finding] = judge(with_last(dead(4, "tls", text)), TERMS, TOOK).masters[FIFTH].findings
+        [finding] = judge(with_last(dead(4, "tls", text)), CLIENT_OPTIONS, TOOK).masters[FIFTH].findings
         assert "ssl_ca_certs" not in finding.advice
 
 
@@ -309,10 +331,10 @@ def test_of_a_sentinel_all_is_said_when_it_is_said_that_it_is_one(guard):
         missing=("+set",),
         latency=0.3,
         clock=Clock(5.0, 0.001),
-        write=Refusal("WHATEVER", "W"),
+        write=RefusedCommand("WHATEVER", "W"),
         unannounced="'x'",
     )
-    health = judge(with_last(sentinel), replace(TERMS, restart_guard=guard), TOOK)
+    health = judge(with_last(sentinel), replace(CLIENT_OPTIONS, restart_guard=guard), TOOK)
     [finding] = health.masters[FIFTH].findings
     assert finding.code == "not-master"
     assert "REPLICAOF" not in finding.advice
@@ -324,7 +346,7 @@ def test_of_a_sentinel_all_is_said_when_it_is_said_that_it_is_one(guard):
 def test_who_hangs_up_on_tls_is_not_told_to_speak_tls():
     ours = dead(4, text="Connection closed by server")
     theirs = replace(ours, url="rediss://10.0.0.4:6379")
-    advice = [judge(with_last(one), TERMS, TOOK).masters[FIFTH].findings[0].advice for one in (ours, theirs)]
+    advice = [judge(with_last(one), CLIENT_OPTIONS, TOOK).masters[FIFTH].findings[0].advice for one in (ours, theirs)]
     assert "rediss://" in advice[0]
     assert "protected mode" in advice[0]
     assert "rediss://" not in advice[1]
@@ -338,7 +360,7 @@ def test_one_server_has_one_vote_whatever_its_names():
     """C16."""
     facts = with_last(healthy(4))
     facts[4] = replace(facts[4], info=facts[1].info)
-    health = judge(facts, TERMS, TOOK)
+    health = judge(facts, CLIENT_OPTIONS, TOOK)
     assert codes(health.masters[1].findings) == []
     assert codes(health.masters[4].findings) == ["duplicate"]
     assert facts[1].name in health.masters[4].findings[0].message
@@ -347,15 +369,15 @@ def test_one_server_has_one_vote_whatever_its_names():
 
 def test_a_clock_is_judged_by_the_median_and_by_how_well_it_is_known():
     # All are off from ours, and together: that is ours, and no matter.
-    assert judge([healthy(i, clock=Clock(500.0, 0.001)) for i in range(5)], TERMS, TOOK).ok
+    assert judge([healthy(i, clock=Clock(500.0, 0.001)) for i in range(5)], CLIENT_OPTIONS, TOOK).ok
     # A round trip that long hides the difference.
-    assert judge(with_last(healthy(4, latency=0.1, clock=Clock(5.0, 4.5))), TERMS, TOOK).ok
-    behind = judge(with_last(healthy(4, clock=Clock(-5.0, 0.001))), TERMS, TOOK).masters[FIFTH]
+    assert judge(with_last(healthy(4, latency=0.1, clock=Clock(5.0, 4.5))), CLIENT_OPTIONS, TOOK).ok
+    behind = judge(with_last(healthy(4, clock=Clock(-5.0, 0.001))), CLIENT_OPTIONS, TOOK).masters[FIFTH]
     assert behind.clock_offset_ms == pytest.approx(-5000)
     assert "behind" in behind.findings[0].message
     # What the drift of the longest lease allows is allowed: 1 % of 60 s and 2 ms.
     for offset, found in ((0.601, []), (0.604, ["clock-skew"])):
-        health = judge(with_last(healthy(4, clock=Clock(offset, 0.0005))), TERMS, TOOK)
+        health = judge(with_last(healthy(4, clock=Clock(offset, 0.0005))), CLIENT_OPTIONS, TOOK)
         assert codes(health.masters[FIFTH].findings) == found
 
 
@@ -365,11 +387,11 @@ def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
         info={"role": "slave", "maxmemory_policy": "allkeys-lru", "maxmemory": "1", "uptime_in_seconds": "5"},
         missing=("+eval",),
         optional=("+time",),
-        write=Refusal("READONLY", "R"),
+        write=RefusedCommand("READONLY", "R"),
         latency=0.2,
         clock=Clock(9.0, 0.1),
     )
-    health = judge([*(healthy(i, info={"connected_slaves": "1"}) for i in range(4)), last], TERMS, TOOK)
+    health = judge([*(healthy(i, info={"connected_slaves": "1"}) for i in range(4)), last], CLIENT_OPTIONS, TOOK)
     assert codes(health.masters[FIFTH].findings) == [
         "not-master",
         "no-permission",
@@ -384,7 +406,7 @@ def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
 
 
 def test_the_json_is_plain_and_has_what_is_documented():
-    document = judge(with_last(dead(4)), TERMS, TOOK).as_dict()
+    document = judge(with_last(dead(4)), CLIENT_OPTIONS, TOOK).as_dict()
     assert document["schema"] == 1
     assert set(document) == {"schema", "status", "summary", "quorum", "masters", "findings"}
     assert set(document["quorum"]) == {"size", "majority", "voting", "can_lose", "max_ttl", "probe"}

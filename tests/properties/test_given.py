@@ -141,7 +141,7 @@ pieces = st.sampled_from(
 def test_urls(url):
     masters = taken_or_refused(lambda: Masters([url]))
     if masters is not None:
-        (name,) = masters._terms.masters
+        (name,) = masters._settings.masters
         assert name
         assert name.isprintable()
         assert repr(masters) == f"<Masters {name}>"
@@ -170,7 +170,7 @@ def test_no_text_about_a_url_has_its_password(secret, mistake, scheme, is_quoted
     except ConfigurationError as error:
         texts = [str(error), repr(error), pickle.dumps(error).decode("latin-1")]
     else:
-        texts = [repr(masters), repr(masters._endpoints), repr(masters._terms), repr(masters.lock("a"))]
+        texts = [repr(masters), repr(masters._endpoints), repr(masters._settings), repr(masters.lock("a"))]
     for text in texts:
         assert WORD not in text
 
@@ -216,7 +216,7 @@ def test_clients(kind, settings):
         assume(False)
     masters = taken_or_refused(lambda: Masters([client]))
     if masters is not None:
-        (name,) = masters._terms.masters
+        (name,) = masters._settings.masters
         assert name.isprintable()
 
 
@@ -256,10 +256,10 @@ def test_the_environment(value):
 def test_options_of_masters(option, value):
     masters = taken_or_refused(lambda: Masters(["redis://10.0.0.1"], **{option: value}))
     if masters is not None:
-        terms = masters._terms
-        assert 0 < terms.node_timeout <= masters.max_ttl / 3
-        assert masters.max_ttl <= terms.fence_ttl < math.inf
-        assert 0 <= terms.drift_factor < 0.5
+        settings = masters._settings
+        assert 0 < settings.node_timeout <= masters.max_ttl / 3
+        assert masters.max_ttl <= settings.fence_ttl < math.inf
+        assert 0 <= settings.drift_factor < 0.5
         assert masters._keys(("a",), fencing=True).locks[0].encode()  # it can be sent
 
 
@@ -293,8 +293,8 @@ def test_options_of_locks(option, value):
     also = taken_or_refused(lambda: ASYNC_MASTERS.lock("a", **{option: value}))
     assert (lock is None) == (also is None)  # C19
     if lock is not None:
-        plan = lock._plan
-        assert 0 < plan.min_validity < plan.ttl <= MASTERS.max_ttl
+        spec = lock._spec
+        assert 0 < spec.min_validity < spec.ttl <= MASTERS.max_ttl
         assert repr(lock)
         if lock.lease is not None:
             assert lock.lease.token.encode()  # it can be sent
@@ -311,11 +311,11 @@ def test_names(name):
     if lock is None:
         return
     names = [name] if isinstance(name, str) else list(name)
-    assert list(lock._plan.names) == names
+    assert list(lock._spec.names) == names
     for one in names:
         assert 1 <= len(one.encode()) <= LONGEST_NAME
         assert "\0" not in one
-    assert len(set(lock._plan.keys.locks)) == len(names)
+    assert len(set(lock._spec.keys.locks)) == len(names)
 
 
 @PROPERTY

@@ -15,23 +15,23 @@ from typing import Any
 import hiredis
 import pytest
 from hypothesis import example, given, strategies as st
-from redis.connection import Connection
+from redis.connection import Connection as RedisConnection
 
 from redlock import Masters, _connect, scripts
-from redlock._base.feed import Feed
-from redlock._base.link import Link
-from redlock._base.links import report
+from redlock._base.connection import Connection
+from redlock._base.connections import report
+from redlock._base.subscriber import Subscriber
 from redlock._core import quorum, wire
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Send
-from redlock._core.electorate import Electorate, Facts
 from redlock._core.extend import extend
 from redlock._core.inspect import inspect
 from redlock._core.lease import LeaseState
 from redlock._core.outcomes import Failure
-from redlock._core.pipeline import Entry
+from redlock._core.pipeline import QueuedRequest
 from redlock._core.refusals import ErrorReply
 from redlock._core.release import release
+from redlock._core.voters import Facts, Voters
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
 from tests.properties.profile import PROPERTY
@@ -44,7 +44,7 @@ ENDPOINT = _connect.endpoint("redis://10.0.0.1")
 class Inbox:
     def __init__(self) -> None:
         self.events: deque[Any] = deque()
-        self.ear = None
+        self.subscription = None
 
     def put(self, event: Any) -> None:
         self.events.append(event)
@@ -87,19 +87,19 @@ def connected(stream):
         theirs.close()
 
 
-def read_by_link(chunks, questions):
-    """What a link delivers, and how it ended: None, or the error that closes the connection."""
-    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
+def read_by_connection(chunks, questions):
+    """What a connection delivers, and how it ended: None, or the error that closes the connection."""
+    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
     delivered: list[Any] = []
-    with connected(link) as master:
+    with connected(connection) as master:
         for number in range(questions):
-            assert link.pipeline.submit(Entry(Question(number, delivered), Inbox(), START)) is None
+            assert connection.pipeline.submit(QueuedRequest(Question(number, delivered), Inbox(), START)) is None
         try:
             for chunk in chunks:
                 master.sendall(chunk)
-                if link.read(START):  # as `LinksBase` does it
-                    link.ask_more()
-                    link.torn = False
+                if connection.read(START):  # as `ConnectionsBase` does it
+                    connection.ask_more()
+                    connection.poisoned = False
         except OSError as error:
             return delivered, str(error)
     return delivered, None
@@ -130,9 +130,9 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 @given(st.lists(answers, min_size=1, max_size=6), st.lists(st.integers(0, 10_000), max_size=12))
 def test_answers_are_the_same_wherever_they_are_cut(values, places):
     data = b"".join(encoded(value) for value in values)
-    whole = read_by_link([data], len(values))
-    assert read_by_link(cut(data, places), len(values)) == whole
-    assert read_by_link([bytes([byte]) for byte in data[:400]] + [data[400:]], len(values)) == whole
+    whole = read_by_connection([data], len(values))
+    assert read_by_connection(cut(data, places), len(values)) == whole
+    assert read_by_connection([bytes([byte]) for byte in data[:400]] + [data[400:]], len(values)) == whole
     delivered, error = whole
     # A master that forgot the script is given its text: that answer is not delivered, but asked for again.
     forgot = sum(isinstance(value, ErrorReply) and value.code == "NOSCRIPT" for value in values)
@@ -162,14 +162,14 @@ def test_what_only_looks_usual_is_parsed(chunks):
     whole = hiredis.Reader()
     whole.feed(data)
     values = list(iter(whole.gets, False))
-    delivered, error = read_by_link(chunks, len(values))
+    delivered, error = read_by_connection(chunks, len(values))
     assert error is None
     assert [value for _, value in delivered] == values
 
 
 def test_where_nothing_is_half_nothing_usual_is_parsed():
-    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
-    with connected(link) as master:
+    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
+    with connected(connection) as master:
         for chunk, parsed in [
             (USUAL, False),
             (b":7\r\n", True),
@@ -179,24 +179,24 @@ def test_where_nothing_is_half_nothing_usual_is_parsed():
             (USUAL * 2, False),
         ]:
             fed: list[bytes] = []
-            link._parser = Watched(link._parser, fed)
+            connection._parser = Watched(connection._parser, fed)
             for _ in range(2):
-                link.pipeline.submit(Entry(Question(0, []), Inbox(), START))
+                connection.pipeline.submit(QueuedRequest(Question(0, []), Inbox(), START))
             master.sendall(chunk)
-            link.read(START)
+            connection.read(START)
             assert bool(fed) == parsed
 
 
 def test_a_new_connection_is_in_the_middle_of_nothing():
-    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
+    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
     for data, parsed in [(b"*2\r\n:1", True), (USUAL, False)]:
-        with connected(link) as master:
+        with connected(connection) as master:
             fed: list[bytes] = []
-            link._parser = Watched(link._parser, fed)
-            link.pipeline.submit(Entry(Question(0, []), Inbox(), START))
+            connection._parser = Watched(connection._parser, fed)
+            connection.pipeline.submit(QueuedRequest(Question(0, []), Inbox(), START))
             master.sendall(data)
-            link.read(START)
-            link.pipeline.broken(Failure("error", "lost"), START)
+            connection.read(START)
+            connection.pipeline.broken(Failure("error", "lost"), START)
         assert bool(fed) == parsed
 
 
@@ -260,19 +260,19 @@ garbage = st.one_of(
 @example(b"-ERR \xff\r\n", [])
 @example(b"*1\r\n" * 12, [])
 def test_garbage_breaks_the_connection_at_most(data, places):
-    delivered, error = read_by_link(cut(data, places), 2)
+    delivered, error = read_by_connection(cut(data, places), 2)
     assert not any(isinstance(value, ErrorReply) for _, value in delivered)  # but a `Failure` that explains it
     if error is not None:
         assert error
-    asked = Feed(0, ENDPOINT)
+    asked = Subscriber(0, ENDPOINT)
     with connected(asked) as master:
         asked.more(["a"], START)
         with contextlib.suppress(OSError):
             for chunk in cut(data, places):
                 master.sendall(chunk)
                 asked.read(START)
-                asked.torn = False
-    heard: list[tuple[Any, ...]] = list(asked.news())
+                asked.poisoned = False
+    heard: list[tuple[Any, ...]] = list(asked.announcements())
     assert all(isinstance(channel, str) and isinstance(token, bytes) for _, channel, token in heard)
 
 
@@ -289,22 +289,22 @@ def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
         def gets(self):
             raise error
 
-    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
-    with connected(link) as master:
-        link._parser = Parser()
+    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
+    with connected(connection) as master:
+        connection._parser = Parser()
         master.sendall(b"*4294967295\r\n")
         with pytest.raises(ConnectionAbortedError, match=r"does not speak the Redis protocol: \w"):
-            link.read(START)
+            connection.read(START)
 
 
 def test_each_torn_stream_has_an_error_of_its_own():
     """One for all would collect the traceback of each, and keep alive whatever these refer to."""
-    link: Link[Inbox] = Link(0, ENDPOINT, 1.0)
-    link.torn = True
+    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
+    connection.poisoned = True
     errors = []
     for _ in range(2):
         with pytest.raises(ConnectionAbortedError, match="interrupted") as caught:
-            link.read(START)
+            connection.read(START)
         errors.append(caught.value)
     assert errors[0] is not errors[1]
 
@@ -312,7 +312,7 @@ def test_each_torn_stream_has_an_error_of_its_own():
 @PROPERTY
 @given(st.lists(answers, min_size=1, max_size=3))
 def test_an_answer_to_no_question_breaks_the_connection(values):
-    delivered, error = read_by_link([encoded(value) for value in values], 0)
+    delivered, error = read_by_connection([encoded(value) for value in values], 0)
     assert delivered == []
     assert error == "it sent an answer to no question"
 
@@ -411,18 +411,18 @@ def test_a_handshake_ends_with_facts_that_can_be_used_or_with_a_reason(info, con
     try:
         facts = _connect._handshake(Shaken([*loaded, info, config, value]), "redlock:", 60.0)
     except wire.BadReply as error:  # and no other, which would not say what is wrong
-        failure = _connect.Dial(ENDPOINT, 1.0).failure(error)
+        failure = _connect.Connector(ENDPOINT, 1.0).failure(error)
         assert failure.reason
         assert "\n" not in failure.reason
         return
     assert facts.uptime is None or 0 <= facts.uptime < 10**15
-    electorate = Electorate(("a:1", "b:2"), 60.0, guard=guard)
-    electorate.admit(0, Facts("b" * 40, 10**6), START)
-    notice = electorate.admit(1, facts, START + 1)
+    voters = Voters(("a:1", "b:2"), 60.0, guard=guard)
+    voters.admit(0, Facts("b" * 40, 10**6), START)
+    notice = voters.admit(1, facts, START + 1)
     assert notice is None or "max_ttl" in notice
-    objection = electorate.objection(1, START + 2)
-    assert objection is None or objection.reason
-    assert electorate.quarantined_for(1, START + 2) >= 0
+    not_counted = voters.why_not_counted(1, START + 2)
+    assert not_counted is None or not_counted.reason
+    assert voters.quarantined_for(1, START + 2) >= 0
 
 
 def test_a_master_whose_clock_was_set_back_has_just_started():
@@ -435,7 +435,7 @@ def test_a_master_whose_clock_was_set_back_has_just_started():
 def test_a_real_connection_has_what_the_stand_in_has():
     """Or the property above would be about nothing."""
     for name in ("send_command", "read_response"):
-        assert callable(getattr(Connection, name))
+        assert callable(getattr(RedisConnection, name))
 
 
 # -- operations --------------------------------------------------------------------------------------
@@ -461,17 +461,17 @@ hostile = st.fixed_dictionaries(dict.fromkeys(VERBS, values)).map(lambda says: M
 def test_a_minority_may_say_what_it_likes(two, fencing):
     """P4: with three that do as they should everything works, and the numbers stay such as masters can store."""
     world = World(*two, Master(0.001), Master(0.001), Master(0.001))
-    plan = world.plan(fencing=fencing)
-    grant = world.run(world.acquire(plan, deadline=START + 5))
+    spec = world.spec(fencing=fencing)
+    grant = world.run(world.acquire(spec, deadline=START + 5))
     assert isinstance(grant, Grant)
     assert grant.fence is None or 0 < grant.fence < 2**53 or not fencing
     assert (grant.fence is None) == (not fencing)
-    lease = LeaseState(plan.names, plan.ttl, grant, clock=lambda: world.now, mine=lambda: True)
+    lease = LeaseState(spec.names, spec.ttl, grant, clock=lambda: world.now, mine=lambda: True)
     assert lease.valid
     assert str(grant.votes())
-    assert world.run(extend(world.terms, plan, lease, 10.0, world.now)).kind == "kept"
+    assert world.run(extend(world.settings, spec, lease, 10.0, world.now)).kind == "kept"
     assert lease.remaining() <= 10.0
-    assert world.run(release(world.terms, plan, lease)) is True
+    assert world.run(release(world.settings, spec, lease)) is True
 
 
 @PROPERTY
@@ -479,14 +479,14 @@ def test_a_minority_may_say_what_it_likes(two, fencing):
 def test_all_of_them_may(masters):
     """Then nobody can promise anything, but it ends as it always does."""
     world = World(*masters)
-    plan = world.plan()
-    lease = world.lease(plan)
-    outcome = world.run(world.acquire(plan, deadline=START))
+    spec = world.spec()
+    lease = world.lease(spec)
+    outcome = world.run(world.acquire(spec, deadline=START))
     assert str(outcome.votes() if isinstance(outcome, Grant) else outcome.tally.votes())
-    world.run(extend(world.terms, plan, lease, 10.0, world.now))
+    world.run(extend(world.settings, spec, lease, 10.0, world.now))
     assert lease.valid_until <= world.now + 10.0
-    world.run(release(world.terms, plan, lease))
-    status, tally = world.run(inspect(world.terms, "invoice:42", "redlock:invoice:42"))
+    world.run(release(world.settings, spec, lease))
+    status, tally = world.run(inspect(world.settings, "invoice:42", "redlock:invoice:42"))
     assert status.remaining >= 0
     assert tally.need == quorum.majority(len(masters))
 

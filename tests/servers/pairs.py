@@ -1,4 +1,4 @@
-"""`Masters` whose links lead to masters of a few lines each, on pairs of sockets.
+"""`Masters` whose connections lead to masters of a few lines each, on pairs of sockets.
 
 There is no housekeeper: nobody reads but whom the test has read.
 """
@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from redlock import Masters, _clock
-from redlock._core.electorate import Facts
-from redlock._threads import links as links_of_threads
+from redlock._core.voters import Facts
+from redlock._threads import connections as connections_of_threads
 from redlock._threads.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Fake
 from tests.servers.look import eventually
@@ -29,13 +29,13 @@ ALL = range(MASTERS)
 
 def never_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each relies on the other for ever: whatever was lost shows."""
-    monkeypatch.setattr(links_of_threads, "_PATIENCE", LONG)
-    monkeypatch.setattr(links_of_threads, "_MOST_PATIENCE", LONG)
-    monkeypatch.setattr(links_of_threads, "_RELAY", LONG)
+    monkeypatch.setattr(connections_of_threads, "_PATIENCE", LONG)
+    monkeypatch.setattr(connections_of_threads, "_MOST_PATIENCE", LONG)
+    monkeypatch.setattr(connections_of_threads, "_LET_RUN", LONG)
 
 
 class Pairs:
-    """`Masters` whose links lead to fakes, and a `leader` that is the test itself."""
+    """`Masters` whose connections lead to fakes, and a `leader` that is the test itself."""
 
     def __init__(self, node_timeout: float) -> None:
         urls = [f"redis://fake-{number}:6379" for number in ALL]
@@ -43,20 +43,22 @@ class Pairs:
         self.masters = Masters(urls, restart_guard=False, node_timeout=node_timeout)
         self.driver = self.masters._make_driver()
         self.driver._ready = True  # no thread of its own
-        self.links = self.driver._links
+        self.connections = self.driver._connections
         for number in ALL:
             self.attach(number)
-        self.leader = Waiter(self.links.relay)
-        self.links._leader = self.leader
+        self.leader = Waiter(self.connections.wake_chain)
+        self.connections._leader = self.leader
 
     def attach(self, number: int) -> None:
-        with self.links.mutex:
+        with self.connections.mutex:
             fake = self.fakes[number]
-            self.links.attach(self.links.all[number], fake.theirs, Facts(f"run-{number}", 10**6), _clock.now())
+            self.connections.attach(
+                self.connections.all[number], fake.theirs, Facts(f"run-{number}", 10**6), _clock.now()
+            )
 
     def answer(self, *numbers: int) -> None:
         """Those, or all of them, hear what was sent to them, and answer."""
-        self.links.flush()
+        self.connections.flush()
         for number in numbers or ALL:
             with contextlib.suppress(OSError):  # it was hung up on
                 self.fakes[number].hear()
@@ -64,11 +66,11 @@ class Pairs:
     def read(self, *numbers: int) -> None:
         """As who leads does it."""
         for number in numbers or ALL:
-            with self.links.mutex:
-                self.links._read(self.links.all[number], _clock.now())
+            with self.connections.mutex:
+                self.connections._read(self.connections.all[number], _clock.now())
 
     def resign(self) -> None:
-        self.links.forget(self.leader)
+        self.connections.forget(self.leader)
 
     def answer_until_over(self, thread: threading.Thread) -> None:
         """... which leads itself now."""
@@ -80,16 +82,16 @@ class Pairs:
     def nothing_left(self) -> bool:
         """Once those that were hung up on are connected again."""
         for number in ALL:
-            if self.links.all[number].sock is None:
+            if self.connections.all[number].sock is None:
                 self.fakes[number].sock.close()
                 self.fakes[number].connect()
                 self.attach(number)
         self.answer()
         self.read()
-        return not any(fake.keys for fake in self.fakes) and not self.links.owe()
+        return not any(fake.keys for fake in self.fakes) and not self.connections.owe()
 
     def close(self) -> None:
-        self.links.forget(self.leader)
+        self.connections.forget(self.leader)
         self.answer()
         self.masters.close()
         for fake in self.fakes:
@@ -104,7 +106,7 @@ class Follower(threading.Thread):
         self.result: Any = None
         self._work = work
         self.start()
-        eventually(lambda: pairs.links._followers or not self.is_alive())
+        eventually(lambda: pairs.connections._followers or not self.is_alive())
 
     def run(self) -> None:
         try:

@@ -137,7 +137,7 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_s
 
 
 def test_the_names_of_an_interrupted_with_are_free_for_a_try_at_once(redlock_servers, redlock_masters):
-    """Also before its keeper has had time to notice: whoever comes back notices."""
+    """Also before its renewer has had time to notice: whoever comes back notices."""
     lock = redlock_masters.lock("job", ttl=30)
     enter(lock)
     again = redlock_masters.lock("job", ttl=30)
@@ -195,7 +195,7 @@ def test_a_generator_in_a_cycle_is_inside_until_its_finally_has_run(redlock_serv
             try:
                 yield lease
             finally:
-                time.sleep(0.2)  # for a keeper that has noticed too early
+                time.sleep(0.2)  # for a renewer that has noticed too early
                 seen.append((lease.valid, redlock_masters.status("job").token == lease.token))
 
     node = Node()

@@ -8,7 +8,7 @@ import pytest
 
 from redlock import LeaseExtended
 from redlock._base.stream import Stream
-from redlock._core import keep
+from redlock._core import renewals
 from tests.servers.look import all_up, eventually, nothing_left, script_calls, take
 
 TTL = 1.5
@@ -32,7 +32,7 @@ def seen():
 @pytest.fixture
 def masters(world, redlock_servers, monkeypatch, seen):
     # So few leases would seldom be due at one moment: with coarser steps they are.
-    monkeypatch.setattr(keep, "_STEP", 1 / 24)
+    monkeypatch.setattr(renewals, "_STEP", 1 / 24)
     urls = redlock_servers.urls
     with world.Masters(urls, restart_guard=False, node_timeout=0.25, max_ttl=10.0, observer=seen) as masters:
         eventually(lambda: all_up(masters))

@@ -68,7 +68,7 @@ async def come_clean(servers, masters) -> None:
     async with masters.lock("job", ttl=10, timeout=2):
         pass
     for driver in masters._drivers.values():
-        assert not driver._links.operations
+        assert not driver._connections.operations
 
 
 async def held_by_somebody(servers, others):
@@ -203,9 +203,9 @@ def test_cancelled_between_the_grant_and_the_caller(redlock_servers):
             while not task.done():
                 await asyncio.sleep(0)
                 for driver in masters._drivers.values():
-                    links = driver._links
+                    connections = driver._connections
                     waiter = task._fut_waiter  # type: ignore[attr-defined]
-                    if waiter is not None and waiter.done() and not links.operations:
+                    if waiter is not None and waiter.done() and not connections.operations:
                         task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -352,7 +352,7 @@ def test_a_lease_that_was_lost_while_the_body_was_cancelled_does_not_hide_the_ca
     asyncio.run(main())
 
 
-def test_cancelled_while_it_waits_for_the_links(redlock_servers):
+def test_cancelled_while_it_waits_for_the_connections(redlock_servers):
     """R2: before the first round, with masters that let nobody in."""
 
     async def main():

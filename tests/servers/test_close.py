@@ -170,7 +170,7 @@ def test_nothing_begins_while_it_closes(redlock_servers):
         pass
     driver = masters._driver
     assert driver is not None
-    driver._links.begin_to_close()
+    driver._connections.begin_to_close()
     for work in (masters.lock("job", ttl=10).acquire, lambda: masters.status("job")):
         with pytest.raises(RedlockError, match="closed"):
             work()
@@ -185,15 +185,15 @@ def test_a_renewal_under_way_ends_with_its_masters(redlock_servers, end):
     lease = take(masters.lock("job", ttl=0.9))
     for i in range(5):
         redlock_servers.pause(i)
-    keeper = masters._driver._housekeeper.keeper  # type: ignore[union-attr]
-    (renewal,) = eventually(lambda: list(keeper.operations))
+    renewer = masters._driver._housekeeper.renewer  # type: ignore[union-attr]
+    (renewal,) = eventually(lambda: list(renewer.operations))
     if end == "closed":
         masters.close()
     else:
         del masters
         gc.collect()
     eventually(lambda: getgeneratorstate(renewal._op) == GEN_CLOSED)
-    assert not keeper.operations
-    assert not lease._state.ceilings
+    assert not renewer.operations
+    assert not lease._state.all_pending
     for i in range(5):
         redlock_servers.resume(i)

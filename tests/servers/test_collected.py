@@ -23,7 +23,7 @@ class Cycle:
 
 
 def stays(lease, others) -> list[str]:
-    """What happens to ``lease`` within the time in which its keeper would do it."""
+    """What happens to ``lease`` within the time in which its renewer would do it."""
     lock = others.lock("job", ttl=1)
     until = time.monotonic() + 0.3
     while time.monotonic() < until:
@@ -116,7 +116,7 @@ def test_an_object_in_a_cycle_that_closes_its_stack_at_its_end(redlock_servers, 
 
 
 def test_a_stack_in_a_cycle_that_nobody_closes(redlock_servers, redlock_masters):
-    """Nobody leaves, so its keeper does: also if that looks in the middle of the collection."""
+    """Nobody leaves, so its renewer does: also if that looks in the middle of the collection."""
     cycle = Cycle(contextlib.ExitStack())
     cycle.content.enter_context(redlock_masters.lock("job", ttl=30))
     weakref.finalize(cycle, time.sleep, 0.1)  # it has time to look

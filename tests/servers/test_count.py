@@ -1,4 +1,4 @@
-"""Who leads counts for all threads: `redlock/_threads/links.py`."""
+"""Who leads counts for all threads: `redlock/_threads/connections.py`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from redlock import Lease, Masters, QuorumUnreachable, _clock
 from redlock._core import wire
 from redlock._core.acquire import Ballot
 from redlock._core.effects import Timeout, Wait
-from redlock._core.electorate import Facts
 from redlock._core.release import Claim
-from redlock._threads.keeper import Keeper, Kept
+from redlock._core.voters import Facts
+from redlock._threads.renewer import RenewalOperation, Renewer
 from redlock._threads.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Question, asks
 from tests.servers.interrupt import Interrupt
@@ -51,13 +51,13 @@ class Slow(Question):
         return super()._counted()
 
 
-class Renewal(Kept):
-    """An operation of a keeper, and what it returned."""
+class RenewalWithResult(RenewalOperation):
+    """An operation of a renewer, and what it returned."""
 
     __slots__ = ("result",)
 
-    def __init__(self, op: Op[Any], keeper: Keeper) -> None:
-        super().__init__(op, keeper, [])  # of no lease
+    def __init__(self, op: Op[Any], renewer: Renewer) -> None:
+        super().__init__(op, renewer, [])  # of no lease
         self.result: Any = None
 
     def _ended(self, result: Any) -> None:
@@ -66,15 +66,15 @@ class Renewal(Kept):
 
 
 @pytest.fixture
-def keeper(pairs):
-    return Keeper(pairs.links, lambda: None)
+def renewer(pairs):
+    return Renewer(pairs.connections, lambda: None)
 
 
-def kept(keeper: Keeper, op: Op[Any]) -> Renewal:
+def kept(renewer: Renewer, op: Op[Any]) -> RenewalWithResult:
     """It has sent, and waits."""
-    operation = Renewal(op, keeper)
+    operation = RenewalWithResult(op, renewer)
     operation.start()
-    keeper.links.flush()
+    renewer.connections.flush()
     return operation
 
 
@@ -112,15 +112,15 @@ def test_nobody_is_woken_before_it_is_decided(pairs, monkeypatch):
     assert len(woken) == 1
 
 
-def test_the_keeper_is_not_rung_for_before_it_is_decided(pairs):
+def test_the_renewer_is_not_rung_for_before_it_is_decided(pairs):
     rung: list[int] = []
-    keeper = Keeper(pairs.links, lambda: rung.append(len(question.answers)))
+    renewer = Renewer(pairs.connections, lambda: rung.append(len(question.answers)))
     question = Question(3)
-    operation = kept(keeper, asks(question, _clock.now() + LONG))
+    operation = kept(renewer, asks(question, _clock.now() + LONG))
     pairs.answer()
     pairs.read()
     assert rung == [3]
-    keeper.work()
+    renewer.work()
     assert operation.result is question
     assert question.answers == [0, 1, 2]
 
@@ -179,49 +179,49 @@ class LastMoment:
 
 def test_who_is_decided_in_the_last_moment_gets_no_timeout(pairs, monkeypatch):
     """Its time is over, and the deciding answer is being counted."""
-    question, waiter = Slow(3), Waiter(pairs.links.relay)
-    pairs.links.send(question, waiter)
+    question, waiter = Slow(3), Waiter(pairs.connections.wake_chain)
+    pairs.connections.send(question, waiter)
     pairs.answer()
-    moment = LastMoment(monkeypatch, pairs, question, pairs.links, "_join", after=True)
-    assert pairs.links.wait(Wait(_clock.now(), closes=question), waiter) is question
+    moment = LastMoment(monkeypatch, pairs, question, pairs.connections, "_join", after=True)
+    assert pairs.connections.wait(Wait(_clock.now(), closes=question), waiter) is question
     moment.join()
     assert not waiter.events
 
 
 @pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
-def test_nor_does_what_the_keeper_does(pairs, keeper, monkeypatch, until):
+def test_nor_does_what_the_renewer_does(pairs, renewer, monkeypatch, until):
     question = Slow(3)
-    moment = LastMoment(monkeypatch, pairs, question, keeper, "last_look", after=False)
+    moment = LastMoment(monkeypatch, pairs, question, renewer, "last_look", after=False)
     op = asks(question, _clock.now() + until)
     next(op)  # which is done here, so that it is answered before it waits
-    operation = Renewal(op, keeper)
-    keeper.send(question, operation)
+    operation = RenewalWithResult(op, renewer)
+    renewer.send(question, operation)
     pairs.answer()
     operation.start()
-    eventually(lambda: keeper.work() and operation.over)
+    eventually(lambda: renewer.work() and operation.over)
     moment.join()
     assert operation.result is question
 
 
 def test_after_a_timeout_nobody_counts(pairs):
-    question, waiter = Question(3), Waiter(pairs.links.relay)
-    pairs.links.send(question, waiter)
+    question, waiter = Question(3), Waiter(pairs.connections.wake_chain)
+    pairs.connections.send(question, waiter)
     pairs.answer()
     pairs.read(0, 1)
-    event = pairs.links.wait(Wait(_clock.now(), closes=question), waiter)
+    event = pairs.connections.wait(Wait(_clock.now(), closes=question), waiter)
     assert isinstance(event, Timeout)
     pairs.read()
     assert question.answers == [0, 1]
     assert not waiter.events
-    assert all(link.pipeline.idle for link in pairs.links.all)
+    assert all(connection.pipeline.idle for connection in pairs.connections.all)
 
 
 @pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
-def test_nor_for_what_the_keeper_does(pairs, keeper, until):
+def test_nor_for_what_the_renewer_does(pairs, renewer, until):
     question = Question(3)
-    operation = kept(keeper, asks(question, _clock.now() + until))
+    operation = kept(renewer, asks(question, _clock.now() + until))
     pairs.answer()
-    eventually(lambda: keeper.work() and operation.over)
+    eventually(lambda: renewer.work() and operation.over)
     assert isinstance(operation.result, Timeout)
     pairs.read()
     assert not question.answers
@@ -230,12 +230,12 @@ def test_nor_for_what_the_keeper_does(pairs, keeper, until):
 
 def test_a_wait_that_closes_nothing_leaves_its_question_open(pairs):
     """As one between two attempts: it is no business of the last one."""
-    question, waiter = Question(3), Waiter(pairs.links.relay)
-    pairs.links.send(question, waiter)
-    assert isinstance(pairs.links.wait(Wait(_clock.now()), waiter), Timeout)
+    question, waiter = Question(3), Waiter(pairs.connections.wake_chain)
+    pairs.connections.send(question, waiter)
+    assert isinstance(pairs.connections.wait(Wait(_clock.now()), waiter), Timeout)
     pairs.answer()
     pairs.read()
-    assert pairs.links.wait(Wait(_clock.now()), waiter) is question
+    assert pairs.connections.wait(Wait(_clock.now()), waiter) is question
 
 
 def test_votes_that_come_after_the_time_change_nothing(pairs):
@@ -296,21 +296,21 @@ def test_a_round_whose_end_nobody_was_told_of_is_not_lost(pairs, monkeypatch):
 
 
 @pytest.mark.parametrize("until", [0.0, 0.05], ids=["passed", "rings"])
-def test_nor_is_a_renewal(pairs, keeper, monkeypatch, until):
+def test_nor_is_a_renewal(pairs, renewer, monkeypatch, until):
     for fake in pairs.fakes:
         fake.keys["redlock:job"] = "token"
-    claim = Claim(pairs.masters._terms, wire.extend(wire.keys_for("redlock:", ["job"]), "token", 10.0, 60.0))
+    claim = Claim(pairs.masters._settings, wire.extend(wire.keys_for("redlock:", ["job"]), "token", 10.0, 60.0))
     op = claim.ask(_clock.now() + until)
     next(op)  # as above
-    operation = Renewal(op, keeper)
-    keeper.send(claim, operation)
+    operation = RenewalWithResult(op, renewer)
+    renewer.send(claim, operation)
     pairs.answer()
-    with interrupted(monkeypatch, Kept):
+    with interrupted(monkeypatch, RenewalOperation):
         pairs.read()
     ended_at = claim.ended_at
     assert ended_at is not None
     operation.start()
-    eventually(lambda: keeper.work() and operation.over)
+    eventually(lambda: renewer.work() and operation.over)
     assert operation.result == ended_at
     assert claim.tally.won
     for fake in pairs.fakes:
@@ -320,12 +320,12 @@ def test_nor_is_a_renewal(pairs, keeper, monkeypatch, until):
 def test_a_fence_that_was_read_and_not_counted_makes_no_majority(monkeypatch):
     """R17, R21: that master restarted, and may have forgotten the greater fence that another one shows."""
     with Masters([f"redis://fake-{number}:6379" for number in ALL]) as masters:
-        terms = masters._terms
+        settings = masters._settings
         for number in ALL:
-            terms.electorate.admit(number, Facts(f"run-{number}", 0 if number == 0 else 10**6), _clock.now())
-        proposal = terms.fences.propose()
+            settings.voters.admit(number, Facts(f"run-{number}", 0 if number == 0 else 10**6), _clock.now())
+        proposal = settings.fences.propose()
         keys = wire.keys_for("redlock:", ["job"])
-        ballot = Ballot(terms, wire.acquire(keys, "token", 10.0, proposal, 3600.0), proposal)
+        ballot = Ballot(settings, wire.acquire(keys, "token", 10.0, proposal, 3600.0), proposal)
         stored, greater = [1, b"%d" % proposal], [2, b"%d" % (proposal + 1)]
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(Ballot, "_overrule", interrupt)
@@ -352,13 +352,13 @@ def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
         lock = pairs.masters.lock("job", ttl=10, bound=False)
         follower = Follower(pairs, lock.acquire)
         own = Question(MASTERS)  # whose answers stand behind those to the follower
-        pairs.links.send(own, pairs.leader)
+        pairs.connections.send(own, pairs.leader)
         pairs.answer()
         ctrl_c = Interrupt(at)
         wait = Wait(_clock.now() + LONG, closes=own)
         try:
             with ctrl_c.tracing():
-                assert pairs.links.wait(wait, pairs.leader) is own
+                assert pairs.connections.wait(wait, pairs.leader) is own
         except KeyboardInterrupt:
             struck += 1
         print(at, ctrl_c.where)

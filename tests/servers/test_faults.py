@@ -19,7 +19,7 @@ from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually, lock_keys, logged, nothing_left
 from tests.servers.one import free_port, redis_server
 from tests.servers.proxy import Proxy
-from tests.servers.waiter import NEVER, Waiting, feeds_up
+from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
 
@@ -141,8 +141,8 @@ def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
             assert len(str(caught.value)) < 2_000
             assert masters.status("big").token == "x" * 128
             assert lock.locked()
-            links = world.links(masters).all
-            assert [link.failures for link in links] == [0] * 5
+            connections = world.connections(masters).all
+            assert [connection.failures for connection in connections] == [0] * 5
             assert len(lock_keys(redlock_servers)) == 5
             assert lease.valid
         for i in range(5):
@@ -499,7 +499,7 @@ def test_tls(world, redlock_servers, tls_port, certificate):
             held = others.lock("held", ttl=10)
             held.acquire()
             waiting = Waiting(masters.lock("held", ttl=10, retry=NEVER))
-            eventually(lambda: feeds_up(world, masters) == 1)
+            eventually(lambda: subscribers_up(world, masters) == 1)
             held.release()
             assert waiting.end() is not None
         assert masters.status("job" * 100).token is None
@@ -578,7 +578,7 @@ def test_two_urls_of_one_server_have_one_vote(world, redlock_servers):
 
 
 def test_connecting_slowly_does_not_fail_the_first_lock(world):
-    """R2: before its first round a `Masters` waits for the links, whatever the timeout of the call."""
+    """R2: before its first round a `Masters` waits for the connections, whatever the timeout of the call."""
     with LocalMasters(3) as servers:
         for i in range(3):
             servers.pause(i)

@@ -1,4 +1,4 @@
-"""Who follows takes no lock, and leaves what it asks to whoever leads: `redlock/_threads/links.py`, `relay.py`."""
+"""Who follows takes no lock, and leaves what it asks to whoever leads: `redlock/_threads/connections.py`, `wake_chain.py`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from redlock import Lease, QuorumUnreachable, _clock
 from redlock._core import wire
 from redlock._core.effects import Turn, Wait
-from redlock._threads.keeper import Keeper, Kept
-from redlock._threads.relay import Relay
+from redlock._threads.renewer import RenewalOperation, Renewer
 from redlock._threads.waiter import Waiter
+from redlock._threads.wake_chain import WakeChain
 from tests.asyncio.virtual import MASTERS, Question, asks
 from tests.servers.interrupt import Interrupt
 from tests.servers.look import eventually
@@ -23,7 +23,7 @@ from tests.servers.pairs import ALL, LONG, Follower, Pairs, never_impatient
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from redlock._threads.links import Links
+    from redlock._threads.connections import Connections
 
 
 def question(name: str, need: int = MASTERS) -> Question:
@@ -49,12 +49,12 @@ def kill(pairs: Pairs, *numbers: int) -> None:
 def test_it_waits_for_no_lock(pairs):
     """Whoever holds that may be in the middle of a call of the kernel, in which all others run."""
     lock = pairs.masters.lock("job", ttl=10, bound=False)
-    with pairs.links.mutex:
+    with pairs.connections.mutex:
         follower = Follower(pairs, lock.acquire)
     pairs.answer()
     pairs.read(0, 1)
-    with pairs.links.mutex:
-        pairs.links._read(pairs.links.all[2], _clock.now())
+    with pairs.connections.mutex:
+        pairs.connections._read(pairs.connections.all[2], _clock.now())
         assert isinstance(follower.end(), Lease)
     releaser = Follower(pairs, lock.release)
     pairs.answer()
@@ -66,20 +66,22 @@ def test_it_waits_for_no_lock(pairs):
 @pytest.mark.parametrize("leads", [True, False], ids=["it leads", "nobody does"])
 def test_what_it_asked_goes_before_what_it_asks_when_it_leads(pairs, leads):
     """R10: a release stands behind its acquire."""
-    waiter = Waiter(pairs.links.relay)
-    pairs.links.send(question("first"), waiter)
-    assert pairs.links._asked
-    pairs.links._leader = waiter if leads else None
-    pairs.links.send(question("second"), waiter)
+    waiter = Waiter(pairs.connections.wake_chain)
+    pairs.connections.send(question("first"), waiter)
+    assert pairs.connections._asked
+    pairs.connections._leader = waiter if leads else None
+    pairs.connections.send(question("second"), waiter)
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS
 
 
-def test_what_it_asked_goes_before_what_the_keeper_asks(pairs):
+def test_what_it_asked_goes_before_what_the_renewer_asks(pairs):
     """R10: in the order in which they asked."""
-    pairs.links.send(question("first"), Waiter(pairs.links.relay))
-    Kept(asks(question("second"), _clock.now() + LONG), Keeper(pairs.links, lambda: None), []).start()
-    pairs.links.send(question("third"), Waiter(pairs.links.relay))
+    pairs.connections.send(question("first"), Waiter(pairs.connections.wake_chain))
+    RenewalOperation(
+        asks(question("second"), _clock.now() + LONG), Renewer(pairs.connections, lambda: None), []
+    ).start()
+    pairs.connections.send(question("third"), Waiter(pairs.connections.wake_chain))
     pairs.answer()
     assert names(pairs) == [["first", "second", "third"]] * MASTERS
 
@@ -87,29 +89,29 @@ def test_what_it_asked_goes_before_what_the_keeper_asks(pairs):
 def test_who_asks_leads_if_nobody_does(pairs):
     """It is about to wait: who asks next leaves that to it, and both are written together."""
     pairs.resign()
-    first, second = Waiter(pairs.links.relay), Waiter(pairs.links.relay)
-    pairs.links.send(question("first"), first)
-    assert pairs.links._leader is first
-    pairs.links.send(question("second"), second)
-    assert pairs.links._leader is first
-    assert pairs.links._asked
-    pairs.links.finish(first)  # it did not wait
-    assert pairs.links._leader is None
+    first, second = Waiter(pairs.connections.wake_chain), Waiter(pairs.connections.wake_chain)
+    pairs.connections.send(question("first"), first)
+    assert pairs.connections._leader is first
+    pairs.connections.send(question("second"), second)
+    assert pairs.connections._leader is first
+    assert pairs.connections._asked
+    pairs.connections.finish(first)  # it did not wait
+    assert pairs.connections._leader is None
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS
 
 
 def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_poll(pairs):
     """It has not asked to be told when there is room again; nobody else will be."""
-    links, leader = pairs.links, Waiter(pairs.links.relay)
-    follower = Follower(pairs, lambda: links.wait(Wait(_clock.now() + LONG), leader))
+    connections, leader = pairs.connections, Waiter(pairs.connections.wake_chain)
+    follower = Follower(pairs, lambda: connections.wait(Wait(_clock.now() + LONG), leader))
     pairs.resign()
-    eventually(lambda: links._polling)
+    eventually(lambda: connections._polling)
     for fake in pairs.fakes:
         fake.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     large = "x" * 200_000
-    links.send(question(large), Waiter(links.relay))
-    assert all(link.stuck for link in links.all)
+    connections.send(question(large), Waiter(connections.wake_chain))
+    assert all(connection.stuck for connection in connections.all)
 
     def all_of_it_came() -> bool:
         for fake in pairs.fakes:
@@ -120,7 +122,7 @@ def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_
         eventually(all_of_it_came)
     finally:
         leader.put(Turn(_clock.now()))
-        links.nudge(leader)
+        connections.wake(leader)
         follower.end()
 
 
@@ -161,28 +163,28 @@ def test_it_is_told_when_masters_that_are_down_decide(pairs):
 
 def test_so_is_who_has_come_to_lead_meanwhile(pairs):
     """It does not wait for answers to what is decided."""
-    waiter, asked = Waiter(pairs.links.relay), question("job", need=3)
-    pairs.links.send(asked, waiter)
+    waiter, asked = Waiter(pairs.connections.wake_chain), question("job", need=3)
+    pairs.connections.send(asked, waiter)
     kill(pairs, 0, 1, 2)
-    pairs.links._lead_bell.silence()  # of links that came
-    pairs.links._leader = waiter
+    pairs.connections._lead_waker.drain()  # of connections that came
+    pairs.connections._leader = waiter
     began = _clock.now()
-    assert pairs.links.wait(Wait(began + LONG, closes=asked), waiter) is asked
+    assert pairs.connections.wait(Wait(began + LONG, closes=asked), waiter) is asked
     assert _clock.now() - began < LONG / 2
     assert len(asked.failures) == 3
-    pairs.links.forget(waiter)
+    pairs.connections.forget(waiter)
 
 
 def test_what_was_asked_while_nobody_leads_is_sent(pairs):
     """By itself: it looks once more when it has asked."""
 
-    class JustThen(type(pairs.links._asked)):  # type: ignore[misc]
+    class JustThen(type(pairs.connections._asked)):  # type: ignore[misc]
         def append(self, asked: Any) -> None:
             pairs.resign()  # it looked before that, and nobody has asked
             super().append(asked)
 
-    pairs.links._asked = JustThen()
-    pairs.links.send(question("job"), Waiter(pairs.links.relay))
+    pairs.connections._asked = JustThen()
+    pairs.connections.send(question("job"), Waiter(pairs.connections.wake_chain))
     for fake in pairs.fakes:
         fake.hear()
     assert names(pairs) == [["job"]] * MASTERS
@@ -207,7 +209,7 @@ def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
         ctrl_c = Interrupt(at)
         try:
             with ctrl_c.tracing():
-                pairs.links.flush()
+                pairs.connections.flush()
         except KeyboardInterrupt:
             pass
         print(at, ctrl_c.where)
@@ -238,12 +240,12 @@ def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
 class Racing(dict[Waiter, None]):
     """Who follows, and what one of them does when whoever has stopped leading has just looked at them."""
 
-    def __init__(self, links: Links, then: Any, *, at_each: bool = False) -> None:
-        super().__init__(links._followers)
-        self._links, self._then, self._at_each = links, then, at_each
+    def __init__(self, connections: Connections, then: Any, *, at_each: bool = False) -> None:
+        super().__init__(connections._followers)
+        self._connections, self._then, self._at_each = connections, then, at_each
 
     def _looked(self) -> None:
-        if self._links._leader is None:
+        if self._connections._leader is None:
             then, self._then = self._then, lambda: None
             then()
 
@@ -262,9 +264,9 @@ class Racing(dict[Waiter, None]):
 
 def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
     """It has seen a leader, who has seen no follower."""
-    asked, waiter = question("job"), Waiter(pairs.links.relay)
-    pairs.links.send(asked, waiter)
-    follow = pairs.links._follow
+    asked, waiter = question("job"), Waiter(pairs.connections.wake_chain)
+    pairs.connections.send(asked, waiter)
+    follow = pairs.connections._follow
     comes, may = threading.Event(), threading.Event()
 
     def late(waiter: Waiter) -> None:
@@ -274,53 +276,53 @@ def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
 
     def nobody_is_there() -> None:
         may.set()
-        eventually(lambda: len(pairs.links._followers) == 1)
+        eventually(lambda: len(pairs.connections._followers) == 1)
 
-    monkeypatch.setattr(pairs.links, "_follow", late)
-    pairs.links._followers = Racing(pairs.links, nobody_is_there)
-    thread = threading.Thread(target=lambda: pairs.links.wait(Wait(_clock.now() + LONG, closes=asked), waiter))
+    monkeypatch.setattr(pairs.connections, "_follow", late)
+    pairs.connections._followers = Racing(pairs.connections, nobody_is_there)
+    thread = threading.Thread(target=lambda: pairs.connections.wait(Wait(_clock.now() + LONG, closes=asked), waiter))
     thread.start()
     assert comes.wait(10)
     pairs.resign()
     pairs.answer_until_over(thread)
     assert asked.answers == [*ALL]
-    pairs.links.forget(waiter)
+    pairs.connections.forget(waiter)
 
 
 def test_whose_operation_is_over_does_not_come_to_lead(pairs):
-    first, second = Waiter(pairs.links.relay), Waiter(pairs.links.relay)
-    pairs.links._followers.update(dict.fromkeys((first, second)))
-    pairs.links._followers = Racing(pairs.links, lambda: pairs.links.forget(first), at_each=True)
+    first, second = Waiter(pairs.connections.wake_chain), Waiter(pairs.connections.wake_chain)
+    pairs.connections._followers.update(dict.fromkeys((first, second)))
+    pairs.connections._followers = Racing(pairs.connections, lambda: pairs.connections.forget(first), at_each=True)
     pairs.resign()
-    assert pairs.links._leader is second
-    pairs.links.forget(second)
-    assert pairs.links._leader is None
+    assert pairs.connections._leader is second
+    pairs.connections.forget(second)
+    assert pairs.connections._leader is None
 
 
 def test_rather_one_who_has_to_wait_leads(pairs):
-    served, waits = Waiter(pairs.links.relay), Waiter(pairs.links.relay)
+    served, waits = Waiter(pairs.connections.wake_chain), Waiter(pairs.connections.wake_chain)
     served.events.append(question("job"))
-    pairs.links._followers.update(dict.fromkeys((served, waits)))
+    pairs.connections._followers.update(dict.fromkeys((served, waits)))
     pairs.resign()
-    assert pairs.links._leader is waits
-    pairs.links.forget(waits)
-    assert pairs.links._leader is served
-    pairs.links.forget(served)
+    assert pairs.connections._leader is waits
+    pairs.connections.forget(waits)
+    assert pairs.connections._leader is served
+    pairs.connections.forget(served)
 
 
 def followed_by(pairs: Pairs, works: list[Callable[[], Any]]) -> list[Follower]:
     """Threads that have all asked, and wait."""
     followers = [Follower(pairs, work) for work in works]
-    eventually(lambda: len(pairs.links._followers) == len(works))
+    eventually(lambda: len(pairs.connections._followers) == len(works))
     return followers
 
 
 # -- one after the other ---------------------------------------------------------------------------------
 
 
-def asleep(relay: Relay) -> Waiter:
-    waiter = Waiter(relay)
-    waiter.prepare()
+def asleep(wake_chain: WakeChain) -> Waiter:
+    waiter = Waiter(wake_chain)
+    waiter.prepare_to_sleep()
     return waiter
 
 
@@ -329,29 +331,35 @@ def is_awake(waiter: Waiter) -> bool:
 
 
 def test_the_next_one_who_sleeps_is_woken():
-    relay = Relay()
-    me, awake, over, first, second = asleep(relay), Waiter(relay), asleep(relay), asleep(relay), asleep(relay)
+    wake_chain = WakeChain()
+    me, awake, over, first, second = (
+        asleep(wake_chain),
+        Waiter(wake_chain),
+        asleep(wake_chain),
+        asleep(wake_chain),
+        asleep(wake_chain),
+    )
     for waiter in (me, awake, over, first, second):
-        relay.served.append(waiter)
+        wake_chain.served.append(waiter)
     over.stay_awake()
-    relay.pass_on(me)
-    assert len(relay.served) == 5, "it does not have it"
-    me.has_relay = True
-    relay.pass_on(me)
+    wake_chain.pass_on(me)
+    assert len(wake_chain.served) == 5, "it does not have it"
+    me.wakes_next = True
+    wake_chain.pass_on(me)
     assert is_awake(first)
     assert not is_awake(second)
-    assert len(relay.served) == 1
+    assert len(wake_chain.served) == 1
 
 
 def test_who_is_served_while_somebody_reads_for_all_wakes_in_its_turn():
-    relay = Relay()
-    waiter, other = asleep(relay), asleep(relay)
-    relay.reader = Waiter(relay)
+    wake_chain = WakeChain()
+    waiter, other = asleep(wake_chain), asleep(wake_chain)
+    wake_chain.reader = Waiter(wake_chain)
     waiter.put(question("job"))
-    relay.reader = None
+    wake_chain.reader = None
     other.put(question("job"))
     assert is_awake(other), "at once"
-    assert list(relay.served) == [waiter]
+    assert list(wake_chain.served) == [waiter]
     assert not is_awake(waiter)
 
 
@@ -368,12 +376,14 @@ def test_three_that_were_served_at_once(pairs, monkeypatch):
     asked = [question(f"job-{number}", need=3) for number in range(3)]
     followers = followed_by(pairs, [partial(pairs.driver.run, asks(one, _clock.now() + LONG)) for one in asked])
     pairs.answer()
-    with pairs.links.mutex:
-        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
+    with pairs.connections.mutex:
+        pairs.connections._read_all(
+            [(connection.fd, 1) for connection in pairs.connections.all], pairs.leader, _clock.now()
+        )
     assert not woken
-    assert len(pairs.links.relay.served) == 3
-    pairs.leader.has_relay = True
-    pairs.links.relay.pass_on(pairs.leader)
+    assert len(pairs.connections.wake_chain.served) == 3
+    pairs.leader.wakes_next = True
+    pairs.connections.wake_chain.pass_on(pairs.leader)
     for follower, one in zip(followers, asked, strict=True):
         assert follower.end() is one
     assert len(woken) == len(set(woken)) == 3
@@ -388,13 +398,15 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
         lock.release()
 
     followers = followed_by(pairs, [partial(work, lock) for lock in locks])
-    acquiring = set(pairs.links._followers)
+    acquiring = set(pairs.connections._followers)
     pairs.answer()
-    with pairs.links.mutex:
-        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
-    pairs.links._rest(pairs.leader, LONG)
-    assert not acquiring.intersection(pairs.links._followers)
-    eventually(lambda: len(pairs.links._asked) == 2)  # their releases
+    with pairs.connections.mutex:
+        pairs.connections._read_all(
+            [(connection.fd, 1) for connection in pairs.connections.all], pairs.leader, _clock.now()
+        )
+    pairs.connections._let_others_ask(pairs.leader, LONG)
+    assert not acquiring.intersection(pairs.connections._followers)
+    eventually(lambda: len(pairs.connections._asked) == 2)  # their releases
     pairs.answer()
     pairs.read()
     for follower in followers:
@@ -405,82 +417,86 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
 def test_who_leads_and_has_no_answer_yet_lets_them_run(pairs):
     asked, unanswered = question("job", need=3), question("unsent")
     follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
-    leads = threading.Thread(target=pairs.links.wait, args=(Wait(_clock.now() + 2, closes=unanswered), pairs.leader))
+    leads = threading.Thread(
+        target=pairs.connections.wait, args=(Wait(_clock.now() + 2, closes=unanswered), pairs.leader)
+    )
     leads.start()
     pairs.answer()
     assert follower.end() is asked
     leads.join()
 
 
-def test_who_stops_leading_passes_the_relay_on(pairs):
+def test_who_stops_leading_wakes_the_next_one(pairs):
     """It has read for all, its own answer among them."""
-    waiter = asleep(pairs.links.relay)
-    pairs.links.relay.served.append(waiter)
+    waiter = asleep(pairs.connections.wake_chain)
+    pairs.connections.wake_chain.served.append(waiter)
     pairs.resign()
     assert is_awake(waiter)
 
 
 def test_who_waits_for_other_threads_passes_it_on(pairs):
     """It was called for what it knew already."""
-    quiet, other = Waiter(pairs.links.relay), asleep(pairs.links.relay)
-    thread = threading.Thread(target=lambda: pairs.links.wait(Wait(_clock.now() + LONG, quiet=True), quiet))
+    quiet, other = Waiter(pairs.connections.wake_chain), asleep(pairs.connections.wake_chain)
+    thread = threading.Thread(target=lambda: pairs.connections.wait(Wait(_clock.now() + LONG, quiet=True), quiet))
     thread.start()
     eventually(lambda: quiet._signal is not None and quiet._signal.locked())
-    pairs.links.relay.served.extend((quiet, other))
-    pairs.leader.has_relay = True
-    pairs.links.relay.pass_on(pairs.leader)
-    eventually(lambda: not pairs.links.relay.served)
+    pairs.connections.wake_chain.served.extend((quiet, other))
+    pairs.leader.wakes_next = True
+    pairs.connections.wake_chain.pass_on(pairs.leader)
+    eventually(lambda: not pairs.connections.wake_chain.served)
     assert is_awake(other)
     quiet.put(question("job"))
     thread.join(10)
     assert not thread.is_alive()
 
 
-def test_a_keeper_that_leads_on_passes_it_on_before_it_works(pairs):
+def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
     """It may be busy with somebody's callback then."""
     housekeeper = pairs.driver._housekeeper
-    keeper = housekeeper.keeper
+    renewer = housekeeper.renewer
     asked = question("job", need=3)
     follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
-    Kept(asks(question("kept", need=3), _clock.now() + LONG), keeper, []).start()
+    RenewalOperation(asks(question("kept", need=3), _clock.now() + LONG), renewer, []).start()
     pairs.answer()
-    pairs.links._leader, housekeeper._awaits = keeper.waiter, True
+    pairs.connections._leader, housekeeper._awaits = renewer.waiter, True
     housekeeper._await_answers(_clock.now() + LONG)
     assert follower.end() is asked
-    keeper.work()
-    pairs.links.forget(keeper.waiter)
+    renewer.work()
+    pairs.connections.forget(renewer.waiter)
 
 
 def test_whose_operation_is_over_is_not_called(pairs):
-    """It was served before it slept: the relay would end with it."""
-    waiter = asleep(pairs.links.relay)
-    pairs.links.forget(waiter)
+    """It was served before it slept: the chain would end with it."""
+    waiter = asleep(pairs.connections.wake_chain)
+    pairs.connections.forget(waiter)
     assert is_awake(waiter)
 
 
-def test_the_relay_is_passed_on_by_who_sleeps_again(pairs):
+def test_who_sleeps_again_wakes_the_next_one(pairs):
     """And by nobody who does not have it: those who run would become more and more."""
     first, second = question("first", need=3), question("second", need=3)
-    one, other = Waiter(pairs.links.relay), asleep(pairs.links.relay)
-    pairs.links.send(first, one)
+    one, other = Waiter(pairs.connections.wake_chain), asleep(pairs.connections.wake_chain)
+    pairs.connections.send(first, one)
 
     def twice() -> None:
-        assert pairs.links.wait(Wait(_clock.now() + LONG, closes=first), one) is first
-        pairs.links.send(second, one)
-        assert pairs.links.wait(Wait(_clock.now() + LONG, closes=second), one) is second
-        pairs.links.forget(one)
+        assert pairs.connections.wait(Wait(_clock.now() + LONG, closes=first), one) is first
+        pairs.connections.send(second, one)
+        assert pairs.connections.wait(Wait(_clock.now() + LONG, closes=second), one) is second
+        pairs.connections.forget(one)
 
     thread = Follower(pairs, twice)
     pairs.answer()
-    with pairs.links.mutex:
-        pairs.links._read_all([(link.fd, 1) for link in pairs.links.all], pairs.leader, _clock.now())
-    pairs.links.relay.served.append(other)
-    pairs.leader.has_relay = True
-    pairs.links.relay.pass_on(pairs.leader)
-    eventually(lambda: not pairs.links.relay.served)
+    with pairs.connections.mutex:
+        pairs.connections._read_all(
+            [(connection.fd, 1) for connection in pairs.connections.all], pairs.leader, _clock.now()
+        )
+    pairs.connections.wake_chain.served.append(other)
+    pairs.leader.wakes_next = True
+    pairs.connections.wake_chain.pass_on(pairs.leader)
+    eventually(lambda: not pairs.connections.wake_chain.served)
     assert is_awake(other)
-    other.prepare()
-    pairs.links.relay.served.append(other)
+    other.prepare_to_sleep()
+    pairs.connections.wake_chain.served.append(other)
     pairs.answer()
     pairs.read()
     thread.end()

@@ -117,21 +117,21 @@ def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_se
         eventually(lambda: all_up(masters))
         for client in clients[:2]:
             client.set("redlock:job", "somebody", px=60_000)
-        links = world.links(masters)
-        send = links.send
+        connections = world.connections(masters)
+        send = connections.send
 
         def refused_at_first(request, waiter):
-            if request.owed_until is not None and links.send is not send:
-                links.send = send
+            if request.owed_until is not None and connections.send is not send:
+                connections.send = send
                 clients[2].config_set("min-replicas-to-write", 1)
             return send(request, waiter)
 
-        links.send = refused_at_first
-        time.sleep(0.3)  # whoever keeps the links dozes
+        connections.send = refused_at_first
+        time.sleep(0.3)  # whoever keeps the connections dozes
         lock = masters.lock("job", ttl=30, retry=lambda _: 2.5)
         waiting = threading.Thread(target=lambda: lock.acquire(timeout=3))
         waiting.start()
-        eventually(lambda: links.send is send and clients[2].get("redlock:job"))
+        eventually(lambda: connections.send is send and clients[2].get("redlock:job"))
         clients[2].config_set("min-replicas-to-write", 0)
         began = time.monotonic()
         eventually(lambda: clients[2].get("redlock:job") is None)
@@ -207,7 +207,7 @@ def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_maste
     """Its parent's connections end when the parent ends them, whether the child uses a lock or not."""
     eventually(lambda: all_up(redlock_masters))
     assert redlock_masters._driver is not None
-    numbers = [link.fd for link in redlock_masters._driver._links.all]
+    numbers = [connection.fd for connection in redlock_masters._driver._connections.all]
     pid = os.fork()
     if pid == 0:
         still_open = 0

@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from redlock import AsyncMasters, RedlockError
-from redlock._asyncio import links as links_module
-from redlock._asyncio.links import Links
+from redlock._asyncio import connections as connections_module
+from redlock._asyncio.connections import Connections
 from redlock._asyncio.operation import Operation
 from tests.servers.look import all_up, eventually, nothing_left
 
@@ -31,7 +31,7 @@ async def connected(masters):
 async def granted(masters, task):
     """Until the masters have granted it, and before ``task`` was resumed."""
     (driver,) = masters._drivers.values()
-    while driver._links.operations or not driver._links.unclaimed:  # noqa: ASYNC110 - to the tick
+    while driver._connections.operations or not driver._connections.unclaimed:  # noqa: ASYNC110 - to the tick
         await asyncio.sleep(0)
     assert not task.done()
 
@@ -60,7 +60,7 @@ def test_thrown_away_with_a_lock_just_won(redlock_servers, then):
         await connected(masters)
         coroutine.send(None)
         (driver,) = masters._drivers.values()
-        while driver._links.operations:  # noqa: ASYNC110
+        while driver._connections.operations:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     async def throw_away():
@@ -142,7 +142,7 @@ def test_sockets_that_come_while_others_are_closed():
                 sockets.add(Socket())
 
     sockets = {Socket(), Socket()}
-    links_module._close_all(sockets)  # type: ignore[arg-type]
+    connections_module._close_all(sockets)  # type: ignore[arg-type]
     assert Socket.closed == 6
     assert not sockets
 
@@ -173,7 +173,7 @@ class Struck(Exception):  # noqa: N818 - a signal handler raises it
     pass
 
 
-@pytest.mark.parametrize(("kind", "method"), [(Links, "flush"), (Links, "step"), (Operation, "step")])
+@pytest.mark.parametrize(("kind", "method"), [(Connections, "flush"), (Connections, "step"), (Operation, "step")])
 def test_an_exception_of_a_signal_handler_breaks_nothing_for_good(redlock_servers, monkeypatch, kind, method):
     """It may strike at any line; here at the first one of what must not be forgotten."""
     original = getattr(kind, method)
@@ -221,7 +221,7 @@ def test_who_closes_second_waits_for_the_first(redlock_servers):
         first = asyncio.create_task(masters.close())
         await asyncio.sleep(0.05)
         await masters.close()
-        assert all(link.sock is None for link in driver._links.all)
+        assert all(connection.sock is None for connection in driver._connections.all)
         await first
         redlock_servers.resume(0)
 
@@ -230,16 +230,16 @@ def test_who_closes_second_waits_for_the_first(redlock_servers):
 
 
 def test_a_master_that_comes_up_while_it_is_interrupted_is_not_forgotten(redlock_servers, monkeypatch):
-    watch = Links._watch
+    watch = Connections._watch
     left = [1]
 
-    def struck(self, link):
+    def struck(self, connection):
         if left[0]:
             left[0] -= 1
             raise Struck
-        watch(self, link)
+        watch(self, connection)
 
-    monkeypatch.setattr(Links, "_watch", struck)
+    monkeypatch.setattr(Connections, "_watch", struck)
 
     async def main():
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)

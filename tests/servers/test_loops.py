@@ -37,7 +37,7 @@ async def use(masters, name="job"):
 
 
 def test_one_loop_after_the_other(redlock_servers):
-    """As with `asyncio.run` in every job of a worker: the links of a closed loop are closed by the next one."""
+    """As with `asyncio.run` in every job of a worker: the connections of a closed loop are closed by the next one."""
     masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
     fences = [asyncio.run(use(masters)) for _ in range(5)]
     assert fences == sorted(set(fences))
@@ -193,7 +193,7 @@ def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
     assert not reported
 
 
-def left_while_it_waits_for_the_links(masters, servers):
+def left_while_it_waits_for_the_connections(masters, servers):
     """A loop whose task has begun its first round (R2), towards masters that hang while they are connected to."""
     for i in range(5):
         servers.pause(i)
@@ -204,10 +204,10 @@ def left_while_it_waits_for_the_links(masters, servers):
     return loop, task
 
 
-def test_a_loop_that_is_closed_while_a_task_waits_for_the_links(redlock_servers):
+def test_a_loop_that_is_closed_while_a_task_waits_for_the_connections(redlock_servers):
     """The next loop works at once, as after any other end."""
     masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    loop, task = left_while_it_waits_for_the_links(masters, redlock_servers)
+    loop, task = left_while_it_waits_for_the_connections(masters, redlock_servers)
     loop.close()
     for i in range(5):
         redlock_servers.resume(i)
@@ -217,10 +217,10 @@ def test_a_loop_that_is_closed_while_a_task_waits_for_the_links(redlock_servers)
     assert not task.done()
 
 
-def test_close_after_a_loop_was_closed_while_a_task_waited_for_the_links(redlock_servers):
+def test_close_after_a_loop_was_closed_while_a_task_waited_for_the_connections(redlock_servers):
     """What that loop had is closed, and what this one has as well."""
     masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    loop, task = left_while_it_waits_for_the_links(masters, redlock_servers)
+    loop, task = left_while_it_waits_for_the_connections(masters, redlock_servers)
 
     async def main():
         using = asyncio.create_task(use(masters, "other"))
@@ -256,7 +256,7 @@ def test_one_that_fails_in_the_end_does_not_keep_others_from_theirs(redlock_serv
 
     with monkeypatch.context() as patch:
         patch.setattr(driver, "_DRIVERS", drivers.copy())
-        patch.setattr(driver.Driver, "settle_at_exit", settle_and_raise)
+        patch.setattr(driver.Driver, "deliver_owed_at_exit", settle_and_raise)
         driver._at_exit()
         assert set(settled) == drivers
         assert caplog.text.count("ZeroDivisionError: settled") == 3
@@ -479,7 +479,7 @@ def test_after_a_fork_the_child_has_connections_of_its_own(redlock_servers):
     async def parent():
         async with masters.lock("job", ttl=10) as lease:
             (driver,) = masters._drivers.values()
-            numbers = [link.fd for link in driver._links.all]
+            numbers = [connection.fd for connection in driver._connections.all]
             pid = os.fork()
             if pid == 0:
                 os._exit(_child(lease, numbers))

@@ -208,7 +208,7 @@ def test_the_body_ends_in_the_very_tick_in_which_it_is_cancelled(redlock_servers
                     while not lease.lost:  # no await: the loop is blocked until it is too late
                         pass
                     (body,) = lease._state.holds
-                    body.lost()  # as the keeper does in the next tick
+                    body.lost()  # as the renewer does in the next tick
             await asyncio.sleep(0.01)  # nobody cancels this
 
     run(body, redlock_servers)
@@ -252,7 +252,7 @@ def test_cancelled_from_outside_at_the_same_moment(redlock_servers, order):
             await asyncio.sleep(leases[0].remaining() - 0.002)
             while not leases[0].lost:
                 pass
-            task.cancel()  # and the keeper finds the loss in the same tick
+            task.cancel()  # and the renewer finds the loss in the same tick
         done, _ = await asyncio.wait([task])
         assert task.cancelled()
         return done

@@ -87,7 +87,7 @@ def test_a_master_that_lets_in_and_throws_out_is_not_hammered(world, redlock_ser
         with world.Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
             with masters.lock("job", ttl=30):
                 pass
-            pipeline = world.links(masters).all[0].pipeline
+            pipeline = world.connections(masters).all[0].pipeline
             thrown_out = 0
             until = time.monotonic() + 1.0
             while time.monotonic() < until:

@@ -1,6 +1,6 @@
 """A release that does not travel where its acquire did must not leave the key behind (R10, P7).
 
-One master's link lags: what was asked on it waits in a proxy, while other connections to that master do not.
+One master's connection lags: what was asked on it waits in a proxy, while other connections to that master do not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def soon(condition):
 
 
 async def everywhere(masters, servers) -> int:
-    """Connect to all of them; then how many scripts the one behind the lagging link has run."""
+    """Connect to all of them; then how many scripts the one behind the lagging connection has run."""
     loop = asyncio.get_running_loop()
 
     def there():
@@ -57,7 +57,7 @@ def elsewhere(work):
 
 
 def scripts_there(servers) -> int:
-    """How many scripts the master behind the lagging link has run."""
+    """How many scripts the master behind the lagging connection has run."""
     return script_calls(servers)[LAGS]
 
 
@@ -67,13 +67,13 @@ def acquired_there(servers) -> int:
 
 
 def up(masters) -> bool:
-    """Also the master behind that link, which may connect after the others."""
+    """Also the master behind that connection, which may connect after the others."""
     votes = masters.status("whatever").votes
     return bool(votes[LAGS].outcome == "free")
 
 
 def test_released_on_another_loop_while_that_of_the_acquire_runs(redlock_servers, proxy, urls):
-    """The loop of the acquire sends it as well, behind the acquire, however long the link lags."""
+    """The loop of the acquire sends it as well, behind the acquire, however long the connection lags."""
     masters = AsyncMasters(urls, **OPTIONS)
     lock = masters.lock("job", ttl=1, bound=False, auto_extend=False)
 
@@ -98,7 +98,7 @@ def test_released_on_another_loop_while_that_of_the_acquire_runs(redlock_servers
     asyncio.run(main())
 
 
-def test_a_release_on_another_loop_whose_links_lag_does_not_find_the_lock_gone(redlock_servers):
+def test_a_release_on_another_loop_whose_connections_lag_does_not_find_the_lock_gone(redlock_servers):
     """The loop of the acquire sends one as well, and that one is faster: this is no loss (C8)."""
     told: list[Any] = []
     with contextlib.ExitStack() as stack:
@@ -200,5 +200,5 @@ def test_one_that_every_master_has_is_released_once(world, redlock_servers):
             eventually(lambda: all(vote.outcome == "held" for vote in elsewhere.status("job").votes))
             before = script_calls(redlock_servers)
             elsewhere.lock("job", ttl=20, token=lease.token, fence=lease.fence).release()
-            eventually(lambda: not world.links(elsewhere).owe())
+            eventually(lambda: not world.connections(elsewhere).owe())
             assert script_calls(redlock_servers) == [calls + 1 for calls in before]

@@ -51,11 +51,11 @@ def test_not_after_the_ttl(world, redlock_servers):
         lock.acquire()
         redlock_servers.kill(0)
         lock.release()
-        (link, *_) = world.links(masters).all
-        assert link.pipeline.owes
+        (connection, *_) = world.connections(masters).all
+        assert connection.pipeline.owes
         time.sleep(0.7)
         redlock_servers.restart(0)
-        eventually(lambda: not link.pipeline.owes)
+        eventually(lambda: not connection.pipeline.owes)
         assert redlock_servers.client(0).info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] == 0
 
 

@@ -12,16 +12,16 @@ from tenacity import wait_fixed
 
 from redlock import LockLost, NotAcquired
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
-from tests.servers.waiter import feeds_up
+from tests.servers.waiter import subscribers_up
 
 
 def in_line(world, masters, name="job") -> int:
     """How many wait for or hold ``name``."""
-    return len(world.links(masters).lobby._lines.get(f"redlock:{name}", ()))
+    return len(world.connections(masters).local_queue._lines.get(f"redlock:{name}", ()))
 
 
 def nobody_in_line(world, masters) -> bool:
-    return len(world.links(masters).lobby) == 0
+    return len(world.connections(masters).local_queue) == 0
 
 
 class Contenders:
@@ -164,8 +164,8 @@ def test_many_give_up_while_it_moves(world, redlock_servers, masters):
         except BaseException as error:  # noqa: BLE001
             errors.append(error)
 
-    plans = [[choose.uniform(0, 0.02) for _ in range(30)] for _ in range(12)]
-    threads = [threading.Thread(target=work, args=(plan,)) for plan in plans]
+    specs = [[choose.uniform(0, 0.02) for _ in range(30)] for _ in range(12)]
+    threads = [threading.Thread(target=work, args=(spec,)) for spec in specs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -226,7 +226,7 @@ def test_whoever_does_not_want_to_wait_does_not_queue(world, redlock_servers, ma
             calls = script_calls(redlock_servers)
             contenders.come(masters.lock("job", ttl=10, retry=wait_fixed(2.0)))
             eventually(lambda: all(a > b for a, b in zip(script_calls(redlock_servers), calls, strict=True)))
-            eventually(lambda: feeds_up(world, masters) == 5)  # then it looks once more
+            eventually(lambda: subscribers_up(world, masters) == 5)  # then it looks once more
         before = settled(redlock_servers)
         seen: list[Any] = []
 
@@ -343,7 +343,7 @@ def test_other_names_do_not_wait(world, masters):
             with masters.lock(f"other {number}", ttl=10):
                 pass
         assert time.monotonic() - began < 5
-        assert len(world.links(masters).lobby) == 1
+        assert len(world.connections(masters).local_queue) == 1
     assert nobody_in_line(world, masters)
 
 

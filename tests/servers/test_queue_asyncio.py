@@ -12,15 +12,15 @@ from redlock import AsyncLease, AsyncMasters, LockLost, WouldDeadlock
 from tests.servers.look import eventually, nothing_left, script_calls
 
 
-def lobby(masters):
+def local_queue(masters):
     (driver,) = masters._drivers.values()
-    return driver._links.lobby
+    return driver._connections.local_queue
 
 
 async def in_line(masters, number) -> None:
     """Until so many wait for "job" or hold it."""
     async with asyncio.timeout(5):
-        while len(lobby(masters)._lines.get("redlock:job", ())) != number:  # noqa: ASYNC110
+        while len(local_queue(masters)._lines.get("redlock:job", ())) != number:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -30,11 +30,11 @@ def play(servers, scene) -> None:
             async with masters.lock("warm", ttl=10):
                 pass
             await scene(masters)
-            assert len(lobby(masters)) == 0
+            assert len(local_queue(masters)) == 0
             async with asyncio.timeout(5), masters.lock("job", ttl=10):
                 pass
             for driver in masters._drivers.values():
-                assert not driver._links.operations
+                assert not driver._connections.operations
 
     asyncio.run(main())
     eventually(lambda: nothing_left(servers))
@@ -328,7 +328,7 @@ def test_loops_in_two_threads_have_a_line_each(redlock_servers):
     async def many():
         await asyncio.gather(*(work() for _ in range(5)))
         (mine,) = (driver for loop, driver in masters._drivers.items() if loop is asyncio.get_running_loop())
-        assert len(mine._links.lobby) == 0
+        assert len(mine._connections.local_queue) == 0
 
     async def both():
         await asyncio.gather(many(), asyncio.to_thread(lambda: asyncio.run(many())))

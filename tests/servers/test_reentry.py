@@ -223,7 +223,7 @@ def test_others_wait_until_the_last_release(world, quiet):
     lock.release()
     thread.join()
     assert got[0] is not None
-    assert len(world.links(quiet).lobby) == 0
+    assert len(world.connections(quiet).local_queue) == 0
 
 
 def test_another_masters_object_is_somebody_else(world, redlock_servers, quiet):
@@ -283,7 +283,7 @@ def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock
         one.release()
     time.sleep(0.05)
     assert [lease.token for lease in told] == [old.token]  # once, by whoever acquired it (C9)
-    assert len(world.links(quiet).lobby) == 0
+    assert len(world.connections(quiet).local_queue) == 0
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -313,7 +313,7 @@ def test_one_that_ran_out_is_not_entered_again(world, redlock_servers, quiet):
         lock.release()
         with pytest.raises(LockLost):
             lock.release()
-    assert len(world.links(quiet).lobby) == 0
+    assert len(world.connections(quiet).local_queue) == 0
 
 
 # -- waiting for oneself (C5) ------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_server
         assert elsewhere(lambda: quiet.lock(wanted, ttl=10).acquire(timeout=0.05)) is None
     with lock:
         pass
-    assert len(world.links(quiet).lobby) == 0
+    assert len(world.connections(quiet).local_queue) == 0
 
 
 def test_other_names_are_no_reason(quiet):
@@ -379,7 +379,7 @@ def test_what_belongs_to_nobody_is_not_entered_again(redlock_servers, world, qui
     assert not lease.valid
     with quiet.lock("job", ttl=10):
         assert lock.acquire(timeout=0) is None  # nor does it enter what belongs to us
-    assert len(world.links(quiet).lobby) == 0
+    assert len(world.connections(quiet).local_queue) == 0
 
 
 def test_each_thread_or_task_holds_for_itself(quiet):

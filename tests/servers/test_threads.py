@@ -125,8 +125,10 @@ def test_fork_while_connections_are_being_made(redlock_servers):
 
         def dialled() -> list[int]:
             """The numbers of their descriptors; redis-py has sent its first words by then."""
-            dials: list[Any] = [link.dial for link in masters._driver._links.all] if masters._driver else []
-            socks = [getattr(dial and dial._connection, "_sock", None) for dial in dials]
+            connectors: list[Any] = (
+                [connection.connector for connection in masters._driver._connections.all] if masters._driver else []
+            )
+            socks = [getattr(connector and connector._connection, "_sock", None) for connector in connectors]
             return [sock.fileno() for sock in socks if sock is not None]
 
         numbers = eventually(lambda: len(dialled()) == 5 and dialled())
@@ -178,7 +180,7 @@ class Behind:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("what", ["acquire", "release", "with"])
 def test_ctrl_c_at_every_line(redlock_servers, what):
-    """R11: wherever it strikes, no key stays, the next user of the same links is served right, and whoever
+    """R11: wherever it strikes, no key stays, the next user of the same connections is served right, and whoever
     waits for the same name gets it (R23): who stands behind already, and who comes then.
     """
     with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
@@ -186,7 +188,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
         with masters.lock("warm", ttl=10):
             pass
         assert masters._driver is not None
-        lobby = masters._driver._links.lobby
+        local_queue = masters._driver._connections.local_queue
         at, struck = 0, 0
         while True:
             at += 1
@@ -196,7 +198,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
             if what == "release":
                 lock.acquire()
                 behind = Behind(lock)
-                eventually(lambda: len(lobby._lines["redlock:job"]) == 2)
+                eventually(lambda: len(local_queue._lines["redlock:job"]) == 2)
             lease = None
             interrupt = Interrupt(at)
             try:
@@ -221,7 +223,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what):
             if interrupt.left > 0:
                 break  # it was over before line number `at`
         assert struck > 50
-        assert len(lobby) == 0
+        assert len(local_queue) == 0
 
 
 @pytest.mark.timeout(300)
@@ -266,7 +268,7 @@ def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
         for i in held:
             redlock_servers.client(i).set("redlock:job", "somebody", px=600_000)
         assert masters._driver is not None
-        lobby = masters._driver._links.lobby
+        local_queue = masters._driver._connections.local_queue
         at = 0
         while True:
             at += 1
@@ -278,7 +280,7 @@ def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
             except KeyboardInterrupt:
                 pass
             print(at, interrupt.where)
-            assert len(lobby) == 0
+            assert len(local_queue) == 0
             eventually(lambda: not redlock_servers.client(free).exists("redlock:job"), 3.0)
             if interrupt.left > 0:
                 break

@@ -18,7 +18,7 @@ from redlock import Masters, RedlockError
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually, logged, nothing_left, take
 from tests.servers.proxy import Proxy
-from tests.servers.waiter import NEVER, Waiting, feeds_up
+from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ def others(redlock_servers):
         yield others
 
 
-def subscribers(servers) -> list[int]:
+def subscribed(servers) -> list[int]:
     return [len(servers.client(i).client_list(_type="pubsub")) for i in range(len(servers))]
 
 
@@ -53,7 +53,7 @@ def test_a_release_wakes_who_waits_in_another_process(world, redlock_servers, ma
     held = others.lock("job", ttl=30)
     take(held)
     waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-    eventually(lambda: feeds_up(world, masters) == 5)
+    eventually(lambda: subscribers_up(world, masters) == 5)
     held.release()
     assert waiting.end() is not None
     eventually(lambda: nothing_left(redlock_servers))
@@ -64,7 +64,7 @@ def test_several_names(world, masters, others):
     take(first)
     take(second)
     waiting = Waiting(masters.lock(["a", "b"], ttl=30, retry=NEVER))
-    eventually(lambda: feeds_up(world, masters) == 5)
+    eventually(lambda: subscribers_up(world, masters) == 5)
     first.release()
     time.sleep(0.05)
     assert waiting.outcome is None
@@ -80,7 +80,7 @@ def test_names_that_are_not_ascii(world, redlock_servers):
         held = others.lock("Käse ✓", ttl=30)
         take(held)
         waiting = Waiting(masters.lock("Käse ✓", ttl=30, retry=NEVER))
-        eventually(lambda: feeds_up(world, masters) == 5)
+        eventually(lambda: subscribers_up(world, masters) == 5)
         held.release()
         assert waiting.end() is not None
 
@@ -108,17 +108,17 @@ def test_a_second_connection_only_while_somebody_waits(world, redlock_servers, m
     lock = masters.lock("job", ttl=30)
     with lock:
         pass
-    assert subscribers(redlock_servers) == [0] * 5
+    assert subscribed(redlock_servers) == [0] * 5
     held = others.lock("job", ttl=30)
     take(held)
     waiting = [Waiting(masters.lock(name, ttl=30, timeout=20)) for name in ("job", "job", "job")]
-    eventually(lambda: subscribers(redlock_servers) == [1] * 5)
+    eventually(lambda: subscribed(redlock_servers) == [1] * 5)
     held.release()
     for each in waiting:
         assert each.end() is not None
-    eventually(lambda: subscribers(redlock_servers) == [0] * 5)
-    assert not world.links(masters).listeners
-    assert all(feed.sock is None for feed in world.links(masters).feeds)
+    eventually(lambda: subscribed(redlock_servers) == [0] * 5)
+    assert not world.connections(masters).subscriptions
+    assert all(subscriber.sock is None for subscriber in world.connections(masters).subscribers)
 
 
 def test_many_names_share_one_connection(world, redlock_servers, masters, others):
@@ -126,13 +126,15 @@ def test_many_names_share_one_connection(world, redlock_servers, masters, others
     for lock in held:
         take(lock)
     waiting = [Waiting(masters.lock(f"job-{number}", ttl=30, retry=NEVER)) for number in range(20)]
-    eventually(lambda: feeds_up(world, masters) == 5 and len(world.links(masters).listeners.channels) == 20)
-    assert subscribers(redlock_servers) == [1] * 5
+    eventually(
+        lambda: subscribers_up(world, masters) == 5 and len(world.connections(masters).subscriptions.channels) == 20
+    )
+    assert subscribed(redlock_servers) == [1] * 5
     for lock in held[:10]:
         lock.release()
     for each in waiting[:10]:
         assert each.end() is not None
-    eventually(lambda: len(world.links(masters).listeners.channels) == 10)  # unsubscribed, one by one
+    eventually(lambda: len(world.connections(masters).subscriptions.channels) == 10)  # unsubscribed, one by one
     eventually(lambda: redlock_servers.client(0).pubsub_numsub("redlock:job-0:released")[0][1] == 0)
     for lock in held[10:]:
         lock.release()
@@ -144,10 +146,10 @@ def test_a_connection_that_breaks_is_made_again(world, redlock_servers, masters,
     held = others.lock("job", ttl=30)
     take(held)
     waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-    eventually(lambda: feeds_up(world, masters) == 5)
+    eventually(lambda: subscribers_up(world, masters) == 5)
     for i in range(5):
         redlock_servers.client(i).client_kill_filter(_type="pubsub")
-    eventually(lambda: feeds_up(world, masters) == 5 and subscribers(redlock_servers) == [1] * 5)
+    eventually(lambda: subscribers_up(world, masters) == 5 and subscribed(redlock_servers) == [1] * 5)
     held.release()
     assert waiting.end() is not None
 
@@ -157,7 +159,7 @@ def test_what_is_released_while_the_connections_are_down_is_found(world, redlock
     held = others.lock("job", ttl=30)
     take(held)
     waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-    eventually(lambda: feeds_up(world, masters) == 5)
+    eventually(lambda: subscribers_up(world, masters) == 5)
     for i in range(5):
         redlock_servers.client(i).client_kill_filter(_type="pubsub")
     held.release()
@@ -173,7 +175,7 @@ def test_with_a_minority_down_the_rest_announces_enough(world):
         servers.pause(1)
         with world.Masters(servers.urls, restart_guard=False) as masters:
             waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-            eventually(lambda: feeds_up(world, masters) == 3)
+            eventually(lambda: subscribers_up(world, masters) == 3)
             held.release()
             assert waiting.end() is not None
             servers.resume(1)
@@ -207,7 +209,7 @@ def test_a_right_that_is_granted_later_is_used(world, redlock_servers, others, c
             eventually(lambda: len(logged(caplog)) >= 5)
             for i in range(5):
                 redlock_servers.client(i).acl_setuser("deaf", enabled=True, commands=["+subscribe"])
-            eventually(lambda: feeds_up(world, masters) == 5)
+            eventually(lambda: subscribers_up(world, masters) == 5)
             held.release()
             assert waiting.end() is not None
 
@@ -244,7 +246,7 @@ def test_half_a_message_holds_nobody_up(world, redlock_servers, others):
         take(held)
         masters = stack.enter_context(world.Masters(urls, restart_guard=False))
         waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-        eventually(lambda: feeds_up(world, masters) == 5)
+        eventually(lambda: subscribers_up(world, masters) == 5)
         for proxy in proxies:
             proxy.replies = "half"
         held.release()
@@ -254,12 +256,12 @@ def test_half_a_message_holds_nobody_up(world, redlock_servers, others):
 # -- ends --------------------------------------------------------------------------------------------
 
 
-def test_who_gives_up_leaves_no_ear_behind(world, redlock_servers, masters, others):
+def test_who_gives_up_leaves_no_subscription_behind(world, redlock_servers, masters, others):
     held = others.lock("job", ttl=30)
     take(held)
     assert masters.lock("job", ttl=30).acquire(timeout=0.2) is None
-    assert all(channel.ear is None for channel in world.links(masters).listeners._channels.values())
-    eventually(lambda: subscribers(redlock_servers) == [0] * 5)
+    assert all(channel.subscription is None for channel in world.connections(masters).subscriptions._channels.values())
+    eventually(lambda: subscribed(redlock_servers) == [0] * 5)
     held.release()
 
 
@@ -268,9 +270,9 @@ def test_closed_while_somebody_waits(world, redlock_servers, others):
     take(held)
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
         waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-        eventually(lambda: feeds_up(world, masters) == 5)
+        eventually(lambda: subscribers_up(world, masters) == 5)
     assert isinstance(waiting.end(), RedlockError)
-    eventually(lambda: subscribers(redlock_servers) == [0] * 5)
+    eventually(lambda: subscribed(redlock_servers) == [0] * 5)
     held.release()
 
 
@@ -291,7 +293,7 @@ thread.start()
 links = None
 while True:
     time.sleep(0.01)
-    channels = masters._driver._links.listeners._channels.values()
+    channels = masters._driver._connections.subscriptions._channels.values()
     if channels and all(channel.confirmed == 31 for channel in channels):
         break
 child = os.fork()

@@ -37,11 +37,11 @@ class Waiting:
         return self.outcome
 
 
-def feeds_up(world, masters) -> int:
+def subscribers_up(world, masters) -> int:
     """So many masters confirmed that they will announce what is waited for."""
     try:
-        channels = list(world.links(masters).listeners._channels.values())
-    except (AssertionError, ValueError):  # there are no links yet
+        channels = list(world.connections(masters).subscriptions._channels.values())
+    except (AssertionError, ValueError):  # there are no connections yet
         return 0
     confirmed = [channel.confirmed for channel in channels]
     return min((bits.bit_count() for bits in confirmed), default=0)

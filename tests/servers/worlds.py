@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from redlock._base.links import LinksBase
+    from redlock._base.connections import ConnectionsBase
 
 NAMES = ("threads", "asyncio", "uvloop")
 _PATIENCE = 5.0  # with what should have ended by now, in seconds
@@ -69,10 +69,10 @@ class Threads:
     MultiLock = redlock.MultiLock
     Lease = redlock.Lease
 
-    def links(self, masters: redlock.Masters) -> LinksBase[Any]:
+    def connections(self, masters: redlock.Masters) -> ConnectionsBase[Any]:
         """To look at, behind the library's back."""
         assert masters._driver is not None
-        return masters._driver._links
+        return masters._driver._connections
 
     @contextlib.contextmanager
     def forgives(self, kind: type[BaseException]) -> Iterator[None]:
@@ -110,11 +110,11 @@ class OnLoop:
 
     # -- what is only for looking --------------------------------------------------------------------
 
-    def links(self, masters: Any) -> LinksBase[Any]:
+    def connections(self, masters: Any) -> ConnectionsBase[Any]:
         """To look at, behind the library's back."""
         (driver,) = self.real(masters)._drivers.values()
-        links: LinksBase[Any] = driver._links
-        return links
+        connections: ConnectionsBase[Any] = driver._connections
+        return connections
 
     @contextlib.contextmanager
     def forgives(self, kind: type[BaseException]) -> Iterator[None]:
@@ -178,7 +178,7 @@ class OnLoop:
     # -- the end -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nothing is left: no task, no link, no thread, and nobody had to complain."""
+        """Nothing is left: no task, no connection, no thread, and nobody had to complain."""
         try:
             asyncio.run_coroutine_threadsafe(self._wind_up(), self._loop).result(3 * _PATIENCE)
         finally:
@@ -205,7 +205,7 @@ class OnLoop:
         gc.collect()  # what was destroyed too early, or raised what nobody looked at, complains now
         for one in list(driver._DRIVERS):
             if one.loop is self._loop:
-                self._complaints.append(f"masters were not closed: {one._links.all}")
+                self._complaints.append(f"masters were not closed: {one._connections.all}")
                 one.shut()
 
     def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -9,9 +9,9 @@ from tenacity.wait import wait_random_exponential
 
 from redlock import scripts
 from redlock._core import acquire as acquiring, extend as extending, release as releasing, wire
-from redlock._core.terms import Plan
+from redlock._core.settings import LockSpec
 from tests.simulation.client import PREFIX
-from tests.simulation.keeper import Extending, Lease
+from tests.simulation.renewer import Extending, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tests.simulation.invariants import Hold
 
 
-def plan_for(client: Client, names: Sequence[str], ttl: float) -> Plan:
+def spec_for(client: Client, names: Sequence[str], ttl: float) -> LockSpec:
     parameters = client.parameters
-    return Plan(
+    return LockSpec(
         names=tuple(names),
         keys=wire.keys_for(PREFIX, names),
         ttl=ttl,
@@ -42,7 +42,7 @@ class Actor:
         self.judge = client.judge
         self.hold: Hold | None = None
         self._acquiring: Task | None = None
-        self._plan: Plan
+        self._spec: LockSpec
         self._request: Send  # of the present attempt
         self._invoked_at = 0.0
         self.acquired = 0
@@ -72,9 +72,9 @@ class Actor:
 
     def acquire(self, names: Sequence[str], ttl: float, timeout: float) -> None:
         client = self.client
-        self._plan = plan_for(client, names, ttl)
+        self._spec = spec_for(client, names, ttl)
         self._invoked_at = self.world.now
-        op = acquiring.acquire(client.terms, self._plan, client.clock() + timeout)
+        op = acquiring.acquire(client.settings, self._spec, client.clock() + timeout)
         self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
 
     def _sends_acquire(self, request: Send, task: Task) -> None:
@@ -85,7 +85,7 @@ class Actor:
             token = request.call.args[1]
             self._request = request
             self.judge.waits.attempts(task)
-            task.attempt = self.judge.attempt(self.client, self._plan.names, token, self._plan.ttl)
+            task.attempt = self.judge.attempt(self.client, self._spec.names, token, self._spec.ttl)
         self._sends(request, task)
 
     def _sends(self, request: Send, task: Task) -> None:
@@ -101,32 +101,32 @@ class Actor:
             self.world.log("not granted", task.attempt, "interrupted" if interrupted else outcome.kind)
             self.think()
             return
-        client, attempt, plan = self.client, task.attempt, self._plan
+        client, attempt, spec = self.client, task.attempt, self._spec
         assert attempt is not None
         assert attempt.token == outcome.token
-        lease = Lease(plan.names, plan.ttl, outcome, clock=client.clock, mine=lambda: True)
+        lease = Lease(spec.names, spec.ttl, outcome, clock=client.clock, mine=lambda: True)
         lease.client, lease.lost_by = client, None
         self.hold = self.judge.granted(
-            client, attempt, lease, outcome, self._invoked_at, plan.ttl, task.origins[self._request]
+            client, attempt, lease, outcome, self._invoked_at, spec.ttl, task.origins[self._request]
         )
         self.acquired += 1
-        self._plan_hold(self.hold, plan)
+        self._plan_hold(self.hold, spec)
 
     # -- holding -------------------------------------------------------------------------------------
 
-    def _plan_hold(self, hold: Hold, plan: Plan) -> None:
+    def _plan_hold(self, hold: Hold, spec: LockSpec) -> None:
         """How long it will be held, by a user who does not look at the lease."""
-        chance, ttl = self.world.random, plan.ttl
+        chance, ttl = self.world.random, spec.ttl
         if self.client.closing:
-            self._release(hold, plan)
+            self._release(hold, spec)
             return
-        ends: Callable[[Hold, Plan], None] = self._release
+        ends: Callable[[Hold, LockSpec], None] = self._release
         renewed = False
         parameters = self.client.parameters
         if chance.random() < parameters.keep:
             renewed = chance.random() < 0.8
             limit = chance.uniform(0.2, 2.0) * ttl if chance.random() < parameters.limited else None
-            self.client.keeper.keep(hold, plan, renew=renewed, max_hold=limit)
+            self.client.renewer.keep(hold, spec, renew=renewed, max_hold=limit)
             if chance.random() < parameters.deserted:
                 ends = self._desert
         match chance.choice(("short", "short", "short", "long", "keep", "keep")):
@@ -136,36 +136,36 @@ class Actor:
                 lasts = chance.uniform(1.0, 1.6) * ttl
             case _:
                 lasts = chance.uniform(0.5, 3.0) * ttl
-                if not renewed or chance.random() < 0.3:  # besides the keeper
-                    self._extend_later(hold, plan)
-        self.world.after(lasts, self.client.gate, ends, hold, plan)
+                if not renewed or chance.random() < 0.3:  # besides the renewer
+                    self._extend_later(hold, spec)
+        self.world.after(lasts, self.client.gate, ends, hold, spec)
 
-    def _extend_later(self, hold: Hold, plan: Plan) -> None:
-        pause = self.world.random.uniform(0.15, 0.6) * plan.ttl
-        self.world.after(pause, self.client.gate, self._extend, hold, plan)
+    def _extend_later(self, hold: Hold, spec: LockSpec) -> None:
+        pause = self.world.random.uniform(0.15, 0.6) * spec.ttl
+        self.world.after(pause, self.client.gate, self._extend, hold, spec)
 
-    def _extend(self, hold: Hold, plan: Plan, *others: bool) -> None:
+    def _extend(self, hold: Hold, spec: LockSpec, *others: bool) -> None:
         """``others``: the holder extends while another thread does, and not in its turn."""
         if hold is not self.hold:
             return
         client, chance = self.client, self.world.random
         self.judge.looked(hold)
-        ttl = chance.choice((plan.ttl, plan.ttl, 0.5 * plan.ttl, client.parameters.max_ttl))
+        ttl = chance.choice((spec.ttl, spec.ttl, 0.5 * spec.ttl, client.parameters.max_ttl))
         ttl = max(ttl, 3 * client.parameters.node_timeout)
         extending_ = Extending(hold, ttl)
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
             extending_.done(task, outcome, interrupted)
             if hold is self.hold and not others:
-                self._extend_later(hold, plan)
+                self._extend_later(hold, spec)
 
         if chance.random() < 0.2 and not others:
             soon = chance.random() * client.parameters.node_timeout
-            self.world.after(soon, client.gate, self._extend, hold, plan, True)
-        op = extending.extend(client.terms, plan, hold.lease, ttl, client.clock())
+            self.world.after(soon, client.gate, self._extend, hold, spec, True)
+        op = extending.extend(client.settings, spec, hold.lease, ttl, client.clock())
         client.run(op, done, hold.attempt, extending_.sends)
 
-    def _release(self, hold: Hold, plan: Plan) -> None:
+    def _release(self, hold: Hold, spec: LockSpec) -> None:
         """Also while an extension is under way, as a thread may release what another one keeps."""
         if hold is not self.hold:
             return
@@ -178,10 +178,10 @@ class Actor:
             self.judge.released(hold, ours=outcome)
             self.think()
 
-        op = releasing.release(self.client.terms, plan, hold.lease)
+        op = releasing.release(self.client.settings, spec, hold.lease)
         self.client.run(op, done, hold.attempt, self._sends)
 
-    def _desert(self, hold: Hold, plan: Plan) -> None:
+    def _desert(self, hold: Hold, spec: LockSpec) -> None:
         """This thread ends without releasing, or the `with` in it is torn down; another one takes its place."""
         if hold is self.hold:
             self.hold = None
@@ -189,7 +189,7 @@ class Actor:
             self.judge.deserted(hold)
             if hold.abandoned:
                 self.judge.ended(hold)
-                self.client.keeper.left_behind(hold)
+                self.client.renewer.left_behind(hold)
                 self.judge.abandoned(hold)
             self.think()
 
@@ -205,6 +205,6 @@ class Actor:
         if self.client.crashed:
             return
         if self.hold is not None:
-            self._release(self.hold, plan_for(self.client, self.hold.lease.names, self.client.parameters.ttl))
+            self._release(self.hold, spec_for(self.client, self.hold.lease.names, self.client.parameters.ttl))
         elif self._acquiring is not None:
             self._acquiring.interrupt()

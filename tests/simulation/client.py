@@ -12,28 +12,28 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Crowd, Enter, Leave, Listen, Send, Timeout, Turn, Wait
-from redlock._core.electorate import Electorate
+from redlock._core.effects import Enter, Leave, Listen, ReleaseHeard, Send, Timeout, Turn, Wait
 from redlock._core.fencing import FenceClock
-from redlock._core.lobby import Lobby
+from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
-from redlock._core.pipeline import Entry, Pipeline
+from redlock._core.pipeline import Pipeline, QueuedRequest
 from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
-from redlock._core.terms import Terms
+from redlock._core.settings import MastersSettings
+from redlock._core.voters import Voters
 from tests.core.resp import encoded
 from tests.simulation.hearing import Hearing
-from tests.simulation.keeper import Keeper
 from tests.simulation.master import EPOCH
 from tests.simulation.network import Connection, Link, Message
+from tests.simulation.renewer import Renewer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Event, Op
     from redlock._core.lease import LeaseState
-    from redlock._core.listen import Ear
     from redlock._core.quorum import Tally
+    from redlock._core.subscriptions import Subscription
     from tests.simulation.invariants import Attempt, Judge
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
@@ -58,7 +58,6 @@ class Task:
         "attempted_at",
         "background",
         "client",
-        "ear",
         "ended",
         "inbox",
         "interrupt_in",
@@ -68,6 +67,7 @@ class Task:
         "refused",
         "refused_by",
         "resuming",
+        "subscription",
         "waiting",
     )
 
@@ -83,8 +83,8 @@ class Task:
         self.attempted_at = -math.inf  # when it sent the latest acquire, true time
         self.refused = False  # ... and that was held by others, as far as is known
         self.refused_by: set[int] | None = None  # ... by these masters, as far as is known; None: not attempted yet
-        self.ear: Ear | None = None  # while it listens
-        self.background = False  # of the keeper: nobody waits for it, so nothing interrupts it
+        self.subscription: Subscription | None = None  # while it listens
+        self.background = False  # of the renewer: nobody waits for it, so nothing interrupts it
         self.inbox: deque[Event] = deque()
         self.waiting: Wait | None = None
         self.resuming = False  # it is known what it goes on with, and its thread has not come to it
@@ -127,15 +127,15 @@ class Task:
                     self._resume(None)  # whoever reads may have all answers before it looks for the first
                     return
             elif isinstance(effect, Enter):
-                effect.ticket.inbox = self
-                self.client.lobby.enter(effect.ticket)
-                self.client.hearing.entered(effect.ticket)
+                effect.place.inbox = self
+                self.client.local_queue.enter(effect.place)
+                self.client.hearing.entered(effect.place)
             elif isinstance(effect, Leave):
                 self.client.let_pass(effect)
             elif isinstance(effect, Listen):
-                self.client.hearing.listen(effect.ear, self)
-            elif isinstance(effect, Crowd):
-                self.client.hearing.crowd(effect)
+                self.client.hearing.listen(effect.subscription, self)
+            elif isinstance(effect, ReleaseHeard):
+                self.client.hearing.release_heard(effect)
             else:
                 assert type(effect) is Wait
                 if self.inbox:
@@ -243,14 +243,14 @@ class Client:
         self._failed = [0] * len(masters)
         self._ticking = [False] * len(masters)
         shown = tuple(f"m{master.index}" for master in masters)
-        self.lobby = Lobby()
-        self.electorate = Electorate(shown, parameters.max_ttl, guard=parameters.guard)
-        self.terms = Terms(
+        self.local_queue = LocalQueue()
+        self.voters = Voters(shown, parameters.max_ttl, guard=parameters.guard)
+        self.settings = MastersSettings(
             masters=shown,
             node_timeout=parameters.node_timeout,
             drift_factor=parameters.drift_factor,
             fence_ttl=parameters.fence_ttl,
-            electorate=self.electorate,
+            voters=self.voters,
             fences=FenceClock(self.wall_us),
             token=self.token,
             attempted=self._attempted,
@@ -259,7 +259,7 @@ class Client:
         self.links = [Link(world, parameters, self, master) for master in masters]
         self.pipelines: list[Pipeline[Task]] = [Pipeline(index, parameters.patience) for index in range(len(masters))]
         self.hearing = Hearing(self, masters)
-        self.keeper = Keeper(self)
+        self.renewer = Renewer(self)
 
     def __repr__(self) -> str:
         return self.name
@@ -317,10 +317,10 @@ class Client:
 
     def let_pass(self, leave: Leave) -> None:
         """Those who are first in line now go on, in an instant of their own (R23)."""
-        for ticket in self.lobby.leave(leave.ticket):
-            self.hearing.turned(ticket)
-            if ticket.inbox is not None:  # else it knows by now
-                self.world.after(0.0, self.gate, ticket.inbox.put, Turn(self.clock()))
+        for place in self.local_queue.leave(leave.place):
+            self.hearing.turned(place)
+            if place.inbox is not None:  # else it knows by now
+                self.world.after(0.0, self.gate, place.inbox.put, Turn(self.clock()))
 
     def perform(self, request: Send, task: Task) -> BaseException | None:
         """Carry out a `Send`.  Returns what interrupted it."""
@@ -331,7 +331,7 @@ class Client:
         self.judge.sent(request, task.attempt)
         self._attempts[request] = task.attempt
         now = request.sent_at = self.clock()
-        entry = Entry(request, task, now)
+        queued = QueuedRequest(request, task, now)
         targets = range(len(self.links)) if request.to is None else sorted(request.to)
         for master in targets:
             if task.interrupt_in == 0:
@@ -339,7 +339,7 @@ class Client:
                 self.world.log("interrupted in", request.call.script.name, task.attempt)
                 return Cancelled()
             task.interrupt_in = max(-1, task.interrupt_in - 1)
-            failure = self.pipelines[master].submit(entry)
+            failure = self.pipelines[master].submit(queued)
             if failure is None:
                 self._write(master, request, text=False)
             elif request.open:
@@ -377,17 +377,17 @@ class Client:
         if pipeline.down is not None:
             self._shake_hands(link, connection, value, now)
             return
-        entry = pipeline._under_way[0]
-        if entry.request.open and not isinstance(value, ErrorReply):
+        queued = pipeline._under_way[0]
+        if queued.request.open and not isinstance(value, ErrorReply):
             incarnation, born_at, forgot = origin
             age = self.world.now - born_at
-            entry.inbox.origins.setdefault(entry.request, {})[master] = (incarnation, age, forgot)
+            queued.inbox.origins.setdefault(queued.request, {})[master] = (incarnation, age, forgot)
         data = encoded(value)
         if pipeline.recognised(data, now) < len(data) and pipeline.answered(value, now):
-            self._write_more(master, entry)
+            self._write_more(master, queued)
             self._tick_later(master)
 
-    def _write_more(self, master: int, answered: Entry[Task]) -> None:
+    def _write_more(self, master: int, answered: QueuedRequest[Task]) -> None:
         """What an answer asks for."""
         for more in self.pipelines[master].more():
             if not more.text:  # else it is known: it was sent by its name before
@@ -409,8 +409,8 @@ class Client:
         announced = 0.0 if isinstance(value, ErrorReply) else wire.read_announce(value)
         pipeline = self.pipelines[master]
         if pipeline.heard_at > -math.inf:
-            self.electorate.heard(master, pipeline.heard_at)
-        self.electorate.admit(master, facts._replace(announced=announced), now)
+            self.voters.heard(master, pipeline.heard_at)
+        self.voters.admit(master, facts._replace(announced=announced), now)
         self._failed[master] = 0
         pipeline.connected()
         self.world.log("connected", link, facts)
@@ -427,9 +427,9 @@ class Client:
         self.pipelines[master].broken(Failure("error", why), self.clock())
 
     def _write_due(self, master: int) -> None:
-        due: list[Entry[Task]] = self.pipelines[master].due(self.clock())
-        for entry in due:
-            self._write(master, entry.request, text=False)
+        due: list[QueuedRequest[Task]] = self.pipelines[master].due(self.clock())
+        for queued in due:
+            self._write(master, queued.request, text=False)
 
     def _tick_later(self, master: int) -> None:
         if self.pipelines[master]._owed and not self._ticking[master]:
@@ -473,7 +473,7 @@ class Client:
 
     def calm(self, *, down: bool) -> None:
         """From now on nothing is unusually late; or it is again."""
-        for link in (*self.links, *self.hearing.feeds):
+        for link in (*self.links, *self.hearing.subscribers):
             link.calm(down=down)
 
     def crash(self) -> None:

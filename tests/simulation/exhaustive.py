@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from redlock._core.electorate import Facts
-from tests.simulation.actor import Actor, plan_for
+from redlock._core.voters import Facts
+from tests.simulation.actor import Actor, spec_for
 from tests.simulation.client import Client
 from tests.simulation.invariants import Judge, Violation
 from tests.simulation.master import Master
@@ -115,7 +115,7 @@ class Scene:
         for index, master in enumerate(self.masters):
             facts = master.info()
             assert isinstance(facts, Facts)
-            client.electorate.admit(index, facts, client.clock())
+            client.voters.admit(index, facts, client.clock())
             client.pipelines[index].connected()
         return client
 
@@ -149,7 +149,7 @@ class Scene:
             case "A releases":
                 self.begun.add(what)
                 assert self.first.hold is not None
-                self.first._release(self.first.hold, plan_for(self.a, [NAME], TTL))
+                self.first._release(self.first.hold, spec_for(self.a, [NAME], TTL))
             case "B acquires":
                 self.begun.add(what)
                 self.second.acquire([NAME], TTL, 0.0)

@@ -89,7 +89,7 @@ class Nemesis:
     def _isolate(self) -> None:
         client, master = self._client(), self._master()
         if self.random.random() < 0.5 and client is not None:
-            self._cut_links([*client.links, *client.hearing.feeds])
+            self._cut_links([*client.links, *client.hearing.subscribers])
         elif master is not None:
             self._cut_links(self.run.links_to(master))
 
@@ -108,21 +108,25 @@ class Nemesis:
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
-    def _feed(self) -> Link | None:
+    def _subscriber(self) -> Link | None:
         client = self._client()
-        feeds = [feed for feed in client.hearing.feeds if feed.connection is not None] if client else []
-        return self.random.choice(feeds) if feeds else None
+        subscribers = (
+            [subscriber for subscriber in client.hearing.subscribers if subscriber.connection is not None]
+            if client
+            else []
+        )
+        return self.random.choice(subscribers) if subscribers else None
 
     def _deaf(self) -> None:
-        feed = self._feed()
-        if feed is not None:
-            self.world.log("fault: snap", feed)
-            feed.snap()
+        subscriber = self._subscriber()
+        if subscriber is not None:
+            self.world.log("fault: snap", subscriber)
+            subscriber.snap()
 
     def _hush(self) -> None:
-        feed = self._feed()
-        if feed is not None:
-            self._cut_links([feed])
+        subscriber = self._subscriber()
+        if subscriber is not None:
+            self._cut_links([subscriber])
 
     # -- masters -------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """How one client hears of releases: a second connection to each master, while somebody listens (R24).
 
-What is decided is decided in ``redlock/_core/listen.py``; here are the connections, and what
-``redlock/_base/links.py`` does with them.  They have delays, losses and breaks of their own, from a
+What is decided is decided in ``redlock/_core/subscriptions.py``; here are the connections, and what
+``redlock/_base/connections.py`` does with them.  They have delays, losses and breaks of their own, from a
 source of randomness of their own: whether somebody listens changes nothing else.
 """
 
@@ -10,18 +10,18 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from redlock._core.effects import Crowd, Heard
-from redlock._core.listen import LINGER, Listeners
+from redlock._core.effects import Notified, ReleaseHeard
 from redlock._core.outcomes import NEVER
 from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
+from redlock._core.subscriptions import LINGER, Subscriptions
 from tests.simulation.network import ANSWERS, Connection, Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redlock._core.listen import Ear
-    from redlock._core.lobby import Ticket
+    from redlock._core.local_queue import Place
+    from redlock._core.subscriptions import Subscription
     from tests.simulation.client import Client, Task
     from tests.simulation.master import Master
 
@@ -38,10 +38,10 @@ class Hello:
 class Subscribe:
     """SUBSCRIBE or UNSUBSCRIBE; each channel is confirmed."""
 
-    def __init__(self, feed: Feed, kind: str, channels: Sequence[str]) -> None:
-        assert feed.connection is not None
-        self.feed, self.kind, self.channels = feed, kind, channels
-        self.connection: Connection = feed.connection
+    def __init__(self, subscriber: Subscriber, kind: str, channels: Sequence[str]) -> None:
+        assert subscriber.connection is not None
+        self.subscriber, self.kind, self.channels = subscriber, kind, channels
+        self.connection: Connection = subscriber.connection
 
     def apply(self, master: Master) -> Any:
         if master.busy:
@@ -51,13 +51,13 @@ class Subscribe:
         for channel in self.channels:
             listening = master.listening.setdefault(channel, {})
             if self.kind == "subscribe":
-                listening[self.connection] = self.feed
+                listening[self.connection] = self.subscriber
             else:
                 listening.pop(self.connection, None)
         return [(self.kind, channel, "") for channel in self.channels]
 
 
-class Feed(Link):
+class Subscriber(Link):
     """The connection on which one master announces releases to one client."""
 
     def __init__(self, hearing: Hearing, master: Master) -> None:
@@ -87,14 +87,14 @@ class Feed(Link):
 
 
 class Hearing:
-    """The ears of one process: who listens to what, and what the masters tell."""
+    """The subscriptions of one process: who listens to what, and what the masters tell."""
 
     def __init__(self, client: Client, masters: Sequence[Master]) -> None:
         self.client = client
         self.world = client.world
         self.random = random.Random(f"feeds of {client.name} under {client.parameters.seed}")
-        self.listeners = Listeners(len(masters))
-        self.feeds = [Feed(self, master) for master in masters]
+        self.subscriptions = Subscriptions(len(masters))
+        self.subscribers = [Subscriber(self, master) for master in masters]
         self._waits = client.judge.waits
         self._ticking = False
 
@@ -103,40 +103,40 @@ class Hearing:
 
     # -- what operations want ------------------------------------------------------------------------
 
-    def listen(self, ear: Ear, task: Task) -> None:
-        task.ear, ear.inbox = ear, task
-        self.listeners.add(ear)
-        self._waits.listens(task, ear)
+    def listen(self, subscription: Subscription, task: Task) -> None:
+        task.subscription, subscription.inbox = subscription, task
+        self.subscriptions.add(subscription)
+        self._waits.listens(task, subscription)
         self._subscribe()
-        if ear.look:
-            task.inbox.append(Heard(self.client.clock()))
+        if subscription.look:
+            task.inbox.append(Notified(self.client.clock()))
         self._want()
 
     def unlisten(self, task: Task) -> None:
         """Its operation is over.  Its thread may come to this only when the next one in line listens."""
-        ear, task.ear = task.ear, None
-        if ear is not None:
+        subscription, task.subscription = task.subscription, None
+        if subscription is not None:
             self._waits.over(task)
             if self.random.random() < 0.5:
-                self._forget(ear)
+                self._forget(subscription)
             else:
                 late = self.random.uniform(0.0, 8.0) * self.client.parameters.delay
-                self.world.after(late, self.gate, self._forget, ear)
+                self.world.after(late, self.gate, self._forget, subscription)
 
-    def _forget(self, ear: Ear) -> None:
-        ear.inbox = None
-        self.listeners.remove(ear, self.client.clock())
+    def _forget(self, subscription: Subscription) -> None:
+        subscription.inbox = None
+        self.subscriptions.remove(subscription, self.client.clock())
 
-    def entered(self, ticket: Ticket) -> None:
-        if self.listeners.crowded and ticket.turn:
-            self.listeners.tell_courtesy(ticket, self.client.clock(), turn=False)
+    def entered(self, place: Place) -> None:
+        if self.subscriptions.contended and place.turn:
+            self.subscriptions.set_yield_until(place, self.client.clock(), turn=False)
 
-    def turned(self, ticket: Ticket) -> None:
+    def turned(self, place: Place) -> None:
         """It is first in line now."""
-        self.listeners.tell_courtesy(ticket, self.client.clock(), turn=True)
+        self.subscriptions.set_yield_until(place, self.client.clock(), turn=True)
 
-    def crowd(self, crowd: Crowd) -> None:
-        self.listeners.released(crowd.keys, crowd.heard, crowd.took, self.client.clock())
+    def release_heard(self, effect: ReleaseHeard) -> None:
+        self.subscriptions.released(effect.keys, effect.heard, effect.took, self.client.clock())
 
     # -- what masters tell ---------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Hearing:
         self.client.gate(action, *args)
 
     def on_answer(self, link: Link, connection: Connection, value: Any, _: tuple[int, float, bool]) -> None:
-        assert isinstance(link, Feed)
+        assert isinstance(link, Subscriber)
         if link.connection is not connection:
             return
         if not link.up:
@@ -158,102 +158,102 @@ class Hearing:
 
     def on_reset(self, link: Link, connection: Connection) -> None:
         if link.connection is connection:
-            assert isinstance(link, Feed)
+            assert isinstance(link, Subscriber)
             self._lose(link, "connection reset")
 
     def _hear(self, master: int, kind: str, channel: str, token: str) -> None:
-        listeners, ear = self.listeners, None
+        subscriptions, subscription = self.subscriptions, None
         if kind == "message":
             self._waits.told(self.client, master, channel, token)
-            ear = listeners.announced(master, channel, token.encode())
+            subscription = subscriptions.announced(master, channel, token.encode())
         elif kind == "subscribe":
             self._waits.confirmed(self.client, master, channel)
-            ear = listeners.confirmed(master, channel)
+            subscription = subscriptions.confirmed(master, channel)
         else:
             self._waits.unconfirmed(self.client, master, channel)
-            listeners.unconfirmed(master, channel)
-        if ear is not None and ear.inbox is not None:
-            task: Any = ear.inbox
-            task.put(Heard(self.client.clock()))
+            subscriptions.unconfirmed(master, channel)
+        if subscription is not None and subscription.inbox is not None:
+            task: Any = subscription.inbox
+            task.put(Notified(self.client.clock()))
 
     # -- connections ---------------------------------------------------------------------------------
 
     def _subscribe(self) -> None:
         """Ask every master for what somebody wants to hear, and for nothing else."""
-        wanted = set(self.listeners.channels)
-        for feed in self.feeds:
-            if feed.up and wanted != feed.asked:
-                changes = (("subscribe", wanted - feed.asked), ("unsubscribe", feed.asked - wanted))
-                feed.asked = set(wanted)
+        wanted = set(self.subscriptions.channels)
+        for subscriber in self.subscribers:
+            if subscriber.up and wanted != subscriber.asked:
+                changes = (("subscribe", wanted - subscriber.asked), ("unsubscribe", subscriber.asked - wanted))
+                subscriber.asked = set(wanted)
                 for channel in changes[1][1]:
-                    self._waits.unconfirmed(self.client, feed.master.index, channel)
+                    self._waits.unconfirmed(self.client, subscriber.master.index, channel)
                 for kind, channels in changes:
                     if channels:
-                        feed.write(Subscribe(feed, kind, sorted(channels)), self.client.resumes_at)
+                        subscriber.write(Subscribe(subscriber, kind, sorted(channels)), self.client.resumes_at)
 
     def _want(self) -> None:
         """Connect what is down, and look from time to time whether it is still wanted."""
-        for feed in self.feeds:
-            self._connect(feed)
+        for subscriber in self.subscribers:
+            self._connect(subscriber)
         if not self._ticking:
             self._ticking = True
             self.world.after(LINGER / 2, self.gate, self._tick)
 
     def _tick(self) -> None:
         self._ticking = False
-        self.listeners.forget_idle(self.client.clock())
+        self.subscriptions.forget_idle(self.client.clock())
         self._subscribe()
-        if self.listeners:
+        if self.subscriptions:
             self._want()
             return
-        for feed in self.feeds:
-            self._close(feed)
+        for subscriber in self.subscribers:
+            self._close(subscriber)
 
-    def _close(self, feed: Feed) -> None:
-        feed.abandon()
-        self._waits.lost(self.client, feed.master.index)
+    def _close(self, subscriber: Subscriber) -> None:
+        subscriber.abandon()
+        self._waits.lost(self.client, subscriber.master.index)
 
-    def _connect(self, feed: Feed) -> None:
-        if feed.connection is not None or feed.due:
+    def _connect(self, subscriber: Subscriber) -> None:
+        if subscriber.connection is not None or subscriber.due:
             return
-        connection = feed.open()
-        feed.write(Hello())
+        connection = subscriber.open()
+        subscriber.write(Hello())
         patience = 4 * self.client.parameters.node_timeout
-        self.world.after(patience, self.gate, self._too_long, feed, connection)
+        self.world.after(patience, self.gate, self._too_long, subscriber, connection)
 
-    def _too_long(self, feed: Feed, connection: Connection) -> None:
-        if feed.connection is connection and not feed.up:
-            self._lose(feed, "no answer while connecting")
+    def _too_long(self, subscriber: Subscriber, connection: Connection) -> None:
+        if subscriber.connection is connection and not subscriber.up:
+            self._lose(subscriber, "no answer while connecting")
 
-    def _connected(self, feed: Feed) -> None:
-        feed.up, feed.failures, feed.opened_at = True, 0, self.client.clock()
-        feed.asked.clear()
-        if self.listeners:
+    def _connected(self, subscriber: Subscriber) -> None:
+        subscriber.up, subscriber.failures, subscriber.opened_at = True, 0, self.client.clock()
+        subscriber.asked.clear()
+        if self.subscriptions:
             self._subscribe()
         else:
-            self._close(feed)
+            self._close(subscriber)
 
-    def _lose(self, feed: Feed, why: str) -> None:
+    def _lose(self, subscriber: Subscriber, why: str) -> None:
         """The connection is gone; a new one is made if somebody still wants it."""
-        self.world.log("disconnected", feed, why)
-        was_up = feed.up
-        self._close(feed)
+        self.world.log("disconnected", subscriber, why)
+        was_up = subscriber.up
+        self._close(subscriber)
         if was_up:
-            self.listeners.lost(feed.master.index)
-            settled = self.client.clock() - feed.opened_at > SETTLED
+            self.subscriptions.lost(subscriber.master.index)
+            settled = self.client.clock() - subscriber.opened_at > SETTLED
             pause = 0.0 if settled else delay(BETWEEN_CONNECTIONS, 1)
         else:
-            feed.failures += 1
-            pause = delay(BETWEEN_CONNECTIONS, feed.failures)
-        feed.due = True
-        self.world.after(pause, self.gate, self._again, feed)
+            subscriber.failures += 1
+            pause = delay(BETWEEN_CONNECTIONS, subscriber.failures)
+        subscriber.due = True
+        self.world.after(pause, self.gate, self._again, subscriber)
 
-    def _again(self, feed: Feed) -> None:
-        feed.due = False
-        if self.listeners:
-            self._connect(feed)
+    def _again(self, subscriber: Subscriber) -> None:
+        subscriber.due = False
+        if self.subscriptions:
+            self._connect(subscriber)
 
     def hang_up(self) -> None:
         """The process is gone."""
-        for feed in self.feeds:
-            feed.abandon()
+        for subscriber in self.subscribers:
+            subscriber.abandon()

@@ -19,7 +19,7 @@ from redlock import scripts
 from redlock._core import acquire as acquiring, extend as extending, quorum, release as releasing
 from redlock._core.effects import Op, Send, Wait
 from redlock._core.lease import LeaseState
-from tests.simulation.actor import Actor, plan_for
+from tests.simulation.actor import Actor, spec_for
 from tests.simulation.client import Cancelled, Client
 from tests.simulation.parameters import Parameters
 from tests.simulation.run import Run
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from redlock._core.acquire import Grant
     from redlock._core.effects import Event
-    from redlock._core.terms import Plan
+    from redlock._core.settings import LockSpec
     from tests.simulation.client import Task
     from tests.simulation.invariants import Hold
     from tests.simulation.network import Link
@@ -125,24 +125,24 @@ class Caller(Actor):
     def think(self) -> None:
         pass
 
-    def _plan_hold(self, hold: Hold, plan: Plan) -> None:
+    def _plan_hold(self, hold: Hold, spec: LockSpec) -> None:
         pass
 
     def take(self, timeout: float = 0.0) -> None:
-        self._plan = plan = self.plan()
+        self._spec = spec = self.spec()
         self._invoked_at = self.world.now
         self._won: list[Grant] = []
-        op = acquiring.acquire(self.client.terms, plan, self.client.clock() + timeout, self._won)
+        op = acquiring.acquire(self.client.settings, spec, self.client.clock() + timeout, self._won)
         self._go(op, self._taken, None, self._sends_acquire)
 
-    def plan(self) -> Plan:
-        return plan_for(self.client, [NAME], TTL)._replace(retry=wait_fixed(0.1))
+    def spec(self) -> LockSpec:
+        return spec_for(self.client, [NAME], TTL)._replace(retry=wait_fixed(0.1))
 
     def _taken(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquired(task, outcome, interrupted)
         for grant in self._won if interrupted else ():  # as the shells do, and wait for nothing
-            lease = LeaseState(self._plan.names, self._plan.ttl, grant, clock=self.client.clock, mine=lambda: True)
-            op = releasing.release(self.client.terms, self._plan, lease)
+            lease = LeaseState(self._spec.names, self._spec.ttl, grant, clock=self.client.clock, mine=lambda: True)
+            op = releasing.release(self.client.settings, self._spec, lease)
             self.client.run(op, lambda *_: None, task.attempt, self._sends).interrupt()
 
     def extend(self, ttl: float) -> None:
@@ -164,14 +164,14 @@ class Caller(Actor):
                 self.judge.extended(hold, hold.lease.votes, origins, sent[0].call)
             self.judge.looked(hold)
 
-        op = extending.extend(self.client.terms, self.plan(), hold.lease, ttl, self.client.clock())
+        op = extending.extend(self.client.settings, self.spec(), hold.lease, ttl, self.client.clock())
         self._go(op, done, hold.attempt, sends)
 
     def give(self) -> None:
         hold, self.hold = self.hold, None
         assert hold is not None
         self.judge.ended(hold)
-        op = releasing.release(self.client.terms, self.plan(), hold.lease)
+        op = releasing.release(self.client.settings, self.spec(), hold.lease)
         self._go(op, lambda *_: None, hold.attempt, self._sends)
 
     def _go(
@@ -339,7 +339,7 @@ def _extend(scene: Callable[[Stage], None], strike: Strike, ttl: float, *, to_it
     caller.extend(ttl)
     stage.finish(caller)
     came_out(caller, strike)
-    assert not lease.ceilings, "an extension that is over must not limit the next one (C6)"
+    assert not lease.all_pending, "an extension that is over must not limit the next one (C6)"
     if strike.at is not None and not lease.lost:
         # R13: an interruption is no proof of anything; nor does it shorten what nobody shortened.
         assert lease.valid_until >= least - TINY

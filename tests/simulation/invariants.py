@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.extend import Renewal
+from redlock._core.extend import BatchExtension
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import Round
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from redlock._core.wire import Call
     from redlock.errors import Vote
     from tests.simulation.client import Client
-    from tests.simulation.keeper import Lease
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
+    from tests.simulation.renewer import Lease
     from tests.simulation.world import World
 
 MILLISECOND = 0.001
@@ -94,10 +94,10 @@ class Hold:
     decided_at: float
     until: float  # `valid_until` when it was last looked at, on the client's clock
     over: bool = False  # released, lost or expired; never to be valid again
-    let_go: bool = False  # its release was invoked, or its keeper gave it up
+    let_go: bool = False  # its release was invoked, or its renewer gave it up
     late: bool = False  # ... when it had been lost already
     normal: bool = False  # ... and it was ours until then
-    # What its keeper is to do.
+    # What its renewer is to do.
     watched: bool = False
     renewed: bool = False
     ends: float = math.inf  # max_hold, on the client's clock
@@ -341,7 +341,7 @@ class Judge:
     # -- keeping: P6, R13, R15, C7 -------------------------------------------------------------------
 
     def watch(self, hold: Hold, *, renew: bool, max_hold: float | None) -> None:
-        """From now on a keeper looks after it."""
+        """From now on a renewer looks after it."""
         hold.watched, hold.renewed = True, renew
         if max_hold is not None:
             hold.ends = hold.client.clock() + max_hold
@@ -409,14 +409,14 @@ class Judge:
             self.fail(R13, f"{hold.attempt} ended at {hold.until:.4f}, the last renewal was at {last:.4f}")
 
     def renews(self, hold: Hold) -> None:
-        """Its keeper sends an extension."""
+        """Its renewer sends an extension."""
         renewals, now = hold.renewals, hold.client.clock()
         if len(renewals) == MANY and now - renewals[0] < self.parameters.ttl / 2:
             self.fail(R13, f"{hold.attempt} is renewed {MANY} times in {now - renewals[0]:.4f} s")
         renewals.append(now)
 
     def gave_up(self, hold: Hold, release: Send) -> None:
-        """Its keeper releases it: it was held for as long as it may be (C7), or nobody else can release it (R15)."""
+        """Its renewer releases it: it was held for as long as it may be (C7), or nobody else can release it (R15)."""
         attempt = hold.attempt
         attempt.over = hold.let_go = True
         hold.late = not hold.abandoned
@@ -437,9 +437,9 @@ class Judge:
         self.world.after(longest / 3 + self._lifetime(hold.attempt), self._forgotten, hold)
 
     def abandoned(self, hold: Hold) -> None:
-        """... and nobody else can release it: its keeper does, at once (R15)."""
+        """... and nobody else can release it: its renewer does, at once (R15)."""
         if hold.lease.valid:
-            self.fail(R15, f"{hold.attempt} is nobody's any more, and its keeper has not released it")
+            self.fail(R15, f"{hold.attempt} is nobody's any more, and its renewer has not released it")
 
     def _forgotten(self, hold: Hold) -> None:
         """What nobody keeps is gone a TTL later.  What was under way when its owner ended may be late."""
@@ -470,9 +470,9 @@ class Judge:
 
     def timed_out(self, request: Send) -> None:
         """Whoever waits for it is told that its time is up: what it was told had not decided it (R2)."""
-        assert isinstance(request, (Round, Renewal))
+        assert isinstance(request, (Round, BatchExtension))
         tallies = [request.tally]
-        if isinstance(request, Renewal):  # somebody in it is undecided, if not all
+        if isinstance(request, BatchExtension):  # somebody in it is undecided, if not all
             tallies = [part.tally for part in request.parts.values()]
             if len(tallies) < len(self._together(request.call)):
                 tallies.append(request.tally)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from lupa.lua51 import LuaError, LuaRuntime
 
 from redlock import scripts
-from redlock._core.electorate import Facts
 from redlock._core.refusals import ErrorReply
+from redlock._core.voters import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.wire import Call
-    from tests.simulation.hearing import Feed
+    from tests.simulation.hearing import Subscriber
     from tests.simulation.invariants import Attempt, Judge
     from tests.simulation.network import Connection
     from tests.simulation.world import World
@@ -224,7 +224,7 @@ class Master(Keyspace):
         self.index = index
         self.durable = durable
         self.announces = judge.parameters.announces  # else the ACL permits no channel
-        self.listening: dict[str, dict[Connection, Feed]] = {}  # by channel
+        self.listening: dict[str, dict[Connection, Subscriber]] = {}  # by channel
         self.up = True
         self.frozen = False
         self.waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # arrived while frozen
@@ -282,11 +282,11 @@ class Master(Keyspace):
             raise Refused("NOPERM this user has no permissions to access the channel used as argument")
         listening = self.listening.get(channel, {})
         heard = len(listening)  # one that has broken is counted once more, and found out by that
-        for connection, feed in list(listening.items()):
+        for connection, subscriber in list(listening.items()):
             if connection.dead:
                 del listening[connection]
             else:
-                feed.announce(connection, channel, message)
+                subscriber.announce(connection, channel, message)
         return heard
 
     # -- life ----------------------------------------------------------------------------------------

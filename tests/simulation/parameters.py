@@ -63,7 +63,7 @@ class Parameters:
     episodes: int = 1  # how often it does: each is a part of the duration and the budget
     spread: float = 1.0  # share of the allowed difference of clock rates that is used
     skew: float = 0.0  # clients' wall clocks differ by at most so much
-    keep: float = 0.0  # share of holds that a keeper looks after
+    keep: float = 0.0  # share of holds that a renewer looks after
     limited: float = 0.0  # share of those that have a max_hold
     deserted: float = 0.0  # share of those whose owner ends without releasing
     abandoned: float = 0.0  # share of these that nobody can release any more: their `with` is torn down
@@ -71,7 +71,7 @@ class Parameters:
     lost: float = 0.0  # share of announcements that get lost
     lag: float = 1.0  # how many times as long as other messages they take, typically
     patient: float = 0.0  # share of acquires that wait for ten TTLs
-    crowded: bool = False  # drawn by `crowd`
+    contended: bool = False  # drawn by `crowd`
     together: bool = False  # drawn by `household`
     faults: tuple[tuple[str, float], ...] = ()
 
@@ -193,7 +193,7 @@ def crowd(seed: int, **fixed: Any) -> Parameters:
         "budget": 1500,
         "episodes": 1,
         "patient": pick.choice((0.5, 1.0)),
-        "crowded": True,
+        "contended": True,
         "keep": 0.8,
         "limited": 0.0,
         "lag": pick.choice((0.2, 1.0, 5.0)),

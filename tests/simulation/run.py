@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from redlock._core import keep
+from redlock._core import renewals
 from tests.simulation.actor import Actor
 from tests.simulation.client import Client
 from tests.simulation.faults import Nemesis
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TRACE_LINES = 60
 # Renewals are due at moments that are so far apart, of the TTL: the few leases of a run then meet often.
-COARSE = mock.patch.object(keep, "_STEP", 1 / 24)
+COARSE = mock.patch.object(renewals, "_STEP", 1 / 24)
 SLICE = 0.05  # of the duration: how often the budget is looked at
 
 
@@ -150,7 +150,7 @@ class Run:
     def links_to(self, master: Master) -> list[Link]:
         alive = [client for client in self.clients if not client.crashed]
         return [client.links[master.index] for client in alive] + [
-            client.hearing.feeds[master.index] for client in alive
+            client.hearing.subscribers[master.index] for client in alive
         ]
 
     def _rate(self) -> float:
@@ -180,7 +180,7 @@ def simulate_seed(seed: int) -> Run:
 
 def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
-    crowd = " --crowd" if run.parameters.crowded else " --household" if run.parameters.together else ""
+    crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"
         f"{run.parameters}\n{lines}"

@@ -6,8 +6,8 @@ import pytest
 
 from redlock import scripts
 from redlock._core import extend as extending
-from redlock._core.listen import Ear
-from tests.simulation.actor import Actor, plan_for
+from redlock._core.subscriptions import Subscription
+from tests.simulation.actor import Actor, spec_for
 from tests.simulation.client import Client
 from tests.simulation.invariants import P3, P7, Violation
 from tests.simulation.master import Keyspace
@@ -38,7 +38,7 @@ def test_two_clients_that_propose_the_same_fence():
     first, second = client_of(run), client_of(run)
     same = first.wall_us() + 1_000_000
     for client in (first, second):
-        client.terms.fences.learn(same - 1)
+        client.settings.fences.learn(same - 1)
     fences = []
     for client in (first, second):
         actor = Actor(client)
@@ -85,19 +85,19 @@ def test_a_release_is_owed_for_as_long_as_an_unanswered_extension_lets_keys_live
     run.world.run(run.world.now + 0.1)
     hold = actor.hold
     assert hold is not None
-    plan = plan_for(client, ["lock-0"], 10.0)
+    spec = spec_for(client, ["lock-0"], 10.0)
     client.closing = True
     for link in client.links:
         link.cut(ANSWERS)
     hold.attempt.longest = 60.0
-    client.run(extending.extend(client.terms, plan, hold.lease, 60.0, client.clock()), lambda *_: None, hold.attempt)
+    client.run(extending.extend(client.settings, spec, hold.lease, 60.0, client.clock()), lambda *_: None, hold.attempt)
     run.world.run(run.world.now + 1.0)
     for link in client.links:
         link.snap()
         link.cut(REQUESTS)
     run.world.run(run.world.now + 0.5)
     actor.hold = hold
-    actor._release(hold, plan)
+    actor._release(hold, spec)
     run.world.run(run.world.now + 25.0)
     for link in client.links:
         link.heal(REQUESTS, ANSWERS)
@@ -118,12 +118,12 @@ def test_an_extension_that_was_won_does_not_undo_a_shorter_one_sent_after_it():
     hold = actor.hold
     assert hold is not None
     hold.attempt.longest = 60.0
-    plan = plan_for(client, ["lock-0"], 10.0)
+    spec = spec_for(client, ["lock-0"], 10.0)
     kinds = []
     for ttl in (60.0, 10.0):
         for link in client.links:
             link.cut(ANSWERS)
-        op = extending.extend(client.terms, plan, hold.lease, ttl, client.clock())
+        op = extending.extend(client.settings, spec, hold.lease, ttl, client.clock())
         client.run(op, lambda _, outcome, __: kinds.append(outcome.kind), hold.attempt)
         run.world.run(run.world.now + 0.02)
         if ttl == 60.0:
@@ -212,14 +212,14 @@ def test_a_pause_in_a_release_does_not_keep_its_client_away():
 
 def test_an_announcement_is_not_forgotten_among_many_others():
     """One master announces a release; many more come that only one announces; then the rest of the first."""
-    ear = Ear(["redlock:lock-0"], 5)
+    subscription = Subscription(["redlock:lock-0"], 5)
     for number in range(100):
         if number == 50:
-            assert not ear.hear(0, b"ours")
-            assert not ear.hear(1, b"ours")
-        assert not ear.hear(0, b"%d" % number)
-    ear.attempting()
-    assert ear.hear(2, b"ours")
+            assert not subscription.hear(0, b"ours")
+            assert not subscription.hear(1, b"ours")
+        assert not subscription.hear(0, b"%d" % number)
+    subscription.attempting()
+    assert subscription.hear(2, b"ours")
 
 
 @pytest.mark.parametrize("rate", [0.952, 1.048])
@@ -232,7 +232,7 @@ def test_a_key_whose_master_sets_its_clock_back_lives_until_that_clock_is_there_
     master._rate = rate
     client = client_of(run)
     actor = Actor(client)
-    actor._plan_hold = lambda hold, plan: None  # type: ignore[method-assign]  # it holds on
+    actor._plan_hold = lambda hold, spec: None  # type: ignore[method-assign]  # it holds on
     actor.acquire(["lock-0"], 2.0, 0.0)
     run.world.run(run.world.now + 0.1)
     assert actor.hold is not None
@@ -250,7 +250,7 @@ def released_while_its_master_is_away(run, seconds):
     (master,) = run.masters
     client.closing = False
     actor = Actor(client)
-    actor._plan_hold = lambda hold, plan: None  # type: ignore[method-assign]
+    actor._plan_hold = lambda hold, spec: None  # type: ignore[method-assign]
     actor.acquire(["lock-0"], 2.0, 0.0)
     run.world.run(run.world.now + 0.1)
     hold = actor.hold
@@ -261,7 +261,7 @@ def released_while_its_master_is_away(run, seconds):
         link.hang_up()
     run.world.run(run.world.now + 0.1)
     master.step(-16.0)
-    actor._release(hold, plan_for(client, ["lock-0"], 2.0))
+    actor._release(hold, spec_for(client, ["lock-0"], 2.0))
     run.world.run(run.world.now + seconds)
     master.start(remember=True)
     return client, master

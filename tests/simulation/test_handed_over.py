@@ -13,8 +13,8 @@ import pytest
 from redlock._core import extend as extending, release as releasing
 from redlock._core.acquire import Grant
 from redlock._core.lease import LeaseState
-from redlock._core.release import Doubt
-from tests.simulation.actor import Actor, plan_for
+from redlock._core.release import ReleaseDoubt
+from tests.simulation.actor import Actor, spec_for
 from tests.simulation.network import REQUESTS
 from tests.simulation.test_found import client_of, quiet
 
@@ -47,16 +47,16 @@ def released_elsewhere(lags: float, *, extended: bool, order: int) -> tuple[bool
     grant = Grant(
         hold.lease.token, hold.lease.fence, -math.inf, second.clock(), frozenset(range(len(run.masters))), tuple
     )
-    plan = plan_for(second, ["lock-0"], TTL)
-    lease = LeaseState(plan.names, TTL, grant, clock=second.clock, mine=lambda: True, resumed=True)
+    spec = spec_for(second, ["lock-0"], TTL)
+    lease = LeaseState(spec.names, TTL, grant, clock=second.clock, mine=lambda: True, resumed=True)
     for _ in range(2 * extended):  # a master that answers last gets the key back one extension later
-        second.run(extending.extend(second.terms, plan, lease, TTL, second.clock()), lambda *_: None, hold.attempt)
+        second.run(extending.extend(second.settings, spec, lease, TTL, second.clock()), lambda *_: None, hold.attempt)
         run.world.run(run.world.now + 0.1)
     run.judge.ended(hold)
-    second.run(releasing.release(second.terms, plan, lease), lambda *_: None, hold.attempt)
+    second.run(releasing.release(second.settings, spec, lease), lambda *_: None, hold.attempt)
     run.world.run(run.world.now + lags)
     slow.heal(REQUESTS)
-    key = plan.keys.locks[0]
+    key = spec.keys.locks[0]
     come = False
     until = run.world.now + (LONGEST_PAUSE + 1) * run.parameters.node_timeout
     while run.world.now < until:
@@ -82,7 +82,10 @@ def test_the_acquire_comes_after_the_release(lags, extended):
         # Once, as where it stands behind its acquire.
         (lambda: mock.patch.object(releasing, "_doubted", lambda request, _: request), False),
         # A key that an extension has set is taken for that of the acquire.
-        (lambda: mock.patch.object(Doubt, "__init__", lambda doubt, _: setattr(doubt, "_repaired", set())), True),
+        (
+            lambda: mock.patch.object(ReleaseDoubt, "__init__", lambda doubt, _: setattr(doubt, "_repaired", set())),
+            True,
+        ),
     ],
 )
 def test_it_would_be_seen(broken, extended):

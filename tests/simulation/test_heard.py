@@ -12,8 +12,8 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from redlock import scripts
-from redlock._core.listen import LINGER
-from tests.simulation.actor import plan_for
+from redlock._core.subscriptions import LINGER
+from tests.simulation.actor import spec_for
 from tests.simulation.client import Client
 from tests.simulation.interruption import Caller
 from tests.simulation.invariants import Violation
@@ -22,7 +22,7 @@ from tests.simulation.parameters import Parameters, crowd
 from tests.simulation.run import Run, simulate
 
 if TYPE_CHECKING:
-    from redlock._core.terms import Plan
+    from redlock._core.settings import LockSpec
 
 CROWDS = 200
 CHUNK = 20
@@ -46,8 +46,8 @@ def test_crowds_are_woken(start):
 class Waiter(Caller):
     """Does what it is told; the pause between its attempts is long."""
 
-    def plan(self) -> Plan:
-        return plan_for(self.client, ["lock-0"], TTL)._replace(retry=wait_fixed(PAUSE))
+    def spec(self) -> LockSpec:
+        return spec_for(self.client, ["lock-0"], TTL)._replace(retry=wait_fixed(PAUSE))
 
 
 class Scene:
@@ -137,29 +137,29 @@ def test_nobody_depends_on_what_is_announced(trouble: dict[str, Any]) -> None:
 
 def test_a_majority_that_announces_is_enough() -> None:
     scene = Scene(faults=(("hush", 1.0),))
-    feeds = scene.others[0].client.hearing.feeds
-    for feed in feeds[:2]:
-        feed.cut(REQUESTS)
+    subscribers = scene.others[0].client.hearing.subscribers
+    for subscriber in subscribers[:2]:
+        subscriber.cut(REQUESTS)
     scene.passes(1.0)
     scene.holder.give()
     scene.passes(SOON)
     assert scene.granted()
-    for feed in feeds[:2]:
-        feed.heal(REQUESTS)
+    for subscriber in subscribers[:2]:
+        subscriber.heal(REQUESTS)
 
 
 def test_released_before_it_had_subscribed() -> None:
     """Subscribe, look again, then wait: what was announced meanwhile was heard by nobody."""
     scene = Scene(faults=(("hush", 1.0),))
-    feeds = scene.others[0].client.hearing.feeds
-    for feed in feeds:
-        feed.cut(REQUESTS)
+    subscribers = scene.others[0].client.hearing.subscribers
+    for subscriber in subscribers:
+        subscriber.cut(REQUESTS)
     scene.passes(0.1)
     scene.holder.give()
     scene.passes(0.3)
     assert not scene.granted()
-    for feed in feeds:
-        feed.heal(REQUESTS)
+    for subscriber in subscribers:
+        subscriber.heal(REQUESTS)
     scene.passes(SOON)
     assert scene.granted()
 
@@ -167,15 +167,15 @@ def test_released_before_it_had_subscribed() -> None:
 def test_released_while_the_connections_were_broken() -> None:
     scene = Scene(faults=(("hush", 1.0),))
     scene.passes(2.0)
-    feeds = scene.others[0].client.hearing.feeds
-    for feed in feeds:
-        feed.cut(REQUESTS, ANSWERS)
-        feed.snap()
+    subscribers = scene.others[0].client.hearing.subscribers
+    for subscriber in subscribers:
+        subscriber.cut(REQUESTS, ANSWERS)
+        subscriber.snap()
     scene.holder.give()
     scene.passes(0.3)
     assert not scene.granted()
-    for feed in feeds:
-        feed.heal(REQUESTS, ANSWERS)
+    for subscriber in subscribers:
+        subscriber.heal(REQUESTS, ANSWERS)
     scene.passes(0.3)
     assert scene.granted()
 

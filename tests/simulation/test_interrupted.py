@@ -13,7 +13,7 @@ import pytest
 from redlock import scripts
 from redlock._core import acquire as acquiring, release as releasing
 from redlock._core.effects import Leave, Send, wait
-from redlock._core.lease import Ceiling, LeaseState
+from redlock._core.lease import LeaseState, PendingExtension
 from tests.simulation.interruption import (
     KEY,
     MAJORITY,
@@ -323,22 +323,22 @@ def only_failures_rolled_back() -> list[Any]:
 def not_insisted() -> list[Any]:
     """A second interruption ends the cleanup."""
 
-    def insist(*effects: Send | Leave) -> Op[BaseException | None]:
+    def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
         yield from effects
         return None
 
-    return [mock.patch.object(module, "insist", insist) for module in (acquiring, releasing)]
+    return [mock.patch.object(module, "despite_interrupts", despite_interrupts) for module in (acquiring, releasing)]
 
 
 @broken
 def interrupted_release_given_up() -> list[Any]:
     """A release that is interrupted has reached whom it has reached."""
 
-    def insist(*effects: Send | Leave) -> Op[BaseException | None]:
+    def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
         yield from ()
         return None
 
-    return [mock.patch.object(releasing, "insist", insist)]
+    return [mock.patch.object(releasing, "despite_interrupts", despite_interrupts)]
 
 
 @broken
@@ -355,16 +355,16 @@ def swallowed() -> list[Any]:
 @broken
 def cleanup_waits() -> list[Any]:
     """The rollback is only over when it is answered."""
-    correct = acquiring.insist
+    correct = acquiring.despite_interrupts
 
-    def insist(*effects: Send | Leave) -> Op[BaseException | None]:
+    def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
         first = yield from correct(*effects)
         for effect in effects:
             if isinstance(effect, Send):
                 yield from wait(effect.sent_at + 0.1)
         return first
 
-    return [mock.patch.object(module, "insist", insist) for module in (acquiring, releasing)]
+    return [mock.patch.object(module, "despite_interrupts", despite_interrupts) for module in (acquiring, releasing)]
 
 
 @broken
@@ -372,8 +372,8 @@ def way_back_forgotten() -> list[Any]:
     """Nobody keeps a grant for whoever is interrupted on the way back to the caller."""
     correct = acquiring.acquire
 
-    def acquire(terms: Any, plan: Any, deadline: float, won: Any = None) -> Any:
-        return correct(terms, plan, deadline)
+    def acquire(settings: Any, spec: Any, deadline: float, won: Any = None) -> Any:
+        return correct(settings, spec, deadline)
 
     return [mock.patch.object(acquiring, "acquire", acquire)]
 
@@ -383,9 +383,9 @@ def believed_before_answered() -> list[Any]:
     """An extension counts once it is sent (R6, R13)."""
     correct = LeaseState.begin_extension
 
-    def begins(lease: LeaseState, ceiling: Ceiling) -> bool:
-        shorter = correct(lease, ceiling)
-        lease.valid_until = ceiling.valid_until
+    def begins(lease: LeaseState, pending: PendingExtension) -> bool:
+        shorter = correct(lease, pending)
+        lease.valid_until = pending.valid_until
         return shorter
 
     return [mock.patch.object(LeaseState, "begin_extension", begins)]

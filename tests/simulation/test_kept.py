@@ -8,12 +8,12 @@ import pytest
 
 from redlock._core.extend import extend
 from redlock._core.quorum import Tally
-from tests.simulation.actor import Actor, plan_for
+from tests.simulation.actor import Actor, spec_for
 from tests.simulation.client import Client
 from tests.simulation.invariants import P6, R13, Violation
-from tests.simulation.keeper import Extending
 from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.parameters import Parameters, draw, household
+from tests.simulation.renewer import Extending
 from tests.simulation.run import Run, simulate
 from tests.simulation.variants import VARIANTS
 from tests.simulation.waits import PROMPT
@@ -24,7 +24,7 @@ HOUSEHOLDS, CHUNK = 300, 50
 
 
 class Scene:
-    """One client holds one lock, on five masters, and its keeper keeps it."""
+    """One client holds one lock, on five masters, and its renewer keeps it."""
 
     def __init__(self, *, max_hold: float | None = None) -> None:
         parameters = Parameters(
@@ -38,13 +38,13 @@ class Scene:
             self.client.connect(link)
         self.passes(0.05)
         self.actor = Actor(self.client)
-        self.plan = plan_for(self.client, ["lock-0"], TTL)
-        self.actor._plan_hold = lambda hold, plan: None  # type: ignore[method-assign]  # it does what it is told
+        self.spec = spec_for(self.client, ["lock-0"], TTL)
+        self.actor._plan_hold = lambda hold, spec: None  # type: ignore[method-assign]  # it does what it is told
         self.actor.acquire(["lock-0"], TTL, 0.0)
         self.passes(0.05)
         assert self.actor.hold is not None
         self.hold = self.actor.hold
-        self.client.keeper.keep(self.hold, self.plan, renew=True, max_hold=max_hold)
+        self.client.renewer.keep(self.hold, self.spec, renew=True, max_hold=max_hold)
 
     def passes(self, seconds: float) -> None:
         self.world.run(self.world.now + seconds)
@@ -81,7 +81,7 @@ def test_without_faults() -> None:
     assert scene.hold.lease.valid
     assert 3 * LASTS / TTL <= len(scene.hold.renewals) <= 4 * LASTS / TTL  # at a third of the TTL (R15)
     scene.client.closing = True  # it does not take it again
-    scene.actor._release(scene.hold, scene.plan)
+    scene.actor._release(scene.hold, scene.spec)
     scene.passes(1.0)
     assert scene.keys() == 0
     assert scene.hold.normal
@@ -142,7 +142,7 @@ def test_max_hold() -> None:
     assert scene.told == 1
     assert scene.hold.lease.loss().reason == "max_hold"
     assert scene.keys() == 0
-    scene.actor._release(scene.hold, scene.plan)
+    scene.actor._release(scene.hold, scene.spec)
     scene.passes(TTL)
     assert (scene.told, scene.hold.normal) == (1, False)
 
@@ -151,7 +151,7 @@ def test_an_owner_that_has_ended() -> None:
     """R15: no renewal from then on; gone a TTL later."""
     scene = Scene()
     scene.passes(2.5 * TTL)
-    scene.actor._desert(scene.hold, scene.plan)
+    scene.actor._desert(scene.hold, scene.spec)
     scene.client.closing = True  # nobody takes its place
     renewals = len(scene.hold.renewals)
     scene.passes(TTL)
@@ -163,7 +163,7 @@ def test_an_owner_that_has_ended() -> None:
 def extension(scene: Scene) -> Extending:
     """The holder extends it, in a thread of its own."""
     extending_ = Extending(scene.hold, TTL)
-    op = extend(scene.client.terms, scene.plan, scene.hold.lease, TTL, scene.client.clock())
+    op = extend(scene.client.settings, scene.spec, scene.hold.lease, TTL, scene.client.clock())
     scene.client.run(op, extending_.done, scene.hold.attempt, extending_.sends)
     return extending_
 
@@ -224,7 +224,7 @@ def test_what_nobody_can_release_any_more_is_released_at_once() -> None:
     scene.hold.abandoned = True
     scene.run.judge.deserted(scene.hold)
     scene.run.judge.ended(scene.hold)
-    scene.client.keeper.left_behind(scene.hold)
+    scene.client.renewer.left_behind(scene.hold)
     scene.run.judge.abandoned(scene.hold)
     scene.passes(0.05)
     assert scene.keys() == 0

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from redlock import scripts
-from redlock._core import acquire as acquiring, extend as extending, keep, listen, quorum, wire
+from redlock._core import acquire as acquiring, extend as extending, quorum, renewals, subscriptions, wire
 from redlock._core.effects import Send
-from redlock._core.electorate import Electorate, Facts
 from redlock._core.extend import Extension
-from redlock._core.keep import Keeping
-from redlock._core.lease import Ceiling, LeaseState
-from redlock._core.listen import Ear, Listeners
-from redlock._core.lobby import Lobby
+from redlock._core.lease import LeaseState, PendingExtension
+from redlock._core.local_queue import LocalQueue
 from redlock._core.pipeline import Pipeline
-from redlock._core.release import Claim, farewell
+from redlock._core.release import Claim, release_lost
+from redlock._core.renewals import Renewal
 from redlock._core.rounds import Round
-from redlock._core.terms import Plan, Terms
-from tests.simulation import keeper as simulated_keeper, master
+from redlock._core.settings import LockSpec, MastersSettings
+from redlock._core.subscriptions import Subscription, Subscriptions
+from redlock._core.voters import Facts, Voters
+from tests.simulation import master, renewer as simulated_renewer
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15
@@ -115,7 +115,7 @@ def _() -> list[Any]:
 @variant("validity-not-checked", R7, min_validity=0.8, faults=(("pause", 0.5),))
 def _() -> list[Any]:
     """A majority is enough, however late it came (R7)."""
-    return [mock.patch.object(Plan, "min_validity", property(lambda plan: -math.inf, lambda plan, value: None))]
+    return [mock.patch.object(LockSpec, "min_validity", property(lambda spec: -math.inf, lambda spec, value: None))]
 
 
 @variant("wall-clock", P1, R12, skew=30.0, fence_ttl=3600.0, faults=(("wall", 0.5),))
@@ -140,7 +140,7 @@ def _() -> list[Any]:
     delay=0.02,
     eager=0.03,
     faults=(("isolate", 1.5),),
-    keep=0.0,  # a keeper would soon make it right again
+    keep=0.0,  # a renewer would soon make it right again
 )
 def _() -> list[Any]:
     """An extension to a shorter TTL counts only once it is answered (C6)."""
@@ -154,7 +154,7 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A failed attempt leaves its keys to their TTL (R9)."""
 
-    def rollback(plan: Plan, token: str, round_: Round) -> Op[None]:
+    def rollback(spec: LockSpec, token: str, round_: Round) -> Op[None]:
         yield from ()
 
     return [mock.patch.object(acquiring, "rollback", rollback)]
@@ -164,10 +164,10 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A failed attempt is not released on the masters that were silent (R9)."""
 
-    def rollback(plan: Plan, token: str, round_: Round) -> Op[None]:
+    def rollback(spec: LockSpec, token: str, round_: Round) -> Op[None]:
         granted = frozenset(m for m in round_.reached() if round_.tally.outcome(m) == "granted")
-        release = Send(wire.release(plan.keys, token), to=granted)
-        release.owed_until = round_.sent_at + 2 * plan.ttl
+        release = Send(wire.release(spec.keys, token), to=granted)
+        release.owed_until = round_.sent_at + 2 * spec.ttl
         yield release
 
     return [mock.patch.object(acquiring, "rollback", rollback)]
@@ -184,9 +184,9 @@ def _() -> list[Any]:
     """One token for all attempts of a call: a late release of one removes the key of the next (R8)."""
     correct = acquiring.acquire
 
-    def acquire(terms: Terms, *rest: Any) -> Any:
-        token = terms.token()
-        return correct(terms._replace(token=lambda: token), *rest)
+    def acquire(settings: MastersSettings, *rest: Any) -> Any:
+        token = settings.token()
+        return correct(settings._replace(token=lambda: token), *rest)
 
     return [mock.patch.object(acquiring, "acquire", acquire)]
 
@@ -204,17 +204,17 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """An extension sets keys that are gone, and a lease that has ended is valid again (R12)."""
 
-    def extend(terms: Terms, plan: Plan, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
-        claim = Claim(terms, wire.extend(plan.keys, lease.token, ttl, terms.fence_ttl))
-        ceiling = Ceiling(math.inf, ttl)
-        lease.begin_extension(ceiling)
+    def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float, now: float) -> Op[Extension]:
+        claim = Claim(settings, wire.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
+        pending = PendingExtension(math.inf, ttl)
+        lease.begin_extension(pending)
         at = yield from claim.ask()
         if not claim.tally.won:
             return Extension("unanswered", at, claim.tally)
         lease._lost = None
-        valid_until = quorum.valid_until(claim.sent_at, ttl, terms.drift_factor)
-        lease.extended(ceiling, valid_until, claim.tally.votes)
-        lease.end_extension(ceiling)
+        valid_until = quorum.valid_until(claim.sent_at, ttl, settings.drift_factor)
+        lease.extended(pending, valid_until, claim.tally.votes)
+        lease.end_extension(pending)
         return Extension("kept", at, claim.tally)
 
     return [
@@ -244,7 +244,7 @@ def _() -> list[Any]:
     """An extension that was answered in time counts, however late its operation comes to it (R12)."""
 
     def extendable(lease: LeaseState, now: float) -> bool:
-        return lease.valid or (bool(lease.ceilings) and lease._lost is None and not lease.released)
+        return lease.valid or (bool(lease.all_pending) and lease._lost is None and not lease.released)
 
     return [mock.patch.object(LeaseState, "extendable", extendable)]
 
@@ -259,21 +259,21 @@ _NEVER = 1e9  # later than any run lasts
 def _() -> list[Any]:
     """No alarm at the end of the time: the next renewal finds that the lease is lost (P6)."""
 
-    def due(keeping: Keeping) -> float:
-        if keeping.over:
+    def due(renewal: Renewal) -> float:
+        if renewal.over:
             return -math.inf
-        if keeping._renew_at is None:
-            keeping._renew_at = keeping._since + keep._pause(keeping.lease.ttl, keeping.random())
-        busy = keeping._busy or not keeping._renew
-        return keeping._ends if busy else min(keeping._renew_at, keeping._ends)
+        if renewal._renew_at is None:
+            renewal._renew_at = renewal._since + renewals._pause(renewal.lease.ttl, renewal.random())
+        busy = renewal._busy or not renewal._renew
+        return renewal._ends if busy else min(renewal._renew_at, renewal._ends)
 
-    return [mock.patch.object(Keeping, "due", property(due))]
+    return [mock.patch.object(Renewal, "due", property(due))]
 
 
 @variant("told-twice", P6, **_KEPT)
 def _() -> list[Any]:
     """Who finds the lease lost tells its holder, whoever has told it before (C9)."""
-    return [mock.patch.object(Keeping, "tell", lambda keeping: keeping._tell and keeping._tell())]
+    return [mock.patch.object(Renewal, "tell", lambda renewal: renewal._tell and renewal._tell())]
 
 
 @variant("told-after-release", P6, **_KEPT)
@@ -285,19 +285,19 @@ def _() -> list[Any]:
             lease._lost = lease._late
         return lease._lost is not None
 
-    def due(keeping: Keeping) -> float:
-        return keep.OVER if keeping.lease.lost else keeping.lease.valid_until
+    def due(renewal: Renewal) -> float:
+        return renewals.OVER if renewal.lease.lost else renewal.lease.valid_until
 
     return [
         mock.patch.object(LeaseState, "lost", property(lost)),
         mock.patch.object(LeaseState, "over", property(lambda lease: lease.lost)),
-        mock.patch.object(Keeping, "look", return_value="nothing"),
-        mock.patch.object(Keeping, "due", property(due)),
+        mock.patch.object(Renewal, "look", return_value="nothing"),
+        mock.patch.object(Renewal, "due", property(due)),
     ]
 
 
 @variant(
-    "keeper-after-release",
+    "renewer-after-release",
     R15,
     masters=5,
     clients=3,
@@ -312,7 +312,7 @@ def _() -> list[Any]:
     **_KEPT,
 )
 def _() -> list[Any]:
-    """What the keeper has in hand is written, whatever was written meanwhile (R14)."""
+    """What the renewer has in hand is written, whatever was written meanwhile (R14)."""
     correct = Client.perform
 
     def perform(client: Client, request: Send, task: Task) -> BaseException | None:
@@ -351,7 +351,7 @@ def _() -> list[Any]:
 
 @variant("released-lease-renewed", R15, **_KEPT)
 def _() -> list[Any]:
-    """Nobody tells the keeper of a release (R15)."""
+    """Nobody tells the renewer of a release (R15)."""
 
     def over(lease: LeaseState) -> bool:
         return lease.lost or lease.clock() >= lease.valid_until
@@ -362,26 +362,26 @@ def _() -> list[Any]:
     ]
 
 
-@variant("keeper-outlives-owner", R15, deserted=0.5, **_KEPT)
+@variant("renewer-outlives-owner", R15, deserted=0.5, **_KEPT)
 def _() -> list[Any]:
     """A lease is renewed for as long as the process lives, whoever owned it (R15)."""
-    correct = Keeping.__init__
+    correct = Renewal.__init__
 
-    def init(keeping: Keeping, *args: Any, **options: Any) -> None:
-        correct(keeping, *args, **(options | {"owner": lambda: "here"}))
+    def init(renewal: Renewal, *args: Any, **options: Any) -> None:
+        correct(renewal, *args, **(options | {"owner": lambda: "here"}))
 
-    return [mock.patch.object(Keeping, "__init__", init)]
+    return [mock.patch.object(Renewal, "__init__", init)]
 
 
 @variant("abandoned-lease-runs-out", R15, deserted=0.5, abandoned=1.0, **_KEPT)
 def _() -> list[Any]:
     """What nobody can release any more stays for its TTL (R15)."""
-    correct = Keeping.__init__
+    correct = Renewal.__init__
 
-    def init(keeping: Keeping, *args: Any, owner: Any, **options: Any) -> None:
-        correct(keeping, *args, owner=lambda: "here" if owner() == "here" else "gone", **options)
+    def init(renewal: Renewal, *args: Any, owner: Any, **options: Any) -> None:
+        correct(renewal, *args, owner=lambda: "here" if owner() == "here" else "gone", **options)
 
-    return [mock.patch.object(Keeping, "__init__", init)]
+    return [mock.patch.object(Renewal, "__init__", init)]
 
 
 @variant("renewal-gives-up", R13, **_KEPT)
@@ -393,20 +393,20 @@ def _() -> list[Any]:
 @variant("renewal-not-tried-again", R13, **_KEPT)
 def _() -> list[Any]:
     """A renewal that too few have answered was the last one (R13)."""
-    correct = Keeping.renewed
+    correct = Renewal.renewed
 
-    def renewed(keeping: Keeping, extension: Extension, spread: float) -> None:
+    def renewed(renewal: Renewal, extension: Extension, spread: float) -> None:
         if extension.kind == "unanswered":
             extension = extension._replace(at=_NEVER)
-        correct(keeping, extension, spread)
+        correct(renewal, extension, spread)
 
-    return [mock.patch.object(Keeping, "renewed", renewed)]
+    return [mock.patch.object(Renewal, "renewed", renewed)]
 
 
 @variant("renewal-without-pause", R13, faults=(("isolate", 0.6), ("snap", 0.6)), **_KEPT)
 def _() -> list[Any]:
     """A renewal that too few have answered is tried again at once (R13)."""
-    return [mock.patch.object(keep, "_RETRY", 1 / 2000)]
+    return [mock.patch.object(renewals, "_RETRY", 1 / 2000)]
 
 
 _TOGETHER: dict[str, Any] = {
@@ -423,7 +423,7 @@ def _() -> list[Any]:
     correct = wire.read_renew
 
     def read_renew(value: Any, leases: int) -> Any:
-        return {(place + 1) % leases: answer for place, answer in correct(value, leases).items()}
+        return {(index + 1) % leases: answer for index, answer in correct(value, leases).items()}
 
     return [mock.patch.object(wire, "read_renew", read_renew)]
 
@@ -463,31 +463,31 @@ def _() -> list[Any]:
             extension._replace(at=_NEVER) if extension.kind == "unanswered" else extension for extension in extensions
         ]
 
-    return [mock.patch.object(keep, "renew", renew)]
+    return [mock.patch.object(renewals, "renew", renew)]
 
 
 @variant("max-hold-ignored", C7, limited=0.5, **_KEPT)
 def _() -> list[Any]:
     """A lease is kept for as long as it is used (C7)."""
-    correct = Keeping.__init__
+    correct = Renewal.__init__
 
-    def init(keeping: Keeping, *args: Any, **options: Any) -> None:
-        correct(keeping, *args, **(options | {"max_hold": None}))
+    def init(renewal: Renewal, *args: Any, **options: Any) -> None:
+        correct(renewal, *args, **(options | {"max_hold": None}))
 
-    return [mock.patch.object(Keeping, "__init__", init)]
+    return [mock.patch.object(Renewal, "__init__", init)]
 
 
 @variant("max-hold-keeps-the-keys", P7, limited=0.5, deserted=0.5, faults=(), **_KEPT)
 def _() -> list[Any]:
     """A lease that was held for as long as it may be is lost, and its keys stay (C7)."""
 
-    def give_up(keeping: Keeping) -> Op[list[Extension]]:
-        request = farewell(keeping.plan, keeping.lease)
+    def give_up(renewal: Renewal) -> Op[list[Extension]]:
+        request = release_lost(renewal.spec, renewal.lease)
         request.to = frozenset()
         yield request
         return []
 
-    return [mock.patch.object(Keeping, "give_up", give_up)]
+    return [mock.patch.object(Renewal, "give_up", give_up)]
 
 
 # -- the line inside a process -----------------------------------------------------------------------
@@ -496,14 +496,18 @@ def _() -> list[Any]:
 @variant("line-remembers-who-gave-up", LIVE, actors=2, clients=2, names=1, eager=0.5, faults=(("cancel", 0.6),))
 def _() -> list[Any]:
     """Who is cancelled while it waits keeps its place, and nobody behind it ever has a turn (R23)."""
-    correct = Lobby.leave
-    return [mock.patch.object(Lobby, "leave", lambda lobby, ticket: correct(lobby, ticket) if ticket.turn else [])]
+    correct = LocalQueue.leave
+    return [
+        mock.patch.object(
+            LocalQueue, "leave", lambda local_queue, place: correct(local_queue, place) if place.turn else []
+        )
+    ]
 
 
 @variant("line-blocked-by-a-lost-lease", LIVE, actors=2, clients=2, names=1, deserted=0.5, **_KEPT)
 def _() -> list[Any]:
     """A lease that is lost keeps its place in front until it is released, and that may be never (R23)."""
-    return [mock.patch.object(simulated_keeper, "aside", return_value=[])]
+    return [mock.patch.object(simulated_renewer, "leave_line", return_value=[])]
 
 
 # -- waiting for a release (R24) ---------------------------------------------------------------------
@@ -512,68 +516,68 @@ def _() -> list[Any]:
 @variant("subscribed-without-a-look", WOKEN, drawn=crowd)
 def _() -> list[Any]:
     """Subscribe, then wait: what was released before is heard by nobody (R24)."""
-    return [mock.patch.object(Listeners, "_is_on", return_value=False)]
+    return [mock.patch.object(Subscriptions, "_is_on", return_value=False)]
 
 
 @variant("no-look-where-subscribed-before", WOKEN, drawn=crowd, actors=3)
 def _() -> list[Any]:
     """Who listens on a channel that is on already does not look again (R24)."""
-    correct = Listeners.add
+    correct = Subscriptions.add
 
-    def add(listeners: Listeners, ear: Ear) -> None:
-        correct(listeners, ear)
-        ear.look = False
+    def add(subscriptions: Subscriptions, subscription: Subscription) -> None:
+        correct(subscriptions, subscription)
+        subscription.look = False
 
-    return [mock.patch.object(Listeners, "add", add)]
+    return [mock.patch.object(Subscriptions, "add", add)]
 
 
-@variant("broken-feed-taken-for-a-good-one", WOKEN, drawn=crowd, faults=(("deaf", 2.0),))
+@variant("broken-subscriber-taken-for-a-good-one", WOKEN, drawn=crowd, faults=(("deaf", 2.0),))
 def _() -> list[Any]:
     """What was confirmed on a connection that broke still counts: no look when it is back (R24)."""
-    return [mock.patch.object(Listeners, "lost", return_value=None)]
+    return [mock.patch.object(Subscriptions, "lost", return_value=None)]
 
 
 @variant("deaf-while-it-attempts", WOKEN, drawn=crowd)
 def _() -> list[Any]:
     """What is heard while an attempt is under way is forgotten at its end (R24)."""
-    correct = Ear.tried
+    correct = Subscription.tried
 
-    def tried(ear: Ear, *, collided: bool) -> None:
-        correct(ear, collided=collided)
-        ear.attempting()
+    def tried(subscription: Subscription, *, collided: bool) -> None:
+        correct(subscription, collided=collided)
+        subscription.attempting()
 
-    return [mock.patch.object(Ear, "tried", tried)]
+    return [mock.patch.object(Subscription, "tried", tried)]
 
 
 @variant("all-must-announce", WOKEN, drawn=crowd, faults=(("isolate", 0.6), ("hush", 0.6)))
 def _() -> list[Any]:
     """A release counts when every master has announced it (R24)."""
-    correct = Ear.__init__
+    correct = Subscription.__init__
 
-    def init(ear: Ear, keys: Any, masters: int) -> None:
-        correct(ear, keys, masters)
-        ear._need = masters
+    def init(subscription: Subscription, keys: Any, masters: int) -> None:
+        correct(subscription, keys, masters)
+        subscription._need = masters
 
-    return [mock.patch.object(Ear, "__init__", init)]
+    return [mock.patch.object(Subscription, "__init__", init)]
 
 
 @variant("announcements-mixed-up", WOKEN, drawn=crowd)
 def _() -> list[Any]:
     """Of the releases that were announced by some masters only the latest is remembered (R24)."""
-    return [mock.patch.object(listen, "_MANY", 1)]
+    return [mock.patch.object(subscriptions, "_MANY", 1)]
 
 
-@variant("another-ear-removed", WOKEN, drawn=crowd, actors=3, patient=0.3)
+@variant("another-subscription-removed", WOKEN, drawn=crowd, actors=3, patient=0.3)
 def _() -> list[Any]:
-    """An operation that ends takes away the ear of the one that came after it (R24)."""
+    """An operation that ends takes away the subscription of the one that came after it (R24)."""
 
-    def remove(listeners: Listeners, ear: Ear, now: float) -> None:
-        for name in ear.channels:
-            channel = listeners._channels.get(name)
+    def remove(subscriptions: Subscriptions, subscription: Subscription, now: float) -> None:
+        for name in subscription.channels:
+            channel = subscriptions._channels.get(name)
             if channel is not None:
-                channel.ear, channel.idle_since = None, now
+                channel.subscription, channel.idle_since = None, now
 
-    return [mock.patch.object(Listeners, "remove", remove)]
+    return [mock.patch.object(Subscriptions, "remove", remove)]
 
 
 @variant("nothing-announced", WOKEN, drawn=crowd)
@@ -591,7 +595,7 @@ def _() -> list[Any]:
 @variant("apart-for-ever", WOKEN, drawn=crowd)
 def _() -> list[Any]:
     """The pause that keeps contenders apart grows without end, and so nobody is woken (R24)."""
-    return [mock.patch.object(listen, "_MOST_SPREAD", 40), mock.patch.object(listen, "_CALM", 0.0)]
+    return [mock.patch.object(subscriptions, "_MOST_SPREAD", 40), mock.patch.object(subscriptions, "_CALM", 0.0)]
 
 
 @variant("only-when-told", ANYWAY, drawn=crowd, lost=0.5)
@@ -599,9 +603,11 @@ def _() -> list[Any]:
     """Who listens does not try again before it hears something (R24)."""
     correct = acquiring._pause
 
-    def pause(terms: Terms, ear: Ear | None, refusal: acquiring.Refusal, until: float) -> Op[bool]:
-        listens = ear is not None and refusal.kind == "held"
-        return (yield from correct(terms, ear, refusal, math.inf if listens else until))
+    def pause(
+        settings: MastersSettings, subscription: Subscription | None, refusal: acquiring.Refusal, until: float
+    ) -> Op[bool]:
+        listens = subscription is not None and refusal.kind == "held"
+        return (yield from correct(settings, subscription, refusal, math.inf if listens else until))
 
     return [mock.patch.object(acquiring, "_pause", pause)]
 
@@ -610,13 +616,17 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """Who lets others go first waits until they have had it, and they may not want it (R24)."""
     correct = acquiring._let_others_go_first
-    return [mock.patch.object(acquiring, "_let_others_go_first", lambda ear, until: correct(ear, until + 1000.0))]
+    return [
+        mock.patch.object(
+            acquiring, "_let_others_go_first", lambda subscription, until: correct(subscription, until + 1000.0)
+        )
+    ]
 
 
 @variant("rollback-taken-for-a-release", APART, drawn=crowd, faults=(("amnesia", 0.6),))
 def _() -> list[Any]:
     """What failed attempts take back where nobody was in the way is a reason to try again (R25)."""
-    return [mock.patch.object(Ear, "refused", return_value=None)]
+    return [mock.patch.object(Subscription, "refused", return_value=None)]
 
 
 @variant("tried-again-at-once", APART, drawn=crowd)
@@ -636,19 +646,19 @@ def _() -> list[Any]:
     return [mock.patch.object(acquiring.Ballot, "refusal", refusal)]
 
 
-@variant("listener-left-behind", QUIET, drawn=crowd)
+@variant("subscription-left-behind", QUIET, drawn=crowd)
 def _() -> list[Any]:
-    """An ear stays when its operation is over (R24)."""
-    return [mock.patch.object(Listeners, "remove", return_value=None)]
+    """A subscription stays when its operation is over (R24)."""
+    return [mock.patch.object(Subscriptions, "remove", return_value=None)]
 
 
 @variant("channel-left-behind", QUIET, drawn=crowd)
 def _() -> list[Any]:
     """Masters go on announcing what nobody wants to hear (R24)."""
-    return [mock.patch.object(Listeners, "forget_idle", return_value=None)]
+    return [mock.patch.object(Subscriptions, "forget_idle", return_value=None)]
 
 
-@variant("feed-left-behind", QUIET, drawn=crowd)
+@variant("subscriber-left-behind", QUIET, drawn=crowd)
 def _() -> list[Any]:
     """The connections stay when there is no channel left (R24)."""
     return [mock.patch.object(Hearing, "_close", return_value=None)]
@@ -670,10 +680,12 @@ _SKEWED: dict[str, Any] = {
 def _() -> list[Any]:
     """A fence greater than all that were seen, which no majority has stored (R17)."""
 
-    def second_round(terms: Terms, plan: Plan, token: str, first: acquiring.Ballot) -> Op[tuple[int, float, Tally]]:
+    def second_round(
+        settings: MastersSettings, spec: LockSpec, token: str, first: acquiring.Ballot
+    ) -> Op[tuple[int, float, Tally]]:
         yield from ()
         proposal = first.highest + 1
-        terms.fences.learn(proposal)
+        settings.fences.learn(proposal)
         return proposal, first.sent_at, first.tally
 
     return [mock.patch.object(acquiring, "second_round", second_round)]
@@ -696,17 +708,17 @@ _FORGETFUL = (("amnesia", 0.5),)
 @variant("no-restart-guard", P5, P1, guard=True)
 def _() -> list[Any]:
     """A master votes as soon as it is back, whatever it has forgotten (R21)."""
-    return [mock.patch.object(Electorate, "objection", return_value=None)]
+    return [mock.patch.object(Voters, "why_not_counted", return_value=None)]
 
 
 @variant("uptime-not-rounded", P5, P1, guard=True, faults=_FORGETFUL)
 def _() -> list[Any]:
     """An uptime of one second is taken for one second, and it was hardly more than nothing (R21)."""
 
-    def latest_start(self: Electorate, master: int, before: Facts | None, facts: Facts, at: float) -> float:
+    def latest_start(self: Voters, master: int, before: Facts | None, facts: Facts, at: float) -> float:
         return -math.inf if facts.durable else at - float(facts.uptime or 0)
 
-    return [mock.patch.object(Electorate, "_latest_start", latest_start)]
+    return [mock.patch.object(Voters, "_latest_start", latest_start)]
 
 
 # -- what no variant of the lock can show, so the world itself is broken -------------------------------

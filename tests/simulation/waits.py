@@ -1,6 +1,6 @@
 """The judge of those who wait: woken by what they were told, and not dependent on it (R24).
 
-It knows what was announced to whom, what was confirmed and who attempts when.  It knows no ear of
+It knows what was announced to whom, what was confirmed and who attempts when.  It knows no subscription of
 the lock but for one thing: how long the pause is that keeps contenders apart.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from redlock._core import wire
 
 if TYPE_CHECKING:
-    from redlock._core.listen import Ear
+    from redlock._core.subscriptions import Subscription
     from tests.simulation.client import Client, Task
     from tests.simulation.invariants import Judge
 
@@ -33,12 +33,12 @@ APART = "R25 apart"
 class Watch:
     """One operation that listens."""
 
-    __slots__ = ("channels", "dealt_with", "ear", "heard", "on", "since", "task")
+    __slots__ = ("channels", "dealt_with", "heard", "on", "since", "subscription", "task")
 
-    def __init__(self, task: Task, ear: Ear, since: float) -> None:
+    def __init__(self, task: Task, subscription: Subscription, since: float) -> None:
         self.task = task
-        self.ear = ear
-        self.channels = ear.channels
+        self.subscription = subscription
+        self.channels = subscription.channels
         self.since = since
         self.on = False  # a majority of masters has confirmed that it announces everything
         self.heard: dict[str, set[int]] = defaultdict(set)  # by which masters, by token
@@ -70,8 +70,8 @@ class Waits:
         most = self._parameters.node_timeout + self._parameters.eager * self._parameters.ttl
         self._within(most, task, ANYWAY, "after its pause")
 
-    def listens(self, task: Task, ear: Ear) -> None:
-        watch = self._watches[task] = Watch(task, ear, self.world.now)
+    def listens(self, task: Task, subscription: Subscription) -> None:
+        watch = self._watches[task] = Watch(task, subscription, self.world.now)
         if task.attempted_at < 0:  # it lets others go first, and not for long
             most = GRACE + 3 * self._parameters.node_timeout
             self._within(most, task, ANYWAY, "after it let others go first")
@@ -112,15 +112,15 @@ class Waits:
             if watch.task.client is client and channel in watch.channels:
                 heard, refused_by = watch.heard[token], watch.task.refused_by
                 if token not in watch.dealt_with:
-                    was_news = self._is_news(heard, refused_by)
+                    was_news = self._is_reason(heard, refused_by)
                     heard.add(master)
-                    if not was_news and self._is_news(heard, refused_by):
+                    if not was_news and self._is_reason(heard, refused_by):
                         watch.dealt_with.add(token)
                         self.woken += 1
                         most = self._parameters.node_timeout + self._pause(watch)
                         self._within(most, watch.task, WOKEN, f"when it heard of {token}")
 
-    def _is_news(self, heard: set[int], refused_by: set[int] | None) -> bool:
+    def _is_reason(self, heard: set[int], refused_by: set[int] | None) -> bool:
         return len(heard) >= self._need and (refused_by is None or bool(heard & refused_by))
 
     def released(self, master: int, key: str, token: str) -> None:
@@ -147,9 +147,9 @@ class Waits:
             if client.crashed:
                 continue
             hearing = client.hearing
-            if hearing.listeners.channels:
-                self.judge.fail(QUIET, f"{client} still wants to hear of {hearing.listeners.channels}")
-            connected = [feed for feed in hearing.feeds if feed.connection is not None]
+            if hearing.subscriptions.channels:
+                self.judge.fail(QUIET, f"{client} still wants to hear of {hearing.subscriptions.channels}")
+            connected = [subscriber for subscriber in hearing.subscribers if subscriber.connection is not None]
             if connected:
                 self.judge.fail(QUIET, f"{connected} still there, and nobody listens")
 
@@ -174,7 +174,7 @@ class Waits:
 
     def _pause(self, watch: Watch) -> float:
         """At most, before the next attempt; the one that is under way may find that others are in the way."""
-        return min(2 * watch.ear.spread + NARROW, WIDEST)
+        return min(2 * watch.subscription.spread + NARROW, WIDEST)
 
     def _within(self, seconds: float, task: Task, invariant: str, why: str) -> None:
         """So many seconds of its own clock from now it has made another attempt, or is over."""

@@ -9,20 +9,20 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.electorate import Electorate
     from redlock._core.fencing import FenceClock
     from redlock._core.quorum import Tally
+    from redlock._core.voters import Voters
     from redlock._core.wire import Keys
 
 
-class Terms(NamedTuple):
+class MastersSettings(NamedTuple):
     """One deployment: the masters, its times in seconds, and the sources of what is not pure."""
 
     masters: tuple[str, ...]  # as shown to people; the order is that of the configuration
     node_timeout: float
     drift_factor: float
     fence_ttl: float
-    electorate: Electorate
+    voters: Voters
     fences: FenceClock
     token: Callable[[], str]  # a fresh random token at every call (R8)
     random: Callable[[], float]  # from 0 to 1
@@ -30,7 +30,7 @@ class Terms(NamedTuple):
     attempted: Callable[[Tally], object] = id  # told the votes of every attempt; `id` does nothing with them
 
 
-class Plan(NamedTuple):
+class LockSpec(NamedTuple):
     """One lock: what is taken, for how long, and how often it is tried."""
 
     names: tuple[str, ...]

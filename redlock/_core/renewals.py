@@ -1,6 +1,6 @@
 """Keeping leases while their holders work: when to renew, when to give up, whom to tell (R13, R15).
 
-Nothing here waits.  A keeper asks the roster who is due, and `tasks` what is to be done for those: operations like any
+Nothing here waits.  A renewer asks the schedule who is due, and `tasks` what is to be done for those: operations like any
 other, one for many leases at once.  So one thread, or one timer of a loop, keeps any number of leases.
 """
 
@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from redlock._core import quorum
 from redlock._core.extend import MOST, Extension, extend, renew
-from redlock._core.release import abandon, farewell
+from redlock._core.release import abandon, release_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
-    from redlock._core.terms import Plan, Terms
+    from redlock._core.settings import LockSpec, MastersSettings
 
 _UNKNOWN = math.nan  # equal to no time
 OVER = -math.inf  # due of a lease that has ended: nothing is left to be done
 RENEWALS = 3  # in the time of one TTL, so that two may be missed (R15)
 _SPREAD = 0.2  # up to so much of the pause earlier: leases that were granted at once part
 # Renewals are due at times that are so far apart, as a part of the TTL: those of many leases then leave in one packet
-# for each master, and wake their keeper once.
+# for each master, and wake their renewer once.
 _STEP = 1 / 32
 _RETRY = 1 / 20  # of the TTL, after a renewal that nobody answered
 _LEFT = 1 - 1 / RENEWALS  # of the TTL, when a lease is due at the latest
@@ -37,24 +37,24 @@ _LEFT_OF_VALIDITY = (
 )  # ... but never more than this of what the drift leaves of it, or it would be due at once again
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL, when a lease is due for the first time
 _SOON = 0.05  # seconds after which a lease that is perhaps abandoned is looked at again
-_VOID = 64  # so many entries of a roster may be void, besides as many as there are good ones
-_CROWD = 256  # so many newcomers are not looked through for those that are over
+_VOID = 64  # so many entries of a schedule may be void, besides as many as there are good ones
+_MANY_NEWCOMERS = 256  # so many newcomers are not looked through for those that are over
 
 # What there is to do for one or several leases; returns how each was extended, in their order.
 Task: TypeAlias = "Op[list[Extension]]"
 # Whether a lease has a holder yet.  "gone": its thread or task has ended, and the lease runs out by itself (P3).  "abandoned":
-# nobody can give it back any more, as its `with` or its lock object is no more, and so the keeper does (R15).  "perhaps": the
+# nobody can give it back any more, as its `with` or its lock object is no more, and so the renewer does (R15).  "perhaps": the
 # collector is about to take these apart, and runs finalizers first, which may be inside of the `with`.
 Owner: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
 
-class Keeping:
+class Renewal:
     """One lease, and what its holder wants to be done for it.
 
     ``renew``: extend it at a third of its TTL, as long as ``owner()`` says that somebody holds it.
     ``max_hold``: seconds after which it is lost whatever happens (C7).  ``random``: a number from 0 to 1,
     for every pause another one; those that were renewed together have one pause.  ``tell``: called once if it is lost, and never after a release (C9).  ``kept``: after every
-    renewal that was won.  ``released``: once the keeper has given it back in place of a holder that has gone.
+    renewal that was won.  ``released``: once the renewer has given it back in place of a holder that has gone.
     """
 
     __slots__ = (
@@ -73,18 +73,18 @@ class Keeping:
         "kept",
         "lease",
         "new",
-        "plan",
         "random",
         "refused",
+        "settings",
         "soonest",
+        "spec",
         "stands",
-        "terms",
     )
 
     def __init__(
         self,
-        terms: Terms,
-        plan: Plan,
+        settings: MastersSettings,
+        spec: LockSpec,
         lease: LeaseState,
         now: float,
         *,
@@ -100,8 +100,8 @@ class Keeping:
         self.kept = kept
         self._released = released
         self._tell = tell
-        self.terms = terms
-        self.plan = plan
+        self.settings = settings
+        self.spec = spec
         self._renew = renew
         self._owner = owner
         self.random = random
@@ -113,7 +113,7 @@ class Keeping:
         self._at = math.inf  # the same in step with others, and early enough ...
         self._for = _UNKNOWN  # ... for this end of its time
         self._again = math.inf  # when to look whether it was abandoned
-        self.stands: float | None = None  # where its `Roster` has it
+        self.stands: float | None = None  # where its `Schedule` has it
         self.new = True  # nobody has
         self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT  # it is not `due` earlier
         if max_hold is None:
@@ -141,12 +141,12 @@ class Keeping:
         lease = self.lease
         if self._renew_at is None:
             self._renew_at = self._since + _pause(lease.ttl, self.random())
-        if lease.ceilings:
+        if lease.all_pending:
             end = math.inf
         latest = end - _left(
-            lease.ttl, self.terms.drift_factor
+            lease.ttl, self.settings.drift_factor
         )  # the holder itself may have made the TTL shorter since
-        self._at = _in_step(self._renew_at, latest, lease.ttl, self.terms.phase)
+        self._at = _in_step(self._renew_at, latest, lease.ttl, self.settings.phase)
         self._for = end
 
     @property
@@ -210,17 +210,17 @@ class Keeping:
         else:  # soon again, however little is left
             self._renew_at = extension.at + lease.ttl * _RETRY
             self._for = lease.valid_until
-            self._at = _in_step(self._renew_at, math.inf, lease.ttl, self.terms.phase)
+            self._at = _in_step(self._renew_at, math.inf, lease.ttl, self.settings.phase)
         self.refused = extension.refused
 
     def give_up(self) -> Task:
         """Release it; nobody waits for that."""
-        yield farewell(self.plan, self.lease)
+        yield release_lost(self.spec, self.lease)
         return []
 
     def give_back(self) -> Task:
         """Release what nobody can give back any more."""
-        yield from abandon(self.plan, self.lease)
+        yield from abandon(self.spec, self.lease)
         if self._released is not None:
             self._released()
         return []
@@ -246,66 +246,66 @@ def _in_step(at: float, latest: float, ttl: float, phase: float) -> float:
     return (math.floor(at / step - phase) + phase) * step
 
 
-def tasks(due: Iterable[Keeping], now: float) -> tuple[list[tuple[Task, list[Keeping]]], list[Keeping]]:
+def tasks(due: Iterable[Renewal], now: float) -> tuple[list[tuple[Task, list[Renewal]]], list[Renewal]]:
     """What is to be done for those that are ``due``, all of one `Masters`: operations to be started at once, and whom each
     is for; and those for which there is nothing to do, but to be `put` back.
 
     Those that are to be renewed are so together.  One that a master renews only by itself has an operation of its own.
     """
-    started: list[tuple[Task, list[Keeping]]] = []
-    rest: list[Keeping] = []
-    together: list[Keeping] = []
+    started: list[tuple[Task, list[Renewal]]] = []
+    rest: list[Renewal] = []
+    together: list[Renewal] = []
     names = 0
-    for keeping in due:
-        todo = keeping.look(now)
+    for renewal in due:
+        todo = renewal.look(now)
         if todo == "renew":
-            if keeping.alone or keeping.refused:
-                keeping.alone = True
-                started.append((_renew([keeping], now), [keeping]))
+            if renewal.alone or renewal.refused:
+                renewal.alone = True
+                started.append((_renew([renewal], now), [renewal]))
                 continue
-            more = len(keeping.plan.names)
+            more = len(renewal.spec.names)
             if together and names + more > MOST:
                 started.append((_renew(together, now), together))
                 together, names = [], 0
-            together.append(keeping)
+            together.append(renewal)
             names += more
         elif todo == "give up":
-            started.append((keeping.give_up(), [keeping]))
+            started.append((renewal.give_up(), [renewal]))
         elif todo == "give back":
-            started.append((keeping.give_back(), [keeping]))
+            started.append((renewal.give_back(), [renewal]))
         else:
-            rest.append(keeping)
+            rest.append(renewal)
     if together:
         started.append((_renew(together, now), together))
     return started, rest
 
 
-def failed_to_keep(keepings: list[Keeping]) -> str:
+def failed_to_keep(renewals: list[Renewal]) -> str:
     """For people."""
-    others = f" and {len(keepings) - 1} more" if len(keepings) > 1 else ""
-    return f"keeping {keepings[0].lease!r}{others} failed"
+    others = f" and {len(renewals) - 1} more" if len(renewals) > 1 else ""
+    return f"keeping {renewals[0].lease!r}{others} failed"
 
 
-def _renew(keepings: list[Keeping], now: float) -> Task:
-    first = keepings[0]
+def _renew(renewals: list[Renewal], now: float) -> Task:
+    first = renewals[0]
     extensions: list[Extension] = []
     try:
-        if len(keepings) == 1:
-            extensions = [(yield from extend(first.terms, first.plan, first.lease, first.lease.ttl, now))]
+        if len(renewals) == 1:
+            extensions = [(yield from extend(first.settings, first.spec, first.lease, first.lease.ttl, now))]
         else:
-            leases = [(keeping.plan, keeping.lease) for keeping in keepings]
-            extensions = yield from renew(first.terms, leases, now)
+            leases = [(renewal.spec, renewal.lease) for renewal in renewals]
+            extensions = yield from renew(first.settings, leases, now)
     finally:
         # They stay together: one pause for all of them, so that they are due at one moment again.
         spread = first.random()
         interrupted = Extension("unanswered", now)
-        for keeping, extension in zip(keepings, extensions or [interrupted] * len(keepings), strict=True):
-            keeping.renewed(extension, spread)
+        for renewal, extension in zip(renewals, extensions or [interrupted] * len(renewals), strict=True):
+            renewal.renewed(extension, spread)
     errors: list[Exception] = []
-    for keeping, extension in zip(keepings, extensions, strict=True):
-        if keeping.kept is not None and extension.kind == "kept":
+    for renewal, extension in zip(renewals, extensions, strict=True):
+        if renewal.kept is not None and extension.kind == "kept":
             try:
-                keeping.kept()
+                renewal.kept()
             except Exception as error:  # noqa: BLE001 - a user's; others have to be told as well
                 errors.append(error)
     if errors:
@@ -313,15 +313,15 @@ def _renew(keepings: list[Keeping], now: float) -> Task:
     return extensions
 
 
-class Roster:
+class Schedule:
     """Who is kept, in the order in which they are due."""
 
     __slots__ = ("_heap", "_in_hand", "_moments", "_newcomers", "_number", "_standing", "_void")
 
     def __init__(self) -> None:
-        self._in_hand: list[tuple[float, int, list[Keeping]]] = []
-        self._newcomers: deque[Keeping] = deque()
-        self._moments: dict[float, list[Keeping]] = {}  # who is due when; void are those that stand elsewhere by now
+        self._in_hand: list[tuple[float, int, list[Renewal]]] = []
+        self._newcomers: deque[Renewal] = deque()
+        self._moments: dict[float, list[Renewal]] = {}  # who is due when; void are those that stand elsewhere by now
         self._heap: list[float] = []  # when anybody is due
         self._standing = 0
         self._void = 0
@@ -330,55 +330,55 @@ class Roster:
     def __len__(self) -> int:
         return self._standing
 
-    def add(self, keeping: Keeping) -> bool:
+    def add(self, renewal: Renewal) -> bool:
         """It is new, and due at its `soonest` or later.  True: `take_in` is to be called, or too many would wait for that.
 
         Most leases are released long before they are due.  So nothing is done for one that could be in vain, and whoever
         looks for those that are due takes in first those that are not over by then.  May be called by anybody at any time,
-        while somebody else does whatever with this roster.
+        while somebody else does whatever with this schedule.
         """
-        self._newcomers.append(keeping)
-        return len(self._newcomers) > _CROWD
+        self._newcomers.append(renewal)
+        return len(self._newcomers) > _MANY_NEWCOMERS
 
-    def take_in(self) -> tuple[float, list[Keeping]]:
+    def take_in(self) -> tuple[float, list[Renewal]]:
         """From now on they are there like all others, those that were not released yet; returns what `put` does."""
         coming = []
         while self._newcomers:
-            keeping = self._newcomers.popleft()
-            if keeping.changed():
-                coming.append(keeping)
+            renewal = self._newcomers.popleft()
+            if renewal.changed():
+                coming.append(renewal)
         return self.put(coming)
 
     @property
     def newcomers(self) -> bool:
         return bool(self._newcomers)
 
-    def put(self, keepings: Iterable[Keeping]) -> tuple[float, list[Keeping]]:
+    def put(self, renewals: Iterable[Renewal]) -> tuple[float, list[Renewal]]:
         """They are there from now on, or their time has changed, or they are over.
 
         Returns when the first of them is due, and those that are over.
         """
         first, over = math.inf, []
-        for keeping in keepings:
-            due, stood = keeping.due, keeping.stands
+        for renewal in renewals:
+            due, stood = renewal.due, renewal.stands
             if stood == due:
                 first = min(first, due)
                 continue
             if stood is not None:
                 self._void += 1
                 self._standing -= 1
-                keeping.stands = None
+                renewal.stands = None
             if due == OVER:
-                over.append(keeping)
+                over.append(renewal)
                 continue
-            keeping.stands = due
+            renewal.stands = due
             self._standing += 1
             first = min(first, due)
             others = self._moments.get(due)
             if others is not None:
-                others.append(keeping)
+                others.append(renewal)
             else:
-                self._moments[due] = [keeping]
+                self._moments[due] = [renewal]
                 heapq.heappush(self._heap, due)
         if self._void > _VOID + self._standing:  # most were released long before their time
             self._sweep()
@@ -386,23 +386,23 @@ class Roster:
 
     def _sweep(self) -> None:
         """Throw away what is void."""
-        swept: dict[float, list[Keeping]] = {}
-        for at, keepings in self._moments.items():
-            there = [keeping for keeping in dict.fromkeys(keepings) if keeping.stands == at]
+        swept: dict[float, list[Renewal]] = {}
+        for at, renewals in self._moments.items():
+            there = [renewal for renewal in dict.fromkeys(renewals) if renewal.stands == at]
             if there:
                 swept[at] = there
         self._moments = swept
         self._heap = sorted(swept)
         self._void = 0
 
-    def lend(self, keepings: list[Keeping]) -> None:
+    def lend(self, renewals: list[Renewal]) -> None:
         """An operation has these in hand.  They are there again when the first of them may be lost, answers or not (P6).
 
         Unless they are `put` back before, and the list is emptied: so nothing is done for each of them in vain.
         """
-        if keepings:
+        if renewals:
             self._number += 1
-            heapq.heappush(self._in_hand, (min([keeping.ends for keeping in keepings]), self._number, keepings))
+            heapq.heappush(self._in_hand, (min([renewal.ends for renewal in renewals]), self._number, renewals))
 
     def next(self) -> float:
         """When the first one is due; infinity if there is none."""
@@ -416,25 +416,25 @@ class Roster:
 
     def _anybody(self, at: float) -> bool:
         """Whether anybody stands there yet."""
-        keepings = self._moments[at]
-        while keepings and keepings[-1].stands != at:
-            keepings.pop()
+        renewals = self._moments[at]
+        while renewals and renewals[-1].stands != at:
+            renewals.pop()
             self._void -= 1
-        return bool(keepings)
+        return bool(renewals)
 
-    def take(self, now: float) -> list[Keeping]:
+    def take(self, now: float) -> list[Renewal]:
         """Those that are due at ``now``.  They are out until they are `put` back."""
-        taken: list[Keeping] = []
+        taken: list[Renewal] = []
         while self._in_hand and self._in_hand[0][0] <= now:
-            _, _, keepings = heapq.heappop(self._in_hand)
-            taken += self.put(keepings)[1]  # each at its end from now on; and those that are over
+            _, _, renewals = heapq.heappop(self._in_hand)
+            taken += self.put(renewals)[1]  # each at its end from now on; and those that are over
         while self._heap and self._heap[0] <= now:
             at = heapq.heappop(self._heap)
-            for keeping in self._moments.pop(at):
-                if keeping.stands == at:
-                    keeping.stands = None
+            for renewal in self._moments.pop(at):
+                if renewal.stands == at:
+                    renewal.stands = None
                     self._standing -= 1
-                    taken.append(keeping)
+                    taken.append(renewal)
                 else:
                     self._void -= 1
         return taken

@@ -1,4 +1,4 @@
-"""All links of one `AsyncMasters` on one event loop, shared by all its locks and tasks.
+"""All connections of one `AsyncMasters` on one event loop, shared by all its locks and tasks.
 
 What an operation sends that is alone leaves at once.  As soon as there are others, what is sent in one tick of
 the loop is gathered, and leaves in one packet for each master at its end.  What a master answers is read when
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._asyncio.operation import Alarm, AnyOperation
+from redlock._base.connection import Connection
+from redlock._base.connections import CLOSED, TICK, ConnectionsBase, Reports
 from redlock._base.forklock import ForkLock
-from redlock._base.link import Link
-from redlock._base.links import CLOSED, TICK, LinksBase, News
 from redlock._core.effects import Leave
 from redlock._core.outcomes import NEVER
 from redlock.errors import RedlockError
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import Aside, Send
-    from redlock._core.electorate import Electorate, Facts
+    from redlock._core.effects import LocalEffect, Send
+    from redlock._core.voters import Facts, Voters
 
 # How long what is written waits for the end of the tick at most, in seconds: somebody blocks the loop.  And how
 # many bytes for one master: some twenty requests, so that it can begin while we go on with the next ones.
@@ -39,17 +39,17 @@ _ENOUGH = 8192
 _ADMITTING = ForkLock()  # what is known of the masters is shared by the loops of all threads
 
 
-class Links(LinksBase[AnyOperation]):
+class Connections(ConnectionsBase[AnyOperation]):
     """The connections of one loop.  Only its thread may touch them, except where it says otherwise."""
 
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        electorate: Electorate,
+        voters: Voters,
         node_timeout: float,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        super().__init__(endpoints, electorate, node_timeout)
+        super().__init__(endpoints, voters, node_timeout)
         self.loop = loop
         self.operations: set[AnyOperation] = set()  # under way
         self.unclaimed: set[AnyOperation] = set()  # ... or over, and its task has not been resumed
@@ -63,7 +63,7 @@ class Links(LinksBase[AnyOperation]):
         # would collect them from opposite ends.
         self._to_flush: deque[Stream] = deque()
         self._flush_due = NEVER  # since when there is a call of `flush` to come
-        self._paying: set[Link[AnyOperation]] = set()  # whose debts are looked at soon
+        self._paying: set[Connection[AnyOperation]] = set()  # whose debts are looked at soon
         # Sockets are closed with us, whoever forgets to do it; from here, for whoever finds a socket
         # that nobody closed warns of it.
         self._sockets: set[socket.socket] = set()
@@ -86,21 +86,21 @@ class Links(LinksBase[AnyOperation]):
         if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
             self.flush()  # a tick that takes this long, or sends this much, is no reason to wait
 
-    def aside(self, effect: Aside, operation: AnyOperation) -> None:
+    def perform_local(self, effect: LocalEffect, operation: AnyOperation) -> None:
         """Do what concerns no master."""
         if isinstance(effect, Leave):
             self.pass_by(effect)
         elif self.closed:
             raise RedlockError(CLOSED)
         else:
-            self._aside(effect, operation)
+            self._perform_local(effect, operation)
 
     def pass_by(self, effect: Leave) -> None:
         """Let others pass."""
-        for inbox in self._leave(effect.ticket):
+        for inbox in self._leave(effect.place):
             inbox.wake()
 
-    def step_soon(self, operation: AnyOperation) -> None:
+    def wake(self, operation: AnyOperation) -> None:
         """It has an event; see `step`."""
         self._to_step.append(operation)
         now = _clock.now()
@@ -138,9 +138,9 @@ class Links(LinksBase[AnyOperation]):
             self._push(self._to_flush[0], now)
             self._to_flush.popleft()
 
-    def _readable(self, link: Stream) -> None:
+    def _readable(self, connection: Stream) -> None:
         self._step_due = now = _clock.now()  # by us
-        self._read(link, now)
+        self._read(connection, now)
         if self._to_step:
             self.step()
         else:
@@ -155,12 +155,12 @@ class Links(LinksBase[AnyOperation]):
     def look(self) -> None:
         """Read whatever there is: the loop has not come to it yet, or does not run."""
         now = _clock.now()
-        for link in self.all:
-            self._read(link, now)
+        for connection in self.all:
+            self._read(connection, now)
 
-    def _pay(self, link: Link[AnyOperation]) -> None:
-        self._paying.discard(link)
-        self.settle_debts(link, _clock.now())
+    def _pay(self, connection: Connection[AnyOperation]) -> None:
+        self._paying.discard(connection)
+        self.send_owed(connection, _clock.now())
 
     def shut(self) -> None:
         """Interrupt what is under way, hand the rest to the kernel, close every descriptor."""
@@ -173,46 +173,51 @@ class Links(LinksBase[AnyOperation]):
         _close_all(self._sockets)
         self.step()
 
-    # -- what `LinksBase` asks for -------------------------------------------------------------------
+    # -- what `ConnectionsBase` asks for -------------------------------------------------------------------
 
-    def _watch(self, link: Stream) -> None:
-        self.loop.add_reader(link.fd, self._readable, link)
+    def _watch(self, connection: Stream) -> None:
+        self.loop.add_reader(connection.fd, self._readable, connection)
 
-    def _unwatch(self, link: Stream) -> None:
+    def _unwatch(self, connection: Stream) -> None:
         if not self.loop.is_closed():  # a closed one watches nothing
-            self.loop.remove_reader(link.fd)
-            self.loop.remove_writer(link.fd)
-        if link.sock is not None:
-            self._sockets.discard(link.sock)
+            self.loop.remove_reader(connection.fd)
+            self.loop.remove_writer(connection.fd)
+        if connection.sock is not None:
+            self._sockets.discard(connection.sock)
 
-    def _watch_room(self, link: Stream, *, wanted: bool) -> None:
+    def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
         if self.loop.is_closed():
             return
         if wanted:
-            self.loop.add_writer(link.fd, self._readable, link)
+            self.loop.add_writer(connection.fd, self._readable, connection)
         else:
-            self.loop.remove_writer(link.fd)
+            self.loop.remove_writer(connection.fd)
 
-    def _lost(self, link: Stream) -> None:
-        self.on_broken(link)
+    def _lost(self, connection: Stream) -> None:
+        self.on_broken(connection)
 
-    def _in_debt(self, link: Stream) -> None:
-        if isinstance(link, Link) and link.sock is not None and link not in self._paying and not self.loop.is_closed():
-            self._paying.add(link)
-            self.loop.call_later(TICK, self._pay, link)
+    def _in_debt(self, connection: Stream) -> None:
+        if (
+            isinstance(connection, Connection)
+            and connection.sock is not None
+            and connection not in self._paying
+            and not self.loop.is_closed()
+        ):
+            self._paying.add(connection)
+            self.loop.call_later(TICK, self._pay, connection)
 
-    def _want_feeds(self) -> None:
+    def _want_subscribers(self) -> None:
         self.on_listening()
 
     def _tell(self) -> None:
         self.on_change()
 
-    def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> News:
+    def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
         with _ADMITTING.lock:
-            news = super().attach(stream, sock, facts, now)
+            reports = super().attach(stream, sock, facts, now)
         if stream.sock is not sock:  # nobody wants it any more
             self._sockets.discard(sock)
-        return news
+        return reports
 
     def disown(self) -> None:
         super().disown()

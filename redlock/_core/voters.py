@@ -24,7 +24,7 @@ class Facts(NamedTuple):
     announced: float = 0.0  # the largest max_ttl that any client announced there
 
 
-class Objection(NamedTuple):
+class NotCounted(NamedTuple):
     """Why a vote is not counted."""
 
     outcome: Outcome
@@ -35,7 +35,7 @@ class Objection(NamedTuple):
 _ROUNDED = 0.0015
 
 
-class Electorate:
+class Voters:
     """What is known of each master of one `Masters`, and who may therefore vote."""
 
     def __init__(self, masters: Sequence[str], max_ttl: float, *, guard: bool) -> None:
@@ -95,21 +95,21 @@ class Electorate:
         """The process behind the present connection was alive at ``at``."""
         self._heard_at[master] = at
 
-    def objection(self, master: int, at: float) -> Objection | None:
+    def why_not_counted(self, master: int, at: float) -> NotCounted | None:
         """Why the vote of ``master`` does not count at ``at``, or None if it does."""
         if at > self.votes_from[master]:
             return None
         facts = self._facts[master]
         first = self._first_with_same_run_id(master)
         if first is not None:
-            return Objection(
+            return NotCounted(
                 "error",
                 f"is the same server as {self._masters[first]} (run_id {self._run_id(master)}): "
                 "one server has one vote, remove one of the two from the masters",
                 configuration=True,
             )
         if facts is not None and facts.uptime is None:
-            return Objection(
+            return NotCounted(
                 "error",
                 "INFO is not permitted, so nobody can tell whether it restarted and forgot its locks: "
                 "grant +info to this user (it counts from the next connection on: CLIENT KILL USER ends the present ones), "
@@ -117,7 +117,7 @@ class Electorate:
                 configuration=True,
             )
         left = self.votes_from[master] - at
-        return Objection(
+        return NotCounted(
             "quarantined",
             f"restarted and may have forgotten locks: its vote counts in {left:.1f} s "
             "(restart_guard=False switches this off)",

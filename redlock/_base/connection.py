@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from redlock._connect import Endpoint
     from redlock._core.effects import Event
-    from redlock._core.listen import Ear
+    from redlock._core.subscriptions import Subscription
 
 
 class Inbox(Protocol):
     """Where what happens arrives for one operation."""
 
     events: deque[Event]
-    ear: Ear | None  # what it hears of releases with
+    subscription: Subscription | None  # what it hears of releases with
 
     def put(self, event: Event) -> None:
         """It happened: whoever waits for it wakes."""
@@ -33,7 +33,7 @@ class Inbox(Protocol):
 AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 
 
-class Link(Stream, Generic[AnyInbox]):
+class Connection(Stream, Generic[AnyInbox]):
     """One master's connection and the queue of what is under way on it."""
 
     __slots__ = ("_recognise", "_take", "pipeline", "votes_from")
@@ -54,7 +54,7 @@ class Link(Stream, Generic[AnyInbox]):
         if more:
             self.write(
                 b"".join(
-                    _connect.pack_text(entry.request.call) if entry.text else _connect.pack(entry.request.call)
-                    for entry in more
+                    _connect.pack_text(queued.request.call) if queued.text else _connect.pack(queued.request.call)
+                    for queued in more
                 )
             )

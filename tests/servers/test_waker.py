@@ -1,11 +1,11 @@
-"""What wakes a thread that sits in poll(): `redlock/_threads/bell.py`."""
+"""What wakes a thread that sits in poll(): `redlock/_threads/waker.py`."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
 
-from redlock._threads.bell import Bell
+from redlock._threads.waker import Waker
 from tests.servers.test_close import descriptors
 
 if TYPE_CHECKING:
@@ -19,21 +19,21 @@ def test_who_rings_while_it_is_closed_writes_into_no_file_of_others(
 ) -> None:
     """The kernel may look at the number when it is theirs already."""
     before = descriptors()
-    bell = Bell()
+    waker = Waker()
     real = os.write
     files: list[Any] = []
 
     def write(fd: int, data: Any) -> int:
-        bell.close()
+        waker.close()
         files.extend((tmp_path / str(number)).open("wb") for number in range(4))
         return real(fd, data)
 
     monkeypatch.setattr(os, "write", write)
-    bell.ring()
+    waker.wake()
     monkeypatch.undo()
     for file in files:
         file.close()
     assert [(tmp_path / str(number)).read_bytes() for number in range(4)] == [b""] * 4
     assert descriptors() == before
-    bell.ring()  # nobody is left to hear it
-    bell.close()
+    waker.wake()  # nobody is left to hear it
+    waker.close()

@@ -10,21 +10,21 @@ from unittest import mock
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from redlock._core import keep
+from redlock._core import renewals
 from redlock._core.effects import Send, Timeout
 from redlock._core.extend import Extension, extend
-from redlock._core.keep import _STEP, OVER, RENEWALS, Keeping, Roster, tasks
 from redlock._core.quorum import drift
 from redlock._core.release import release
+from redlock._core.renewals import _STEP, OVER, RENEWALS, Renewal, Schedule, tasks
 from tests.core.world import NEVER, PROPERTY, START, Master, World, down
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.effects import Op
-    from redlock._core.keep import Owner, Task
     from redlock._core.lease import LeaseState
-    from redlock._core.terms import Plan
+    from redlock._core.renewals import Owner, Task
+    from redlock._core.settings import LockSpec
 
 TTL = 12.0
 VALIDITY = TTL * 0.99 - 0.002
@@ -41,7 +41,7 @@ def denies(answer: list[Any]) -> Master:
 
 
 class Scene:
-    """One lease that was granted at `START`, and its keeping."""
+    """One lease that was granted at `START`, and its renewal."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Scene:
         **lease: Any,
     ) -> None:
         self.world = World(*(masters or [ours()] * 3), drift_factor=drift_factor)
-        self.plan: Plan = self.world.plan(ttl=TTL)
-        self.lease: LeaseState = self.world.lease(self.plan, **lease)
+        self.spec: LockSpec = self.world.spec(ttl=TTL)
+        self.lease: LeaseState = self.world.lease(self.spec, **lease)
         self.told: list[float] = []
         self.kept: list[float] = []
-        self.keeping = Keeping(
-            self.world.terms,
-            self.plan,
+        self.renewal = Renewal(
+            self.world.settings,
+            self.spec,
             self.lease,
             self.world.now,
             renew=renew,
@@ -76,11 +76,11 @@ class Scene:
     @property
     def due(self) -> float:
         """Seconds after the grant."""
-        return self.keeping.due - START
+        return self.renewal.due - START
 
     def look(self) -> Any:
         """At the time at which it is due; the outcome of what there was to do."""
-        self.world.now = max(self.world.now, self.keeping.due)
+        self.world.now = max(self.world.now, self.renewal.due)
         task = self.task()
         if task is None:
             return None
@@ -89,19 +89,19 @@ class Scene:
 
     def task(self) -> Task | None:
         """What there is to do now."""
-        roster = Roster()
-        self.keeping.stands = None
-        roster.put([self.keeping])
-        started, _ = tasks(roster.take(self.world.now), self.world.now)
-        assert all(keepings == [self.keeping] for _, keepings in started)
+        schedule = Schedule()
+        self.renewal.stands = None
+        schedule.put([self.renewal])
+        started, _ = tasks(schedule.take(self.world.now), self.world.now)
+        assert all(renewals == [self.renewal] for _, renewals in started)
         return started[0][0] if started else None
 
     def extend(self, ttl: float) -> str:
         """By its holder."""
-        return self.world.run(extend(self.world.terms, self.plan, self.lease, ttl, self.world.now)).kind
+        return self.world.run(extend(self.world.settings, self.spec, self.lease, ttl, self.world.now)).kind
 
     def release(self) -> bool:
-        return self.world.run(release(self.world.terms, self.plan, self.lease))
+        return self.world.run(release(self.world.settings, self.spec, self.lease))
 
 
 def in_step(due: float, ttl: float = TTL) -> Any:
@@ -138,10 +138,10 @@ def test_those_of_one_client_are_due_together() -> None:
     scenes = [Scene(spread=number / 1000) for number in range(1000)]
     assert len({round(scene.due, 6) for scene in scenes}) <= 2 + TTL / 3 * 0.2 / (TTL * _STEP)
     other = Scene(spread=0.5)
-    other.world.terms = other.world.terms._replace(phase=0.5)
-    keeping = Keeping(other.world.terms, other.plan, other.lease, START, renew=True, max_hold=None,
+    other.world.settings = other.world.settings._replace(phase=0.5)
+    renewal = Renewal(other.world.settings, other.spec, other.lease, START, renew=True, max_hold=None,
                       owner=lambda: "here", random=lambda: 0.5)  # fmt: skip
-    assert keeping.due not in {scene.keeping.due for scene in scenes}
+    assert renewal.due not in {scene.renewal.due for scene in scenes}
 
 
 @given(spread=st.floats(0.0, 1.0), ttl=st.floats(0.5, 50.0))
@@ -150,7 +150,7 @@ def test_two_renewals_may_be_missed(spread: float, ttl: float) -> None:
     """R15: whatever the spread, and whichever TTL the holder has made of it."""
     scene = Scene(spread=spread)
     assert scene.extend(ttl) == "kept"
-    left = scene.lease.valid_until - scene.keeping.due
+    left = scene.lease.valid_until - scene.renewal.due
     assert left >= scene.lease.ttl * (RENEWALS - 1) / RENEWALS - 1e-6
 
 
@@ -160,7 +160,7 @@ def test_however_little_the_drift_leaves_there_is_a_pause(factor: float) -> None
     scene = Scene(drift_factor=factor, valid_until=START + TTL - drift(TTL, factor))
     for _ in range(5):
         left = scene.lease.remaining()
-        due = scene.keeping.due
+        due = scene.renewal.due
         assert due - scene.world.now > TTL / 20
         assert scene.lease.valid_until - due > left / 2
         assert scene.look().kind == "kept"
@@ -169,19 +169,19 @@ def test_however_little_the_drift_leaves_there_is_a_pause(factor: float) -> None
 def test_a_renewal_under_way_does_not_hide_the_end() -> None:
     """P6: nothing on the network can delay it."""
     scene = Scene(*[Master(NEVER)] * 3)
-    scene.world.now = scene.keeping.due
+    scene.world.now = scene.renewal.due
     task = scene.task()
     assert task is not None
     task.send(None)
     assert scene.due == pytest.approx(VALIDITY)
-    assert scene.keeping.look(scene.world.now + 1.0) == "nothing"  # and there is one at a time
+    assert scene.renewal.look(scene.world.now + 1.0) == "nothing"  # and there is one at a time
 
 
 def test_it_is_not_due_before_its_time() -> None:
     scene = Scene()
-    scene.world.now = scene.keeping.due - 0.001
+    scene.world.now = scene.renewal.due - 0.001
     assert scene.task() is None
-    scene.world.now = scene.keeping.due
+    scene.world.now = scene.renewal.due
     assert scene.task() is not None
 
 
@@ -202,7 +202,7 @@ def test_a_renewal_that_nobody_answers_is_tried_again_and_again(masters: list[Ma
     """R13: to the very end, but not at once: where all masters are down the answer takes no time."""
     scene = Scene(*masters)
     tried, ended = [], []
-    while not scene.keeping.over:
+    while not scene.renewal.over:
         outcome = scene.look()
         if outcome is not None:
             tried.append(scene.world.sent[-1].at)
@@ -213,7 +213,7 @@ def test_a_renewal_that_nobody_answers_is_tried_again_and_again(masters: list[Ma
     assert all(pause == pytest.approx(TTL / 20, abs=TTL * _STEP) for pause in pauses)
     assert scene.world.now == pytest.approx(START + VALIDITY)  # P6
     assert scene.lease.loss().reason == "unreachable"
-    scene.keeping.tell()
+    scene.renewal.tell()
     assert scene.told == [scene.world.now]
 
 
@@ -225,7 +225,7 @@ def test_one_that_is_answered_after_all() -> None:
     assert scene.look().kind == "kept"
     assert scene.due - (scene.world.now - START) == in_step(TTL / 3)
     scene.world.masters = (down(),) * 3
-    while not scene.keeping.over:
+    while not scene.renewal.over:
         scene.look()
     assert scene.lease.loss().reason == "unreachable"
 
@@ -233,12 +233,12 @@ def test_one_that_is_answered_after_all() -> None:
 def test_interrupted_it_is_tried_again() -> None:
     """Whatever ends an operation: the next one begins."""
     scene = Scene(*[Master(NEVER)] * 3)
-    scene.world.now = scene.keeping.due
+    scene.world.now = scene.renewal.due
     task = scene.task()
     assert task is not None
     task.send(None)
     task.close()
-    assert scene.keeping.due - scene.world.now == in_step(TTL / 20)
+    assert scene.renewal.due - scene.world.now == in_step(TTL / 20)
 
 
 # -- what the holder does besides ----------------------------------------------------------------------
@@ -254,28 +254,28 @@ def test_the_holder_has_made_it_shorter() -> None:
 
 
 def test_the_holder_has_made_it_longer() -> None:
-    """The keeper then keeps that."""
+    """The renewer then keeps that."""
     scene = Scene()
     assert scene.extend(50.0) == "kept"
     assert scene.look().kind == "kept"
     assert scene.world.sent[-1].args[2] == "50000"
-    assert scene.keeping.due - scene.world.now == in_step(50.0 / 3, 50.0)
+    assert scene.renewal.due - scene.world.now == in_step(50.0 / 3, 50.0)
 
 
 def test_the_holder_makes_it_shorter_and_is_not_answered() -> None:
     """C6: some masters may have obeyed.  There is no time to lose."""
     scene = Scene(*[Master(NEVER)] * 3)
     assert scene.extend(1.0) == "unanswered"
-    assert scene.keeping.due <= scene.world.now
+    assert scene.renewal.due <= scene.world.now
     scene.world.masters = (ours(),) * 3
     assert scene.look().kind == "kept"
     assert scene.lease.remaining() > 1.0
 
 
-def test_the_keeper_does_not_undo_a_shortening_that_is_under_way() -> None:
+def test_the_renewer_does_not_undo_a_shortening_that_is_under_way() -> None:
     """C6: the holder wants it to be shorter; what it had would stand behind that on every master."""
     scene = Scene()
-    shorter = extend(scene.world.terms, scene.plan, scene.lease, 1.0, scene.world.now)
+    shorter = extend(scene.world.settings, scene.spec, scene.lease, 1.0, scene.world.now)
     shorter.send(None)  # sent; the answers are on their way
     assert scene.task() is None
 
@@ -284,11 +284,11 @@ def test_who_waits_is_told_of_a_shortening_before_it_is_answered() -> None:
     """C6: the answers may never come, and its end is nearer by then."""
     scene = Scene(*[Master(NEVER)] * 3)
     told: list[float] = []
-    scene.lease.on_change = lambda _: told.append(scene.keeping.due - scene.world.now)
-    shorter = extend(scene.world.terms, scene.plan, scene.lease, 1.0, scene.world.now)
+    scene.lease.on_change = lambda _: told.append(scene.renewal.due - scene.world.now)
+    shorter = extend(scene.world.settings, scene.spec, scene.lease, 1.0, scene.world.now)
     shorter.send(None)
     assert told == [pytest.approx(0.988)]
-    longer = extend(scene.world.terms, scene.plan, scene.lease, 30.0, scene.world.now)
+    longer = extend(scene.world.settings, scene.spec, scene.lease, 30.0, scene.world.now)
     longer.send(None)
     assert len(told) == 1
     shorter.close()
@@ -300,13 +300,13 @@ def test_a_renewal_that_moved_nothing_is_not_repeated_at_once() -> None:
     scene = Scene()
     scene.world.now = START + scene.due
     end = scene.lease.valid_until
-    scene.keeping.renewed(Extension("kept", scene.world.now), 0.0)
+    scene.renewal.renewed(Extension("kept", scene.world.now), 0.0)
     assert scene.lease.valid_until == end
     assert scene.due == in_step(VALIDITY - TTL * 2 / 3)
     scene.lease.valid_until = end + 100.0
-    scene.keeping.renewed(Extension("kept", scene.world.now), 0.0)
+    scene.renewal.renewed(Extension("kept", scene.world.now), 0.0)
     at = scene.due
-    scene.keeping.renewed(Extension("kept", scene.world.now + 1.0), 0.0)
+    scene.renewal.renewed(Extension("kept", scene.world.now + 1.0), 0.0)
     assert scene.due == pytest.approx(at + 1.0, abs=TTL * _STEP)
     assert scene.due > at
 
@@ -317,17 +317,17 @@ def test_a_renewal_that_moved_nothing_is_not_repeated_at_once() -> None:
 def test_it_runs_out() -> None:
     scene = Scene(renew=False)
     assert scene.look() is None
-    assert scene.keeping.over
+    assert scene.renewal.over
     assert scene.lease.loss().reason == "expired"
     assert scene.world.sent == []
-    assert scene.keeping.due == -math.inf  # there is something to do at once: to tell
+    assert scene.renewal.due == -math.inf  # there is something to do at once: to tell
 
 
 @pytest.mark.parametrize(("answer", "reason"), [(GONE, "expired"), (TAKEN, "taken")])
 def test_a_majority_denies_it(answer: list[Any], reason: str) -> None:
     scene = Scene(denies(answer), denies(answer), ours(1.0))
     assert scene.look().kind == "lost"
-    assert scene.keeping.over
+    assert scene.renewal.over
     assert scene.lease.loss().reason == reason
     assert not scene.kept
 
@@ -338,20 +338,20 @@ def test_held_for_as_long_as_it_may_be(renew: bool) -> None:
     scene = Scene(*[Master(NEVER)] * 3, renew=renew, max_hold=1.0)
     assert scene.look() is None
     assert scene.lease.loss().reason == "max_hold"
-    assert (scene.keeping.over, scene.world.now) == (True, START + 1.0)
+    assert (scene.renewal.over, scene.world.now) == (True, START + 1.0)
     [sent] = scene.world.sent
     assert (sent.verb, sent.token) == ("release", scene.lease.token)
     assert sent.to == {0, 1, 2}
     assert sent.request.owed_until == scene.lease.keys_until  # R10
     assert scene.release() is False
-    scene.keeping.tell()
+    scene.renewal.tell()
     assert len(scene.told) == 1
 
 
 def test_max_hold_counts_from_the_beginning() -> None:
     scene = Scene(max_hold=30.0)
     renewals = 0
-    while not scene.keeping.over:
+    while not scene.renewal.over:
         renewals += scene.look() is not None
     assert scene.world.now == pytest.approx(START + 30.0)
     assert renewals in (7, 8)
@@ -360,7 +360,7 @@ def test_max_hold_counts_from_the_beginning() -> None:
 
 def test_max_hold_while_a_renewal_is_under_way() -> None:
     scene = Scene(*[Master(NEVER)] * 3, max_hold=4.0)
-    scene.world.now = scene.keeping.due
+    scene.world.now = scene.renewal.due
     task: Any = scene.task()
     task.send(None)
     assert scene.due == 4.0
@@ -373,8 +373,8 @@ def test_released_just_before_its_longest_time_was_over() -> None:
     """Nobody releases it twice."""
     scene = Scene(max_hold=1.0)
     scene.release()
-    started, rest = tasks([scene.keeping], START + 1.0)
-    assert (started, rest) == ([], [scene.keeping])
+    started, rest = tasks([scene.renewal], START + 1.0)
+    assert (started, rest) == ([], [scene.renewal])
     assert not scene.lease.lost
 
 
@@ -390,20 +390,20 @@ def test_the_owner_has_gone() -> None:
 
 
 @pytest.mark.parametrize("renew", [True, False])
-def test_what_nobody_can_give_back_the_keeper_gives_back(renew: bool) -> None:
+def test_what_nobody_can_give_back_the_renewer_gives_back(renew: bool) -> None:
     """R15: at once, without waiting for its time, and once."""
     released: list[float] = []
     scene = Scene(owner=lambda: "abandoned", renew=renew, released=lambda: released.append(scene.world.now))
-    started, rest = tasks([scene.keeping], scene.world.now)
+    started, rest = tasks([scene.renewal], scene.world.now)
     assert rest == []
-    ((task, keepings),) = started
-    assert keepings == [scene.keeping]
+    ((task, renewals),) = started
+    assert renewals == [scene.renewal]
     assert scene.world.run(task) == []
     assert [sent.verb for sent in scene.world.sent] == ["release"]
     assert (scene.lease.valid, scene.lease.lost) == (False, False)
     assert scene.due == OVER - START
     assert released == [scene.world.now]
-    assert tasks([scene.keeping], scene.world.now) == ([], [scene.keeping])
+    assert tasks([scene.renewal], scene.world.now) == ([], [scene.renewal])
     assert scene.told == []
 
 
@@ -418,17 +418,17 @@ def test_told_once(how: str) -> None:
         assert scene.release() is False
     else:
         assert scene.lease.lost
-    assert scene.keeping.over
+    assert scene.renewal.over
     for _ in range(3):
-        scene.keeping.tell()
+        scene.renewal.tell()
     assert len(scene.told) == 1
 
 
 def test_released_it_is_over() -> None:
     scene = Scene()
     assert scene.release()
-    assert scene.keeping.over
-    assert scene.keeping.look(START + 100.0) == "nothing"
+    assert scene.renewal.over
+    assert scene.renewal.look(START + 100.0) == "nothing"
     assert not scene.told
     assert scene.world.verbs() == ["release"]
 
@@ -437,20 +437,20 @@ def test_a_process_that_stood_still() -> None:
     """P6: the first look says so, whichever was due first; nothing is sent for it."""
     scene = Scene()
     scene.world.now = START + 1000.0
-    assert scene.keeping.look(scene.world.now) == "nothing"
-    assert scene.keeping.over
+    assert scene.renewal.look(scene.world.now) == "nothing"
+    assert scene.renewal.over
     assert scene.world.sent == []
 
 
 def test_resumed() -> None:
-    """C11: its keeper begins when an extension has confirmed that it is ours."""
+    """C11: its renewer begins when an extension has confirmed that it is ours."""
     scene = Scene(valid_until=-math.inf)
     scene.lease._resumed = True
-    assert not scene.keeping.over
+    assert not scene.renewal.over
     assert scene.extend(TTL) == "kept"
-    keeping = Keeping(
-        scene.world.terms,
-        scene.plan,
+    renewal = Renewal(
+        scene.world.settings,
+        scene.spec,
         scene.lease,
         scene.world.now,
         renew=True,
@@ -458,7 +458,7 @@ def test_resumed() -> None:
         owner=lambda: "here",
         random=lambda: 0.0,
     )
-    assert keeping.due == in_step(START + VALIDITY - TTL * 2 / 3)
+    assert renewal.due == in_step(START + VALIDITY - TTL * 2 / 3)
 
 
 # -- any interleaving ----------------------------------------------------------------------------------
@@ -562,16 +562,16 @@ def test_never_more_than_the_keys_of_a_majority_justify(steps: list[Any], missin
             case "passes":
                 world.now += value
             case "keeper":
-                world.now = max(world.now, min(scene.keeping.due, world.now + TTL))
+                world.now = max(world.now, min(scene.renewal.due, world.now + TTL))
                 task = scene.task()
                 if task is not None:
                     under.append(Under(task, scene, keys, let_go))
             case "holder" if not let_go:
-                op: Op[Any] = extend(world.terms, scene.plan, lease, value, world.now)
+                op: Op[Any] = extend(world.settings, scene.spec, lease, value, world.now)
                 under.append(Under(op, scene, keys, let_go))
             case "release" if not let_go:
                 let_go.append(True)
-                under.append(Under(release(world.terms, scene.plan, lease), scene, keys, let_go))
+                under.append(Under(release(world.settings, scene.spec, lease), scene, keys, let_go))
             case "written" if value < len(under):
                 under[-1 - value].write()
             case "answered" if value[0] < len(under):
@@ -586,134 +586,134 @@ def test_never_more_than_the_keys_of_a_majority_justify(steps: list[Any], missin
         each.op.close()
 
 
-# -- roster ------------------------------------------------------------------------------------------
+# -- schedule ------------------------------------------------------------------------------------------
 
 
 class Kept:
-    """Stands in for a `Keeping`."""
+    """Stands in for a `Renewal`."""
 
     def __init__(self, due: float) -> None:
         self.due = due
         self.stands: float | None = None
 
 
-def roster_of(*dues: float) -> tuple[Roster, list[Any]]:
-    roster, kept = Roster(), [Kept(due) for due in dues]
+def schedule_of(*dues: float) -> tuple[Schedule, list[Any]]:
+    schedule, kept = Schedule(), [Kept(due) for due in dues]
     for each in kept:
-        roster.put([each])  # type: ignore[list-item]
-    return roster, kept
+        schedule.put([each])  # type: ignore[list-item]
+    return schedule, kept
 
 
-def test_an_empty_roster() -> None:
-    roster = Roster()
-    assert (len(roster), roster.next(), roster.take(1e9)) == (0, math.inf, [])
+def test_an_empty_schedule() -> None:
+    schedule = Schedule()
+    assert (len(schedule), schedule.next(), schedule.take(1e9)) == (0, math.inf, [])
 
 
 def test_in_the_order_in_which_they_are_due() -> None:
-    roster, (c, a, b, d) = roster_of(3.0, 1.0, 2.0, 4.0)
-    assert roster.next() == 1.0
-    assert roster.take(0.9) == []
-    assert roster.take(3.0) == [a, b, c]
-    assert (len(roster), roster.next()) == (1, 4.0)
-    assert roster.take(9.0) == [d]
-    assert len(roster) == 0
+    schedule, (c, a, b, d) = schedule_of(3.0, 1.0, 2.0, 4.0)
+    assert schedule.next() == 1.0
+    assert schedule.take(0.9) == []
+    assert schedule.take(3.0) == [a, b, c]
+    assert (len(schedule), schedule.next()) == (1, 4.0)
+    assert schedule.take(9.0) == [d]
+    assert len(schedule) == 0
 
 
 def test_those_that_are_due_at_once_come_in_the_order_in_which_they_were_put() -> None:
-    roster, kept = roster_of(*[1.0] * 10)
-    assert roster.take(1.0) == kept
+    schedule, kept = schedule_of(*[1.0] * 10)
+    assert schedule.take(1.0) == kept
 
 
 @pytest.mark.parametrize("due", [0.5, 2.0, 9.0])
 def test_its_time_has_changed(due: float) -> None:
-    roster, (a, b) = roster_of(1.0, 3.0)
+    schedule, (a, b) = schedule_of(1.0, 3.0)
     a.due = due
-    roster.put([a])
-    assert len(roster) == 2
-    assert roster.next() == min(due, 3.0)
-    assert roster.take(100.0) == ([a, b] if due < 3 else [b, a])
-    assert roster.next() == math.inf
+    schedule.put([a])
+    assert len(schedule) == 2
+    assert schedule.next() == min(due, 3.0)
+    assert schedule.take(100.0) == ([a, b] if due < 3 else [b, a])
+    assert schedule.next() == math.inf
 
 
 def test_put_back_to_where_it_was() -> None:
-    roster, (a,) = roster_of(1.0)
+    schedule, (a,) = schedule_of(1.0)
     for due in (2.0, 1.0, 2.0, 1.0):
         a.due = due
-        roster.put([a])
-        roster.put([a])
-    assert roster.take(1.0) == [a]
-    assert roster.take(100.0) == []
-    roster.put([a])  # taken, and due at the same time as before
-    assert roster.take(1.0) == [a]
+        schedule.put([a])
+        schedule.put([a])
+    assert schedule.take(1.0) == [a]
+    assert schedule.take(100.0) == []
+    schedule.put([a])  # taken, and due at the same time as before
+    assert schedule.take(1.0) == [a]
 
 
 def test_who_is_over_is_kept_no_longer() -> None:
-    roster, (a, b) = roster_of(1.0, 2.0)
+    schedule, (a, b) = schedule_of(1.0, 2.0)
     a.due = OVER
-    assert roster.put([a]) == (math.inf, [a])
-    assert roster.put([a]) == (math.inf, [a])
-    assert (len(roster), roster.next()) == (1, 2.0)
+    assert schedule.put([a]) == (math.inf, [a])
+    assert schedule.put([a]) == (math.inf, [a])
+    assert (len(schedule), schedule.next()) == (1, 2.0)
     a.due = 3.0
-    assert roster.put([a]) == (3.0, [])
+    assert schedule.put([a]) == (3.0, [])
     b.due = OVER
-    roster.put([b])
-    assert roster.take(100.0) == [a]
+    schedule.put([b])
+    assert schedule.take(100.0) == [a]
 
 
 def test_most_leases_are_released_long_before_their_time() -> None:
     """What is void is thrown away, though nobody looks for it."""
-    roster, (stays,) = roster_of(5.0)
+    schedule, (stays,) = schedule_of(5.0)
     for number in range(100_000):
         each: Any = Kept(10.0 + number)
-        roster.put([each])
+        schedule.put([each])
         each.due = OVER
-        roster.put([each])
-    assert len(roster) == 1
-    assert len(roster._heap) < 200
-    assert sum(map(len, roster._moments.values())) < 200
+        schedule.put([each])
+    assert len(schedule) == 1
+    assert len(schedule._heap) < 200
+    assert sum(map(len, schedule._moments.values())) < 200
     for number in range(100_000):
         stays.due = 10.0 + number
-        roster.put([stays])
-    assert len(roster._heap) < 200
-    assert roster.take(1e9) == [stays]
+        schedule.put([stays])
+    assert len(schedule._heap) < 200
+    assert schedule.take(1e9) == [stays]
 
 
 def test_many_that_are_released_at_once_leave_little_behind() -> None:
     """Of each there would be the lease, its lock and whoever is told."""
-    roster, kept = roster_of(*[1.0] * 10_000)
+    schedule, kept = schedule_of(*[1.0] * 10_000)
     for each in kept:
         each.due = OVER
-    roster.put(kept)
-    assert len(roster) == 0
-    assert sum(map(len, roster._moments.values())) < 200
+    schedule.put(kept)
+    assert len(schedule) == 0
+    assert sum(map(len, schedule._moments.values())) < 200
 
 
 @given(
     st.lists(st.tuples(st.sampled_from(("put", "remove", "take")), st.integers(0, 4), st.integers(0, 9)), max_size=60)
 )
 @PROPERTY
-def test_a_roster_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]) -> None:
-    roster = Roster()
+def test_a_schedule_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]) -> None:
+    schedule = Schedule()
     kept: list[Any] = [Kept(0.0) for _ in range(5)]
     plain: dict[Any, float] = {}
     for what, who, when in steps:
         each = kept[who]
         if what == "put":
             each.due = float(when)
-            with mock.patch.object(keep, "_VOID", 2):  # so that it sweeps
-                roster.put([each])
+            with mock.patch.object(renewals, "_VOID", 2):  # so that it sweeps
+                schedule.put([each])
             plain[each] = each.due
         elif what == "remove":
             each.due = OVER
-            roster.put([each])
+            schedule.put([each])
             plain.pop(each, None)
         else:
             expected = {one for one, due in plain.items() if due <= when}
-            taken = roster.take(float(when))
+            taken = schedule.take(float(when))
             assert set(taken) == expected
             assert [one.due for one in taken] == sorted(one.due for one in taken)
             for one in expected:
                 del plain[one]
-        assert len(roster) == len(plain)
-        assert roster._void == sum(map(len, roster._moments.values())) - len(plain)
-        assert roster.next() == min(plain.values(), default=math.inf)
+        assert len(schedule) == len(plain)
+        assert schedule._void == sum(map(len, schedule._moments.values())) - len(plain)
+        assert schedule.next() == min(plain.values(), default=math.inf)

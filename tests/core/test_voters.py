@@ -7,20 +7,20 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 
-from redlock._core.electorate import Electorate, Facts
+from redlock._core.voters import Facts, Voters
 from tests.core.world import PROPERTY
 
 NAMES = ("redis-a:6379", "redis-b:6379", "redis-c:6379")
 NOW = 1000.0
 
 
-def electorate(max_ttl: float = 60.0, *, guard: bool = True) -> Electorate:
-    return Electorate(NAMES, max_ttl, guard=guard)
+def voters_of(max_ttl: float = 60.0, *, guard: bool = True) -> Voters:
+    return Voters(NAMES, max_ttl, guard=guard)
 
 
-def outcome(voters: Electorate, at: float, master: int = 0) -> str | None:
-    objection = voters.objection(master, at)
-    return None if objection is None else objection.outcome
+def outcome(voters: Voters, at: float, master: int = 0) -> str | None:
+    not_counted = voters.why_not_counted(master, at)
+    return None if not_counted is None else not_counted.outcome
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def outcome(voters: Electorate, at: float, master: int = 0) -> str | None:
     ],
 )
 def test_it_votes_when_its_uptime_exceeds_max_ttl_for_certain(uptime: int, votes_after: float | None) -> None:
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("run", uptime), NOW)
     if votes_after is None:
         assert outcome(voters, NOW) is None
@@ -64,30 +64,30 @@ def test_never_early(started: float, asked: float, answered: float, at: float, c
     asked += started
     # both ends may be cut to whole seconds
     uptime = math.floor(asked) - math.floor(started) if cut else math.floor(asked - started)
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("run", uptime), asked + answered)
-    if voters.objection(0, at) is None:
+    if voters.why_not_counted(0, at) is None:
         assert at - started > 60.0 - 1e-6
 
 
 def test_the_message_names_the_seconds_and_the_switch() -> None:
     """R22."""
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("run", 20), NOW)
-    objection = voters.objection(0, NOW + 1)
-    assert objection is not None
-    assert "40.0 s" in objection.reason
-    assert "restart_guard=False" in objection.reason
-    assert not objection.configuration  # waiting helps
+    not_counted = voters.why_not_counted(0, NOW + 1)
+    assert not_counted is not None
+    assert "40.0 s" in not_counted.reason
+    assert "restart_guard=False" in not_counted.reason
+    assert not not_counted.configuration  # waiting helps
 
 
 def test_one_that_never_connected_has_no_vote() -> None:
-    assert outcome(electorate(), NOW) == "quarantined"
+    assert outcome(voters_of(), NOW) == "quarantined"
 
 
 def test_the_guard_can_be_switched_off() -> None:
     """R22: for brand-new deployments and tests."""
-    voters = electorate(guard=False)
+    voters = voters_of(guard=False)
     voters.admit(0, Facts("run", 0), NOW)
     voters.admit(1, Facts(None, None), NOW)
     assert outcome(voters, NOW, 0) is None
@@ -99,12 +99,12 @@ def test_the_guard_can_be_switched_off() -> None:
 
 
 def test_a_reconnection_to_the_same_process_changes_nothing() -> None:
-    voters = electorate()
+    voters = voters_of()
     voters.admit(0, Facts("run", 1000), NOW)
     voters.admit(0, Facts("run", 0), NOW + 500)  # whatever it says now: it is the same process
     assert outcome(voters, NOW + 500) is None
     # and one in quarantine does not start from the beginning
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("run", 0), NOW)
     voters.admit(0, Facts("run", 5), NOW + 5)
     assert outcome(voters, NOW + 60.001) is None
@@ -112,7 +112,7 @@ def test_a_reconnection_to_the_same_process_changes_nothing() -> None:
 
 def test_another_process_has_restarted_when_we_see_it() -> None:
     """Not from its start: a replica may be young, too, and have taken over only now."""
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("old", 1000), NOW)
     voters.heard(0, NOW + 100)
     voters.admit(0, Facts("new", 3), NOW + 110)
@@ -124,7 +124,7 @@ def test_another_process_has_restarted_when_we_see_it() -> None:
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_promoted_replica_counts_as_restarted_now(durable: bool) -> None:
     """Its uptime is old, but what it has of the old master's keys is anybody's guess."""
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("old", 1000), NOW)
     voters.heard(0, NOW + 100)
     voters.admit(0, Facts("new", 5000, durable=durable), NOW + 110)
@@ -142,7 +142,7 @@ def test_a_promoted_replica_behind_a_quiet_connection_counts_as_restarted_now() 
     Nobody needed a lock here for an hour.  In that hour a replica was started, and then took over from
     the master that had been granting locks to others until that moment.
     """
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("old", 10_000), NOW)
     voters.heard(0, NOW)
     took_over = NOW + 3600
@@ -154,7 +154,7 @@ def test_a_promoted_replica_behind_a_quiet_connection_counts_as_restarted_now() 
 @pytest.mark.parametrize("durable", [False, True])
 def test_another_process_counts_as_restarted_now_whatever_its_uptime(uptime: int, durable: bool) -> None:
     """It cannot be told from a replica that was promoted a moment ago (R21)."""
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("old", 10_000), NOW)
     voters.heard(0, NOW)
     voters.admit(0, Facts("new", uptime, durable=durable), NOW + 3600)
@@ -163,7 +163,7 @@ def test_another_process_counts_as_restarted_now_whatever_its_uptime(uptime: int
 
 
 def test_what_was_announced_by_others_decides_how_long() -> None:
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("old", 10_000, announced=300.0), NOW)
     voters.admit(0, Facts("new", 101), NOW + 3600)
     assert outcome(voters, NOW + 3900) == "quarantined"
@@ -172,7 +172,7 @@ def test_what_was_announced_by_others_decides_how_long() -> None:
 
 def test_one_that_is_seen_for_the_first_time_is_as_old_as_it_says() -> None:
     """Whoever starts an hour after the last restart has not to wait."""
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("run", 3000), NOW)
     voters.admit(1, Facts("another", 0, durable=True), NOW)
     assert outcome(voters, NOW, 0) is None
@@ -181,7 +181,7 @@ def test_one_that_is_seen_for_the_first_time_is_as_old_as_it_says() -> None:
 
 def test_a_durable_master_may_vote_right_after_its_restart() -> None:
     """R21: append-only file, written before every answer: it forgets nothing."""
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("old", 1000, durable=True), NOW)
     voters.heard(0, NOW + 100)
     voters.admit(0, Facts("new", 0, durable=True), NOW + 103)
@@ -194,7 +194,7 @@ def test_a_master_that_becomes_durable_by_restarting_has_forgotten(before: bool,
 
     Nor is it enough that the old one was: what the new one does not read from a file it does not have.
     """
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("old", 1000, durable=before), NOW)
     voters.heard(0, NOW + 100)
     voters.admit(0, Facts("new", 0, durable=after), NOW + 103)
@@ -206,18 +206,18 @@ def test_a_master_that_becomes_durable_by_restarting_has_forgotten(before: bool,
 
 
 def test_where_INFO_is_not_permitted_somebody_has_to_change_that() -> None:  # noqa: N802
-    voters = electorate()
+    voters = voters_of()
     voters.admit(0, Facts(None, None), NOW)
-    objection = voters.objection(0, NOW + 1e6)  # no waiting helps
-    assert objection is not None
-    assert objection.outcome == "error"
-    assert objection.configuration
-    assert "INFO" in objection.reason
-    assert "restart_guard=False" in objection.reason
+    not_counted = voters.why_not_counted(0, NOW + 1e6)  # no waiting helps
+    assert not_counted is not None
+    assert not_counted.outcome == "error"
+    assert not_counted.configuration
+    assert "INFO" in not_counted.reason
+    assert "restart_guard=False" in not_counted.reason
 
 
 def test_once_it_is_permitted_it_counts() -> None:
-    voters = electorate()
+    voters = voters_of()
     voters.admit(0, Facts(None, None), NOW)
     voters.admit(0, Facts("run", 1000), NOW + 10)
     assert outcome(voters, NOW + 10) is None
@@ -228,29 +228,29 @@ def test_once_it_is_permitted_it_counts() -> None:
 
 @pytest.mark.parametrize("guard", [True, False])
 def test_the_second_name_of_a_server_has_no_vote(guard: bool) -> None:
-    voters = electorate(guard=guard)
+    voters = voters_of(guard=guard)
     for master, run_id in enumerate(["one", "two", "one"]):
         voters.admit(master, Facts(run_id, 1000), NOW)
     assert outcome(voters, NOW, 0) is None
     assert outcome(voters, NOW, 1) is None
-    objection = voters.objection(2, NOW + 1e6)
-    assert objection is not None
-    assert objection.outcome == "error"
-    assert objection.configuration
-    assert "redis-a:6379" in objection.reason
-    assert "redis-b:6379" not in objection.reason
+    not_counted = voters.why_not_counted(2, NOW + 1e6)
+    assert not_counted is not None
+    assert not_counted.outcome == "error"
+    assert not_counted.configuration
+    assert "redis-a:6379" in not_counted.reason
+    assert "redis-b:6379" not in not_counted.reason
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_which_one_votes_does_not_depend_on_who_connected_first(order: tuple[int, ...]) -> None:
-    voters = electorate()
+    voters = voters_of()
     for master in order:
         voters.admit(master, Facts("same", 1000), NOW)
     assert [outcome(voters, NOW, master) for master in range(3)] == [None, "error", "error"]
 
 
 def test_it_votes_again_once_they_are_two_servers() -> None:
-    voters = electorate()
+    voters = voters_of()
     voters.admit(0, Facts("same", 1000), NOW)
     voters.admit(1, Facts("same", 1000), NOW)
     assert outcome(voters, NOW, 1) == "error"
@@ -259,7 +259,7 @@ def test_it_votes_again_once_they_are_two_servers() -> None:
 
 
 def test_unknown_run_ids_are_not_the_same() -> None:
-    voters = electorate(guard=False)
+    voters = voters_of(guard=False)
     for master in range(3):
         voters.admit(master, Facts(None, None), NOW)
     assert [outcome(voters, NOW, master) for master in range(3)] == [None] * 3
@@ -270,7 +270,7 @@ def test_unknown_run_ids_are_not_the_same() -> None:
 
 def test_the_largest_announced_max_ttl_governs() -> None:
     """R21: another client may have had a lease for so long."""
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("a", 100, announced=60.0), NOW)
     assert outcome(voters, NOW) is None
     voters.admit(1, Facts("b", 5000, announced=300.0), NOW)
@@ -281,14 +281,14 @@ def test_the_largest_announced_max_ttl_governs() -> None:
 
 
 def test_a_smaller_one_changes_nothing() -> None:
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     voters.admit(0, Facts("a", 61, announced=10.0), NOW)
     assert voters.max_ttl == 60.0
     assert outcome(voters, NOW) == "quarantined"
 
 
 def test_a_difference_is_told_once() -> None:
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     assert voters.admit(0, Facts("a", 100, announced=60.0), NOW) is None
     notice = voters.admit(1, Facts("b", 100, announced=300.0), NOW)
     assert notice is not None
@@ -301,7 +301,7 @@ def test_a_difference_is_told_once() -> None:
 
 def test_a_difference_is_told_once_also_if_masters_differ() -> None:
     """R21: "a difference is logged once".  A master that was down missed the larger announcement."""
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     notices = [
         voters.admit(0, Facts("a", 100, announced=300.0), NOW),
         voters.admit(1, Facts("b", 100, announced=90.0), NOW),
@@ -323,22 +323,22 @@ def test_a_difference_is_told_once_also_if_masters_differ() -> None:
     ],
 )
 def test_a_rounded_one_is_no_difference(announced: float, told: bool) -> None:
-    voters = electorate(60.0)
+    voters = voters_of(60.0)
     assert (voters.admit(0, Facts("a", 100, announced=announced), NOW) is not None) == told
 
 
 def test_a_young_replica() -> None:
-    voters = Electorate(["a"], 60.0, guard=True)
+    voters = Voters(["a"], 60.0, guard=True)
     voters.admit(0, Facts("old", 10_000), 0.0)
-    voters.heard(0, 1000.0)  # our link to it broke here; it went on for others
+    voters.heard(0, 1000.0)  # our connection to it broke here; it went on for others
     # the replica started at 1010, took over at 1050
     voters.admit(0, Facts("replica", 41), 1051.0)
-    assert voters.objection(0, 1109.0) is not None  # a lease granted at 1049 lives until 1109
+    assert voters.why_not_counted(0, 1109.0) is not None  # a lease granted at 1049 lives until 1109
 
 
 def test_a_process_without_permission_between_two_others() -> None:
-    voters = Electorate(["a"], 60.0, guard=True)
+    voters = Voters(["a"], 60.0, guard=True)
     voters.admit(0, Facts("old", 10_000), 0.0)
     voters.admit(0, Facts(None, None), 1000.0)
     voters.admit(0, Facts("replica", 5000), 1001.0)
-    assert voters.objection(0, 1002.0) is not None
+    assert voters.why_not_counted(0, 1002.0) is not None

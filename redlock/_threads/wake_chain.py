@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from redlock._threads.waiter import Waiter
 
 
-class Relay:
+class WakeChain:
     """Who was served wakes when the one before it in here is done, or sleeps again.
 
     Threads of Python take turns anyway.  Those who are woken all at once fight for the interpreter's lock,
@@ -22,14 +22,14 @@ class Relay:
     __slots__ = ("reader", "served")
 
     def __init__(self) -> None:
-        self.reader: Waiter | None = None  # it reads for all, and passes the relay on when it has
+        self.reader: Waiter | None = None  # it reads for all, and wakes the first one when it has
         self.served: deque[Waiter] = deque()
 
     def pass_on(self, by: Waiter) -> None:
-        """Wake the next one, of those who sleep: now it has the relay.  Nothing if ``by`` does not have it."""
-        if not by.has_relay:
+        """Wake the next one, of those who sleep, which is to wake the one after it.  Nothing if ``by`` is not to wake anybody."""
+        if not by.wakes_next:
             return
-        by.has_relay = False
+        by.wakes_next = False
         served = self.served
         while served:
             try:
@@ -38,7 +38,7 @@ class Relay:
                 return
             if waiter is by:
                 continue
-            waiter.has_relay = True
+            waiter.wakes_next = True
             if waiter.wake():
                 return
-            waiter.has_relay = False
+            waiter.wakes_next = False

@@ -36,12 +36,12 @@ from redlock._core.quorum import majority
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from redlock._core.lobby import Ticket
+    from redlock._core.local_queue import Place
 
 LINGER = 0.5  # so long a channel stays subscribed though nobody listens: the next waiter often comes soon
 _GRACE = 0.003  # how long one who knows of others stays away after a release, in seconds, ...
 _TRIPS = 3  # ... and so many times what the release took: a message, and an attempt of theirs
-_MANY = 64  # so many tokens, or crowds, are remembered without a look at whether they still matter
+_MANY = 64  # so many tokens, or contended keys, are remembered without a look at whether they still matter
 
 # Who has heard of a release tries at once, until attempts turn out to collide; then after a random
 # pause of up to this many seconds, doubled with every collision, so that somebody is alone at it.
@@ -50,7 +50,7 @@ _MOST_SPREAD = 8  # doublings: 128 ms
 _CALM = 0.25  # of a doubling is taken back by an attempt that did not collide
 
 
-class Ear:
+class Subscription:
     """What one waiter has heard since its last attempt.
 
     ``look``: it is being told of releases from now on, and should look again for what it missed.
@@ -92,15 +92,15 @@ class Ear:
             del self._heard[next(iter(self._heard))]  # the oldest
         heard |= bit
         self._all |= bit
-        done = self._is_news(heard)
+        done = self._is_reason(heard)
         self._heard[token] = -1 if done else heard
-        if not done and not self._is_news(self._all):
+        if not done and not self._is_reason(self._all):
             return False
         self._all = 0
         self.released += 1
         return True
 
-    def _is_news(self, masters: int) -> bool:
+    def _is_reason(self, masters: int) -> bool:
         return masters.bit_count() >= self._need and masters & self._in_the_way != 0
 
     def refused(self, in_the_way: Iterable[int]) -> None:
@@ -120,27 +120,27 @@ class Ear:
 class _Channel:
     """What the connections are subscribed to, and who wants to know."""
 
-    __slots__ = ("confirmed", "ear", "idle_since", "level")
+    __slots__ = ("confirmed", "idle_since", "level", "subscription")
 
     def __init__(self) -> None:
-        self.ear: Ear | None = None
+        self.subscription: Subscription | None = None
         self.confirmed = 0  # by which masters, as bits
-        self.level = 0.0  # of the ear that listened last
+        self.level = 0.0  # of the subscription that listened last
         self.idle_since = 0.0
 
 
-class Listeners:
+class Subscriptions:
     """The channels of one process (or event loop).  Whoever calls sees to it that it is one at a time.
 
-    There is one ear to a channel: who stands behind another one in line is told by that (R23).
+    There is one subscription to a channel: who stands behind another one in line is told by that (R23).
     """
 
-    __slots__ = ("_channels", "_crowds", "_need")
+    __slots__ = ("_channels", "_contended", "_need")
 
     def __init__(self, masters: int) -> None:
         self._channels: dict[str, _Channel] = {}
         # By key: until when those who begin now let others go first, and for how long those whose turn comes do.
-        self._crowds: dict[str, tuple[float, float]] = {}
+        self._contended: dict[str, tuple[float, float]] = {}
         self._need = majority(masters)
 
     @property
@@ -151,41 +151,41 @@ class Listeners:
     def __bool__(self) -> bool:
         return bool(self._channels)
 
-    def add(self, ear: Ear) -> None:
-        for name in ear.channels:
+    def add(self, subscription: Subscription) -> None:
+        for name in subscription.channels:
             channel = self._channels.setdefault(name, _Channel())
-            channel.ear = ear
-            ear.level = max(ear.level, channel.level)
-        ear.look = self._is_on(ear)
+            channel.subscription = subscription
+            subscription.level = max(subscription.level, channel.level)
+        subscription.look = self._is_on(subscription)
 
-    def remove(self, ear: Ear, now: float) -> None:
+    def remove(self, subscription: Subscription, now: float) -> None:
         """It hears nothing any more.  Twice does no harm."""
-        for name in ear.channels:
+        for name in subscription.channels:
             channel = self._channels.get(name)
-            if channel is not None and channel.ear is ear:
-                channel.ear, channel.level, channel.idle_since = None, ear.level, now
+            if channel is not None and channel.subscription is subscription:
+                channel.subscription, channel.level, channel.idle_since = None, subscription.level, now
 
     def forget_idle(self, now: float) -> None:
         """Let go of the channels that nobody has listened to for `LINGER`."""
         for name in self.channels:
             channel = self._channels[name]
-            if channel.ear is None and now - channel.idle_since >= LINGER:
+            if channel.subscription is None and now - channel.idle_since >= LINGER:
                 del self._channels[name]
 
     # -- told by the connections ---------------------------------------------------------------------
 
-    def confirmed(self, master: int, name: str) -> Ear | None:
+    def confirmed(self, master: int, name: str) -> Subscription | None:
         """A master will announce what is released from now on; returns who should look for what it missed."""
         channel = self._channels.get(name)
         if channel is None:
             return None
         was_on = channel.confirmed.bit_count() >= self._need
         channel.confirmed |= 1 << master
-        ear = channel.ear
-        if was_on or ear is None or not self._is_on(ear):
+        subscription = channel.subscription
+        if was_on or subscription is None or not self._is_on(subscription):
             return None
-        ear.look = True
-        return ear
+        subscription.look = True
+        return subscription
 
     def unconfirmed(self, master: int, name: str) -> None:
         """It will not."""
@@ -198,15 +198,15 @@ class Listeners:
         for name in self._channels:
             self.unconfirmed(master, name)
 
-    def announced(self, master: int, name: str, token: bytes) -> Ear | None:
+    def announced(self, master: int, name: str, token: bytes) -> Subscription | None:
         """A master announced a release; returns who has reason to look."""
         channel = self._channels.get(name)
-        if channel is None or channel.ear is None or not channel.ear.hear(master, token):
+        if channel is None or channel.subscription is None or not channel.subscription.hear(master, token):
             return None
-        return channel.ear
+        return channel.subscription
 
-    def _is_on(self, ear: Ear) -> bool:
-        return all(self._channels[name].confirmed.bit_count() >= self._need for name in ear.channels)
+    def _is_on(self, subscription: Subscription) -> bool:
+        return all(self._channels[name].confirmed.bit_count() >= self._need for name in subscription.channels)
 
     # -- letting others go first ---------------------------------------------------------------------
 
@@ -214,28 +214,28 @@ class Listeners:
         """So many connections heard of a release, by master, which took so many seconds."""
         keys = tuple(keys)
         others = any(heard_by > self._ours(master, keys) for master, heard_by in heard.items())
-        if len(self._crowds) >= _MANY:
-            self._crowds = {key: crowd for key, crowd in self._crowds.items() if crowd[0] > now - LINGER}
+        if len(self._contended) >= _MANY:
+            self._contended = {key: window for key, window in self._contended.items() if window[0] > now - LINGER}
         grace = _GRACE + _TRIPS * took
         for key in keys:
             if others:
-                self._crowds[key] = (now + grace, grace)
+                self._contended[key] = (now + grace, grace)
             else:
-                self._crowds.pop(key, None)
+                self._contended.pop(key, None)
 
     def _ours(self, master: int, keys: Iterable[str]) -> int:
         channels = (self._channels.get(wire.channel(key)) for key in keys)
         return sum(channel is not None and bool(channel.confirmed >> master & 1) for channel in channels)
 
     @property
-    def crowded(self) -> bool:
-        return bool(self._crowds)
+    def contended(self) -> bool:
+        return bool(self._contended)
 
-    def tell_courtesy(self, ticket: Ticket, now: float, *, turn: bool) -> None:
-        """Let ``ticket`` know until when others should go first; ``turn``: one of ours has just been."""
-        for key in ticket.keys:
-            until, grace = self._crowds.get(key, (NEVER, 0.0))
+    def set_yield_until(self, place: Place, now: float, *, turn: bool) -> None:
+        """Let ``place`` know until when others should go first; ``turn``: one of ours has just been."""
+        for key in place.keys:
+            until, grace = self._contended.get(key, (NEVER, 0.0))
             if turn and grace:
                 until = now + grace
             if until > now:
-                ticket.courtesy = max(ticket.courtesy, until)
+                place.yield_until = max(place.yield_until, until)

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 _PAUSE = 1.0  # after a refusal, before it is asked again, in seconds
 
 # A "message", or that a channel is on ("subscribe") or off ("unsubscribe"); channel; token.
-News: TypeAlias = tuple[bytes, str, bytes]
+Announcement: TypeAlias = tuple[bytes, str, bytes]
 
 
-class Feed(Stream):
+class Subscriber(Stream):
     """What one master announces.  A connection of its own: one that listens can ask for nothing else."""
 
-    __slots__ = ("_news", "_refused_at", "_unanswered", "asked", "refused", "reported")
+    __slots__ = ("_announcements", "_refused_at", "_unanswered", "asked", "refused", "reported")
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:
         super().__init__(master, endpoint)
-        self._news: list[News] = []  # that nobody was told yet
+        self._announcements: list[Announcement] = []  # that nobody was told yet
         self.asked: set[str] = set()  # channels that it was asked for
         self.refused = ""  # why it does not announce anything, if it said so
         self.reported = False  # somebody was told that it does not work
@@ -40,7 +40,7 @@ class Feed(Stream):
         super().open(sock, now)
         self.asked.clear()
         self._unanswered.clear()
-        self._news.clear()
+        self._announcements.clear()
         self.refused, self._refused_at = "", -math.inf
 
     def more(self, channels: Iterable[str], now: float) -> bytes:
@@ -62,10 +62,10 @@ class Feed(Stream):
         self._unanswered.extend(channels)
         return b"".join(_connect.pack_words((verb, channel)) for channel in channels)
 
-    def news(self) -> list[News]:
+    def announcements(self) -> list[Announcement]:
         """What was announced since the last call."""
-        self._news, news = [], self._news
-        return news
+        self._announcements, announcements = [], self._announcements
+        return announcements
 
     def _recognise(self, data: bytes, now: float) -> int:  # noqa: ARG002 - all that is announced has to be read
         return 0
@@ -73,10 +73,10 @@ class Feed(Stream):
     def _take(self, value: Any, now: float) -> bool:
         match value:
             case [b"message", bytes(channel), bytes(token)]:
-                self._news.append((b"message", channel.decode("utf-8", "replace"), token))
+                self._announcements.append((b"message", channel.decode("utf-8", "replace"), token))
             case [bytes(kind), bytes(channel), int()] if self._unanswered:
                 self._unanswered.popleft()
-                self._news.append((kind, channel.decode("utf-8", "replace"), b""))
+                self._announcements.append((kind, channel.decode("utf-8", "replace"), b""))
             case ErrorReply() if self._unanswered:  # it may be busy, or somebody may grant the right later
                 self.asked.discard(self._unanswered.popleft())
                 self.refused, self._refused_at = value.text, now

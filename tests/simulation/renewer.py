@@ -1,6 +1,6 @@
-"""Keeps the leases of one client: a roster and one alarm, as the keepers of the shells do it.
+"""Keeps the leases of one client: a schedule and one alarm, as the renewers of the shells do it.
 
-What is decided is decided in ``redlock/_core/keep.py``; here is only who waits, on a clock that
+What is decided is decided in ``redlock/_core/renewals.py``; here is only who waits, on a clock that
 somebody else moves.
 """
 
@@ -11,16 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
-from redlock._core import keep as keeping_
+from redlock._core import renewals as renewing
 from redlock._core.lease import LeaseState
-from redlock._core.release import aside
+from redlock._core.release import leave_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._core.effects import Send
-    from redlock._core.keep import Keeping
-    from redlock._core.terms import Plan
+    from redlock._core.renewals import Renewal
+    from redlock._core.settings import LockSpec
     from redlock.errors import Reason
     from tests.simulation.client import Client, Task
     from tests.simulation.invariants import Hold
@@ -82,21 +82,21 @@ class Extending:
             self._judge.extended(self.hold, self.hold.lease.votes, task.origins.get(self._sent, {}), self._sent.call)
 
 
-class Keeper:
+class Renewer:
     """Renews, and tells when a lease is lost.  Stands still while its process does."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._roster = keeping_.Roster()
-        self._holds: dict[Keeping, Hold] = {}
+        self._schedule = renewing.Schedule()
+        self._holds: dict[Renewal, Hold] = {}
         self._alarm = 0  # the number of the one that is not void
         self._alarm_at = math.inf
 
-    def keep(self, hold: Hold, plan: Plan, *, renew: bool, max_hold: float | None) -> None:
+    def keep(self, hold: Hold, spec: LockSpec, *, renew: bool, max_hold: float | None) -> None:
         client = self._client
-        keeping = keeping_.Keeping(
-            client.terms,
-            plan,
+        renewal = renewing.Renewal(
+            client.settings,
+            spec,
             hold.lease,
             client.clock(),
             renew=renew,
@@ -106,28 +106,28 @@ class Keeper:
             tell=partial(client.judge.told, hold),
         )
         client.judge.watch(hold, renew=renew, max_hold=max_hold)
-        self._holds[keeping] = hold
-        hold.lease.on_change = partial(self._changed, keeping)
-        if self._roster.add(keeping):
-            self._see_off(self._roster.take_in()[1])
-        self._set_alarm(keeping.soonest)
+        self._holds[renewal] = hold
+        hold.lease.on_change = partial(self._changed, renewal)
+        if self._schedule.add(renewal):
+            self._see_off(self._schedule.take_in()[1])
+        self._set_alarm(renewal.soonest)
 
-    def _changed(self, keeping: Keeping, left_behind: bool) -> None:
+    def _changed(self, renewal: Renewal, left_behind: bool) -> None:
         """Its lease has ended, or its time has moved."""
-        if keeping.changed():
-            self._put_back(keeping)
+        if renewal.changed():
+            self._put_back(renewal)
 
-    def _put_back(self, *keepings: Keeping) -> None:
-        self._see_off(self._roster.put(keepings)[1])
-        self._set_alarm(self._roster.next())
+    def _put_back(self, *renewals: Renewal) -> None:
+        self._see_off(self._schedule.put(renewals)[1])
+        self._set_alarm(self._schedule.next())
 
-    def _see_off(self, over: list[Keeping]) -> None:
-        for keeping in over:
-            if keeping.lease.lost:
-                for leave in aside(keeping.lease):  # others need not wait for who has lost it (R23)
+    def _see_off(self, over: list[Renewal]) -> None:
+        for renewal in over:
+            if renewal.lease.lost:
+                for leave in leave_line(renewal.lease):  # others need not wait for who has lost it (R23)
                     self._client.let_pass(leave)
                 # Not in the middle of what found it out.
-                self._client.world.after(0.0, self._client.gate, keeping.tell)
+                self._client.world.after(0.0, self._client.gate, renewal.tell)
 
     def _set_alarm(self, due: float) -> None:
         if due < self._alarm_at:
@@ -136,35 +136,35 @@ class Keeper:
             world = self._client.world
             # Not now: converting between two clocks is inexact, and the alarm must not be early for ever.
             at = max(self._client.true_time(due), world.now + 1e-7)
-            world.at(at, self._client.gate, self._ring, self._alarm)
+            world.at(at, self._client.gate, self._on_alarm, self._alarm)
 
-    def _ring(self, number: int) -> None:
+    def _on_alarm(self, number: int) -> None:
         if number != self._alarm:
             return
         self._alarm_at = math.inf
         now = self._client.clock()
-        self._see_off(self._roster.take_in()[1])
-        self._work(self._roster.take(now), now)
+        self._see_off(self._schedule.take_in()[1])
+        self._work(self._schedule.take(now), now)
 
     def left_behind(self, hold: Hold) -> None:
-        """A holder of its lease has gone, as the collector tells the keepers of the shells."""
-        [keeping] = [one for one, kept in self._holds.items() if kept is hold]
-        self._see_off(self._roster.take_in()[1])
-        if not keeping.over:
-            self._work([keeping], self._client.clock())
+        """A holder of its lease has gone, as the collector tells the renewers of the shells."""
+        [renewal] = [one for one, kept in self._holds.items() if kept is hold]
+        self._see_off(self._schedule.take_in()[1])
+        if not renewal.over:
+            self._work([renewal], self._client.clock())
 
-    def _work(self, due: list[Keeping], now: float) -> None:
-        started, rest = keeping_.tasks(due, now)
-        for task, keepings in started:
-            self._run(task, keepings)
-            self._roster.lend(keepings)
+    def _work(self, due: list[Renewal], now: float) -> None:
+        started, rest = renewing.tasks(due, now)
+        for task, renewals in started:
+            self._run(task, renewals)
+            self._schedule.lend(renewals)
         self._put_back(*rest)
 
-    def _run(self, op: keeping_.Task, keepings: list[Keeping]) -> None:
+    def _run(self, op: renewing.Task, renewals: list[Renewal]) -> None:
         judge = self._client.judge
         extendings = {
-            self._holds[keeping].attempt.token: Extending(self._holds[keeping], keeping.lease.ttl)
-            for keeping in keepings
+            self._holds[renewal].attempt.token: Extending(self._holds[renewal], renewal.lease.ttl)
+            for renewal in renewals
         }
 
         def sends(request: Send, task: Task) -> None:
@@ -185,8 +185,8 @@ class Keeper:
             assert interrupted is None
             for extending, extension in zip(extendings.values(), outcome, strict=False):
                 extending.done(task, extension, interrupted)
-            self._put_back(*keepings)
-            keepings.clear()
+            self._put_back(*renewals)
+            renewals.clear()
 
         start: Callable[..., Any] = self._client.run
         start(op, done, None, sends, background=True)

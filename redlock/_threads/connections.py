@@ -1,4 +1,4 @@
-"""All links of one `Masters`, shared by all its locks and threads.
+"""All connections of one `Masters`, shared by all its locks and threads.
 
 A round runs in the caller's thread: it writes to all masters and polls them all, without a hand-over
 to another thread.  When several threads wait, one of them leads: it reads for everybody and wakes
@@ -9,7 +9,7 @@ releases, is the business of the `Housekeeper`.
 Why those who follow take no lock.  Each call of the kernel that the leader makes lets other threads run.  If
 they needed its mutex they would stop there, one behind the other: a convoy, with fifteen switches of threads
 for one acquire and release.  So they note in one step what they ask, and in one step that they wait.  Then they
-look whether the leader is still there.  Those whose rounds are decided wake one after the other (see `Relay`).
+look whether the leader is still there.  Those whose rounds are decided wake one after the other (see `WakeChain`).
 The leader lets them run before it reads again, and what they ask next leaves in one packet.  That is two to
 three switches, and twice as much done by 64 threads.
 
@@ -28,72 +28,72 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
-from redlock._base.links import CLOSED, LinksBase
+from redlock._base.connections import CLOSED, ConnectionsBase
 from redlock._core.effects import Enter, Listen, Timeout, Turn
-from redlock._threads.bell import Bell
-from redlock._threads.relay import Relay
+from redlock._threads.wake_chain import WakeChain
+from redlock._threads.waker import Waker
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from redlock._base.link import Link
+    from redlock._base.connection import Connection
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import Aside, Event, Send, Wait
-    from redlock._core.electorate import Electorate
-    from redlock._threads.keeper import Kept
+    from redlock._core.effects import Event, LocalEffect, Send, Wait
+    from redlock._core.voters import Voters
+    from redlock._threads.renewer import RenewalOperation
     from redlock._threads.waiter import Waiter
 
 _LONGEST_POLL = 3600.0
 _NAP = 1.0  # how long one sleeps at most: the clock of a sleep stands still while the machine does (R5)
 # How long one follows without hearing from the one who leads, in seconds: at first, and in the end.
 _PATIENCE, _MOST_PATIENCE = 0.03, 0.5
-_RELAY = 0.005  # how long whoever leads lets others run before it reads again, in seconds
+_LET_RUN = 0.005  # how long whoever leads lets others run before it reads again, in seconds
 # "The other side has hung up" without "there is something to read": Linux has a name for it; elsewhere
 # a hang-up is reported whatever one asks for.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
 
 
-AnyInbox: TypeAlias = "Waiter | Kept"
+ThreadInbox: TypeAlias = "Waiter | RenewalOperation"
 
 
 class Asked(NamedTuple):
     """What one who follows wants to be written."""
 
     request: Send
-    waiter: AnyInbox
+    waiter: ThreadInbox
     at: float
     open: bool  # somebody counted the answers then
-    to: list[Link[AnyInbox]]  # those that do not know of it yet
+    to: list[Connection[ThreadInbox]]  # those that do not know of it yet
 
 
-class Links(LinksBase[AnyInbox]):
+class Connections(ConnectionsBase[ThreadInbox]):
     """The connections to all masters, and who reads them.
 
-    ``mutex`` guards the links, their pipelines and who leads.  Nothing blocks while it is held; but every
+    ``mutex`` guards the connections, their pipelines and who leads.  Nothing blocks while it is held; but every
     call of the kernel lets other threads run, who then wait for it.  So who follows does without it:
     ``_asked`` and ``_followers`` are changed in single steps, and each who relies on somebody else to look
     at them says what it wants first, and looks whether there is somebody afterwards.
     """
 
-    def __init__(self, endpoints: Sequence[Endpoint], electorate: Electorate, node_timeout: float) -> None:
-        super().__init__(endpoints, electorate, node_timeout)
+    def __init__(self, endpoints: Sequence[Endpoint], voters: Voters, node_timeout: float) -> None:
+        super().__init__(endpoints, voters, node_timeout)
         self.mutex = threading.Lock()
         self.watch = select.poll()  # of the housekeeper: hang-ups only, so that answers do not wake it
-        self.dozing = False  # the housekeeper sleeps until somebody rings
-        self.bell = Bell()  # for the housekeeper
-        self.watch.register(self.bell.fd, select.POLLIN)
+        self.dozing = False  # the housekeeper sleeps until somebody wakes it
+        self.waker = Waker()  # for the housekeeper
+        self.watch.register(self.waker.fd, select.POLLIN)
         self._poll = select.poll()  # of whoever leads
-        self._lead_bell = Bell()  # there is one more link to read from
-        self._poll.register(self._lead_bell.fd, select.POLLIN)
+        self._lead_waker = Waker()  # there is one more connection to read from
+        self._poll.register(self._lead_waker.fd, select.POLLIN)
         self._by_fd: dict[int, Stream] = {}
         self._leader: Waiter | None = None
         self._followers: dict[Waiter, None] = {}  # in the order in which they came
         self._polling = False
         self._asked: deque[Asked] = deque()  # in the order in which it has to be written
         self._to_flush: list[Stream] = []
-        self.relay = Relay()
+        self.wake_chain = WakeChain()
         self._line = threading.Lock()  # of the line in front of the masters; the last one to be taken
         self.running: dict[Waiter, None] = {}  # the operations of callers
         self.closing = False  # nothing begins any more, and only what is given back is taken
@@ -135,22 +135,22 @@ class Links(LinksBase[AnyInbox]):
         if self.closed or (waiter in self.running and (request is None or request.owed_until is None)):
             raise RedlockError(CLOSED)
 
-    def cork(self, request: Send, kept: Kept) -> None:
+    def cork(self, request: Send, operation: RenewalOperation) -> None:
         """Write ``request`` with `flush`, or with what somebody else writes."""
         with self.mutex:
             if self.closed:
                 raise RedlockError(CLOSED)
             self._take_over()
-            self._submit(request, kept, _clock.now(), self._to_flush)
+            self._submit(request, operation, _clock.now(), self._to_flush)
 
-    def aside(self, effect: Aside, waiter: AnyInbox) -> None:
+    def perform_local(self, effect: LocalEffect, waiter: ThreadInbox) -> None:
         """Do what concerns no master."""
         with self.mutex if type(effect) is Listen else self._line:
             if self.closing and type(effect) in (Enter, Listen):
                 raise RedlockError(CLOSED)
-            woken = self._aside(effect, waiter)
+            woken = self._perform_local(effect, waiter)
         for inbox in woken:
-            self.nudge(inbox)
+            self.wake(inbox)
 
     def flush(self) -> None:
         """Hand to the kernel what was asked by those who follow, and what was corked."""
@@ -176,8 +176,8 @@ class Links(LinksBase[AnyInbox]):
     def _flush(self) -> None:
         self._take_over()
         now = _clock.now()
-        for link in self._to_flush:
-            self._push(link, now)
+        for connection in self._to_flush:
+            self._push(connection, now)
         self._to_flush.clear()
 
     def wait(self, effect: Wait, waiter: Waiter) -> Event:
@@ -204,7 +204,7 @@ class Links(LinksBase[AnyInbox]):
             if self._leader is waiter:
                 self._lead(until, waiter, now)
             elif not events:  # else it came before we could be woken
-                self.relay.pass_on(waiter)
+                self.wake_chain.pass_on(waiter)
                 slept = waiter.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
             if not events:
@@ -227,7 +227,7 @@ class Links(LinksBase[AnyInbox]):
                 self._follow(waiter)
 
     def _follow(self, waiter: Waiter) -> None:
-        waiter.prepare()
+        waiter.prepare_to_sleep()
         self._followers[waiter] = None
 
     def close_round(self, request: Send) -> None:
@@ -247,10 +247,10 @@ class Links(LinksBase[AnyInbox]):
                         self._choose_leader()
                     if self._asked or self._to_flush:  # by who thought that we would write it
                         self._flush()
-                    waiter.has_relay = bool(self.relay.served)  # it has read, and passes the relay on now
+                    waiter.wakes_next = bool(self.wake_chain.served)  # it has read, and wakes the next one now
         waiter.stay_awake()
-        if waiter.has_relay:
-            self.relay.pass_on(waiter)
+        if waiter.wakes_next:
+            self.wake_chain.pass_on(waiter)
 
     def _choose_leader(self) -> None:
         """One of those who follow.  With the mutex held."""
@@ -261,19 +261,19 @@ class Links(LinksBase[AnyInbox]):
             if self._followers.pop(successor, self) is self:  # its operation was over just now
                 self._leader = None
             else:
-                self.relay.served.append(successor)  # behind them: what they ask next leaves in one packet
+                self.wake_chain.served.append(successor)  # behind them: what they ask next leaves in one packet
 
     def let_others_run(self, waiter: Waiter) -> None:
         """Those whom ``waiter`` has served: it has read for all, and does something else for a while."""
-        if self.relay.served:
-            waiter.has_relay = True
-            self.relay.pass_on(waiter)
+        if self.wake_chain.served:
+            waiter.wakes_next = True
+            self.wake_chain.pass_on(waiter)
 
     def _wait_quietly(self, until: float, waiter: Waiter) -> Event:
         """The same for one who waits for other threads: it leaves the masters to those who ask them."""
         self.forget(waiter)
         while True:
-            waiter.prepare()
+            waiter.prepare_to_sleep()
             if waiter.events:
                 return waiter.events.popleft()
             if self.closing:
@@ -281,13 +281,13 @@ class Links(LinksBase[AnyInbox]):
             now = _clock.now()
             if now >= until:
                 return Timeout(now)
-            self.relay.pass_on(waiter)
+            self.wake_chain.pass_on(waiter)
             waiter.sleep(min(until - now, _NAP))
 
-    def nudge(self, waiter: AnyInbox) -> None:
+    def wake(self, waiter: ThreadInbox) -> None:
         """Let it look at its events, whatever it is waiting for."""
         if self._leader is waiter:
-            self._lead_bell.ring()
+            self._lead_waker.wake()
         else:
             waiter.wake()
 
@@ -295,19 +295,19 @@ class Links(LinksBase[AnyInbox]):
         """The operation of ``waiter`` is over; late answers to it are the housekeeper's business."""
         self.forget(waiter)
         self.running.pop(waiter, None)
-        if waiter.ear is not None:
+        if waiter.subscription is not None:
             with self.mutex:
                 self.unlisten(waiter)
         if self.dozing:
-            with self.mutex:  # under it nobody closes the bell
+            with self.mutex:  # under it nobody closes the waker
                 self._wake_housekeeper()
 
     def _lead(self, until: float, waiter: Waiter, now: float) -> None:
         """Read for everybody until there is an event for ``waiter``, or ``until``."""
         events = waiter.events
         while self._leader is waiter and not events and not self.closed:
-            if self.relay.served:
-                now = self._rest(waiter, until - now)
+            if self.wake_chain.served:
+                now = self._let_others_ask(waiter, until - now)
                 if events:
                     return
             left = until - now
@@ -322,7 +322,7 @@ class Links(LinksBase[AnyInbox]):
                 # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
                 ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
             except RuntimeError:  # somebody who led before is still at it, and reads for us, too
-                waiter.prepare()
+                waiter.prepare_to_sleep()
                 waiter.sleep(_PATIENCE)
                 return
             finally:
@@ -334,26 +334,26 @@ class Links(LinksBase[AnyInbox]):
     def _read_all(self, ready: list[tuple[int, int]], reader: Waiter, now: float) -> None:
         """For everybody; who is served wakes in its turn."""
         try:
-            self.relay.reader = reader
+            self.wake_chain.reader = reader
             for fd, _ in ready:
-                link = self._by_fd.get(fd)
-                if link is not None:
-                    self._read(link, now)
-                elif fd == self._lead_bell.fd:
-                    self._lead_bell.silence()
+                connection = self._by_fd.get(fd)
+                if connection is not None:
+                    self._read(connection, now)
+                elif fd == self._lead_waker.fd:
+                    self._lead_waker.drain()
         finally:
-            self.relay.reader = None
+            self.wake_chain.reader = None
 
-    def _rest(self, waiter: Waiter, left: float) -> float:
+    def _let_others_ask(self, waiter: Waiter, left: float) -> float:
         """Let those run who were served: most will ask something, and what they ask leaves in one packet.  Returns the time."""
-        served = self.relay.served
+        served = self.wake_chain.served
         several = len(served) > 1
         if several:
-            waiter.prepare()
+            waiter.prepare_to_sleep()
             served.append(waiter)
         self.let_others_run(waiter)
         if several:
-            waiter.sleep(max(0.0, min(_RELAY, left)))
+            waiter.sleep(max(0.0, min(_LET_RUN, left)))
             waiter.stay_awake()
         return _clock.now()
 
@@ -361,21 +361,21 @@ class Links(LinksBase[AnyInbox]):
         """Give up the connections that an interruption has torn, so that they are made again."""
         with self.mutex:
             now = _clock.now()
-            for link in self.all:
-                if link.torn:
-                    self._read(link, now)
+            for connection in self.all:
+                if connection.poisoned:
+                    self._read(connection, now)
 
     # -- for the housekeeper, with the mutex held ----------------------------------------------------
 
-    def look(self, link: Link[AnyInbox], now: float) -> None:
+    def look(self, connection: Connection[ThreadInbox], now: float) -> None:
         """Read what has arrived, unless a caller does it anyway."""
-        if not self._polling or link.torn:
-            self._read(link, now)
+        if not self._polling or connection.poisoned:
+            self._read(connection, now)
 
     def hung_up(self, fd: int, now: float) -> None:
-        link = self._by_fd.get(fd)
-        if link is not None:
-            self._read(link, now)
+        connection = self._by_fd.get(fd)
+        if connection is not None:
+            self._read(connection, now)
 
     def begin_to_close(self) -> None:
         """From now on operations only end: they take back what they have asked for, and what they release is waited for."""
@@ -384,7 +384,7 @@ class Links(LinksBase[AnyInbox]):
         now = _clock.now()
         for waiter in list(self.running):
             waiter.events.append(Turn(now))  # says nothing: it goes on to wait, which is refused
-            self.nudge(waiter)
+            self.wake(waiter)
 
     def close(self) -> None:
         """Close every descriptor.  Operations under way fail."""
@@ -394,60 +394,60 @@ class Links(LinksBase[AnyInbox]):
             for follower in list(self._followers):
                 follower.wake()
             with self._line:
-                waiting = self.lobby.waiting()
-            for ticket in waiting:
-                ticket.inbox.wake()
-            self._lead_bell.ring()
-            self._lead_bell.close()
-            self.bell.close()
+                waiting = self.local_queue.waiting()
+            for place in waiting:
+                place.inbox.wake()
+            self._lead_waker.wake()
+            self._lead_waker.close()
+            self.waker.close()
 
     def disown(self) -> None:
         self.closing = True
         super().disown()
-        self.bell.close()
-        self._lead_bell.close()
+        self.waker.close()
+        self._lead_waker.close()
 
     # -- with the mutex held -------------------------------------------------------------------------
 
-    def _in_debt(self, link: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
+    def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         if self.dozing:
             self._wake_housekeeper()
 
-    def _watch(self, link: Stream) -> None:
-        self._by_fd[link.fd] = link
-        self._poll.register(link.fd, select.POLLIN)
-        self.watch.register(link.fd, _HANGUP)
-        self._lead_bell.ring()
+    def _watch(self, connection: Stream) -> None:
+        self._by_fd[connection.fd] = connection
+        self._poll.register(connection.fd, select.POLLIN)
+        self.watch.register(connection.fd, _HANGUP)
+        self._lead_waker.wake()
 
-    def _unwatch(self, link: Stream) -> None:
-        fd = link.fd
-        if self._by_fd.get(fd) is link:  # not that of a link that got the number after an interruption
+    def _unwatch(self, connection: Stream) -> None:
+        fd = connection.fd
+        if self._by_fd.get(fd) is connection:  # not that of a connection that got the number after an interruption
             del self._by_fd[fd]
             self._poll.unregister(fd)
             self.watch.unregister(fd)
 
-    def _watch_room(self, link: Stream, *, wanted: bool) -> None:
-        self._poll.modify(link.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
+    def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
+        self._poll.modify(connection.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
         if wanted and self._polling:
-            self._lead_bell.ring()  # who sits in poll() asks for what was wanted when it began to
+            self._lead_waker.wake()  # who sits in poll() asks for what was wanted when it began to
 
     def _wake_housekeeper(self) -> None:
         self.dozing = False
-        self.bell.ring()
+        self.waker.wake()
 
-    def _want_feeds(self) -> None:
+    def _want_subscribers(self) -> None:
         self._wake_housekeeper()
 
-    def _lost(self, link: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
+    def _lost(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         self._wake_housekeeper()
         if self._polling:
-            self._lead_bell.ring()  # who leads may have lost its vote here, and is not told by a hang-up
+            self._lead_waker.wake()  # who leads may have lost its vote here, and is not told by a hang-up
 
     def _tell(self) -> None:
-        """Whoever waits for a link looks now and then: see `Housekeeper.wait_until_decided`."""
+        """Whoever waits for a connection looks now and then: see `Housekeeper.wait_until_decided`."""
 
 
-def _dwindling(to: list[Link[AnyInbox]]) -> Iterator[Link[AnyInbox]]:
+def _dwindling(to: list[Connection[ThreadInbox]]) -> Iterator[Connection[ThreadInbox]]:
     """Each of them; ``to`` keeps those that are not done with yet."""
     while to:
         yield to[-1]

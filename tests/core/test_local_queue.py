@@ -10,22 +10,22 @@ from hypothesis import given, strategies as st
 
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Effect, Enter, Leave, Op, Send, Turn, Wait
-from redlock._core.lobby import Lobby, Ticket
+from redlock._core.local_queue import LocalQueue, Place
 from redlock._core.release import release
 from tests.core.world import NEVER, PROPERTY, START, Interrupt, Master, World, breaks, down, held, refuses
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
-    from redlock._core.terms import Plan
+    from redlock._core.settings import LockSpec
 
 
-def line(*names: str) -> tuple[Lobby, list[Ticket]]:
-    """A lobby, and who came in the order of ``names``: "ab" wants both at once."""
-    lobby = Lobby()
-    tickets = [Ticket(keys) for keys in names]
-    for ticket in tickets:
-        lobby.enter(ticket)
-    return lobby, tickets
+def line(*names: str) -> tuple[LocalQueue, list[Place]]:
+    """A local queue, and who came in the order of ``names``: "ab" wants both at once."""
+    local_queue = LocalQueue()
+    places = [Place(keys) for keys in names]
+    for place in places:
+        local_queue.enter(place)
+    return local_queue, places
 
 
 # -- the line ----------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ def line(*names: str) -> tuple[Lobby, list[Ticket]]:
     ],
 )
 def test_whose_turn_it_is_when_they_come(names: list[str], turns: list[bool]) -> None:
-    assert [ticket.turn for ticket in line(*names)[1]] == turns
+    assert [place.turn for place in line(*names)[1]] == turns
 
 
 @pytest.mark.parametrize(
@@ -62,26 +62,26 @@ def test_whose_turn_it_is_when_they_come(names: list[str], turns: list[bool]) ->
     ],
 )
 def test_who_is_next_when_one_leaves(names: list[str], leaves: int, next_ones: list[int]) -> None:
-    lobby, tickets = line(*names)
-    assert lobby.leave(tickets[leaves]) == [tickets[number] for number in next_ones]
-    assert all(tickets[number].turn for number in next_ones)
-    assert set(lobby.leave(tickets[leaves])) <= {tickets[number] for number in next_ones}  # twice does no harm
-    assert len(lobby) == len({key for number, keys in enumerate(names) if number != leaves for key in keys})
+    local_queue, places = line(*names)
+    assert local_queue.leave(places[leaves]) == [places[number] for number in next_ones]
+    assert all(places[number].turn for number in next_ones)
+    assert set(local_queue.leave(places[leaves])) <= {places[number] for number in next_ones}  # twice does no harm
+    assert len(local_queue) == len({key for number, keys in enumerate(names) if number != leaves for key in keys})
 
 
 def test_whoever_comes_again_is_last() -> None:
-    lobby, (first, second) = line("a", "a")
-    lobby.leave(first)
-    again = Ticket("a")
-    lobby.enter(again)
-    assert lobby.leave(second) == [again]
+    local_queue, (first, second) = line("a", "a")
+    local_queue.leave(first)
+    again = Place("a")
+    local_queue.enter(again)
+    assert local_queue.leave(second) == [again]
 
 
 def test_one_that_never_came_may_leave() -> None:
-    lobby, (first,) = line("a")
-    assert lobby.leave(Ticket("ab")) == []
+    local_queue, (first,) = line("a")
+    assert local_queue.leave(Place("ab")) == []
     assert first.turn
-    assert len(lobby) == 1
+    assert len(local_queue) == 1
 
 
 steps = st.lists(
@@ -97,35 +97,35 @@ steps = st.lists(
 @given(steps=steps)
 def test_nobody_is_forgotten_and_nobody_overtakes(steps: list[list[str] | int]) -> None:
     """After every step those whose turn it is are exactly those whom nobody stands before, and they were told."""
-    lobby = Lobby()
-    there: list[Ticket] = []  # in the order in which they came
-    gone: list[Ticket] = []
-    told: list[Ticket] = []
+    local_queue = LocalQueue()
+    there: list[Place] = []  # in the order in which they came
+    gone: list[Place] = []
+    told: list[Place] = []
     for step in steps:
         if isinstance(step, list):
-            ticket = Ticket(step)
-            lobby.enter(ticket)
-            there.append(ticket)
-            told += [ticket] if ticket.turn else []
+            place = Place(step)
+            local_queue.enter(place)
+            there.append(place)
+            told += [place] if place.turn else []
         elif there or gone:
-            ticket = (there + gone)[step % len(there + gone)]
-            news = lobby.leave(ticket)
-            if ticket in there:
+            place = (there + gone)[step % len(there + gone)]
+            news = local_queue.leave(place)
+            if place in there:
                 assert set(news).isdisjoint(told)
-                there.remove(ticket)
-                gone.append(ticket)
+                there.remove(place)
+                gone.append(place)
             told += news
         first = [
-            ticket
-            for number, ticket in enumerate(there)
-            if all(set(ticket.keys).isdisjoint(before.keys) for before in there[:number])
+            place
+            for number, place in enumerate(there)
+            if all(set(place.keys).isdisjoint(before.keys) for before in there[:number])
         ]
-        assert [ticket for ticket in there if ticket.turn] == first
-        assert {ticket for ticket in told if ticket in there} == set(first)
-        assert len(lobby) == len({key for ticket in there for key in ticket.keys})
-    for ticket in reversed(there):
-        lobby.leave(ticket)
-    assert len(lobby) == 0  # a name that nobody wants costs nothing
+        assert [place for place in there if place.turn] == first
+        assert {place for place in told if place in there} == set(first)
+        assert len(local_queue) == len({key for place in there for key in place.keys})
+    for place in reversed(there):
+        local_queue.leave(place)
+    assert len(local_queue) == 0  # a name that nobody wants costs nothing
 
 
 class _Struck(BaseException):
@@ -134,19 +134,19 @@ class _Struck(BaseException):
 
 @pytest.mark.parametrize("names", [["a", "a"], ["ab", "a", "b"], ["ab", "ba", "a"]], ids="-".join)
 def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
-    """R11: a Ctrl-C in the thread of who leaves, and `insist` does it again: those behind are told all the same.
+    """R11: a Ctrl-C in the thread of who leaves, and `despite_interrupts` does it again: those behind are told all the same.
 
     Told is who has its `turn` and was returned; whoever drives tells nobody else.
     """
     at = 0
     while True:
         at += 1
-        lobby, (leaves, *others) = line(*names)
+        local_queue, (leaves, *others) = line(*names)
         left = at
 
         def strike(frame: Any, event: str, argument: Any) -> Any:
             nonlocal left
-            if frame.f_code.co_filename != sys.modules[Lobby.__module__].__file__:
+            if frame.f_code.co_filename != sys.modules[LocalQueue.__module__].__file__:
                 return None
             if event == "line":
                 left -= 1
@@ -158,13 +158,13 @@ def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
         sys.settrace(strike)
         told = None
         try:
-            told = lobby.leave(leaves)
+            told = local_queue.leave(leaves)
         except _Struck:
             pass
         finally:
             sys.settrace(previous)
         if told is None:
-            told = lobby.leave(leaves)
+            told = local_queue.leave(leaves)
         first = [
             other
             for number, other in enumerate(others)
@@ -193,14 +193,14 @@ WAYS: dict[str, list[Master]] = {
 def acquiring(masters: list[Master]) -> tuple[World, Op[Grant | Refusal]]:
     world = World(*masters)
     floor = 9.8 if masters is WAYS["slow"] else None
-    return world, world.acquire(world.plan("a", "b", min_validity=floor), deadline=world.now + 0.1)
+    return world, world.acquire(world.spec("a", "b", min_validity=floor), deadline=world.now + 0.1)
 
 
-def waiting_behind(world: World) -> Ticket:
+def waiting_behind(world: World) -> Place:
     """One more, for the same names and others."""
-    ticket = Ticket([*world.plan("b", "a", "z").keys.locks])
-    world.lobby.enter(ticket)
-    return ticket
+    place = Place([*world.spec("b", "a", "z").keys.locks])
+    world.local_queue.enter(place)
+    return place
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -218,8 +218,8 @@ def test_enters_first_and_leaves_last_unless_it_is_granted(way: str) -> None:
         assert behind.turn
     else:
         assert "Leave" not in kinds
-        assert outcome.ticket is not None
-        assert outcome.ticket.turn
+        assert outcome.place is not None
+        assert outcome.place.turn
         assert not behind.turn  # the holder stays in front
 
 
@@ -238,7 +238,7 @@ def test_interrupted_at_any_effect_it_leaves(way: str, number: int, again: bool)
     with pytest.raises(KeyboardInterrupt) as caught:
         world.run(op, Interrupt(frozenset([number, number + 1] if again else [number]), error))
     assert caught.value is error
-    assert len(world.lobby) == 0
+    assert len(world.local_queue) == 0
     last = [kind for kind, _ in world.effects][-1]
     assert last == "Leave"
 
@@ -255,7 +255,7 @@ def test_one_that_is_dropped_says_nothing(number: int) -> None:
         elif isinstance(effect, Wait):
             event = world._next(effect)
         elif isinstance(effect, Enter):
-            world.lobby.enter(effect.ticket)
+            world.local_queue.enter(effect.place)
         effect = op.send(event)
     op.close()  # a generator that yields now makes this a RuntimeError
 
@@ -265,7 +265,7 @@ def test_dropped_in_line_it_says_nothing() -> None:
     waiting_behind(world)
     enter = op.send(None)
     assert isinstance(enter, Enter)
-    world.lobby.enter(enter.ticket)
+    world.local_queue.enter(enter.place)
     assert isinstance(op.send(None), Wait)
     op.close()
 
@@ -278,7 +278,7 @@ def test_not_its_turn_in_time(timeout: float) -> None:
     """C3: no master was asked, and the refusal says so."""
     world = World(*[Master()] * 3)
     front = waiting_behind(world)  # of an empty line
-    refusal = world.run(world.acquire(world.plan("a"), deadline=world.now + timeout))
+    refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + timeout))
     assert isinstance(refusal, Refusal)
     assert (refusal.kind, refusal.attempts, refusal.holder, refusal.remaining) == ("held", 0, "", None)
     assert refusal.at - START == pytest.approx(max(timeout, 0.0))
@@ -287,8 +287,8 @@ def test_not_its_turn_in_time(timeout: float) -> None:
     assert world.sent == []
     assert [kind for kind, _ in world.effects] == ["Enter", "Wait", "Leave"]
     assert front.turn
-    world.lobby.leave(front)
-    assert len(world.lobby) == 0
+    world.local_queue.leave(front)
+    assert len(world.local_queue) == 0
 
 
 class Queued:
@@ -297,17 +297,17 @@ class Queued:
     def __init__(self, *masters: Master, patience: float = 5.0) -> None:
         self.world = World(*(masters or [Master(0.01)] * 3))
         self.front = waiting_behind(self.world)
-        self.op = self.world.acquire(self.world.plan("a"), deadline=START + patience)
+        self.op = self.world.acquire(self.world.spec("a"), deadline=START + patience)
         enter = self.op.send(None)
         assert isinstance(enter, Enter)
-        self.ticket = enter.ticket
-        self.world.lobby.enter(self.ticket)
+        self.place = enter.place
+        self.world.local_queue.enter(self.place)
 
     def waits(self) -> Effect:
         return self.op.send(None)
 
     def pass_on(self) -> Turn:
-        assert self.world.lobby.leave(self.front) == [self.ticket]
+        assert self.world.local_queue.leave(self.front) == [self.place]
         return Turn(self.world.now)
 
 
@@ -335,7 +335,7 @@ def test_its_turn_comes_as_its_time_is_up() -> None:
 
 @pytest.mark.parametrize("seen", ["at-once", "with-the-timeout"])
 def test_a_turn_that_it_knew_of_already_is_no_answer_of_the_masters(seen: str) -> None:
-    """Another thread leaves just after the `Enter`, or just before the time is up: `Ticket.turn` is seen before
+    """Another thread leaves just after the `Enter`, or just before the time is up: `Place.turn` is seen before
     the `Turn` is taken from the inbox, and that one comes out in the middle of the round.
     """
     queued = Queued()
@@ -370,7 +370,7 @@ def test_interrupted_in_line(again: int) -> None:
         assert isinstance(effect, Leave)
         effect = queued.op.throw(KeyboardInterrupt("again"))
     assert isinstance(effect, Leave)
-    assert effect.ticket is queued.ticket
+    assert effect.place is queued.place
     with pytest.raises(KeyboardInterrupt) as caught:
         queued.op.send(None)
     assert caught.value is error
@@ -380,33 +380,33 @@ def test_interrupted_in_line(again: int) -> None:
 # -- the end of a hold -------------------------------------------------------------------------------
 
 
-def holding(*masters: Master) -> tuple[World, Plan, LeaseState, Ticket]:
+def holding(*masters: Master) -> tuple[World, LockSpec, LeaseState, Place]:
     """A lease that was granted, and who waits behind it."""
     world = World(*(masters or [Master(0.01)] * 3))
-    plan = world.plan("a")
-    grant = world.run(world.acquire(plan, deadline=START))
+    spec = world.spec("a")
+    grant = world.run(world.acquire(spec, deadline=START))
     assert isinstance(grant, Grant)
-    lease = world.lease(plan, **grant._asdict())
+    lease = world.lease(spec, **grant._asdict())
     world.effects.clear()
     world.sent.clear()
-    return world, plan, lease, waiting_behind(world)
+    return world, spec, lease, waiting_behind(world)
 
 
 @pytest.mark.parametrize("masters", [[Master(0.01)] * 3, [Master(0.01, {}, {"release": NEVER})] * 3])
 def test_a_release_lets_the_next_one_go_when_it_is_written(masters: list[Master]) -> None:
     """R10: on every connection its acquire stands behind the release, so it need not wait for the answers."""
-    world, plan, lease, behind = holding(*masters)
+    world, spec, lease, behind = holding(*masters)
     before = world.now
-    assert world.run(release(world.terms, plan, lease))
+    assert world.run(release(world.settings, spec, lease))
     assert [kind for kind, _ in world.effects][:3] == ["Send", "Leave", "Wait"]
     assert world.effects[1][1] == before
     assert behind.turn
 
 
 def test_the_release_of_a_lease_that_is_lost_leaves_too() -> None:
-    world, plan, lease, behind = holding()
+    world, spec, lease, behind = holding()
     lease.lose("taken")
-    assert not world.run(release(world.terms, plan, lease))
+    assert not world.run(release(world.settings, spec, lease))
     assert [kind for kind, _ in world.effects] == ["Send", "Leave"]
     assert behind.turn
 
@@ -417,12 +417,12 @@ def test_the_release_of_a_lease_that_is_lost_leaves_too() -> None:
     [(0, False), (1, False), (2, False), (0, True), (1, True)],  # one that is lost does not wait
 )
 def test_an_interrupted_release_leaves(number: int, again: bool, lost: bool) -> None:
-    world, plan, lease, behind = holding()
+    world, spec, lease, behind = holding()
     if lost:
         lease.lose("expired")
     with pytest.raises(KeyboardInterrupt):
         world.run(
-            release(world.terms, plan, lease),
+            release(world.settings, spec, lease),
             Interrupt(frozenset([number, number + 1] if again else [number]), KeyboardInterrupt()),
         )
     assert behind.turn
@@ -435,6 +435,6 @@ def test_an_interrupted_release_leaves(number: int, again: bool, lost: bool) -> 
 def test_one_without_a_place_has_none_to_leave() -> None:
     """C11: resumed by its token, it never stood in line here."""
     world = World(*[Master(0.01)] * 3)
-    plan = world.plan("a")
-    world.run(release(world.terms, plan, world.lease(plan)))
+    spec = world.spec("a")
+    world.run(release(world.settings, spec, world.lease(spec)))
     assert "Leave" not in [kind for kind, _ in world.effects]

@@ -143,7 +143,7 @@ def test_a_release_that_finds_it_gone_tells_as_well(quick, redlock_servers):
 
 
 def test_two_deleted_keys_are_given_back(quick, redlock_servers):
-    """R14, by the keeper."""
+    """R14, by the renewer."""
     lock = quick.lock("job", ttl=TTL)
     lease = take(lock)
     eventually(lambda: all(lock_keys(redlock_servers)))
@@ -260,7 +260,7 @@ def test_an_owner_that_has_ended_is_not_kept(redlock_servers, start):
 
 
 def test_a_hold_that_is_not_bound_may_be_given_back_by_anybody(quick, redlock_servers):
-    """C10: and its keeper watches no owner."""
+    """C10: and its renewer watches no owner."""
     lock = quick.lock("job", ttl=TTL, bound=False)
     thread = threading.Thread(target=lambda: take(lock))
     thread.start()
@@ -352,15 +352,15 @@ def test_a_token_of_nobody(quick):
         quick.lock("job", ttl=TTL, fence=7)
 
 
-def test_the_holder_may_extend_besides_its_keeper(quick, redlock_servers):
-    """C6: to less, and to more than the keeper would; it then keeps that."""
+def test_the_holder_may_extend_besides_its_renewer(quick, redlock_servers):
+    """C6: to less, and to more than the renewer would; it then keeps that."""
     lock = quick.lock("job", ttl=5.0)
     lease = take(lock)
     lock.extend(TTL)
     assert lease.remaining() < TTL
     time.sleep(2 * TTL)
     assert lease.valid
-    # One that the keeper has under way at this very moment holds both to the lesser: then once more.
+    # One that the renewer has under way at this very moment holds both to the lesser: then once more.
     eventually(lambda: lock.extend(8.0).remaining() > 7)
     time.sleep(0.2)
     assert lease.remaining() > 7
@@ -484,7 +484,7 @@ def test_wrong_values(quick):
 
 @pytest.mark.parametrize("program", ["threads", "asyncio"])
 def test_stopped_beyond_its_ttl_the_first_look_says_lost(redlock_servers, program):
-    """P6: after SIGSTOP, before any callback or keeper has had a chance."""
+    """P6: after SIGSTOP, before any callback or renewer has had a chance."""
     sync = f"""
         import os, signal, time
         from redlock import Masters

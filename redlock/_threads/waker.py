@@ -6,7 +6,7 @@ import contextlib
 import os
 
 
-class _End:
+class _WriteEnd:
     """Where a pipe is written to, open for as long as anybody refers to it.
 
     Whoever writes has let go of the interpreter's lock.  If it were closed then, its number could be somebody else's
@@ -26,26 +26,26 @@ class _End:
             os.close(self._fd)
 
 
-class Bell:
-    """A pipe to poll on: `ring` makes its `fd` readable, `silence` ends that."""
+class Waker:
+    """A pipe to poll on: `wake` makes its `fd` readable, `drain` ends that."""
 
     __slots__ = ("_write", "fd")
 
     def __init__(self) -> None:
         self.fd = -1  # for `close`, if a signal handler raises here
-        self._write: _End | None = None
+        self._write: _WriteEnd | None = None
         self.fd, write = os.pipe()
-        self._write = _End(write)
+        self._write = _WriteEnd(write)
         os.set_blocking(self.fd, False)
         os.set_blocking(write, False)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         end = self._write
         if end is not None:  # else nobody is left to hear it
-            with contextlib.suppress(OSError):  # full: it rings already
+            with contextlib.suppress(OSError):  # full: it is readable already
                 end.write()
 
-    def silence(self) -> None:
+    def drain(self) -> None:
         with contextlib.suppress(OSError):
             os.read(self.fd, 4096)
 

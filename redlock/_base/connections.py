@@ -1,0 +1,454 @@
+"""The connections to all masters of one deployment: what is the same whoever waits for the answers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+
+from redlock import _clock, _connect
+from redlock._base.connection import AnyInbox, Connection
+from redlock._base.subscriber import Subscriber
+from redlock._core.effects import Enter, Leave, Notified, ReleaseHeard, Turn
+from redlock._core.local_queue import LocalQueue
+from redlock._core.outcomes import Failure
+from redlock._core.pipeline import QueuedRequest
+from redlock._core.quorum import majority
+from redlock._core.retry import BETWEEN_CONNECTIONS, delay
+from redlock._core.subscriptions import Subscriptions
+from redlock.errors import printable
+
+if TYPE_CHECKING:
+    import socket
+    from collections import deque
+    from collections.abc import Callable, Iterable, Sequence
+
+    from redlock._base.observer import Observer
+    from redlock._base.stream import Stream
+    from redlock._connect import Endpoint
+    from redlock._core.effects import LocalEffect, Send
+    from redlock._core.local_queue import Place
+    from redlock._core.subscriptions import Subscription
+    from redlock._core.voters import Facts, Voters
+
+TICK = 0.1  # how long a late answer or an owed release may lie about, in seconds
+CLOSED = "these Masters were closed"
+_SETTLED = 1.0  # a connection that lasted for so many seconds is made again without a pause
+_SAME = 0.001  # the same sum, taken at two times, in seconds
+
+Cork: TypeAlias = "list[Stream] | deque[Stream]"  # what is to be flushed, in this order
+# What there is to log, with its level, and what an observer is told of it.
+Reports: TypeAlias = list[tuple[int, str, "Callable[[Observer], None] | None"]]
+_log = logging.getLogger("redlock")
+_log.addHandler(logging.NullHandler())  # whether and where it is shown is the application's choice
+
+
+def report(reports: Reports, observer: Observer | None) -> None:
+    """Log it, and tell the observer.  Never while others have to wait: either may be slow."""
+    for level, text, tell in reports:
+        with contextlib.suppress(Exception):  # of a handler, as below
+            _log.log(level, "%s", printable(text))
+        if observer is not None and tell is not None:
+            tell(observer)
+
+
+def report_failure(text: str, error: BaseException | None = None) -> None:
+    """Log an exception that nobody is there to catch: the present one, or ``error``."""
+    with contextlib.suppress(Exception):  # of a handler: it must not break what goes on
+        _log.error("%s", text, exc_info=error or True)
+
+
+def _is_up(master: str, quarantined: float) -> Callable[[Observer], None]:
+    return lambda observer: observer.master_up(master, quarantined)
+
+
+class ConnectionsBase(ABC, Generic[AnyInbox]):
+    """Sends requests, reads answers, notices what breaks.
+
+    One at a time: threads hold a mutex, tasks share a loop.  Whoever derives from this says how a
+    descriptor is watched, and how whoever waits is told.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint], voters: Voters, node_timeout: float) -> None:
+        self.all: list[Connection[AnyInbox]] = [
+            Connection(master, target, node_timeout) for master, target in enumerate(endpoints)
+        ]
+        self.subscribers = [Subscriber(master, target) for master, target in enumerate(endpoints)]
+        self.streams: list[Stream] = [*self.all, *self.subscribers]
+        self.voters = voters
+        self.local_queue = LocalQueue()
+        self.subscriptions = Subscriptions(len(endpoints))
+        self.closed = False
+
+    # -- what a world adds ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def _watch(self, connection: Stream) -> None:
+        """From now on `_read` it whenever there is something to read."""
+
+    @abstractmethod
+    def _unwatch(self, connection: Stream) -> None:
+        """Its descriptor is about to be closed."""
+
+    @abstractmethod
+    def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
+        """Whether to `_read` it when the kernel takes more of what it has to send, too."""
+
+    @abstractmethod
+    def _lost(self, connection: Stream) -> None:
+        """Its connection broke; a new one is due at ``retry_at``, of a `Subscriber` only if one is `wanted`."""
+
+    @abstractmethod
+    def _in_debt(self, connection: Stream) -> None:
+        """A release is to be sent to its master again: call `send_owed` after a while."""
+
+    @abstractmethod
+    def _want_subscribers(self) -> None:
+        """Somebody listens: connect the subscribers that are down, and call `quieten` from time to time."""
+
+    @abstractmethod
+    def _tell(self) -> None:
+        """A connection came up, or could not be made."""
+
+    # -- the line in front of the masters ------------------------------------------------------------
+
+    def _enter(self, place: Place, inbox: AnyInbox) -> None:
+        place.inbox = inbox
+        self.local_queue.enter(place)
+        if self.subscriptions.contended and place.turn:
+            self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
+
+    def _leave(self, place: Place) -> list[AnyInbox]:
+        """Returns whom to wake: it is their turn."""
+        woken: list[AnyInbox] = []
+        now = _clock.now()
+        for other in self.local_queue.leave(place):
+            self.subscriptions.set_yield_until(other, now, turn=True)
+            inbox: AnyInbox | None = other.inbox
+            if inbox is None:
+                continue  # it knows by now
+            inbox.events.append(Turn(now))
+            woken.append(inbox)
+        return woken
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def _receivers(self, request: Send) -> list[Connection[AnyInbox]]:
+        to = request.to
+        return self.all if to is None or len(to) == len(self.all) else [self.all[master] for master in to]
+
+    def _submit(
+        self,
+        request: Send,
+        inbox: AnyInbox,
+        now: float,
+        cork: Cork | None = None,
+        to: Iterable[Connection[AnyInbox]] | None = None,
+    ) -> None:
+        """Write ``request`` to its masters, or leave that to who flushes ``cork``; of those that are down it is told at once.
+
+        ``to``: only to these, the others know of it.
+        """
+        if request.only_if is not None and not request.only_if():
+            return
+        data = _connect.pack(request.call)
+        queued = QueuedRequest(request, inbox, now)
+        request.sent_at = now
+        for connection in to or self._receivers(request):
+            if connection.poisoned:
+                self._read(connection, now)
+            connection.poisoned = True
+            failure = connection.pipeline.submit(queued)
+            if failure is not None and not self._may_be_asked(connection, queued, failure):
+                pass
+            elif cork is None:
+                self._write(connection, data, now)
+            else:
+                if not connection.backlog:  # else it is in there already, or the kernel takes no more
+                    cork.append(connection)
+                connection.backlog += data
+            connection.poisoned = False
+
+    def _may_be_asked(
+        self, connection: Connection[AnyInbox], queued: QueuedRequest[AnyInbox], failure: Failure | None
+    ) -> bool:
+        """It must not be written, unless a closer look says otherwise."""
+        now = queued.at
+        if connection.pipeline.down is None:
+            # It is silent for long.  Or it was us who were stopped, and the answers are here.
+            connection.poisoned = False
+            self._read(connection, now)
+            connection.poisoned = True
+            failure = connection.pipeline.submit(queued)
+        if failure is not None and queued.request.open:
+            queued.request.failed(connection.master, failure, now)
+        return failure is None
+
+    def _write(self, connection: Stream, data: bytes, now: float) -> None:
+        """Hand it to the kernel."""
+        try:
+            connection.write(data)
+        except OSError as error:
+            self.detach(connection, error, now)
+        if connection.stuck:
+            self._watch_room(connection, wanted=True)
+
+    def _push(self, connection: Stream, now: float) -> None:
+        """Hand its backlog to the kernel.  If that takes no more, whoever watches the connection goes on with it."""
+        if connection.poisoned:
+            self._read(connection, now)
+        if connection.stuck:
+            return
+        connection.poisoned = True
+        try:
+            connection.flush()
+        except OSError as error:
+            self.detach(connection, error, now)
+        if connection.stuck:
+            self._watch_room(connection, wanted=True)
+        connection.poisoned = False
+
+    def send_owed(self, connection: Connection[AnyInbox], now: float) -> None:
+        """Write the releases that are owed to this master."""
+        if connection.poisoned:
+            self._read(connection, now)
+        debts = connection.pipeline.due(now)
+        connection.poisoned = True
+        for queued in debts:
+            if connection.pipeline.down is None:  # else it broke at the one before, and they are owed again
+                self._write(connection, _connect.pack(queued.request.call), now)
+        if connection.pipeline.in_debt:  # of what is to be asked again, but later
+            self._in_debt(connection)
+        connection.poisoned = False
+
+    def owe(self) -> bool:
+        """Whether any master still has to be told of a release, or to confirm one."""
+        for connection in self.all:  # noqa: SIM110 - threads hold a mutex, and a generator could be interrupted
+            if connection.pipeline.owes:
+                return True
+        return False
+
+    # -- answers -------------------------------------------------------------------------------------
+
+    def _read(self, connection: Stream, now: float) -> None:
+        try:
+            if connection.read(now):
+                self._look_after(connection)
+        except OSError as error:
+            self.detach(connection, error, now)
+
+    def _look_after(self, connection: Stream) -> None:
+        """There is more to do than to read.  OSError: the connection broke."""
+        if isinstance(connection, Subscriber):
+            for announcement in connection.announcements():
+                self._hear(connection, *announcement)
+        elif isinstance(connection, Connection):
+            if connection.pipeline.in_debt:
+                self._in_debt(connection)
+            connection.ask_more()
+        self._watch_room(connection, wanted=connection.stuck)
+        connection.poisoned = False
+
+    # -- what is announced (R24) ---------------------------------------------------------------------
+
+    def _perform_local(self, effect: LocalEffect, inbox: AnyInbox) -> list[AnyInbox]:
+        """Do what concerns no master; returns whom to wake."""
+        if isinstance(effect, Enter):
+            self._enter(effect.place, inbox)
+        elif isinstance(effect, Leave):
+            return self._leave(effect.place)
+        elif isinstance(effect, ReleaseHeard):
+            self.subscriptions.released(effect.keys, effect.heard, effect.took, _clock.now())
+        else:
+            self._listen(effect.subscription, inbox)
+        return []
+
+    def _listen(self, subscription: Subscription, inbox: AnyInbox) -> None:
+        now = _clock.now()
+        for subscriber in self.subscribers:  # what was announced before is not for this subscription
+            self._read(subscriber, now)
+        inbox.subscription, subscription.inbox = subscription, inbox
+        self.subscriptions.add(subscription)
+        for subscriber in self.subscribers:
+            self._ask(subscriber, subscription.channels, now)
+        self._want_subscribers()
+
+    def unlisten(self, inbox: AnyInbox) -> None:
+        """Its operation is over."""
+        subscription = inbox.subscription
+        if subscription is not None:
+            self.subscriptions.remove(subscription, _clock.now())
+            inbox.subscription = subscription.inbox = None
+
+    def _ask(self, subscriber: Subscriber, channels: Sequence[str], now: float, *, no_others: bool = False) -> None:
+        if subscriber.poisoned:
+            self._read(subscriber, now)
+        if subscriber.sock is None:
+            return
+        subscriber.poisoned = True
+        data = subscriber.more(channels, now)
+        if no_others:
+            data += subscriber.no_more_than(channels)
+        if data:
+            self._write(subscriber, data, now)
+        subscriber.poisoned = False
+
+    def quieten(self, now: float) -> Reports:
+        """Let go of the channels that nobody listens to any more, and of the connections if there is none left."""
+        self.subscriptions.forget_idle(now)
+        channels = self.subscriptions.channels
+        reports: Reports = []
+        for subscriber in self.subscribers:
+            self._ask(subscriber, channels, now, no_others=True)  # again, where it was refused, or interrupted
+            if subscriber.refused and not subscriber.reported:
+                reports += self._report_deaf(subscriber, f"refused by it: {subscriber.refused}")
+            if subscriber.sock is not None and not self.wanted(subscriber):
+                self._unwatch(subscriber)
+                subscriber.close(abort=False)
+        return reports
+
+    @staticmethod
+    def _report_deaf(subscriber: Subscriber, reason: str) -> Reports:
+        subscriber.reported = True
+        name = subscriber.endpoint.name
+        text = f"whoever waits is not told of releases by master {name}, and tries again from time to time: {reason}"
+        return [(logging.WARNING, text, None)]
+
+    def wanted(self, connection: Stream) -> bool:
+        """Whether there is to be a connection."""
+        return not self.closed and (type(connection) is Connection or bool(self.subscriptions))
+
+    def _hear(self, subscriber: Subscriber, kind: bytes, channel: str, token: bytes) -> None:
+        subscriptions, master = self.subscriptions, subscriber.master
+        subscription: Subscription | None = None
+        if kind == b"message":
+            subscription = subscriptions.announced(master, channel, token)
+        elif kind == b"subscribe":
+            subscriber.reported = False
+            subscription = subscriptions.confirmed(master, channel)
+        elif kind == b"unsubscribe":
+            subscriptions.unconfirmed(master, channel)
+        if subscription is not None and subscription.inbox is not None:
+            inbox: Any = subscription.inbox
+            inbox.put(Notified(_clock.now()))
+
+    # -- connections ---------------------------------------------------------------------------------
+
+    def decide(self) -> bool:
+        """Whether a majority is up, or so many failed that there can be none (R2)."""
+        need = majority(len(self.all))
+        up = sum(connection.pipeline.down is None for connection in self.all)
+        failed = sum(connection.failures > 0 for connection in self.all)
+        return up >= need or len(self.all) - failed < need
+
+    def tried(self) -> bool:
+        """Whether every master is up, or failed at least once."""
+        return all(connection.pipeline.down is None or connection.failures > 0 for connection in self.all)
+
+    def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
+        """A connection was made."""
+        if isinstance(stream, Connection):
+            assert facts is not None  # noqa: S101 - `Connector` asks for them
+            return self._attach_connection(stream, sock, facts, now)
+        assert isinstance(stream, Subscriber)  # noqa: S101 - there is no third kind
+        if self.wanted(stream):
+            stream.open(sock, now)
+            self._watch(stream)
+            self._ask(stream, self.subscriptions.channels, now)
+        else:
+            sock.close()
+        return []
+
+    def _attach_connection(
+        self, connection: Connection[AnyInbox], sock: socket.socket, facts: Facts, now: float
+    ) -> Reports:
+        """Vote from now on, and first of all send what is owed (R10)."""
+        master, name = connection.master, connection.endpoint.name
+        notice = self.voters.admit(master, facts, now)
+        quarantined = self.voters.quarantined_for(master, now)
+        up = f"master {name} is back" if connection.failures else f"master {name} is connected"
+        if 0 < quarantined < math.inf:
+            up += f", restarted, and votes in {quarantined:.1f} s"
+        level = logging.INFO if connection.failures or quarantined else logging.DEBUG
+        reports: Reports = [(level, up, _is_up(name, quarantined))]
+        if notice:
+            reports.append((logging.WARNING, notice, None))
+        connection.open(sock, now)
+        connection.votes_from = now + quarantined
+        self._watch(connection)
+        self.send_owed(connection, now)
+        self._tell()
+        return reports + self._other_voters(now)
+
+    def _other_voters(self, now: float) -> Reports:
+        """Masters whose votes count from another time on because of what was heard of others (R21, C16)."""
+        reports: Reports = []
+        for connection in self.all:
+            if connection.sock is None:
+                continue
+            quarantined = self.voters.quarantined_for(connection.master, now)
+            if abs(max(now, connection.votes_from) - (now + quarantined)) > _SAME:
+                connection.votes_from = now + quarantined
+                not_counted = self.voters.why_not_counted(connection.master, now)
+                text = f"master {connection.endpoint.name} {not_counted.reason if not_counted else 'votes'}"
+                reports.append((logging.INFO, text, _is_up(connection.endpoint.name, quarantined)))
+        return reports
+
+    def unattached(self, connection: Stream, failure: Failure) -> Reports:
+        """No connection could be made.  Reported once, not at every attempt."""
+        connection.failures += 1
+        connection.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, connection.failures)
+        if isinstance(connection, Subscriber):
+            if connection.reported or self.all[connection.master].pipeline.down is not None:  # which was reported
+                return []
+            return self._report_deaf(connection, f"no second connection: {failure.reason}")
+        assert isinstance(connection, Connection)  # noqa: S101 - there is no third kind
+        connection.pipeline.down = failure
+        self._tell()
+        if connection.failures > 1:
+            return []
+        name, reason = connection.endpoint.name, failure.reason
+        return [
+            (logging.WARNING, f"master {name} is down: {reason}", lambda observer: observer.master_down(name, reason))
+        ]
+
+    def detach(self, connection: Stream, error: OSError, now: float) -> None:
+        """The connection is gone.  What it carried fails, and its releases are owed."""
+        connection.poisoned = True
+        self._unwatch(connection)
+        text = error.strerror or str(error) or type(error).__name__
+        if isinstance(connection, Connection):
+            # Until now its process may have been alive: a replica that was started before is one (R21).
+            self.voters.heard(connection.master, now)
+            connection.pipeline.broken(Failure("error", f"connection lost: {text}"), now)
+        elif isinstance(connection, Subscriber):
+            for announcement in connection.announcements():  # it said so before it broke
+                self._hear(connection, *announcement)
+            self.subscriptions.lost(connection.master)
+        connection.close(abort=not self.closed)
+        # At once, unless it was let in only to be thrown out: that could go on for ever.
+        connection.retry_at = now if now - connection.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
+        connection.poisoned = False
+        self._lost(connection)
+
+    def hang_up(self) -> None:
+        """Close every connection, for good."""
+        self.closed = True
+        now = _clock.now()
+        for connection in self.streams:
+            if connection.sock is not None:
+                self.detach(connection, ConnectionAbortedError(CLOSED), now)
+
+    def disown(self) -> None:
+        """In a forked child: close our copies of the descriptors without a word to the other side."""
+        self.closed = True
+        for connection in self.streams:
+            sock, connection.sock = connection.sock, None
+            if sock is not None:
+                with contextlib.suppress(OSError):  # its owner was closing it when we were forked
+                    os.close(sock.detach())
+            if connection.connector is not None:
+                connection.connector.disown()
