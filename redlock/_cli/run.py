@@ -288,6 +288,8 @@ class Run:
             job.send(signal.SIGKILL)  # once more: what tells us so may have died itself
             job.reap()
             return LOST
+        if TERMINATED in self._dog.had_done():  # after our last look, and before the command ended
+            self._losing(lease, self._says_when())
         if self._lost:
             # Its leader has ended; what else is there has the rest of the grace.
             while exists(job.group) and self._dog.heard() in (b"", TERMINATED):
@@ -320,8 +322,11 @@ class Run:
                 f"lost {self._name!r}: what would end the command in time, redlock-guard, has been killed or hangs",
             )
         elif TERMINATED in news:
-            self._losing(lease, f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later")
+            self._losing(lease, self._says_when())
         return not (KILLED in news or GONE in news or self._dog.overdue())
+
+    def _says_when(self) -> str:
+        return f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later"
 
     def _times(self, lease: Lease) -> tuple[float, float]:
         """When the command has to get SIGTERM and SIGKILL, as it looks now."""

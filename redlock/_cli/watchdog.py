@@ -111,8 +111,12 @@ class Watchdog:
         with contextlib.suppress(BlockingIOError):
             while not self.gone:
                 self._hear()
+        return self.had_done() + GONE * self.gone
+
+    def had_done(self) -> bytes:
+        """What it had done before its latest answer; nothing is read for that."""
         done, self._done = self._done, b""
-        return done + GONE * self.gone
+        return done
 
     def status(self) -> int | None:
         """What has become of the command, as `os.waitpid` would say it; None: nothing new, or it has not answered yet."""

@@ -557,6 +557,22 @@ def test_a_short_max_hold_is_one(servers):
     assert (done.returncode, done.stdout) == (70, "begun\n")
 
 
+BETWEEN_TWO_LOOKS = """
+import sys
+from redlock._cli import run, watchdog
+watchdog.Watchdog.heard = lambda dog: b""
+sys.exit(run.main(sys.argv[1:]))
+"""
+
+
+def test_the_end_of_the_command_is_not_heard_before_the_signal_that_caused_it(servers):
+    """The guard sends SIGTERM, and the command ends, both between two looks at the guard's news."""
+    program = [sys.executable, "-c", BETWEEN_TWO_LOOKS]
+    done = run([*program, "job", NEW, "--max-hold", "0.5", "--", "sh", "-c", "exec sleep 100"], servers.urls)
+    assert done.returncode == 70
+    assert "the command gets SIGTERM" in done.stderr
+
+
 def test_a_command_that_does_not_heed_max_hold_is_killed_after_the_grace(servers):
     begun = time.monotonic()
     done = run([*RUN, "job", NEW, "--max-hold", "1", "--grace", "0.5", "--", "sh", "-c", STUBBORN], servers.urls)
