@@ -46,6 +46,8 @@ _ALL: Final = (
     Scenario("kill", "masters are killed and restarted, any number of them", {"faults": ("kill",)}),
     Scenario("amnesia-guarded", "masters forget everything in a restart, any number of them; the restart guard is on",
              {"faults": ("forget",), "persistence": "none"}),
+    Scenario("rolling-restart", "forgetful masters restart one by one; a lease that is renewed is not lost, though others want it",
+             {"faults": ("roll",), "persistence": "none", "masters": 3, "ttl": 1.5, "work": "steady"}, (*MUST, "kept")),
     Scenario("pause", "masters are stopped and resumed, any number of them", {"faults": ("pause",)}),
     Scenario("strobe", "masters' clocks go forth and back within the allowance", {"faults": ("strobe",)}),
     Scenario("skewed-clocks", "clients' wall clocks are wrong, and jump", {"faults": ("wall",), "skew": 4.0, "locks": 2}),

@@ -127,6 +127,15 @@ class Scenes:
         self.back()
         assert self.line().ask("STRLEN k") == ":0", "it remembers"
 
+    def roll(self):
+        for master in (1, 2):
+            assert self.line(1, master).ask("SET k v") == "+OK"
+        for master, other in ((1, 2), (2, 1)):
+            with self.struck("roll", masters=(master,)):
+                assert self.line(1, other).ask("PING") == "+PONG"
+            self.back(1, master)
+            assert self.line(1, master).ask("STRLEN k") == ":0", "it remembers"
+
     def pause(self):
         line = self.line()
         with self.struck("pause", masters=(1,)):
