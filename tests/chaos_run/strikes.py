@@ -88,7 +88,7 @@ def refuses(line, command):
 
 
 class Scenes:
-    """One method a fault.  Master 1 is struck, master 2 and client 2 are to notice nothing."""
+    """One method a fault.  Master 1 is struck, master 2 (but for `roll`) and client 2 are to notice nothing."""
 
     def __init__(self, rig, nemesis, cast):
         self.rig, self.nemesis, self.cast = rig, nemesis, cast
