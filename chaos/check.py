@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from chaos import report
-from chaos.history import MUST, Unreadable, demanded, read
+from chaos.history import DEMANDABLE, Unreadable, demanded, read
 from chaos.judge import judge
 from chaos.summary import summarize
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--must",
         metavar="LIST",
-        help=f"what must hold, instead of what the history says: comma-separated, of {', '.join(MUST)}",
+        help=f"what must hold, instead of what the history says: comma-separated, of {', '.join(DEMANDABLE)}",
     )
     parser.add_argument("--json", action="store_true", help="print verdict.json instead of text")
     parser.add_argument(

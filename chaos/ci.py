@@ -196,7 +196,7 @@ def _try(job: Job, backend: Backend, out: Path, interrupted: Event) -> tuple[int
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         said = stack.enter_context((out / "said.log").open("w"))
-        running = stack.enter_context(session(job.settings, backend, out, said))
+        running = stack.enter_context(session(job.settings, backend, out, job.scenario.must, said))
         while running.poll() is None:
             if interrupted.wait(0.1):
                 return UNKNOWN, "interrupted"

@@ -23,6 +23,7 @@ class Fault:
 _ALL: Final = (
     Fault("kill", "master", "SIGKILL, and restarted with its data"),
     Fault("forget", "master", "SIGKILL, and restarted without its data"),
+    Fault("roll", "master", "forget, all in turn: the next one when the one before votes again", (0.1, 0.4)),
     Fault("pause", "master", "SIGSTOP, and resumed"),
     Fault("strobe", "master", "its clock goes forth and back by less than the allowance for drift", (0.2, 0.5)),
     Fault("clock", "master", "its clock jumps ahead by more than the TTL, and back", (1.0, 1.5), in_model=False),
@@ -44,10 +45,10 @@ _ALL: Final = (
 
 FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}
 
-# Words for several, as `--faults` takes them.
+# Words for several, as `--faults` takes them.  A roll leaves the masters to nothing else for as long as it takes.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("one", "oneway", "halves", "ring", "flap"),
-    "all": tuple(fault.name for fault in _ALL if fault.in_model and fault.name != "disk"),
+    "all": tuple(fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll")),
 }
 
 

@@ -33,8 +33,11 @@ OBSERVER: Final = "observer"
 
 Phase: TypeAlias = Literal["invoke", "ok", "fail", "info"]
 Store: TypeAlias = Literal["fenced", "plain"]
-Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean"]
-MUST: Final[tuple[Must, ...]] = get_args(Must)
+Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean", "kept"]
+# What has to hold always, and is judged whether it is demanded or not.
+MUST: Final[tuple[Must, ...]] = ("exclusive", "fenced", "prompt", "live", "clean")
+# `kept` as well is judged only where it is demanded: elsewhere leases are lost, and nothing is wrong with that.
+DEMANDABLE: Final[tuple[Must, ...]] = get_args(Must)
 
 # Seconds on one clock for all processes of a machine, which also counts while it sleeps: that of the leases
 # themselves (R5), so that `valid_until` and `t` can be compared.
@@ -337,8 +340,8 @@ def demanded(names: Iterable[str]) -> tuple[Must, ...]:
     """``names`` as what must hold, each once.  Raises `Unreadable` for a name that is none (C31)."""
     must: list[Must] = []
     for name in names:
-        if name not in MUST:
-            raise Unreadable(f"{name!r} is nothing that can be demanded, only {', '.join(MUST)}")
+        if name not in DEMANDABLE:
+            raise Unreadable(f"{name!r} is nothing that can be demanded, only {', '.join(DEMANDABLE)}")
         if name not in must:
             must.append(name)
     return tuple(must)

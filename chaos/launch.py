@@ -56,18 +56,18 @@ class SessionFailed(RuntimeError):  # noqa: N818 - named for what happened
 
 @contextmanager
 def session(
-    settings: Settings, backend: Backend, out: Path, said: IO[str] | None = None
+    settings: Settings, backend: Backend, out: Path, must: tuple[Must, ...], said: IO[str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A run in a process of its own, that ends with this block and with this process, whatever ends that.
 
-    What it says goes to ``said``, or to where we say it.
+    Its history says that ``must`` has to hold.  What it says goes to ``said``, or to where we say it.
     """
     out.mkdir(parents=True, exist_ok=True)
     (out / HISTORY).unlink(missing_ok=True)
     (out / SETTINGS).write_text(settings.dumps())
     # What is on the path already comes first: somebody's own lock, to be tried in the place of this one.
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent))))
-    command = [sys.executable, "-m", "chaos.session", str(out.absolute()), backend.NAME]
+    command = [sys.executable, "-m", "chaos.session", str(out.absolute()), backend.NAME, *must]
     reader, lifeline = os.pipe()
     try:
         process = subprocess.Popen(

@@ -29,17 +29,17 @@ class Nemesis:
         self._record = record
         self._tell = tell
         self._began = now()
+        self._turn = 0.0  # seconds from the beginning, when the next one `in_turn` may begin
         # (when, number, what to do): the number keeps those of one moment in order.
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
 
     def carry_out(self, plan: Sequence[Strike]) -> None:
         """Returns when everything is healed; on the way out with an exception it heals what it can."""
-        self._began = now()
+        self._began, self._turn = now(), 0.0
         agenda = self._agenda = []
         struck: dict[int, Strike] = {}
         for number, strike in enumerate(plan):
             agenda.append((strike.at, 2 * number, self._later(self._strike, number, strike, struck)))
-            agenda.append((strike.until, 2 * number + 1, self._later(self._heal, number, strike, struck)))
         heapq.heapify(agenda)
         try:
             while agenda:
@@ -59,6 +59,9 @@ class Nemesis:
     ) -> Callable[[], None]:
         return lambda: do(number, strike, struck)
 
+    def _push(self, at: float, number: int, do: Callable[[], None]) -> None:
+        heapq.heappush(self._agenda, (at, number, do))
+
     def _sleep_until(self, t: float) -> None:
         while (left := t - now()) > 0:
             self._cast.check()
@@ -67,6 +70,13 @@ class Nemesis:
     # -- what is written down --------------------------------------------------------------------------
 
     def _strike(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:
+        if strike.in_turn and strike.at < self._turn:
+            strike = strike.moved(self._turn - strike.at)
+            self._push(strike.at, 2 * number, self._later(self._strike, number, strike, struck))
+            return
+        if strike.in_turn:
+            self._turn = strike.settled
+        self._push(strike.until, 2 * number + 1, self._later(self._heal, number, strike, struck))
         struck[number] = strike
         # Before it is in force: whoever judges may take it to be longer than it was, not shorter.
         self._record.write(self._op(strike), "invoke", target=self._targets(strike), detail=_detail(strike))
@@ -80,10 +90,10 @@ class Nemesis:
         if away > 0:
             self._say(f"{'':8} {self._shown(strike)}: back, may vote in {away:.1f} s")
             # From now: to start a container takes a while.
-            heapq.heappush(
-                self._agenda,
-                (now() - self._began + away, 2 * number + 1, self._later(self._settled, number, strike, struck)),
-            )
+            votes_at = now() - self._began + away
+            if strike.in_turn:
+                self._turn = votes_at
+            self._push(votes_at, 2 * number + 1, self._later(self._settled, number, strike, struck))
         else:
             self._settled(number, strike, struck)
 
@@ -172,6 +182,7 @@ _LINK_FAULTS: Final = ("one", "oneway", "halves", "ring", "flap")
 _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "kill": lambda n, s: n.masters(s, lambda rig, m: rig.kill(m)),
     "forget": lambda n, s: n.masters(s, lambda rig, m: rig.kill(m)),
+    "roll": lambda n, s: n.masters(s, lambda rig, m: rig.kill(m)),
     "pause": lambda n, s: n.masters(s, lambda rig, m: rig.pause(m)),
     "strobe": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds)),
     "clock": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, s.seconds)),
@@ -190,6 +201,7 @@ _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
 _HEALS: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "kill": lambda n, s: n.masters(s, lambda rig, m: rig.restart(m, keep_data=True)),
     "forget": lambda n, s: n.masters(s, lambda rig, m: rig.restart(m, keep_data=False)),
+    "roll": lambda n, s: n.masters(s, lambda rig, m: rig.restart(m, keep_data=False)),
     "pause": lambda n, s: n.masters(s, lambda rig, m: rig.resume(m)),
     "strobe": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds)),
     "clock": lambda n, s: n.masters(s, lambda rig, m: rig.jump(m, -s.seconds)),

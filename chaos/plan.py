@@ -6,7 +6,7 @@ The plan does not know whether masters are processes here or containers, nor whi
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from chaos.faults import FAULTS
@@ -28,6 +28,8 @@ class Strike:
 
     ``settled``: when what it did is over.  That is ``until``, but for masters that were restarted: they
     vote again only after their quarantine (R21), and are healed when they do.
+
+    ``in_turn``: it begins when the one before has settled, however long that takes there.
     """
 
     fault: str
@@ -40,11 +42,12 @@ class Strike:
     way: Way = "both"
     seconds: float = 0.0  # by how much: clocks jump, answers are late
 
+    @property
+    def in_turn(self) -> bool:
+        return self.fault == "roll"
+
     def moved(self, by: float) -> Strike:
-        return Strike(
-            fault=self.fault, at=self.at + by, until=self.until + by, settled=self.settled + by,
-            masters=self.masters, clients=self.clients, links=self.links, way=self.way, seconds=self.seconds,
-        )  # fmt: skip
+        return replace(self, at=self.at + by, until=self.until + by, settled=self.settled + by)
 
 
 # Before the first fault, in TTLs: everybody shall have had a lock once.
@@ -97,6 +100,8 @@ class _Planner:
                 strikes = list(self._of(fault, at, until))
                 if self._free(strikes):
                     yield from strikes
+                    if strikes[-1].in_turn:
+                        until = strikes[-1].settled
                     break
             at = until + ttl * self._random.uniform(*_PAUSE)
             if at >= end - ttl * fault.lasts[0]:
@@ -122,6 +127,8 @@ class _Planner:
         return self._on_links(fault.name, at, until)
 
     def _on_masters(self, name: str, at: float, until: float) -> list[Strike]:
+        if name == "roll":
+            return list(self._rolled(at, until))
         masters = self._some_masters()
         settled, seconds = until, 0.0
         if name in ("kill", "forget"):
@@ -140,6 +147,19 @@ class _Planner:
                 self._repeated(Strike(fault=name, at=at, until=at, settled=at, masters=masters, seconds=seconds), until)
             )
         return [Strike(fault=name, at=at, until=until, settled=settled, masters=masters, seconds=seconds)]
+
+    def _rolled(self, at: float, until: float) -> Iterator[Strike]:
+        """All masters in some order, each when the one before votes again; as many as there is time for."""
+        ttl, end = self._settings.ttl, self._settings.duration
+        shortest, longest = FAULTS["roll"].lasts
+        for master in self._random.sample(self._masters, len(self._masters)):
+            if at >= end - ttl * shortest:
+                return
+            # Without a quarantine it needs time to be given its keys back, which every renewal does (R14, R15).
+            settled = until + max(self._settings.quarantine, ttl)
+            yield Strike(fault="roll", at=at, until=until, settled=settled, masters=(master,))
+            at = settled + ttl * self._random.uniform(*_PAUSE)
+            until = min(at + ttl * self._random.uniform(shortest, longest), end)
 
     def _on_clients(self, name: str, at: float, until: float) -> Strike:
         most = max(1, len(self._clients) // 2)

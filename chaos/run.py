@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from chaos import report
 from chaos.backends import BACKENDS, Unavailable, choose
 from chaos.faults import FAULTS, GROUPS, named
-from chaos.history import MUST, Unreadable, demanded
+from chaos.history import DEMANDABLE, Unreadable, demanded
 from chaos.launch import EXIT_CODES, UNKNOWN, SessionFailed, judged, session
 from chaos.scenarios import SCENARIOS, Scenario
 from chaos.settings import Persistence, Settings, Work
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="chaos-out",
         help="history.jsonl, verdict.json, timeline.html (chaos-out)",
     )
-    parser.add_argument("--must", metavar="LIST", help=f"what must hold, of {', '.join(MUST)}")
+    parser.add_argument("--must", metavar="LIST", help=f"what must hold, of {', '.join(DEMANDABLE)}")
     for name, kind, meaning in _OPTIONS:
         parser.add_argument(f"--{name}", type=kind, metavar=kind.__name__.upper(), help=meaning)
     parser.add_argument("--persistence", choices=get_args(Persistence), help="of the masters")
@@ -88,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"variant {settings.variant}: {VARIANTS[settings.variant].what}")
     print(f"seed {settings.seed}   again: {_again(args, settings.seed)}\n", flush=True)
     try:
-        with session(settings, backend, out) as running:
+        with session(settings, backend, out, must) as running:
             running.wait()
         verdict = judged(running, out, must, None if settings.variant else scenario.shows)
     except KeyboardInterrupt:
@@ -155,11 +155,12 @@ def _own(changes: dict[str, Any]) -> Scenario:
     """Of faults that are named.  Beyond the model nothing is demanded but fencing."""
     faults = changes["faults"]
     beyond = [fault for fault in faults if not FAULTS[fault].in_model]
-    if "forget" in faults:
+    forgets = next((fault for fault in ("forget", "roll") if fault in faults), None)
+    if forgets is not None:
         if changes.setdefault("persistence", "none") == "always":
-            beyond.append("forget with appendfsync always, which promises to forget nothing")
+            beyond.append(f"{forgets} with appendfsync always, which promises to forget nothing")
         if changes.get("restart_guard") is False:
-            beyond.append("forget without the restart guard")
+            beyond.append(f"{forgets} without the restart guard")
     what = ", ".join(faults) or "no fault"
     if beyond:
         return Scenario("of your own", f"{what} (beyond the model: {', '.join(beyond)})", must=("fenced",))

@@ -1,8 +1,9 @@
-"""One run, from the first server to the merged history: ``python -m chaos.session DIR``, started by `chaos.launch`.
+"""One run, from the first server to the merged history: ``python -m chaos.session DIR BACKEND MUST...``.
 
-It lives as long as its standard input is open.  Whoever started it may be interrupted or killed at any
-moment: the kernel closes the pipe, this process ends, and with it, by the namespace or by the supervisor of
-`redlock.testing`, everything that it has started.  That is the only way in which a run is broken off.
+`chaos.launch` starts it, and it lives as long as its standard input is open.  Whoever started it may be
+interrupted or killed at any moment: the kernel closes the pipe, this process ends, and with it, by the
+namespace or by the supervisor of `redlock.testing`, everything that it has started.  That is the only way in
+which a run is broken off.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from chaos import pulse
 from chaos.backends import BACKENDS
 from chaos.cast import Cast, CastFailed
 from chaos.clients.stores import Stores
-from chaos.history import MUST, NEMESIS, OBSERVER, Header, Writer, merge, now
+from chaos.history import NEMESIS, OBSERVER, Header, Writer, demanded, merge, now
 from chaos.nemesis import Nemesis
 from chaos.plan import plan
 from chaos.settings import Settings
@@ -29,6 +30,7 @@ from redlock.testing import ClockUnavailable, ServerFailed
 
 if TYPE_CHECKING:
     from chaos.backends.rig import Rig
+    from chaos.history import Must
 
 SETTINGS: Final = "settings.json"
 HISTORY: Final = "history.jsonl"
@@ -36,14 +38,14 @@ HISTORY: Final = "history.jsonl"
 FAILED: Final = 2
 
 
-def main(directory: str, backend: str) -> int:
+def main(directory: str, backend: str, *must: str) -> int:
     # Ctrl-C is for whoever started this, and reaches it by the pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_starter, daemon=True).start()
     settings = Settings.loads(Path(directory, SETTINGS).read_text())
     try:
         with BACKENDS[backend].rig(settings) as rig:
-            _run(settings, rig, Path(directory))
+            _run(settings, rig, Path(directory), demanded(must))
     except (CastFailed, ServerFailed, ClockUnavailable) as error:
         print(f"chaos: {error}", file=sys.stderr, flush=True)
         return FAILED
@@ -56,7 +58,7 @@ def _end_with_starter() -> None:
     os._exit(FAILED)
 
 
-def _run(settings: Settings, rig: Rig, directory: Path) -> None:
+def _run(settings: Settings, rig: Rig, directory: Path, must: tuple[Must, ...]) -> None:
     if settings.restart_guard and settings.persistence != "always":
         _tell(f"new masters do not vote for {settings.longest_ttl:g} s (R21)")
         time.sleep(settings.longest_ttl + 1.0)
@@ -74,7 +76,7 @@ def _run(settings: Settings, rig: Rig, directory: Path) -> None:
         if excused:
             _tell(f"{excused} times the machine did not run a client when it mattered: that counts as a stop")
         header = Header(
-            seed=settings.seed, masters=settings.masters, locks=settings.lock_names, ttl=settings.ttl, must=MUST,
+            seed=settings.seed, masters=settings.masters, locks=settings.lock_names, ttl=settings.ttl, must=must,
             clients=clients,
         )  # fmt: skip
         merge(sorted(cast.events.glob("*.jsonl")), header, directory / HISTORY)

@@ -18,8 +18,9 @@ Persistence: TypeAlias = Literal["none", "everysec", "always"]
 # ``visited``: the same, but only the first worker of each client; the others look in wherever nobody is.
 # ``overrun``: leases run out, and their holders release them late.
 # ``brief``: short sections and hardly any pause, for as much contention as possible.
+# ``steady``: the first worker of each client keeps what it gets, and all the others want it.
 # ``naive``: a holder who looks at its lease only before it begins.
-Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "naive"]
+Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "steady", "naive"]
 
 
 @dataclass(frozen=True, kw_only=True)

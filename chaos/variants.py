@@ -148,6 +148,23 @@ def _() -> None:
     _patch(LeaseState, "over", property(lambda lease: lease.released))
 
 
+@_variant("no-repair", scenario="rolling-restart", breaks="kept")
+def _() -> None:
+    """A master that forgot a key is never given it back (R14)"""
+
+    def repair(*_: object) -> Iterator[Any]:
+        yield from ()
+
+    _patch(extending, "repair", repair)
+
+
+@_variant("repair-by-fence", scenario="rolling-restart", breaks="kept")
+def _() -> None:
+    """A waiter's attempt has left a greater fence on a master that forgot a key, and keeps it away from there (R14)"""
+    refuse = "if tonumber(redis.call('GET', KEYS[i]) or '0') > fence then return {0} end"
+    _patch_script("REPAIR", ("local greater = {}", f"for i = n + 1, #KEYS do {refuse} end\nlocal greater = {{}}"))
+
+
 def _patch(where: Any, name: str, value: Any) -> None:
     """There has to be something to be patched, or the variant would not be broken."""
     getattr(where, name)

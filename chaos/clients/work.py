@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from asyncio import CancelledError
 from contextlib import suppress
@@ -35,6 +36,7 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
     "visited": {"long": 1, "expiring": 1, "extending": 6},
     "overrun": {"short": 1, "expiring": 4},
     "brief": {"short": 1},
+    "steady": {"steady": 1},
     "naive": {"naive": 1},
 }  # fmt: skip
 
@@ -71,6 +73,8 @@ class Worker:
         often = {act: n for act, n in _OFTEN[settings.work].items() if act != "cancelled" or world.can_cancel}
         if settings.work == "visited" and name != "1":
             often = {"impatient": 1}
+        if settings.work == "steady" and name != "1":
+            often = {"impatient": 4, "short": 1}
         self._acts: list[Callable[[str], Awaitable[None]]] = [getattr(self, f"_{act}") for act in often]
         self._often = list(often.values())
 
@@ -102,6 +106,13 @@ class Worker:
         held = await self._take(name)
         if held is not None:
             await self._work(held, self._settings.ttl * self._random.uniform(1.2, 2.0))
+            await self._give_back(held)
+
+    async def _steady(self, name: str) -> None:
+        """For as long as there are faults, kept by the library."""
+        held = await self._take(name)
+        if held is not None:
+            await self._work(held, math.inf)
             await self._give_back(held)
 
     async def _expiring(self, name: str) -> None:

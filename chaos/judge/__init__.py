@@ -1,9 +1,9 @@
 """What held, from a history alone: no clock, no file, no knowledge of who wrote it.
 
-    verdict                                       all of them, and what follows
-    exclusive   fenced   prompt   live   clean    one promise each
-    holds   operations   faults                   what the events mean
-    violation                                     what is found
+    verdict                                             all of them, and what follows
+    exclusive   fenced   prompt   live   clean   kept   one promise each
+    holds   operations   faults                         what the events mean
+    violation                                           what is found
 
 Linear, but for sorting: a hundred thousand events are judged in seconds.
 """

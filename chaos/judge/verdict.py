@@ -12,6 +12,7 @@ from chaos.judge.clean import clean, inspections
 from chaos.judge.exclusive import exclusive
 from chaos.judge.fenced import fenced, without_fence
 from chaos.judge.holds import Hold, holds
+from chaos.judge.kept import kept, renewed
 from chaos.judge.live import last_heal, live
 from chaos.judge.prompt import prompt
 
@@ -55,7 +56,7 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """All five rulings, whatever was demanded; `outcome` is about what was.
+    """A ruling on each of `MUST`, whatever was demanded, and on what was besides; `outcome` is about what was.
 
     A breach that was proven stays proven, so ``violated`` beats ``unknown``, and that beats ``passed``.
     Only a history without any hold is ``unknown`` whatever else was found.
@@ -93,14 +94,15 @@ class Verdict:
 
 
 def judge(history: History, must: Iterable[Must] | None = None) -> Verdict:
-    """All rulings on ``history``; ``must`` is what has to hold, what its header says unless given."""
+    """The rulings on ``history``; ``must`` is what has to hold, what its header says unless given."""
     demanded = history.header.must if must is None else tuple(must)
+    names = (*MUST, *(name for name in demanded if name not in MUST))
     try:
         held = holds(history)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is no pass
         note = _crash(error)
-        return Verdict(demanded, tuple(Ruling(name, "unknown", note=note, crashed=True) for name in MUST), note)
-    rulings = tuple(_rule(name, history, held) for name in MUST)
+        return Verdict(demanded, tuple(Ruling(name, "unknown", note=note, crashed=True) for name in names), note)
+    rulings = tuple(_rule(name, history, held) for name in names)
     proves = any(hold.end > hold.start for hold in held)
     return Verdict(demanded, rulings, "" if proves else "no lock was ever held, so this history proves nothing")
 
@@ -120,6 +122,8 @@ def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:
             return Ruling(name, "passed", note="no fault was healed", vacuous=True)
         if name == "clean" and not inspections(history):
             return Ruling(name, "passed", note="no master was inspected", vacuous=True)
+        if name == "kept" and not renewed(held):
+            return Ruling(name, "passed", note="no lease was renewed", vacuous=True)
         return Ruling(name, "passed")
     except Exception as error:  # noqa: BLE001 - likewise
         return Ruling(name, "unknown", note=_crash(error), crashed=True)
@@ -135,4 +139,5 @@ _JUDGES: Final[dict[Must, Callable[[History, list[Hold]], Iterable[Violation]]]]
     "prompt": prompt,
     "live": lambda history, _: live(history),
     "clean": clean,
+    "kept": kept,
 }

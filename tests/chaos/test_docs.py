@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from chaos.history import MUST, parse
+from chaos.history import DEMANDABLE, parse
 from chaos.judge import judge
 from chaos.report import document
 from chaos.summary import summarize
@@ -26,7 +26,7 @@ def test_the_example_is_a_history() -> None:
 
 
 def test_every_verdict_has_its_rules() -> None:
-    for name in MUST:
+    for name in DEMANDABLE:
         assert f"\n**{name}** " in PAGE
 
 

@@ -88,7 +88,7 @@ def refuses(line, command):
 
 
 class Scenes:
-    """One method a fault.  Master 1 is struck, master 2 and client 2 are to notice nothing."""
+    """One method a fault.  Master 1 is struck, master 2 (but for `roll`) and client 2 are to notice nothing."""
 
     def __init__(self, rig, nemesis, cast):
         self.rig, self.nemesis, self.cast = rig, nemesis, cast
@@ -126,6 +126,15 @@ class Scenes:
             pass
         self.back()
         assert self.line().ask("STRLEN k") == ":0", "it remembers"
+
+    def roll(self):
+        for master in (1, 2):
+            assert self.line(1, master).ask("SET k v") == "+OK"
+        for master, other in ((1, 2), (2, 1)):
+            with self.struck("roll", masters=(master,)):
+                assert self.line(1, other).ask("PING") == "+PONG"
+            self.back(1, master)
+            assert self.line(1, master).ask("STRLEN k") == ":0", "it remembers"
 
     def pause(self):
         line = self.line()

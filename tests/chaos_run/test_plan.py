@@ -43,7 +43,7 @@ def test_everything_is_healed_in_time(seed):
     for strike in plan(settings(seed)):
         assert 0 < strike.at < strike.until <= 60.0
         assert strike.settled >= strike.until
-        if strike.fault not in ("kill", "forget"):
+        if strike.fault not in ("kill", "forget", "roll"):
             assert strike.settled == strike.until
 
 
@@ -80,6 +80,45 @@ def test_a_restarted_master_is_healed_when_it_votes_again():
     assert all(strike.settled == pytest.approx(strike.until + 6.0) for strike in guarded)
     at_once = plan(settings(1, faults=("forget",), restart_guard=False))
     assert all(strike.settled == strike.until for strike in at_once)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_roll_is_one_master_after_the_other(seed):
+    """Each when the one before votes again, so that a majority of the others always does."""
+    made = plan(settings(seed, faults=("roll",), lanes=1))
+    assert all(len(strike.masters) == 1 for strike in made)
+    for before, after in itertools.pairwise(made):
+        assert before.settled == pytest.approx(before.until + 3.0)
+        assert before.settled < after.at
+    assert len(made) > 10
+    assert {strike.masters for strike in made[:5]} == {strike.masters for strike in made[5:10]}, "all of them in turn"
+
+
+def test_a_roll_is_in_some_order():
+    assert len({tuple(s.masters for s in plan(settings(seed, faults=("roll",), lanes=1))) for seed in SEEDS}) > 20
+
+
+def test_without_a_quarantine_a_roll_waits_for_a_renewal():
+    made = plan(settings(1, faults=("roll",), lanes=1, restart_guard=False))
+    assert all(strike.settled == pytest.approx(strike.until + 2.0) for strike in made)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_else_is_done_to_masters_during_a_roll(seed):
+    made = plan(settings(seed, faults=("roll", "pause"), lanes=2))
+    rolls = [strike for strike in made if strike.fault == "roll"]
+    assert rolls
+    for pause in (strike for strike in made if strike.fault == "pause"):
+        for before, after in itertools.pairwise(rolls):
+            if after.masters not in (one.masters for one in rolls[: rolls.index(after)]):  # of the first turn
+                assert pause.until <= before.at or after.settled <= pause.at
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_scenario_of_rolling_restarts_takes_every_master(seed):
+    """Within the time that it has; and what it demands is demanded nowhere else."""
+    assert {s.masters for s in plan(SCENARIOS["rolling-restart"].with_seed(seed))} == {(1,), (2,), (3,)}
+    assert [name for name, scenario in SCENARIOS.items() if "kept" in scenario.must] == ["rolling-restart"]
 
 
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5, 7])
@@ -121,7 +160,7 @@ def test_a_jump_of_clocks_does_not(seed):
 
 def test_the_words_for_several():
     assert named("kill, partition,kill") == ("kill", *GROUPS["partition"])
-    assert "clock" not in named("all")
+    assert {"clock", "disk", "roll"} == set(FAULTS) - set(named("all"))
     with pytest.raises(ValueError, match="no fault 'nonsense'"):
         named("kill,nonsense")
 

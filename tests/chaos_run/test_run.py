@@ -55,6 +55,17 @@ def test_a_broken_lock_is_caught(tmp_path):
     assert "exclusive  VIOLATED" in ran.stdout
 
 
+def test_a_history_says_what_was_demanded_of_it(tmp_path):
+    """So that it is judged by the same again."""
+    demanding = ("--work", "steady", "--must", "kept,fenced", "--faults", "flush")
+    ran = chaos("run", *SHORT, *demanding, "--backend", "proxy", "--out", str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    again = chaos("check", str(tmp_path / "history.jsonl"))
+    for out in (ran.stdout, again.stdout):
+        assert "kept       holds     must hold\n" in out
+        assert "PASSED: kept, fenced\n" in out
+
+
 @pytest.mark.parametrize("shows", ["exclusive", "lost update"])
 @pytest.mark.parametrize("shown", [False, True])
 def test_what_was_to_be_shown_and_was_not_proves_nothing(tmp_path, shows, shown):
@@ -107,7 +118,17 @@ def test_what_cannot_be_is_said_plainly(words, said, tmp_path):
 def test_the_list():
     ran = chaos("list")
     assert ran.returncode == 0
-    for word in ("namespace", "proxy", "amnesia-guarded", "client-pause", "clock-jump", "no-rollback", "oneway"):
+    for word in (
+        "namespace",
+        "proxy",
+        "amnesia-guarded",
+        "client-pause",
+        "clock-jump",
+        "no-rollback",
+        "no-repair",
+        "oneway",
+        "roll",
+    ):
         assert word in ran.stdout
 
 

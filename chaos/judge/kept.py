@@ -1,0 +1,44 @@
+"""R14, where every holder renews: no lease is lost, whatever is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.judge.faults import STOPPED_OR_KILLED, Hindered, faults
+from chaos.judge.violation import Violation, short, stamp, violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from chaos.history import History
+    from chaos.judge.holds import Hold
+
+
+def renewed(held: Sequence[Hold]) -> bool:
+    """Without a lease that was renewed `kept` holds trivially."""
+    return any(hold.renewed is not hold.began for hold in held)
+
+
+def kept(history: History, held: Sequence[Hold]) -> Iterator[Violation]:
+    """One for every hold that ended before its holder released it or handed it over.
+
+    Who is stopped or killed after the last renewal renews nothing.
+    """
+    hindered = Hindered(faults(history), STOPPED_OR_KILLED)
+    for hold in held:
+        done, lost = hold.stopped_by, hold.lost
+        ended = hold.valid_until if lost is None else min(lost.t, hold.valid_until)
+        # What lies beyond the last event has not been recorded.
+        as_wanted = done.t <= ended if done is not None else lost is None and ended >= history.end
+        over_at_once = hold.valid_until <= hold.start
+        if as_wanted or over_at_once or hindered.within(hold.process, hold.renewed.t, ended):
+            continue
+        why = "it was never told" if lost is None else lost.reason or "no reason was given"
+        yield violation(
+            f"{hold.process} lost {hold.lock!r} ({short(hold.token)}) at {stamp(ended)}: {why}",
+            ended,
+            hold.renewed,
+            lost,
+            done,
+            lock=hold.lock,
+        )
