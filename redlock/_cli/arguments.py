@@ -1,4 +1,4 @@
-"""What both commands take on the command line, and how they complain of it."""
+"""The arguments that both commands share, and how they report errors."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _LONGEST = 1e9  # seconds, as for `Masters`: beyond it the operating system's timers overflow
-FAILED = 71  # EX_OSERR of sysexits.h: what it has for errors of a program, 70, is "lost" here
-# Open files: two connections to each master, and while they are made one more for each, of TLS or the resolver; what Python
-# opens meanwhile, and at its end: without room for that it aborts.
+FAILED = 71  # EX_OSERR of sysexits.h. Its code for errors of a program, 70, means "lost" here
+# Open files. Each master takes two connections, and one more file per connection while TLS or the resolver is busy.
+# Python opens a few more, also at its end: without room for those it aborts.
 _FILES_EACH, _FILES_ELSE = 4, 8
-# What may be shown of what stands before an @.
+# The only text before an @ that may be shown.
 _HARMLESS = re.compile(r"'?(--[\w-]+=)?([a-z]+://)?")
 
 
 class Parser(argparse.ArgumentParser):
-    """One that ends with the exit code of its command, and in one line that says what to do."""
+    """An argument parser. An error ends with the exit code of the command, and the text says what to do."""
 
     def __init__(self, *, usage_error: int, **options: object) -> None:
         super().__init__(
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,  # what is abbreviated today may mean two things tomorrow
+            allow_abbrev=False,  # a new option could make today's abbreviation ambiguous
             **options,  # type: ignore[arg-type]
         )
         self._usage_error = usage_error
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """Argparse says nothing of what it could not write, and that would be success."""
+        """Raise if the help cannot be written. Argparse would ignore that, and the exit code would be 0."""
         if file is not None:
             super().print_help(file)
             return
@@ -48,25 +48,25 @@ class Parser(argparse.ArgumentParser):
         sys.stdout.flush()
 
     def error(self, message: str) -> NoReturn:
-        """What was given is quoted, and may be an address with a password in the wrong place."""
+        """Report a wrong argument. Its quoted text is masked: it may be an address with a password."""
         complain(f"{self.prog}: {_masked(message)}\nTry: {self.prog} --help")
         self.exit(self._usage_error)
 
 
 def complain(text: str) -> None:
-    """On standard error, in one piece.  If nobody can be told, the exit code has to do."""
+    """Write ``text`` to standard error, in one piece. If that fails, only the exit code tells of the error."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
 
 def _masked(message: str) -> str:
-    what, colon, given = message.partition(": ")  # words of argparse alone come before that
+    what, colon, given = message.partition(": ")  # before the colon are only words of argparse
     return what + colon + masked(given)
 
 
 def masked(given: str) -> str:
-    """A password may have blanks, colons and @ in it: so all up to the last one is taken for one."""
+    """``given`` without passwords. A password may contain blanks, colons and @: all up to the last @ is hidden."""
     secret, at, rest = given.rpartition("@")
     harmless = _HARMLESS.match(secret)
     if at and harmless:
@@ -75,7 +75,7 @@ def masked(given: str) -> str:
 
 
 def add_deployment(parser: Parser) -> None:
-    """The options that say which masters, and on which terms (C21)."""
+    """Add the options that describe the masters and how to use them (C21)."""
     group = parser.add_argument_group("the deployment")
     group.add_argument(
         "--config", metavar="FILE", help="TOML file with the masters, credentials, TLS files and these options"
@@ -95,7 +95,7 @@ def add_deployment(parser: Parser) -> None:
 
 
 def _text(given: str) -> str:
-    """Keys are UTF-8; an argument may be any bytes."""
+    """``given``, if it can be a key. Keys are UTF-8; an argument may be any bytes."""
     try:
         given.encode()
     except UnicodeEncodeError:
@@ -107,12 +107,12 @@ SECONDS = f"a number of seconds, more than 0 and at most {_LONGEST:g}"
 
 
 def can_be_set(number: float) -> bool:
-    """Whether a clock can be set with so many seconds: those of `SECONDS`."""
+    """Whether a timer can be set to ``number`` seconds. `SECONDS` says the range in words."""
     return 0 < number <= _LONGEST
 
 
 def seconds(text: str) -> float:
-    """A number of seconds above 0, with which a clock can be set."""
+    """A number of seconds above 0 to which a timer can be set."""
     return _seconds(text, can_be_set, SECONDS)
 
 
@@ -132,7 +132,7 @@ def _seconds(text: str, allowed: Callable[[float], bool], what: str) -> float:
 
 
 def find_room(masters: int, what: str) -> None:
-    """Else a master would be blamed for what this process is short of.  Raises `RedlockError`."""
+    """Raise `RedlockError` if this process may not open enough files. Else the error would blame a master."""
     files = masters * _FILES_EACH + _FILES_ELSE
     found: list[int] = []
     try:
@@ -149,7 +149,7 @@ def find_room(masters: int, what: str) -> None:
 
 
 def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAILED) -> NoReturn:
-    """Run a command as the program: an exit code and at most a line, whatever happens, and no traceback."""
+    """Run ``main`` as a program. Every failure becomes an exit code and at most one line, never a traceback."""
     _open_streams()
     code: int | str | None
     try:
@@ -158,29 +158,29 @@ def entry(main: Callable[[list[str]], int], broken_pipe: int, failed: int = FAIL
     except SystemExit as ending:
         code = ending.code
     except KeyboardInterrupt:
-        code = 130  # as shells say it of a program that ended by SIGINT
+        code = 130  # shells report this for a program that SIGINT ended
     except BrokenPipeError:
         code = broken_pipe
-    except Exception as error:  # noqa: BLE001 - a 1 would mean something else
+    except Exception as error:  # noqa: BLE001 - Python's exit code 1 would mean something else
         complain(f"redlock-{Path(sys.argv[0]).stem.removeprefix('redlock-')}: {_explained(error)}")
         code = failed
     for number, stream in enumerate((sys.stdout, sys.stderr), 1):
         try:
             stream.flush()
-        except OSError:  # what is still in the buffer would be complained of at exit
+        except OSError:  # else Python would complain at exit about the text left in the buffer
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
     sys.exit(code)
 
 
 def _open_streams() -> None:
-    """What whoever starts this has closed is /dev/null: else the next file or pipe would get its number."""
+    """Open closed standard streams as /dev/null. Else the next file or pipe would get the number of a stream."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # has this number, the lowest that is free
+            os.open(os.devnull, os.O_RDWR)  # it gets this number, the lowest free one
             os.set_inheritable(number, True)
-    # What Python found closed is None.
+    # Python sets a stream to None if it was closed at the start.
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
@@ -189,7 +189,7 @@ def _open_streams() -> None:
 
 
 def print_utf_8() -> None:
-    """For programs that read it, whatever the terminal understands."""
+    """Write UTF-8 to standard output, whatever the locale says: programs read it."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
@@ -201,6 +201,6 @@ def _explained(error: Exception) -> str:
         return str(error)
     import traceback  # noqa: PLC0415 - seldom needed
 
-    # Its text may quote anything, passwords as well.
+    # The text of the error is left out: it may quote anything, even passwords.
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}, a defect of this program: {place.filename}, line {place.lineno}"

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from redlock._cli import table
     from redlock._cli.config import Deployment
 
-OK, WARNING, CRITICAL, UNKNOWN = range(4)  # what monitoring understands since Nagios
+OK, WARNING, CRITICAL, UNKNOWN = range(4)  # the exit codes of monitoring plugins since Nagios
 _EXIT = {"OK": OK, "WARNING": WARNING, "CRITICAL": CRITICAL}
 
-_MAX_TTL = 60.0  # the default of `Masters`, where no client has announced another one
-_EVERY = 2  # seconds, where --watch says nothing
-_PROBE_TTL = 5.0  # of the lock that is taken, if this is killed in the middle
+_MAX_TTL = 60.0  # the default of `Masters`. It is used if no client has announced another value
+_EVERY = 2  # seconds between checks, if --watch gives none
+_PROBE_TTL = 5.0  # seconds. The probe's lock stays that long if this program is killed in the middle
 _EXAMPLES = """\
 examples:
   redlock-check redis://10.0.0.1:6379 redis://10.0.0.2:6379 redis://10.0.0.3:6379
@@ -79,12 +79,12 @@ def parser() -> arguments.Parser:
 
 def main(argv: list[str]) -> int:
     this = parser()
-    # Options may stand anywhere, URLs between them as well.
+    # Options and URLs may stand in any order.
     given = this.parse_intermixed_args(_with_interval(argv))
     if given.watch is not None and (given.prometheus or given.acl):
         this.error("--watch goes with the table or with --json")
     if given.prometheus or given.acl:
-        arguments.print_utf_8()  # as keys are, and the exposition format
+        arguments.print_utf_8()  # keys and the exposition format are UTF-8
     try:
         if given.acl:
             return _acl(given)
@@ -95,19 +95,19 @@ def main(argv: list[str]) -> int:
 
 
 def _with_interval(argv: list[str]) -> list[str]:
-    """``--watch URL``: the address is not how often."""
+    """Give a bare ``--watch`` its default interval. Else argparse would take a URL after it for the interval."""
 
     def alone(word: str, following: str) -> bool:
         return word == "--watch" and not following.replace(".", "", 1).isdigit()
 
-    pairs = zip(argv, [*argv[1:], ""], strict=False)  # for no argument at all, one too many
+    pairs = zip(argv, [*argv[1:], ""], strict=False)  # without arguments the second list is longer
     return [f"--watch={_EVERY}" if alone(word, following) else word for word, following in pairs]
 
 
 def _acl(given: argparse.Namespace) -> int:
-    from redlock._health import rights  # noqa: PLC0415 - each way takes what it needs
+    from redlock._health import rights  # noqa: PLC0415 - each mode imports only what it needs
 
-    # The rule does not depend on the masters, but for the database.
+    # Of the masters' addresses, the rule depends only on the database.
     wanted = config.deployment(given.urls, given, masters_needed=False)
     print(rights.rule(wanted.options.get("prefix", "redlock:"), database=wanted.databases))  # noqa: T201
     return OK
@@ -150,7 +150,7 @@ def _watch(check: Callable[[], Health], every: float, style: table.Style) -> Hea
 
 
 def _watch_json(check: Callable[[], Health], every: float) -> Health:
-    """One object in a line for each check."""
+    """Print each check as one JSON object on one line."""
     import json  # noqa: PLC0415
     import time  # noqa: PLC0415
 
@@ -169,7 +169,7 @@ def _watch_json(check: Callable[[], Health], every: float) -> Health:
 
 
 def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[], Health]:
-    """What makes one check.  All that can be wrong with the options is found now."""
+    """A function that makes one check. Wrong options raise now, not at the first check."""
     from redlock import Masters  # noqa: PLC0415
     from redlock._health import checkup  # noqa: PLC0415
     from redlock._health.survey import throw_away_name  # noqa: PLC0415
@@ -188,13 +188,14 @@ def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[],
     )
 
     def take_a_lock(agreed: float) -> Probe:
-        # Whoever connects announces its max_ttl for good (R21): one that the masters know already.
+        # A client that connects announces its max_ttl for good (R21). So use a value that the masters already know.
         ttl = min(agreed, max(_PROBE_TTL, 3 * client_options.node_timeout))
         masters = Masters(wanted.urls, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
         try:
             return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
         finally:
-            # Not now: it waits for threads that connect, and one may be in a handshake with a master that hangs.
+            # Closed in a thread: `close` waits for connecting threads, and one may be in a handshake with a master
+            # that hangs.
             threading.Thread(target=masters.close, name="redlock-check closing", daemon=True).start()
 
     return checkup.checks(wanted.urls, client_options, timeout, take_a_lock if probe else None, adopt=adopt)

@@ -1,4 +1,4 @@
-"""The clock of leases (rule R5), on which `Lease.valid_until` is."""
+"""The clock of leases (R5). `Lease.valid_until` is a time of this clock."""
 
 from __future__ import annotations
 

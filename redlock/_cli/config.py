@@ -1,7 +1,7 @@
-"""Which masters, and with which credentials: from arguments, the environment or a TOML file.
+"""The masters and their credentials, from arguments, a TOML file or the environment.
 
-A password given as an argument can be read by everybody on the machine (``ps``), so it can come from the
-environment or the file as well.  Nothing here ever shows one.
+Everybody on the machine can read a password that is given as an argument (``ps``). So it may also come from the
+environment or from the file. Nothing here ever shows a password.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 MASTERS, USERNAME, PASSWORD = "REDLOCK_MASTERS", "REDLOCK_USERNAME", "REDLOCK_PASSWORD"
 
-# What a file may say of one master, or on top for all of them.
+# Settings that a file may give for one master, or at the top for all masters.
 _ACCESS: dict[str, type] = dict.fromkeys(
     ("username", "password", "password_env", "password_file", "tls_ca", "tls_cert", "tls_key"), str
 )
-# And what it may say of all of them only: options of `Masters`.
+# Settings that a file may give only for all masters: options of `Masters`.
 _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "prefix": str,
     "max_ttl": (int, float),
@@ -35,7 +35,7 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "restart_guard": bool,
 }
 _TIMES = ("max_ttl", "node_timeout")
-_PASSWORDS = ("password", "password_file", "password_env")  # the first that is there
+_PASSWORDS = ("password", "password_file", "password_env")  # the first one that is given counts
 _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
 
 
@@ -43,20 +43,20 @@ _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_ke
 class Deployment:
     """The masters, and the options that were given for them."""
 
-    urls: tuple[str, ...] = field(repr=False)  # with passwords
+    urls: tuple[str, ...] = field(repr=False)  # they contain passwords
     options: Mapping[str, Any]
 
     @property
     def databases(self) -> bool:
-        """Whether any address names a database but the first."""
+        """Whether any address names a database other than the first, 0."""
         return any(_database(url, number) not in ("", "0") for number, url in enumerate(self.urls))
 
 
 def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_needed: bool = True) -> Deployment:
-    """What was given as arguments, else in the file, else in the environment.
+    """Collect the masters and options: from the arguments, else from the file, else from the environment.
 
     Raises:
-        ConfigurationError: for anything that cannot be right.  The text has no password.
+        ConfigurationError: for anything that cannot be right. The text contains no password.
     """
     if not all(split(some) for some in getattr(arguments, "masters", ())):
         raise ConfigurationError(
@@ -94,26 +94,26 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
 
 
 def split(value: str) -> list[str]:
-    """URLs that are separated by commas; one inside a password is written %2C."""
+    """The URLs in ``value``, which commas separate. A comma inside a password is written %2C."""
     return [url.strip() for url in value.split(",") if url.strip()]
 
 
 def _read(file: str) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 - most do not have a file
+    import tomllib  # noqa: PLC0415 - most users have no file
 
     try:
-        content = tomllib.loads(Path(file).read_text(encoding="utf-8-sig"))  # some editors begin it with a mark
+        content = tomllib.loads(Path(file).read_text(encoding="utf-8-sig"))  # some editors write a byte order mark
     except OSError as error:
-        shown = masked(file) if ":" in file else file  # an address, in the wrong place
+        shown = masked(file) if ":" in file else file  # it may be an address, given in the wrong place
         raise ConfigurationError(f"{shown}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not TOML: it is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{file} is not TOML: {error}") from None
-    except (ValueError, RecursionError) as error:  # it may well be, and is more than Python takes
+    except (ValueError, RecursionError) as error:  # it may be correct TOML, but beyond Python's limits
         why = "a number in it is too long" if isinstance(error, ValueError) else "it is nested too deeply"
         raise ConfigurationError(f"{file} is not TOML that can be read: {why}") from None
-    if "masters" in content:  # or they are given elsewhere
+    if "masters" in content:  # if not, they are given elsewhere
         if not isinstance(content["masters"], list) or not content["masters"]:
             raise _nameless(file)
         content["masters"] = [{"url": one} if isinstance(one, str) else one for one in content["masters"]]
@@ -147,14 +147,14 @@ def _check(table: Mapping[str, Any], allowed: Mapping[str, Any], where: str) -> 
 
 
 def _check_times(table: Mapping[str, Any], where: str) -> None:
-    """Here, for what follows from a wrong one would be blamed on an option of which nobody has thought."""
+    """Refuse wrong times here. A later error would blame an option that depends on them, and that nobody gave."""
     for key in _TIMES:
         if key in table and not can_be_set(table[key]):
             raise ConfigurationError(f"{where}: {key} = {reprlib.repr(table[key])}: allowed is {SECONDS}")
 
 
 def _instead(key: str, value: object) -> str:
-    """What is there, unless it may be a password."""
+    """The end of an error text that shows the wrong value, unless the value may be a password."""
     if key not in _OPTIONS:
         return ""
     try:
@@ -164,24 +164,24 @@ def _instead(key: str, value: object) -> str:
 
 
 def _with(defaults: Mapping[str, Any], master: Mapping[str, Any]) -> dict[str, Any]:
-    """A master, and what it does not say itself; it has one password, of whatever kind."""
+    """The settings of a master, with defaults for those it lacks. Any password of its own replaces all defaults."""
     own = any(kind in master for kind in _PASSWORDS)
     return {key: value for key, value in defaults.items() if not (own and key in _PASSWORDS)} | dict(master)
 
 
 def _address(master: Mapping[str, Any], where: str) -> str:
-    """Its URL, with user, password and TLS files in it."""
+    """The URL of a master, with its user, password and TLS files in it."""
     url: str = master["url"]
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return url  # `Masters` says what is wrong with it
+        return url  # `Masters` will refuse it and say why
     place, _, query = rest.partition("?")
-    authority = re.split("[/#]", place, maxsplit=1)[0]  # an @ in the path has nothing to do with a login
+    authority = re.split("[/#]", place, maxsplit=1)[0]  # an @ in the path does not end a login
     login, _, host = authority.rpartition("@")
     user, colon, secret = login.partition(":")
     if not colon:
         name = master.get("username") or _environment(USERNAME) or ""
-        user = user or quote(str(name), safe="")  # also without a password: some need none
+        user = user or quote(str(name), safe="")  # also without a password: some users need none
         password = _password(master, where)
         if password is not None:
             colon, secret = ":", quote(password, safe="")
@@ -194,7 +194,10 @@ def _address(master: Mapping[str, Any], where: str) -> str:
 
 
 def _password(master: Mapping[str, Any], where: str) -> str | None:
-    """What cannot be found is not quoted: it may be the password itself, written where its file is to be named."""
+    """The password of a master, or None.
+
+    An error quotes no file or variable name: somebody may have written the password itself in its place.
+    """
     if "password" in master:
         return str(master["password"])
     if "password_file" in master:
@@ -219,16 +222,16 @@ def _environment(variable: str) -> str | None:
     value = os.environ.get(variable)
     try:
         (value or "").encode()
-    except UnicodeEncodeError:  # it may be any bytes
+    except UnicodeEncodeError:  # an environment variable may be any bytes
         raise ConfigurationError(f"the environment variable {variable} is not UTF-8") from None
     return value
 
 
 def _database(url: str, number: int) -> str:
-    """Whether it is one that exists, `Masters` says."""
+    """The database that ``url`` names. `Masters` checks whether it exists."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # its text may quote the password
+    except ValueError:  # its own text is dropped: it may quote the password
         raise ConfigurationError(f"masters[{number}] is no URL of a master: write redis://HOST:PORT") from None
     path = "" if parts.scheme == "unix" else parts.path.strip("/")
     return parse_qs(parts.query).get("db", [path])[0]

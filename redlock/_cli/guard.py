@@ -1,8 +1,10 @@
-"""The program that ends a command before somebody else can hold the lock, whatever has become of redlock-run.
+"""A program that ends the command before somebody else can hold the lock, even if redlock-run cannot do that.
 
-It is the command's parent and needs no network.  redlock-run may hang, be stopped or be killed with SIGKILL; the time that it
-was told last stands.  Orders come on one pipe, news go on another; end of file in the first means that redlock-run is gone.
-Run from this file alone, so it imports nothing of the package: see `watchdog`, which starts it.
+The guard is the parent of the command, and needs no network. redlock-run may hang, be stopped, or be killed with
+SIGKILL: then the times of its last order still apply. The guard reads orders from one pipe, and writes news to
+another one. End of file on the orders means that redlock-run is gone.
+
+`watchdog` starts this file as a program. So it imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -17,16 +19,17 @@ import sys
 import time
 
 NAME = "redlock-guard"
-# What it has done; that something has become of the command; and, when asked, what: the status that `os.waitpid` gives.
+# News. READY, TERMINATED, KILLED: what the guard has done. CHANGED: the state of the command has changed.
+# STATUS: the answer to LOOK, a status as `os.waitpid` gives it.
 READY, TERMINATED, KILLED, CHANGED, STATUS = b"R", b"T", b"K", b"C", b"S"
 NEWS = struct.Struct("<ci")
 NOTHING_NEW = -1
-# To watch over the command, with the times of SIGTERM and SIGKILL; to say what became of it.
+# Orders. WATCH: send SIGTERM and SIGKILL at these times. LOOK: report the status of the command.
 WATCH, LOOK = b"W", b"L"
 ORDER = struct.Struct("<cdd")
-# poll() stands still while the machine sleeps, the clock does not.
+# Seconds of one poll() at most: poll() stands still while the machine sleeps, the clock does not.
 _CHUNK = 1.0
-_LOOK_AGAIN = 0.02  # whether the group is gone, once it was told to go
+_LOOK_AGAIN = 0.02  # seconds between two looks whether a signalled group is gone
 
 
 class Guard:
@@ -45,7 +48,7 @@ class Guard:
         poll.register(self._orders, select.POLLIN)
         poll.register(_children(), select.POLLIN)
         self._tell(READY)
-        self._tell(CHANGED)  # perhaps, before we saw
+        self._tell(CHANGED)  # the command may have changed before we watched
         while True:
             now = time.clock_gettime(self._clock)
             if now >= self._kill_at and not self._killed:
@@ -55,7 +58,7 @@ class Guard:
             if now >= self._term_at and not self._terminated:
                 self._terminated = True
                 self._signal(signal.SIGTERM)
-                self._signal(signal.SIGCONT)  # one that is stopped would not hear of it
+                self._signal(signal.SIGCONT)  # a stopped process would not handle SIGTERM
                 self._tell(TERMINATED)
             if self._orphaned and (self._killed or not self._watches or self._gone()):
                 return
@@ -71,24 +74,24 @@ class Guard:
                     self._term_at = min(self._term_at, time.clock_gettime(self._clock))
 
     def _read(self) -> bool:
-        """Take what was ordered.  False: nobody is there any more."""
+        """Read and follow orders. False: redlock-run is gone."""
         data = os.read(self._orders, ORDER.size * 64)
         for what, term_at, kill_at in ORDER.iter_unpack(data):
             if what == LOOK:
                 self._tell(STATUS, self._status())
                 continue
             self._watches = True
-            if self._terminated:  # there is no way back, only a quicker one forward
+            if self._terminated:  # SIGTERM cannot be taken back; SIGKILL can only come earlier
                 self._kill_at = min(self._kill_at, kill_at)
             else:
                 self._term_at, self._kill_at = term_at, kill_at
         return bool(data)
 
     def _status(self) -> int:
-        """Of the command.  Only who asks has it waited for: until then nobody else has its number."""
+        """The status of the command. Only this call reaps it: its process id is not reused before."""
         try:
             pid, status = os.waitpid(self._group, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-        except ChildProcessError:  # it has been told
+        except ChildProcessError:  # its end was reported already
             return NOTHING_NEW
         return status if pid else NOTHING_NEW
 
@@ -111,13 +114,13 @@ def exists(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it has become another user's
+    except PermissionError:  # it runs as another user now
         return True
     return True
 
 
 def _children() -> int:
-    """A descriptor that can be read from whenever something has become of a child."""
+    """A descriptor that becomes readable whenever the state of a child changes."""
     wakes, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -126,7 +129,7 @@ def _children() -> int:
 
 
 if __name__ == "__main__":
-    os.dup2(1, 0)  # it was this program; nobody's input is for us
-    with contextlib.suppress(OSError):  # `killall` and `ps -o comm` show it; the program is Python
+    os.dup2(1, 0)  # standard input was the text of this program, and we read nothing else from it
+    with contextlib.suppress(OSError):  # the name for `killall` and `ps -o comm`, which would say Python
         os.write(os.open("/proc/self/comm", os.O_WRONLY), NAME.encode())
     Guard(*map(int, sys.argv[1:])).run()

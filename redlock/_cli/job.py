@@ -1,13 +1,15 @@
 """The command under the lock: a process group of its own, its signals, its terminal, its end.
 
-Its process is forked before there is any thread, by the watchdog, and waits for the word to begin.  So the watchdog knows the
-group before there is anything in it to watch, at whatever moment redlock-run is killed; a `Popen` can only be told of
-when it runs already, and a function between fork and exec is not safe in a program with threads.
+The watchdog forks the command's process before there is any thread. The process then waits for the word to begin. So
+the watchdog knows the group before the command runs, at whatever moment redlock-run is killed. `Popen` would not do: a
+watchdog can learn of its process only when that runs already. And code between fork and exec is not safe in a program
+with threads.
 
-It is in a group of its own so that all of it can be ended, and nothing else.  So it is given the terminal if redlock-run has that
-for itself, and gets its Ctrl-C from there.  In a script or a pipeline, where others need it, the command is a background job to
-the terminal: a Ctrl-C comes to redlock-run, which forwards it: once.  If it wants the terminal it is stopped, by the
-kernel or by itself, and then it is given it.
+The command has a process group of its own, so that all of it can be ended, and nothing else. If no other program needs
+the terminal, redlock-run gives it to the command, which then gets Ctrl-C directly. In a script or a pipeline other
+programs may need the terminal. There the command is a background job to the terminal: redlock-run gets a Ctrl-C, and
+forwards it once. If the command wants to use the terminal, it is stopped, by the kernel or by itself, and then
+redlock-run gives it the terminal.
 """
 
 from __future__ import annotations
@@ -46,11 +48,11 @@ _WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)  # the terminal
 _LOOK_AGAIN = 0.5  # seconds
 _DIES_WITHIN = 1.0  # seconds, of SIGKILL
 _ERROR = struct.Struct("i")
-_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # what Python makes of the locale C
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # Python sets one of these instead of the locale C
 
 
 class NotStarted(Exception):  # noqa: N818 - named for what happened
-    """The command cannot be started; ``code`` is what a shell would end with."""
+    """The command cannot be started. ``code`` is the exit code that a shell would give."""
 
     def __init__(self, command: str, error: int) -> None:
         missing = error == errno.ENOENT
@@ -59,7 +61,7 @@ class NotStarted(Exception):  # noqa: N818 - named for what happened
 
 
 class Signals:
-    """From now on signals come as events, and none is lost between two looks."""
+    """Collects signals inside its ``with`` block. None is lost between two looks."""
 
     def __init__(self) -> None:
         self.wakes, self._write = os.pipe()
@@ -71,16 +73,17 @@ class Signals:
     def __enter__(self) -> Self:
         self._fd_before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in (*FORWARDED, signal.SIGTSTP):
-            # What whoever started us has switched off (nohup) stays off, for the command as well.
+            # A signal that was ignored when we started (nohup) stays ignored, for the command as well.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._arrive)
-        # Something has become of the watchdog: if it has been stopped, what we order next lets it go on.
+        # SIGCHLD wakes us when the watchdog changes. If it was stopped, our next order continues it.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            # Python speaks of a race if one arrives just when it is not caught any more; this one does nothing unless it is caught.
+            # Python warns of a race if a signal arrives just while its handler is removed. SIGWINCH keeps ours: by
+            # default it does nothing anyway.
             if number != signal.SIGWINCH:
                 signal.signal(number, handler)  # type: ignore[arg-type]
         signal.set_wakeup_fd(self._fd_before)
@@ -89,12 +92,12 @@ class Signals:
         self._arrived.append(number)
 
     def wake(self) -> None:
-        """Let whoever waits look up.  From any thread."""
+        """Make `Job.wait` look again. May be called from any thread."""
         with contextlib.suppress(BlockingIOError):  # full of wake-ups
             os.write(self._write, b"\0")
 
     def take(self) -> list[int]:
-        """Those that have arrived."""
+        """The signals that have arrived since the last call."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self.wakes, 4096):
                 pass
@@ -103,7 +106,7 @@ class Signals:
 
 
 class Job:
-    """One command.  To be made before any thread."""
+    """One command. It must be made before any thread is started."""
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
@@ -119,7 +122,8 @@ class Job:
         self.group = self.dog.group
         os.close(word)
         os.close(failure)
-        # It lets us go on nevertheless.  Threads inherit this, so whichever of them the kernel asks, it stays to be seen.
+        # SIGCONT continues us even while it is blocked. Threads inherit the mask. So SIGCONT stays pending whichever
+        # thread the kernel picks, and `_suspend` can see it.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
         self._begun = self._reaped = self._is_stopped = False
         self._terminal = Terminal()
@@ -129,27 +133,33 @@ class Job:
 
     def __exit__(self, *_: object) -> None:
         if not self._begun:
-            self.send(signal.SIGKILL)  # nobody has seen it
+            self.send(signal.SIGKILL)  # the command has not begun, so nobody misses it
             os.close(self._word)
         self.reap()
         os.close(self._failure)
         self.dog.close()
 
     def begin(self, environment: Mapping[str, str]) -> None:
-        """With ``environment`` besides our own."""
+        """Start the command. ``environment`` is added to our own.
+
+        Raises:
+            NotStarted: the command cannot be started.
+        """
         self._begun = True
-        if self._terminal.ours_alone():  # some ask for it in a way that does not survive a wait (`top`)
+        if self._terminal.ours_alone():  # given at once, for some programs (`top`) do not survive waiting for it
             self._terminal.give(self.group)
-        with contextlib.suppress(BrokenPipeError), os.fdopen(self._word, "wb") as word:  # `wait` says how it ended
+        # A broken pipe means that the process has ended: `wait` reports how.
+        with contextlib.suppress(BrokenPipeError), os.fdopen(self._word, "wb") as word:
             word.write(os.fsencode("".join(f"{name}={value}\0" for name, value in environment.items())))
-        number = os.read(self._failure, _ERROR.size)  # closed when it begins
+        number = os.read(self._failure, _ERROR.size)  # empty: the start of the command has closed the pipe
         if number:
             raise NotStarted(self._command[0], *_ERROR.unpack(number))
 
     def wait(self, signals: Signals, look: Callable[[], bool]) -> int | None:
-        """Until the command ends: its exit code, 128 + n if a signal ended it.
+        """Wait until the command ends. Returns its exit code, or 128 + n if signal n ended it.
 
-        ``look`` is called at every event, and hears the watchdog; when it returns False the wait is over: None.
+        ``look`` is called at every event, and reads the news of the watchdog. When it returns False, the wait ends and
+        returns None.
         """
         poll = select.poll()
         poll.register(signals.wakes, select.POLLIN)
@@ -160,7 +170,7 @@ class Job:
             code = self._news(signals)
             if code is not None:
                 return code
-            # That a shell has put us in front, nobody tells us.
+            # No event tells us that a shell has put us in the foreground: so look again while the command is stopped.
             pause = min(self.dog.due(), _LOOK_AGAIN if self._is_stopped else math.inf)
             poll.poll(None if pause == math.inf else math.ceil(pause * 1000))
             self._hear(signals)
@@ -168,12 +178,12 @@ class Job:
                 self._give()
 
     def send(self, number: int) -> None:
-        """To the whole group, as far as it is ours: `sudo` makes it another user's."""
+        """Send a signal to the whole group. Processes of another user (`sudo`) do not get it."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group, number)
 
     def reap(self) -> None:
-        """It has been killed, or ended before it began."""
+        """Wait for the end of a command that was killed, or that ended before it began."""
         while not (self._reaped or self.dog.gone):
             if self._status() is None:
                 self.dog.wait(_DIES_WITHIN)
@@ -185,19 +195,19 @@ class Job:
         self._terminal.take(restore=True)
 
     def _outlive(self) -> None:
-        """See it die where the watchdog, its parent, has been killed."""
+        """Kill the command and wait until it is gone. Used if the watchdog, its parent, has been killed."""
         until = time.monotonic() + _DIES_WITHIN
         while True:
             try:
                 os.killpg(self.group, signal.SIGKILL)
             except ProcessLookupError:
                 return
-            except PermissionError:  # another user's: while it runs, nobody else gets the lock (P1)
+            except PermissionError:  # another user's process: keep the lock while it runs (P1)
                 pass
             else:
-                if time.monotonic() > until:  # dead, and nobody waits for it
+                if time.monotonic() > until:  # dead, but no parent reaps it
                     return
-            with contextlib.suppress(ChildProcessError):  # as the first process of a container we are the parent now
+            with contextlib.suppress(ChildProcessError):  # as process 1 of a container we are the parent now
                 os.waitpid(-self.group, os.WNOHANG)
             time.sleep(0.01)
 
@@ -214,7 +224,8 @@ class Job:
                 self._suspend(signals)
             else:
                 self.send(number)
-                if self._is_stopped and number != signal.SIGWINCH:  # else it would hear of it whenever it goes on
+                # Continue a stopped command: else it would handle the signal only when somebody continues it.
+                if self._is_stopped and number != signal.SIGWINCH:
                     self.send(signal.SIGCONT)
 
     def _news(self, signals: Signals) -> int | None:
@@ -237,43 +248,44 @@ class Job:
 
     def _stopped(self, number: int, signals: Signals) -> None:
         wants_it = number in _WANTS_IT
-        if self._terminal.in_front():  # some, like `top`, are not stopped for it by the kernel, but stop themselves
+        # Any signal counts here: some programs, like `top`, stop themselves when they want the terminal.
+        if self._terminal.in_front():
             self._give()
-        elif wants_it or self._terminal.given:  # we are in the background ourselves; or it got a Ctrl-Z
-            # The rest of the pipeline that we are in stops as well, as if it had come to all of us.
+        elif wants_it or self._terminal.given:  # we are in the background ourselves, or the command got a Ctrl-Z
+            # Stop the rest of our pipeline as well, as if all of it had got the signal.
             number = number if wants_it else signal.SIGTSTP
             handler = signal.signal(number, signal.SIG_IGN)
             os.killpg(os.getpgrp(), number)
             signal.signal(number, handler)
             self._suspend(signals, number, give=True)
-        # else who has stopped it will let it go on, or a shell puts us in front
+        # Else the process that stopped the command will continue it, or a shell puts us in the foreground.
 
     def _suspend(self, signals: Signals, number: int = signal.SIGTSTP, *, give: bool = False) -> None:
-        """Stop, all of it, and go on when the shell says so; by ``number``, from which the shell sees why.
+        """Stop the command and redlock-run until the shell continues them. ``number`` tells the shell why.
 
-        The lease is not renewed meanwhile, and the watchdog, which does not stop, ends the command in time.
+        The lease is not renewed meanwhile. The watchdog does not stop, and ends the command in time.
         """
-        self.send(signal.SIGSTOP)  # that one cannot be ignored
+        self.send(signal.SIGSTOP)  # SIGSTOP cannot be ignored
         self._terminal.take()
         handler = signal.signal(number, signal.SIG_DFL)
-        signal.pthread_kill(threading.get_ident(), number)  # here we stand still; what came before to go on is void
+        signal.pthread_kill(threading.get_ident(), number)  # we stop here; an earlier SIGCONT has no effect
         signal.signal(number, handler)
         if signal.SIGCONT not in signal.sigpending() and number in _WANTS_IT:
-            # No shell is left that could let us go on, so the kernel did not stop us.  To those that it has stopped
-            # already it says this.
+            # No shell is left that could continue us, so the kernel did not stop us. It sends SIGHUP to processes that
+            # are already stopped in this state. The command gets the same.
             self.send(signal.SIGHUP)
         if give and self._terminal.in_front():
             self._terminal.give(self.group)
-        self._hear(signals)  # what came with it, a hang-up for example, comes first
+        self._hear(signals)  # forward signals that came with the SIGCONT first, a SIGHUP for example
         self.send(signal.SIGCONT)
-        signals.wake()  # what came has been heard here, and whoever waits has to see what it was about
+        signals.wake()  # the signals were read here, so `wait` has to look at their effects
 
 
 def _given() -> dict[str, str]:
-    """The environment that we were given.  Where the locale is C, Python sets LC_CTYPE in its own (PEP 538)."""
+    """The environment as we got it. If the locale is C, Python changes LC_CTYPE in its own environment (PEP 538)."""
     environment = dict(os.environ)
     if environment.get("LC_CTYPE") in _COERCED:
-        with contextlib.suppress(OSError):  # where there is no such file, nobody knows
+        with contextlib.suppress(OSError):  # without this file the original value cannot be known
             at_first = Path("/proc/self/environ").read_bytes().split(b"\0")
             given = [os.fsdecode(pair.partition(b"=")[2]) for pair in at_first if pair.startswith(b"LC_CTYPE=")]
             environment |= {"LC_CTYPE": given[0]} if given else {}
@@ -283,7 +295,7 @@ def _given() -> dict[str, str]:
 
 
 def _become(command: list[str], word: int, failure: int) -> NoReturn:
-    """What the process does until it is the command.  That the word is never given means that it is not wanted."""
+    """Wait for the word, then become the command. End of file instead of a word: the command is not wanted."""
     given = b""
     while some := os.read(word, 65536):
         given += some
@@ -291,7 +303,8 @@ def _become(command: list[str], word: int, failure: int) -> NoReturn:
         os._exit(0)
     pairs = (pair.partition("=") for pair in os.fsdecode(given).split("\0")[:-1])
     try:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores; exec resets what it catches
+        # Python ignores these two, and exec would keep that. Handlers that catch a signal are reset by exec.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         _replace(command, {**_given(), **{name: value for name, _, value in pairs}})
     except OSError as error:
@@ -300,7 +313,7 @@ def _become(command: list[str], word: int, failure: int) -> NoReturn:
 
 
 def _replace(command: list[str], environment: Mapping[str, str]) -> NoReturn:
-    """Become ``command``, and a shell if it is a script that does not say whose: as in shells (C24)."""
+    """Become ``command``. A script without a ``#!`` line is run by /bin/sh, as in shells (C24)."""
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A `Health` as Prometheus reads it: the text exposition format, for node_exporter's textfile collector."""
+"""A `Health` in Prometheus's text exposition format, for node_exporter's textfile collector."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STATUS = {"OK": 0, "WARNING": 1, "CRITICAL": 2}
 
 
 def exposition(health: Health) -> str:
-    """All metrics; what is not known is left out."""
+    """All metrics of ``health`` as text. Unknown values are left out."""
     return "".join(_metric(*metric) for metric in _metrics(health))
 
 
@@ -73,7 +73,7 @@ def _metrics(health: Health) -> Iterator[tuple[str, str, Iterable[tuple[dict[str
 def _metric(name: str, text: str, samples: Iterable[tuple[dict[str, str], float | None]]) -> str:
     name = f"redlock_{name}"
     lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
-    # Two findings of one code on one master are one series.
+    # A series may occur once only: two findings with the same code on one master become one sample.
     known = {_labels(labels): float(value) for labels, value in samples if value is not None}
     lines += [f"{name}{labels} {value!r}" for labels, value in known.items()]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""``redlock-run``: a command under the lock, what cron jobs and deployments need.  See docs/redlock-run.md."""
+"""``redlock-run``: run a command under the lock, for cron jobs and deployments. See docs/redlock-run.md."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75  # as in sysexits.h
 _TTL = 30.0
 _MAX_TTL = 60.0  # the default of `Masters`
 _GRACE = 5.0  # C23
-# Between SIGKILL and the end of the lease: for a machine that is busy.  At most this share of the TTL.
+# Seconds between SIGKILL and the end of the lease, in case the machine is busy; at most this share of the TTL.
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
-_TELL_AGAIN = 10.0  # seconds, while waiting
-_SILENT = ("error", "timeout", "pending")  # a master that may have the key yet
-_OUTER = "REDLOCK_OUTER"  # the tokens of those that the one runs in whose REDLOCK_TOKEN it is
+_TELL_AGAIN = 10.0  # seconds between two messages while waiting
+_SILENT = ("error", "timeout", "pending")  # votes of masters that may still have the key
+_OUTER = "REDLOCK_OUTER"  # the tokens of all redlock-runs around the one whose token is in REDLOCK_TOKEN
 _EXAMPLES = """\
 examples:
   redlock-run nightly-report --no-wait -- /usr/local/bin/report --all
@@ -53,7 +53,7 @@ exit codes:
 
 
 class Ended(BaseException):
-    """A signal that means: stop.  It unwinds like Ctrl-C, so nothing is left behind."""
+    """A signal asked redlock-run to end. The exception unwinds like Ctrl-C, so no key is left behind."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -114,10 +114,10 @@ def main(argv: list[str]) -> int:
     if not (any(command[:1]) or {"-h", "--help"} & {*ours}):
         this.error("no command: write it behind --" if dashes else "no command: write -- before the command")
     given = this.parse_args(ours)
-    # Some daemons ignore it, or block it, and their children could not be waited for.
+    # Some daemons ignore or block SIGCHLD, and we inherit that. Then we could not wait for our children.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    with Job(command) as job:  # first of all: a fork wants no threads
+    with Job(command) as job:  # first of all: its fork must come before any thread
         try:
             return Run(given, job).run()
         except (ConfigurationError, WouldDeadlock) as error:
@@ -141,8 +141,8 @@ def _divided(argv: list[str]) -> tuple[list[str], bool, list[str]]:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it any more
-        sys.stderr.write(f"redlock-run: {text}\n")  # in one piece, for others may speak at the same time
+    with contextlib.suppress(OSError):  # nobody reads standard error any more
+        sys.stderr.write(f"redlock-run: {text}\n")  # in one piece: other programs may write at the same time
         sys.stderr.flush()
 
 
@@ -150,7 +150,11 @@ class Run:
     """One command under one lock."""
 
     def __init__(self, given: argparse.Namespace, job: Job) -> None:
-        """Look at all that was given before anything is done."""
+        """Check all arguments before anything is done.
+
+        Raises:
+            ConfigurationError: for a wrong argument, or wrong masters.
+        """
         urls = [url for some in given.masters for url in config.split(some)]
         self._wanted = config.deployment(urls, given)
         self._options: dict[str, Any] = dict(self._wanted.options)
@@ -170,14 +174,14 @@ class Run:
             )
         self._max_hold: float = math.inf if given.max_hold is None else given.max_hold
         self._since = 0.0  # when it was acquired
-        self._lost = False  # or was held for as long as it may be
-        self._answers: tuple[Vote, ...] = ()  # to the release
+        self._lost = False  # the lease was lost, or was held for --max-hold
+        self._answers: tuple[Vote, ...] = ()  # the votes of the release
         self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").split()]
         self._signals: Signals | None = None  # while the command runs
-        self._down: set[str] = set()  # masters of which it was said
+        self._down: set[str] = set()  # masters that were reported as down
 
     def run(self) -> int:
-        from redlock import Masters  # noqa: PLC0415 - what is wrong with the arguments is said without it
+        from redlock import Masters  # noqa: PLC0415 - not needed to report wrong arguments
 
         arguments.find_room(len(self._wanted.urls), "a lock")
         self._dog.wait_until_ready()
@@ -187,7 +191,7 @@ class Run:
             if signal.getsignal(number) is not signal.SIG_IGN
         }
         with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
-            # What is left when it is acquired has to be more than what is left when it is given up.
+            # A new lease must have more validity left than one that is given up, which has the grace left.
             enough = max(self._ttl / 2, self._grace + self._ttl / 6)
             lock = masters.lock(self._name, ttl=self._ttl, min_validity=enough)
             try:
@@ -210,17 +214,21 @@ class Run:
     # -- before --------------------------------------------------------------------------------------
 
     def _refuse_to_wait_for_ourselves(self, masters: Masters) -> None:
-        """C5.  The token says it: a name may be another prefix's, or of a hold that was over long ago."""
+        """Raise `WouldDeadlock` if a redlock-run around this one holds the lock (C5).
+
+        Tokens are compared, not names. A name may belong to another prefix, or to a hold that ended long ago.
+        """
         if not self._outer:
             return
         try:
             holder = masters.status(self._name).token
-        except RedlockError:  # what is wrong is said when it is acquired; that it waits for a quorum, too
+        except RedlockError:  # `_acquire` will report it, or wait for a quorum
             return
         if holder in self._outer:
             raise WouldDeadlock(
-                f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end. Take another name, "
-                f"or run the command without redlock-run; if nobody waits for this one: env -u REDLOCK_TOKEN -u {_OUTER} redlock-run ...",
+                f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end. "
+                "Take another name, or run the command without redlock-run; if nobody waits for this one: "
+                f"env -u REDLOCK_TOKEN -u {_OUTER} redlock-run ...",
                 name=self._name,
             )
 
@@ -240,7 +248,7 @@ class Run:
         return lease
 
     def _tell_who(self, masters: Masters, enough: threading.Event) -> None:
-        """Who has it, while we wait: when it is somebody else, and now and then."""
+        """Report the holder while we wait: whenever it changes, and every ten seconds."""
         before, again = "", 0.0
         pause = 0.2
         while not enough.wait(pause):
@@ -273,32 +281,33 @@ class Run:
         job = self._job
         times = self._times(lease)
         self._dog.order(*times)
-        if clock.now() >= times[0]:  # stopped until now; if that comes later, the watchdog is faster than the command
+        # We may have been stopped until now. If we are stopped after this look, the watchdog ends the command in time.
+        if clock.now() >= times[0]:
             self._losing(lease, "the command was not begun")
             return LOST
 
         try:
             job.begin(self._exported(lease))
             code = job.wait(signals, lambda: self._look(lease))
-        except BaseException:  # nobody would watch over it any more
+        except BaseException:  # nobody would watch over the command any more
             job.send(signal.SIGKILL)
             job.reap()
             raise
         if code is None:
-            job.send(signal.SIGKILL)  # once more: what tells us so may have died itself
+            job.send(signal.SIGKILL)  # once more: the guard may have died before it sent the signal
             job.reap()
             return LOST
         if TERMINATED in self._dog.had_done():  # after our last look, and before the command ended
             self._losing(lease, self._says_when())
         if self._lost:
-            # Its leader has ended; what else is there has the rest of the grace.
+            # The first process of the group has ended. The others have the rest of the grace.
             while exists(job.group) and self._dog.heard() in (b"", TERMINATED):
                 if self._dog.overdue():
                     job.send(signal.SIGKILL)
                     break
                 time.sleep(0.01)
         else:
-            self._dog.dismiss()  # what it leaves in the background stays
+            self._dog.dismiss()  # processes that the command left in the background go on
             if not lease.valid:
                 self._losing(lease, f"the command had ended by itself, with {code}")
         return code
@@ -308,9 +317,9 @@ class Run:
         return ours | ({_OUTER: " ".join(self._outer)} if self._outer else {})
 
     def _look(self, lease: Lease) -> bool:
-        """Tell the watchdog, and hear it.  False: the command is to be killed now, or has been."""
+        """Give the watchdog its order, and read its news. False: the command is to be killed now, or has been."""
         self._dog.order(*self._times(lease))
-        if self._dog.silent() > self._ttl:  # it hangs, and would be of no use if we did
+        if self._dog.silent() > self._ttl:  # it hangs, so it could not end the command if we hung too
             self._dog.dismiss()
         news = self._dog.heard()
         if KILLED in news or self._dog.overdue():
@@ -329,10 +338,11 @@ class Run:
         return f"the command gets SIGTERM, and SIGKILL {self._grace:g} s later"
 
     def _times(self, lease: Lease) -> tuple[float, float]:
-        """When the command has to get SIGTERM and SIGKILL, as it looks now."""
-        # At --max-hold there is more of the lease left than the grace, or it would have ended by now; and it is renewed meanwhile.
+        """The times at which the command has to get SIGTERM and SIGKILL, as of now."""
+        # After --max-hold the command still has its grace. The lease lasts for that: it is still renewed, and if it had
+        # less left than the grace, the command would have been ended before.
         end = min(lease.valid_until - self._margin, self._since + self._max_hold + self._grace)
-        if not lease.valid:  # proof that somebody else may hold it: there is nothing to wait for
+        if not lease.valid:  # somebody else may hold the lock: there is nothing to wait for
             now = clock.now()
             return now, min(end, now + self._grace)
         return end - self._grace, end
@@ -353,7 +363,7 @@ class Run:
         return f"lost {self._name!r}: no renewal has worked, and its time ends in {lease.remaining():.1f} s"
 
     def _told(self, event: Any) -> None:
-        """By the masters, in any thread: the lease may last longer now, or shorter."""
+        """The observer of the masters. Any thread may call it. An event may lengthen or shorten the lease."""
         signals = self._signals
         match type(event).__name__:
             case "LeaseExtended" | "LeaseLost":
@@ -368,13 +378,13 @@ class Run:
                 self._down.discard(event.master)
                 _say(f"connected to {event.master} again")
             case "QuorumLost" if signals is None and self._wait != 0:
-                # Said without being asked: else it looks as if somebody held it.
+                # Reported without --verbose too: else it would look as if somebody held the lock.
                 _say("\n".join(["no quorum; waiting for one", *(f"  {vote}" for vote in event.votes)]))
             case "QuorumBack" if self._wait != 0:
                 _say("the quorum is back")
 
     def _release(self, lock: MultiLock) -> bool:
-        """False: it was not ours any more."""
+        """Release the lock, if we hold it. False: it was not ours any more."""
         if lock.lease is None:
             return True
         try:
@@ -385,12 +395,12 @@ class Run:
             return False
         except RedlockError as error:
             _say(str(error))
-            return True  # it is owed, or goes after the TTL
+            return True  # the release is owed, or the keys expire with the TTL
         silent = [vote for vote in self._answers if vote.outcome in _SILENT]
         if 2 * len(silent) >= len(self._answers):
             what = (
-                f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {self._name!r}; where they do not "
-                f"hear of it, it stays for its TTL, {self._ttl:g} s at most"
+                f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {self._name!r}; "
+                f"where they do not hear of it, it stays for its TTL, {self._ttl:g} s at most"
             )
             _say("\n".join([what, *(f"  {vote}" for vote in silent)]))
         elif self._verbose:

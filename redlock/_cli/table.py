@@ -1,4 +1,4 @@
-"""A `Health` for people: aligned, and coloured where it goes to a terminal."""
+"""A `Health` as a table for people: aligned, and coloured on a terminal."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _COLOURS = {
     "dim": "2",
     "bold": "1",
 }
-_NARROW = 60  # columns: below that lines are not broken any further
+_NARROW = 60  # columns: lines are never broken to less than this
 
 
 class Style:
-    """How to print to one stream: colours only for a terminal, and not where NO_COLOR is set."""
+    """How to print to one stream. Colours only on a terminal, and not if NO_COLOR is set."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"  # one that knows escape sequences
+        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"  # a terminal that knows escape sequences
         self.coloured = self.terminal and not os.environ.get("NO_COLOR")
 
     @property
     def width(self) -> int:
-        """In which to break lines; 0: not at all, for who searches in them."""
+        """The columns at which lines are broken. 0: they are not broken, so that programs can search them."""
         if not self.terminal and not os.environ.get("COLUMNS", "").isdigit():
             return 0
         return max(_NARROW, shutil.get_terminal_size((100, 24)).columns - 1)
@@ -45,9 +45,12 @@ class Style:
 
 
 def lines(health: Health, style: Style, changed: frozenset[str] = frozenset()) -> list[str]:
-    """The whole report.  ``changed``: masters to point at."""
+    """The whole report. ``changed``: the names of masters to mark."""
     quorum = health.quorum
-    head = f"{quorum.voting} of {quorum.size} masters vote, {quorum.majority} {'are' if quorum.majority > 1 else 'is'} needed"
+    head = (
+        f"{quorum.voting} of {quorum.size} masters vote, "
+        f"{quorum.majority} {'are' if quorum.majority > 1 else 'is'} needed"
+    )
     behind = "" if style.terminal else f" | {_performance(health)}"
     report = [f"{style.paint(health.status, health.status)}: {head}{behind}", ""]
     report += _table(health.masters, style, changed)
@@ -58,7 +61,7 @@ def lines(health: Health, style: Style, changed: frozenset[str] = frozenset()) -
 
 
 def _performance(health: Health) -> str:
-    """Performance data of the Monitoring Plugins, label=value[unit];warn;crit;min;max: ``3:`` is an alert below 3."""
+    """Performance data of the Monitoring Plugins: label=value[unit];warn;crit;min;max. ``3:`` alerts below 3."""
     quorum = health.quorum
     size, need, probe = quorum.size, quorum.majority, quorum.probe
     figures = [f"voting={quorum.voting};{size}:;{need}:;0;{size}", f"can_lose={quorum.can_lose};1:;;0;{size - need}"]
@@ -71,7 +74,7 @@ def _performance(health: Health) -> str:
 
 
 def _plain(seconds: float) -> str:
-    """To the microsecond, and without an exponent."""
+    """Seconds as text, to the microsecond and without an exponent."""
     return f"{seconds:.6f}".rstrip("0").rstrip(".") if seconds >= 1e-6 else "0"  # noqa: PLR2004
 
 
@@ -81,7 +84,7 @@ def _table(masters: Sequence[MasterHealth], style: Style, changed: frozenset[str
     ]
     rows += [_row(master) for master in masters]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    right = (2, 4, 8)  # figures
+    right = (2, 4, 8)  # columns of figures are aligned to the right
     table = []
     for number, row in enumerate(rows):
         cells = [
@@ -154,13 +157,13 @@ def _ms(ms: float) -> str:
 
 
 def _offset(ms: float) -> str:
-    if abs(ms) < 0.05:  # noqa: PLR2004 - what would be shown as 0.0
+    if abs(ms) < 0.05:  # noqa: PLR2004 - it would be shown as 0.0
         return "0 ms"
     return f"{ms:+.1f} ms" if abs(ms) < 1000 else f"{ms / 1000:+.3g} s"  # noqa: PLR2004
 
 
 def duration(seconds: float) -> str:
-    """Short, in the largest unit of which there are two."""
+    """A short text, in the largest unit of which there are at least two."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -168,12 +171,12 @@ def duration(seconds: float) -> str:
 
 
 def _findings(health: Health, style: Style) -> list[str]:
-    """Those of the quorum, then those of masters; what several masters share is said once."""
+    """The findings of the quorum, then those of masters. A finding that several masters share is shown once."""
     report = []
     shared: dict[tuple[str, ...], tuple[Finding, list[str]]] = {}
     for where, findings in [("the quorum", health.findings), *((one.name, one.findings) for one in health.masters)]:
         for finding in findings:
-            # What differs by figures only is the same; the table has the figures of each.
+            # Findings that differ only in figures count as one: the table has the figures of each master.
             key = (finding.level, finding.code, re.sub(r"\d+", "", finding.message), finding.advice)
             shared.setdefault(key, (finding, []))[1].append(where)
     for finding, names in shared.values():
@@ -192,7 +195,7 @@ def _of_the_probe(probe: Probe) -> str:
 
 
 def _broken(mark: str, text: str, style: Style, how: str = "") -> list[str]:
-    """``text`` after ``mark``, which may be painted, in as many lines as it takes."""
+    """``text`` after ``mark``, broken into lines. ``how``: the colour of the mark."""
     shown = style.paint(mark, how) if how else mark
     if not style.width:
         return [shown + text]

@@ -1,4 +1,4 @@
-"""Who has the terminal: redlock-run, or its command."""
+"""The terminal, which either redlock-run or its command controls."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from typing import Any
 
 
 class Terminal:
-    """The one that controls us, whatever the standard streams are; a program that asks for a password opens it.
+    """The terminal that controls this process, whatever the standard streams are.
 
-    Without one nothing here does anything.
+    A program that asks for a password opens it. If there is no terminal, all methods do nothing.
     """
 
     def __init__(self) -> None:
         self._fd = -1
         with contextlib.suppress(OSError):
             self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-        self._before: list[Any] = []  # its modes
-        self.given = False  # the command has it
+        self._before: list[Any] = []  # its modes before the command got it
+        self.given = False  # True: the command has it
 
     def in_front(self) -> bool:
-        """Whether it is ours to give."""
+        """Whether our process group is in the foreground of the terminal, so that we may give it away."""
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
-        except OSError:  # there is none, or it has hung up
+        except OSError:  # there is no terminal, or it has hung up
             return False
 
     def ours_alone(self) -> bool:
-        """Whether we have it as what a person typed: nobody else of a script or a pipeline needs it."""
+        """Whether a person typed our command line alone: no other program of a script or pipeline needs it."""
         return os.getpgrp() == os.getpid() and os.isatty(0) and os.isatty(1) and self.in_front()
 
     def give(self, group: int) -> None:
-        """``group`` may read from it, and gets its Ctrl-C and Ctrl-Z."""
+        """Let ``group`` read from the terminal, and get its Ctrl-C and Ctrl-Z."""
         if not self._before:
             self._before = termios.tcgetattr(self._fd)
         self._hand(group)
         self.given = True
 
     def take(self, *, restore: bool = False) -> None:
-        """Have it again.  ``restore``: and in its old modes, for who had it had no time to see to that."""
+        """Take the terminal back. ``restore``: also set its old modes, as the command had no time to do that."""
         if self.given:
             self._hand(os.getpgrp())
             self.given = False
@@ -50,7 +50,7 @@ class Terminal:
                 termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
 
     def _hand(self, group: int) -> None:
-        # Who is in the background and does this is stopped, unless it does not listen.
+        # The kernel stops a background process that does this, unless it ignores SIGTTOU.
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
             with contextlib.suppress(OSError):  # the terminal or the group is gone

@@ -1,4 +1,4 @@
-"""Checking again and again: redrawn in place on a terminal, and what has changed, with the time."""
+"""``--watch``: check again and again. A terminal shows the table in place, and changes with their time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _REMEMBERED = 8  # changes
 _CLEAR, _HOME, _TO_THE_END = "\x1b[2J", "\x1b[H", "\x1b[J"
 _HIDE, _SHOW, _REST_OF_LINE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
-_FIGURES = re.compile(r"\S*\d\S*( (ms|s|min|h|d)\b)?")  # and what is new at every look: names, tokens
-_ENDS = (signal.SIGTERM, signal.SIGHUP)  # without unwinding
+_FIGURES = re.compile(r"\S*\d\S*( (ms|s|min|h|d)\b)?")  # figures, and names and tokens that are new at every check
+_ENDS = (signal.SIGTERM, signal.SIGHUP)  # signals that by default end a program without unwinding
 
 
 def watch(check: Callable[[], Health], every: float, style: table.Style) -> Health:
-    """Until Ctrl-C.  Returns the last one."""
+    """Check until Ctrl-C. Returns the last `Health`. Without any, Ctrl-C raises KeyboardInterrupt."""
     if not style.terminal:
         return _watch(check, every, style, None)
     with Screen() as screen:
@@ -40,7 +40,7 @@ def watch(check: Callable[[], Health], every: float, style: table.Style) -> Heal
 def _watch(check: Callable[[], Health], every: float, style: table.Style, screen: Screen | None) -> Health:
     before: Health | None = None
     last: Health | None = None
-    known: dict[str, str] = {}  # the last process that was seen behind each address
+    known: dict[str, str] = {}  # the run_id that was seen last at each address
     history: deque[str] = deque(maxlen=_REMEMBERED)
     with ended_by_ctrl_c():
         while True:
@@ -66,7 +66,7 @@ def _watch(check: Callable[[], Health], every: float, style: table.Style, screen
 
 @contextlib.contextmanager
 def ended_by_ctrl_c() -> Iterator[None]:
-    """A watch, and the prompt after it on a line of its own: the terminal shows the ^C where the cursor is."""
+    """Let Ctrl-C end a watch. The terminal shows ^C at the cursor, so the prompt gets a new line."""
     try:
         yield
     except KeyboardInterrupt:
@@ -75,13 +75,13 @@ def ended_by_ctrl_c() -> Iterator[None]:
 
 
 class Screen:
-    """A clear screen without a cursor, which is there again at the end, also at one by a signal, and while we are stopped."""
+    """A clear screen without a cursor. The cursor comes back while we are stopped, and at the end, even by a signal."""
 
     def __init__(self) -> None:
         self._frame = ""
 
     def __enter__(self) -> Self:
-        # What is ignored (nohup) stays so.
+        # A signal that was ignored when we started (nohup) stays ignored.
         handlers = {**dict.fromkeys(_ENDS, _end), signal.SIGTSTP: self._stop}
         self._before = {
             number: signal.signal(number, handler)
@@ -102,16 +102,22 @@ class Screen:
         _put(_HOME + frame + _TO_THE_END)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Ctrl-Z: the shell gets a cursor.  What was shown is shown again when it lets us go on: the next check may be far off."""
+        """Handle Ctrl-Z. The shell gets a cursor back.
+
+        When the shell continues us, the last frame is drawn again: the next check may be far off.
+        """
         _put(_SHOW)
         signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)  # here we stand still
+        signal.raise_signal(number)  # we stop here
         signal.signal(number, self._stop)
         _put(_HIDE + _CLEAR + _HOME + self._frame)
 
 
 def _put(text: str) -> None:
-    """Past the buffer of `sys.stdout`: a signal may strike while something is put there, and must not put more into it."""
+    """Write ``text`` past the buffer of `sys.stdout`. A signal may interrupt a write into that buffer.
+
+    Its handler must not write into the same buffer.
+    """
     data = text.encode(sys.stdout.encoding, "backslashreplace")
     while data:
         data = data[os.write(sys.stdout.fileno(), data) :]
@@ -124,7 +130,10 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
 
 
 def _not_again(number: int, frame: FrameType | None) -> None:
-    """Often both come, and nothing may interrupt the end.  SIG_IGN would be complained of if one is pending."""
+    """Ignore the second signal. Often both come, and nothing may interrupt the end.
+
+    SIG_IGN would not do: Python complains of it if a signal is pending.
+    """
 
 
 def _frame(health: Health, style: table.Style, changed: frozenset[str], history: deque[str], every: float) -> str:
@@ -133,13 +142,14 @@ def _frame(health: Health, style: table.Style, changed: frozenset[str], history:
     if history:
         report += ["", style.paint("Changes", "bold"), *history]
     columns, rows = shutil.get_terminal_size()
-    # One that is broken by the terminal would push the first ones out; at its margin not all do the same.
+    # If the terminal broke a line, the first lines would scroll away. Terminals differ at the last column, so it stays
+    # free.
     shown = [cut(line, columns - 1) for line in report[: rows - 1]]
     return "".join(f"{line}{_REST_OF_LINE}\n" for line in shown)
 
 
 def cut(line: str, columns: int) -> str:
-    """As much of it as there is room for, and all of its colours, which take none."""
+    """The first ``columns`` characters of ``line``, and all of its colours, which take no room."""
     shown = ""
     for part in _COLOUR.split(line):
         if not part.startswith("\x1b"):
@@ -149,7 +159,7 @@ def cut(line: str, columns: int) -> str:
 
 
 def changes(before: Health, after: Health) -> Iterator[tuple[str, str]]:
-    """What is different: the master it is about ("" for the quorum), and a line for people."""
+    """The changes from one check to the next: the name of the master ("" for the quorum), and a line for people."""
     if before.status != after.status:
         yield "", f"{before.status} -> {after.status}: {after.quorum.voting} of {after.quorum.size} masters vote"
     for old, new in zip(before.masters, after.masters, strict=True):
@@ -159,7 +169,7 @@ def changes(before: Health, after: Health) -> Iterator[tuple[str, str]]:
 
 
 def restarts(known: Mapping[str, str], health: Health) -> Iterator[tuple[str, str]]:
-    """Masters that are another process than the last that was seen there, perhaps long ago."""
+    """The masters whose run_id differs from the one seen last at their address, perhaps long ago."""
     for master in health.masters:
         if master.run_id and known.get(master.name, master.run_id) != master.run_id:
             yield master.name, f"{master.name}: it is another process than before, so it was restarted"
@@ -181,5 +191,5 @@ def _of_findings(old: Health | MasterHealth, new: Health | MasterHealth) -> Iter
 
 
 def _news(finding: Finding) -> tuple[str, str, str]:
-    """What is told: it may become worse, or be another thing of the same code."""
+    """A key that tells whether a finding is news. A changed level, or another text of the same code, is news."""
     return finding.code, finding.level, _FIGURES.sub("", finding.message)

@@ -1,11 +1,11 @@
-"""Starts what ends the command in time, and talks to it: `guard`, a program of its own.
+"""Starts the guard, which ends the command in time, and talks to it. `guard` is a program of its own.
 
-To `ps`, `pgrep -f` and `killall` it is another program, so that who kills redlock-run by its name or its arguments does not
-kill both.  It is the parent of the command: so if it is killed itself, the kernel ends the command, where it can do that
-(PR_SET_PDEATHSIG of Linux), whether redlock-run is left or not.
+The guard looks like another program to `ps`, `pgrep -f` and `killall`. So nobody kills both by the name or the
+arguments of redlock-run. The guard is the parent of the command. If the guard is killed, the kernel ends the command,
+whether redlock-run is left or not. Only Linux can do that (PR_SET_PDEATHSIG).
 
-Considered: redlock-run as the parent, which would take its grace from the command of one that was killed; and a fork that
-overwrites its arguments, which is another thing on each system.
+Also considered: redlock-run as the parent of the command. But if redlock-run is killed, the command would then get no
+grace. And a fork that overwrites its arguments, but that is done differently on each system.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from redlock._cli import clock, guard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GONE = b"G"  # the guard itself
-_BORN, _UNBORN = b"B", b"U"  # the command's process; that there is none, and the error
-_ANSWERS_WITHIN = 0.2  # seconds; an answer that takes longer is news
+GONE = b"G"  # news: the guard itself is gone
+_BORN, _UNBORN = b"B", b"U"  # news: the command's process was forked, with its id; or the fork failed, with the error
+_ANSWERS_WITHIN = 0.2  # seconds to wait for an answer; a later one is read with the news
 _NOT_FOR_IT = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -44,9 +44,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Watchdog:
-    """The end of it that redlock-run has.  To be made before any thread.
+    """redlock-run's side of the guard. It must be made before any thread is started.
 
-    ``command`` is what the process does that is watched, in a process group of its own: `group`.
+    The watched process calls ``command``. It has a process group of its own: `group`.
     """
 
     def __init__(self, command: Callable[[], object]) -> None:
@@ -64,19 +64,19 @@ class Watchdog:
         os.close(news)
         self._done = b""
         self._answer: int | None = None
-        self._asked_at = math.inf  # the question that is not answered yet
+        self._asked_at = math.inf  # when the question was sent that is not answered yet
         self._term_at = self._kill_at = math.inf
         self.gone = self._ready = False
         self.group = 0
         while not (self.group or self.gone):
             self._hear()
-        if not self.group:  # 0 would be our own
+        if not self.group:  # to `os.killpg`, 0 would be our own group
             raise _does_not_run()
         os.set_blocking(self.news, False)
-        os.set_blocking(self._orders, False)  # it may not read
+        os.set_blocking(self._orders, False)  # the guard may hang and not read
 
     def wait_until_ready(self) -> None:
-        """Until then it looks like redlock-run to whoever kills that by name."""
+        """Wait until the guard runs. Before that it still has redlock-run's name, and can be killed by that name."""
         while not self._ready:
             self.wait()
             self._hear()
@@ -84,42 +84,45 @@ class Watchdog:
                 raise _does_not_run()
 
     def order(self, term_at: float, kill_at: float) -> None:
-        """The command gets SIGTERM and SIGKILL then, unless another order comes before."""
+        """Send SIGTERM and SIGKILL to the command at these times, unless another order comes before."""
         self._term_at, self._kill_at = term_at, kill_at
         self._order(guard.WATCH, term_at, kill_at)
 
     def due(self) -> float:
-        """Seconds until it should do the next thing that it was ordered to do."""
+        """Seconds until the next time of its order."""
         now = clock.now()
         return min((at - now for at in (self._term_at, self._kill_at) if at > now), default=0.0)
 
     def overdue(self) -> bool:
-        """Whether it should have sent SIGKILL by now."""
+        """Whether the guard should have sent SIGKILL by now."""
         return clock.now() >= self._kill_at
 
     def silent(self) -> float:
-        """For how many seconds it has not answered."""
+        """For how many seconds the guard has not answered."""
         return max(0.0, time.monotonic() - self._asked_at)
 
     def dismiss(self) -> None:
-        """There is nothing to watch any more, or it does not do that.  Our child, so its number is nobody else's."""
+        """Kill the guard: there is nothing left to watch, or the guard does not work.
+
+        It is our child, so its process id cannot belong to another process.
+        """
         os.kill(self._pid, signal.SIGKILL)
         self.gone = True
 
     def heard(self) -> bytes:
-        """What it has done since the last time, or that it is `GONE` itself."""
+        """What the guard has done since the last call; `GONE` if it is gone itself."""
         with contextlib.suppress(BlockingIOError):
             while not self.gone:
                 self._hear()
         return self.had_done() + GONE * self.gone
 
     def had_done(self) -> bytes:
-        """What it had done before its latest answer; nothing is read for that."""
+        """What the guard had done before its latest answer. Reads nothing."""
         done, self._done = self._done, b""
         return done
 
     def status(self) -> int | None:
-        """What has become of the command, as `os.waitpid` would say it; None: nothing new, or it has not answered yet."""
+        """The new status of the command, as of `os.waitpid`. None: nothing new, or the guard has not answered yet."""
         if self._asked_at == math.inf:
             self._asked_at = time.monotonic()
             self._order(guard.LOOK)
@@ -131,7 +134,7 @@ class Watchdog:
         return None if answer == guard.NOTHING_NEW else answer
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until there is something to hear, or so long."""
+        """Wait for news, at most ``seconds``. False: there is none."""
         return bool(select.select([self.news], [], [], None if seconds is None else max(0.0, seconds))[0])
 
     def close(self) -> None:
@@ -141,15 +144,14 @@ class Watchdog:
         os.close(self.news)
 
     def _order(self, what: bytes, term_at: float = math.inf, kill_at: float = math.inf) -> None:
-        with contextlib.suppress(
-            BrokenPipeError, BlockingIOError
-        ):  # `heard` says that it is gone; `silent`, that it does not read
+        # `heard` reports a guard that is gone; `silent`, one that does not read.
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
             os.write(self._orders, guard.ORDER.pack(what, term_at, kill_at))
         if not self.gone:
             os.kill(self._pid, signal.SIGCONT)  # somebody may have stopped it
 
     def _hear(self) -> None:
-        """One piece of news: what comes behind an answer is left there, for who waits to see."""
+        """Read one piece of news. News behind an answer stays in the pipe, so that a later wait sees it."""
         data = os.read(self.news, guard.NEWS.size)
         what, status = guard.NEWS.unpack(data) if data else (GONE, 0)
         match what:
@@ -172,11 +174,11 @@ def _does_not_run() -> ChildProcessError:
 
 
 def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
-    """The command's parent, then the guard.
+    """Fork the command, then become the guard.
 
-    It stays in the session: a job whose parent is in another one could not be stopped by its terminal.
+    The guard stays in our session: the terminal cannot stop a job whose parent is in another session.
     """
-    os.setpgid(0, 0)  # neither Ctrl-C nor a signal to the job's group is for this process
+    os.setpgid(0, 0)  # so neither Ctrl-C nor a signal to the job's group reaches this process
     us = os.getpid()
     try:
         group = os.fork()
@@ -192,34 +194,35 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
             command()
         finally:
             os._exit(1)
-    with contextlib.suppress(OSError):  # whichever of the two comes first; it may have ended by now
+    with contextlib.suppress(OSError):  # both processes do it, as either may run first; the child may have ended
         os.setpgid(group, group)
     os.write(news, guard.NEWS.pack(_BORN, group))
     for number in _NOT_FOR_IT:
         signal.signal(number, signal.SIG_IGN)
     null, program = os.open(os.devnull, os.O_RDWR), os.open(guard.__file__, os.O_RDONLY)
-    for ours, standard in (
-        (program, 0),
-        (null, 1),
-        (null, 2),
-    ):  # who reads our output to its end must not wait for this process
+    # Our output is closed here: a program that reads it to its end must not wait for the guard.
+    for ours, standard in ((program, 0), (null, 1), (null, 2)):
         os.dup2(ours, standard)
     for descriptor in (orders, news):
         os.set_inheritable(descriptor, True)
-    # Python looks for its library by the name that it was started by; this one is no path.  And nothing of a user's is for it.
+    # Python finds its library by the name it was started by, and our name is no path: so set PYTHONHOME. The user's
+    # own settings of Python are not for the guard.
     home = {"PYTHONHOME": f"{sys.base_prefix}:{sys.base_exec_prefix}"}
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "REDLOCK_"))}
     numbers = [str(number) for number in (clock.CLOCK, orders, news, group)]
-    os.chdir("/")  # ours may be gone, and without one Python does not start
+    os.chdir("/")  # our directory may be gone, and then Python does not start
     os.execve(sys.executable, [guard.NAME, "-s", "-S", "-P", "-", *numbers], others | home)  # noqa: S606
 
 
 def _die_with(parent: int) -> None:
-    """The kernel sends SIGKILL when that is gone, where it can; not if we become another user's (sudo)."""
+    """Let the kernel send SIGKILL to this process when ``parent`` is gone.
+
+    Works on Linux only, and not after this process has become another user's (sudo).
+    """
     if sys.platform == "linux":
         with contextlib.suppress(ImportError, OSError, AttributeError):
-            import ctypes  # noqa: PLC0415 - here alone
+            import ctypes  # noqa: PLC0415 - used only here
 
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
-    if os.getppid() != parent:  # before that
+    if os.getppid() != parent:  # it was gone before the call
         os._exit(1)
