@@ -1,5 +1,5 @@
-"""Is the quorum healthy, and is it safe?  What each master says of itself, and what follows from it.
+"""Whether the quorum is healthy and safe, as the masters' own answers show.
 
-`facts` is what was found, `verdict` what it means (pure), `examine` and `survey` do the asking,
-`records` is what comes out: see `redlock.Health`.
+`examine` asks one master, `survey` asks all. `facts` holds their answers. `verdict` judges the facts (pure). `records`
+are the result: see `redlock.Health`.
 """

@@ -1,4 +1,4 @@
-"""A whole check: the survey, the probe beside it, the verdict.  For threads; asyncio waits for one of these."""
+"""A whole check: the survey, the probe beside it, the verdict. It uses threads; asyncio waits for such a thread."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from redlock._health.records import Health
     from redlock._health.verdict import ClientOptions
 
-# Seconds for taking the lock: a vote that was late once is no outage.
+# Seconds for acquiring the probe's lock. It leaves time for a second attempt: one late vote is no outage.
 PATIENCE = 1.0
-# Of the time of the whole check: from then on no probe is begun that could not be finished.
+# A share of the time of the whole check. After it no probe is begun, as it could not be finished.
 _LAST_CALL = 0.6
 
 
@@ -40,14 +40,16 @@ class _Lock(Protocol):
 
 
 class Checkup:
-    """One check of ``endpoints``, to be `run` once, in at most ``timeout`` seconds.
+    """One check of ``endpoints``. Call `run` once; it takes at most ``timeout`` seconds.
 
     Args:
-        client_options: of the clients that it speaks for.
-        probe: takes a real lock and says how it went; it is given the ``max_ttl`` that the verdict will go by.
-            It is called in a thread of its own, only if a majority answers, and if it is not back in time that
-            is a finding.  None: nothing is written.
-        adopt: takes the longest TTL that is announced on the masters instead of that of ``client_options``.
+        endpoints: the masters.
+        client_options: the options of the clients for which the check is made.
+        timeout: seconds that the check takes at most.
+        probe: a function that takes a real lock and returns how that went. Its argument is the ``max_ttl`` by which
+            the verdict is made. It is called in a thread of its own, and only if the votes of a majority count. If it
+            does not return in time, that is a finding. None: nothing is written.
+        adopt: use the longest TTL that is announced on the masters, instead of that of ``client_options``.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Checkup:
         self._probed: list[Probe] = []
 
     def stop(self) -> None:
-        """From another thread: `run` returns soon, and no probe is begun."""
+        """Make `run` return soon, and begin no probe. May be called from another thread."""
         self._stopped = True
         self._survey.stop()
 
@@ -107,13 +109,13 @@ class Checkup:
         return thread
 
     def _run_probe(self, max_ttl: float) -> None:
-        """Raises nothing: in this thread nobody would hear of it, and the probe would be called late."""
+        """Run the probe. Raises nothing: nobody would see an error of this thread, and the probe would seem late."""
         assert self._probe is not None  # noqa: S101 - for the type checker
         try:
             outcome = self._probe(max_ttl)
         except RedlockError as failed:
             outcome = Probe(ok=False, seconds=0.0, error=failed.message)
-        except Exception as error:  # noqa: BLE001 - whatever it is, and its text may quote anything, passwords as well
+        except Exception as error:  # noqa: BLE001 - any error; its text is left out, as it may quote passwords
             outcome = Probe(ok=False, seconds=0.0, error=f"it ended with {type(error).__name__}")
         self._probed.append(outcome)
 
@@ -139,16 +141,20 @@ def checks(
     *,
     adopt: bool,
 ) -> Callable[[], Health]:
-    """Makes checks without a `Masters`, for those who have yet to learn ``max_ttl`` from the masters.
+    """A function that makes one check at each call. It needs no `Masters`, so ``max_ttl`` may still be unknown.
 
-    What is wrong with the addresses is found now: a TLS file that is being replaced ends no series of checks.
+    Addresses are checked now, and not at each check. So a TLS file that is being replaced does not end a series of
+    checks.
+
+    Raises:
+        ConfigurationError: for a wrong address.
     """
     endpoints = _connect.endpoints(urls)
     return lambda: Checkup(endpoints, client_options, timeout, probe, adopt=adopt).run()
 
 
 def probe(lock: _Lock) -> Probe:
-    """Acquire, extend and release ``lock``, a `MultiLock` on a throw-away name."""
+    """Acquire, extend and release ``lock``, a `MultiLock` on a throw-away name. Errors are in the result."""
     begun = _clock.now()
     fence, error = None, None
     try:

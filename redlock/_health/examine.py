@@ -1,7 +1,7 @@
 """Asking one master, on a short-lived connection of its own.
 
-Not on the connections of a `Masters`: what is asked here blocks, and a check has to see what a client sees that
-connects now.  Every wait ends at one deadline; what is known by then is what was found.
+The connections of a `Masters` are not used: these questions block, and a check has to see what a client sees that
+connects now. Every wait ends at one deadline. The result is what is known by then.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 
     from redlock._connect import Endpoint
 
-# The clock and the round trip are measured by the median of so many, or as many as fit into the time.
+# How many samples of the clock and the round trip are taken at most, and for how many seconds.
 _SAMPLES = 5
 _SAMPLING = 0.3
 
-# Of the time that a check has.
+# An examination's share of the time of its check.
 _OWN_SHARE = 0.95
 
-# Refusals of everything, not only of what changes a key.
+# Error codes of a master that refuses every command, not only those that change a key.
 _WORKS_FOR_NOBODY = frozenset(("BUSY", "LOADING", "MASTERDOWN"))
 
-# A refusal that only a server knows, even if it has no other word.
+# Error codes that only a Redis or Valkey server gives. They prove that it is one, even if it answers nothing else.
 _OF_A_SERVER = _WORKS_FOR_NOBODY | {"NOAUTH", "NOPERM", "WRONGPASS"}
 
-_SOME = 65536  # bytes at once
-_DIGITS = 15  # of a time: more would not be one
+_SOME = 65536  # bytes of one read
+_DIGITS = 15  # of a time at most: a longer number is no time
 
 
 class Examination:
-    """One look at one master: `run` it in a thread of its own; `facts` is what is known so far."""
+    """One look at one master. Call `run` in a thread of its own. `facts` is what is known so far."""
 
     def __init__(self, target: Endpoint, prefix: str, name: str, patience: float) -> None:
         self._target = target
         self._prefix = prefix
         self._name = name
         self._patience = patience
-        # It ends by itself, and nobody has to wake it: what is found out last has to be told, too.
+        # It ends by itself before the check does. So nobody has to interrupt it, and its last facts are reported too.
         self._deadline = _clock.now() + patience * _OWN_SHARE
         self._connector: _connect.Connector | None = None
         self._sock: socket.socket | None = None
@@ -63,10 +63,10 @@ class Examination:
         self.facts = MasterFacts(target.name, url(target), user=str(user or "default"))
 
     def run(self) -> None:
-        """Find out.  Raises nothing: what goes wrong is a fact as well."""
+        """Ask the master. Raises nothing: an error is a fact as well."""
         try:
             self._look()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is why there is no answer
+        except Exception as error:  # noqa: BLE001 - any error is the reason why there is no answer
             self._failed(error)
         finally:
             self.done = True
@@ -74,14 +74,14 @@ class Examination:
                 self._sock.close()
 
     def stop(self) -> MasterFacts:
-        """Time is over: what is known so far.  Wakes the thread, wherever it waits (but in the resolver)."""
+        """End the examination. Returns what is known so far. Wakes its thread, unless that is inside the resolver."""
         facts = self.facts
         if not self.done and facts.failure is None:
             facts = replace(facts, failure="timeout", text=self._no_answer())
         if not self.done:
             if self._connector is not None:
                 self._connector.abort()
-            if self._sock is not None:  # its thread closes it: the number may be another's by then
+            if self._sock is not None:  # not closed here: its thread does that, and the number could be reused
                 with contextlib.suppress(OSError):
                     self._sock.shutdown(socket.SHUT_RDWR)
         return facts
@@ -116,7 +116,7 @@ class Examination:
     # -- what is asked -------------------------------------------------------------------------------
 
     def _measure(self) -> None:
-        """How long a round trip takes, and what its wall clock says, corrected for half of that."""
+        """Measure the round trip, and the master's wall clock, corrected for half a round trip."""
         trips: list[float] = []
         clocks: list[Clock] = []
         until = _clock.now() + _SAMPLING
@@ -132,7 +132,7 @@ class Examination:
                     clocks.append(Clock(theirs - ours - trips[-1] / 2, trips[-1] / 2))
                 case _:
                     raise InvalidResponse(f"it says that the time is {answer!r:.40}")
-        # The quickest one knows the clock best.
+        # The quickest sample has the most exact clock.
         clock = min(clocks, key=lambda one: one.within, default=None)
         self._know(latency=statistics.median(trips), clock=clock)
 
@@ -154,7 +154,7 @@ class Examination:
             raise InvalidResponse(f"whatever it is asked, it says {answers[0].text}")
         for question, answer in zip(asked, answers, strict=True):
             match question.words[0], answer:
-                case "GET", ErrorReply(code="WRONGTYPE"):  # the key of the announcement: no other one is there
+                case "GET", ErrorReply(code="WRONGTYPE"):  # the key of the announcement; the other keys do not exist
                     self._know(unannounced="something that is not a string")
                 case _, ErrorReply():
                     self._refused(answer, question)
@@ -185,16 +185,16 @@ class Examination:
         elif answer.code in _WORKS_FOR_NOBODY:
             self._know(refused=facts.refused or RefusedCommand(answer.code, text))
         elif question.expendable or (question.contradictory and answer.code == "ERR"):
-            pass  # nobody needs it, or it was meant to be refused (see `rights.questions`)
+            pass  # a client can do without the command, or it was meant to be refused (see `rights.questions`)
         elif answer.code == "ERR" or question.needs == "info":
             self._know(lacks={**facts.lacks, question.needs.upper().replace("|", " "): text})
         else:
             self._know(write=facts.write or RefusedCommand(answer.code, text))
 
-    # -- and how -------------------------------------------------------------------------------------
+    # -- how it is asked -----------------------------------------------------------------------------
 
     def _ask(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
-        """Send them all, then read one answer for each."""
+        """Send all commands, then read one answer for each."""
         sock = self._sock
         assert sock is not None  # noqa: S101 - for the type checker
         sock.settimeout(self._left())

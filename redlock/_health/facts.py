@@ -1,4 +1,4 @@
-"""What was found out about one master, before anybody judges it."""
+"""What was found out about one master, before the verdict."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 Failure: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 
-_DIGITS = 20  # of 64 bits
+_DIGITS = 20  # of a number of 64 bits
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedCommand:
-    """A master's error reply to something that a client has to do: its code (``READONLY``), and all of it."""
+    """A master's error reply to a command that every client needs: its code (``READONLY``), and the whole text."""
 
     code: str
     text: str
@@ -23,7 +23,7 @@ class RefusedCommand:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A master's wall clock less ours, in seconds, known to ``within`` (half a round trip)."""
+    """A master's wall clock less ours, in seconds. It is exact to ``within`` seconds (half a round trip)."""
 
     offset: float
     within: float
@@ -31,20 +31,22 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class MasterFacts:
-    """One examination.  What is None or empty was not answered, or may not be asked.
+    """The result of one examination. None or empty: the master did not answer that, or we may not ask it.
 
     Attributes:
-        failure: why it could not be examined to the end: no connection, or no answer in time.
-        text: of the failure, without a password.
-        connected: it got as far as an authenticated connection.
-        at: when INFO was answered, on the clock of R5.
-        announced: the longest TTL that any client announced, in seconds; 0: nobody did (R21).
-        unannounced: what is in the place of that, and lets no client connect; as it is shown.
-        durable: append-only file with appendfsync always.
+        failure: why the examination did not get to its end: no connection, or no answer in time.
+        text: the text of the failure, without a password.
+        connected: there was an authenticated connection.
+        at: the time when INFO was answered, on the clock of R5.
+        latency: seconds of a round trip.
+        announced: the longest TTL that any client announced, in seconds; 0: no client did (R21).
+        unannounced: a wrong value in the place of ``announced``, as text. It keeps every client from connecting.
+        durable: it has an append-only file with appendfsync always.
         write: its refusal to change a key (READONLY, OOM, MOVED).
-        refused: its refusal to do anything now (BUSY, LOADING).
-        lacks: commands that every client needs and that it refuses, for it does not have them; what it says to each.
-        missing: rights, in the words of an ACL rule; ``optional`` those that a client can do without.
+        refused: its refusal of every command (BUSY, LOADING).
+        lacks: commands that every client needs and that the master does not have, with its answer to each.
+        missing: rights that a client needs and its user lacks, in the words of an ACL rule.
+        optional: rights that the user lacks and a client can do without.
     """
 
     name: str
@@ -69,6 +71,6 @@ class MasterFacts:
     optional: tuple[str, ...] = ()
 
     def number(self, name: str) -> int | None:
-        """A field of INFO."""
+        """A field of INFO that is a whole number. None: it is not there, or is none."""
         value = self.info.get(name, "")
         return int(value) if value.isascii() and value.isdigit() and len(value) <= _DIGITS else None

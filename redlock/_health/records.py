@@ -1,4 +1,4 @@
-"""What a check of the masters comes to: plain records, the same in Python and in JSON."""
+"""The result of a check of the masters: plain records, the same in Python and in JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-SCHEMA = 1  # of `Health.as_dict`: raised when a field goes or changes its meaning, not when one is added
+SCHEMA = 1  # of `Health.as_dict`. It rises when a field is removed or changes its meaning, not when one is added
 
 Level: TypeAlias = Literal["warning", "critical"]
 Status: TypeAlias = Literal["OK", "WARNING", "CRITICAL"]
@@ -16,9 +16,12 @@ Status: TypeAlias = Literal["OK", "WARNING", "CRITICAL"]
 class Finding:
     """One thing that is wrong, and what to do about it.
 
-    ``critical``: the vote of this master does not count, or cannot be trusted; of the quorum: no lock can be
-    taken.  ``warning``: it works, and something should be changed all the same.  ``code`` is one of those
-    listed in docs/redlock-check.md; ``message`` and ``advice`` are for people and may be worded anew.
+    Attributes:
+        level: ``critical`` for a master: its vote does not count, or cannot be trusted. ``critical`` for the quorum:
+            no lock can be taken. ``warning``: it works, but something should be changed.
+        code: one of those listed in docs/redlock-check.md.
+        message: what is wrong, for people. Its words may change.
+        advice: what to do, for people. Its words may change.
     """
 
     level: Level
@@ -29,19 +32,19 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class MasterHealth:
-    """What one master says of itself.  None: it did not say, or may not be asked.
+    """The state of one master, as far as it tells. None: it did not say, or we may not ask.
 
     Attributes:
-        url: without user and password.
+        url: its address, without user and password.
         name: host and port, or the path of a socket, as in a `Vote`.
         votes: whether its vote would count now.
-        reachable: it was connected to, and answered.
-        latency_ms: of a round trip, the median of a few.
+        reachable: whether we could connect, and it answered.
+        latency_ms: milliseconds of a round trip, the median of a few.
         role: ``master``, ``replica`` or ``sentinel``.
-        flavour: ``redis``, ``valkey`` or what the server calls itself.
-        quarantined_s: seconds for which its vote does not count, as it may have forgotten locks (R21).
-        clock_offset_ms: of its wall clock from the median of all masters.
-        rights_missing: what its user is not allowed to do, in the words of an ACL rule.
+        flavour: ``redis``, ``valkey`` or the name that the server gives itself.
+        quarantined_s: seconds for which its vote does not count yet, as it may have forgotten locks (R21).
+        clock_offset_ms: milliseconds of its wall clock from the median of all masters.
+        rights_missing: rights that its user lacks, in the words of an ACL rule.
     """
 
     url: str
@@ -68,13 +71,13 @@ class MasterHealth:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A real lock on a throw-away name: acquired, extended and released.
+    """How a real lock on a throw-away name was acquired, extended and released.
 
     Attributes:
-        ok: all three worked.
-        seconds: they took together.
-        fence: the fencing token that it got.
-        error: why it did not work.
+        ok: whether all three worked.
+        seconds: the time that they took together.
+        fence: the fencing token of the lease. None: there was no lease.
+        error: why it did not work. None: it worked.
     """
 
     ok: bool
@@ -88,12 +91,12 @@ class QuorumHealth:
     """The masters as a whole.
 
     Attributes:
-        size: how many are configured.
-        majority: how many have to grant a lock.
-        voting: how many of them have a vote that would count now.
-        can_lose: how many of those may fail before no lock can be taken.
-        max_ttl: the longest TTL of this deployment, in seconds: so long a restarted master does not vote.
-        probe: None where there was none.
+        size: how many masters are configured.
+        majority: how many masters have to grant a lock.
+        voting: how many masters have a vote that would count now.
+        can_lose: how many voting masters may fail while locks can still be taken.
+        max_ttl: the longest TTL of this deployment, in seconds. A restarted master does not vote for that long.
+        probe: how a real lock worked. None: there was no probe.
     """
 
     size: int
@@ -106,16 +109,17 @@ class QuorumHealth:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether locks can be taken, and whether they are safe: what `redlock-check` prints.
+    """Whether locks can be taken, and whether they are safe. `redlock-check` prints this.
 
-    A look, not a promise: it may have changed before you read it.
+    It describes one moment and promises nothing: the state may have changed before you read it.
 
     Attributes:
-        status: ``OK``; ``WARNING``: locks can be taken, and something is wrong; ``CRITICAL``: none can.
+        status: ``OK``: nothing is wrong. ``WARNING``: locks can be taken, but something is wrong. ``CRITICAL``: no lock
+            can be taken.
         summary: one sentence for people: what is wrong, and what to do next.
         quorum: the masters as a whole.
-        masters: each of them, in the order in which they were configured.
-        findings: what is wrong with the quorum as a whole; those of one master are in `masters`.
+        masters: each master, in the order of the configuration.
+        findings: what is wrong with the quorum as a whole. The findings of one master are in `masters`.
     """
 
     status: Status
@@ -126,11 +130,11 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong at all."""
+        """True if nothing at all is wrong."""
         return self.status == "OK"
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``redlock-check --json`` prints; ``schema`` says which version of it."""
+        """The same as plain types, as ``redlock-check --json`` prints it. ``schema`` is the version of the format."""
         return {"schema": SCHEMA, **_plain(self)}
 
 

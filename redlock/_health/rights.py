@@ -1,6 +1,6 @@
-"""What a client has to be allowed to do: the smallest ACL rule, and how to find out what is missing of it.
+"""The rights that a client needs: the smallest ACL rule, and the questions that find missing rights.
 
-The rule and the questions stand side by side, so that neither can forget what the other one has.
+The rule and the questions are in one file, so that both cover the same rights.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from redlock._core import wire
 
-# Command, and whether a client can do without it: who may not PUBLISH or SUBSCRIBE is waited for longer
-# (R24), without CONFIG GET an exemption does not apply (R21), TIME is only asked by the check.
+# Each command, and whether a client needs it. Without PUBLISH and SUBSCRIBE, waiters hear of no release and wait longer
+# (R24). Without CONFIG GET, no master is exempt from quarantine (R21). Only the check asks TIME.
 _COMMANDS = {
     "set": True,
     "get": True,
@@ -32,11 +32,11 @@ _SCRIPT_SHA = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
 
 
 class Question(NamedTuple):
-    """A command that changes nothing, and what its refusal means."""
+    """A command that changes nothing, and the right that its refusal reveals."""
 
     words: tuple[str, ...]
     needs: str  # the command, as in a rule
-    keys: str = ""  # the pattern that its key or channel falls under
+    keys: str = ""  # the pattern that covers its key or channel
 
     @property
     def optional(self) -> bool:
@@ -45,30 +45,30 @@ class Question(NamedTuple):
 
     @property
     def contradictory(self) -> bool:
-        """It is refused by who may do it."""
+        """Its options contradict each other, so a user who has the right is refused too."""
         return {"NX", "XX"} <= set(self.words)
 
     @property
     def expendable(self) -> bool:
-        """A client can do without the command: it takes no other refusal of SCRIPT LOAD than NOPERM."""
+        """A client can do without the command. SCRIPT LOAD is not expendable: a client accepts only NOPERM for it."""
         return self.optional and self.needs != "script|load"
 
 
 def rule(prefix: str, *, database: bool = False) -> str:
-    """What ``ACL SETUSER name on >password`` has to be followed by.
+    """The rule, to be appended to ``ACL SETUSER name on >password``.
 
-    ``database``: the masters' addresses name one, so it has to be selected.
+    ``database``: the masters' addresses name a database, so clients need SELECT.
     """
     commands = [*_COMMANDS, *(("select",) if database else ())]
-    # New users of Redis 6.2 may use all channels, and refuse a pattern as long as they may.
-    patterns = dict.fromkeys(_patterns(prefix))  # each once
+    # In Redis 6.2 a new user may use all channels. Until `resetchannels`, a pattern of channels is refused.
+    patterns = dict.fromkeys(_patterns(prefix))  # each pattern once
     return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])
 
 
 def _patterns(prefix: str) -> tuple[str, str, str, str]:
-    """Keys of locks, of fences, of the announcement; the channels."""
+    """The patterns for the keys of locks, of fences and of the announcement, and for the channels."""
     pattern = _literal(prefix)
-    if not pattern:  # a server refuses a pattern beside the one that has them all
+    if not pattern:  # all keys: a server refuses any other pattern beside ~*
         return "~*", "~*", "~*", "&*:released"
     announcement = _literal(wire.announcement_key(prefix))
     # With a hash tag in the name the fence key begins as the lock key does (docs/reference/wire.md).
@@ -76,15 +76,15 @@ def _patterns(prefix: str) -> tuple[str, str, str, str]:
 
 
 def _literal(text: str) -> str:
-    """A pattern for just this text.  A rule cannot have blanks: any bytes may stand for one."""
+    """A pattern that matches ``text``. A rule cannot contain blanks: a ? for each byte stands for one."""
     return "".join("?" * len(c.encode()) if c.isspace() else f"\\{c}" if c in "*?[]\\" else c for c in text)
 
 
 def questions(prefix: str, name: str) -> list[Question]:
-    """To be asked one after the other on one connection; the last two change its mode and back.
+    """The questions, to be asked in this order on one connection. The last two change its mode and back.
 
-    ``name`` is one that nobody uses.  Rights are looked at before anything else, and so are memory, role
-    and replicas before a SET is executed: one that has to find a key which is not there writes nothing.
+    No client uses ``name``. A server checks rights before anything else. It also checks memory, role and replicas
+    before it executes a SET. So a SET with XX on a key that does not exist shows all this, and writes nothing.
     """
     lock = prefix + name
     fence, announcement, channel = wire.fence_key(lock), wire.announcement_key(prefix), f"{lock}:released"
@@ -100,7 +100,7 @@ def questions(prefix: str, name: str) -> list[Question]:
         Question(("SET", fence, "1", "XX", "PX", "1"), "set", fences),
         Question(("GET", fence), "get", fences),
         Question(("PEXPIRE", fence, "1"), "pexpire", fences),
-        # There may be an announcement, and it must stay: contradictory options are refused last of all.
+        # The announcement may exist and must not change. Contradictory options are refused after all other checks.
         Question(("SET", announcement, "1", "NX", "XX"), "set", announcements),
         Question(("EVAL", _SCRIPT, "0"), "eval"),
         Question(("SCRIPT", "LOAD", _SCRIPT), "script|load"),
@@ -112,6 +112,6 @@ def questions(prefix: str, name: str) -> list[Question]:
 
 
 def missing(question: Question, refusal: str) -> str:
-    """The part of the rule that a ``NOPERM`` complains of."""
+    """The part of the rule that is missing, according to ``refusal``, the text of a ``NOPERM``."""
     about_keys = " key" in refusal or " channel" in refusal
     return question.keys if about_keys and question.keys else f"+{question.needs}"

@@ -1,4 +1,4 @@
-"""Asking all masters at once, for a limited time however many of them hang."""
+"""Asking all masters at once. The time is limited, however many masters hang."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from redlock._connect import Endpoint
     from redlock._health.facts import MasterFacts
 
-# Seconds that the others get when those that are done are enough.
+# Seconds that the other examinations get when the finished ones are enough.
 _A_MOMENT = 0.02
 
 
@@ -28,8 +28,8 @@ def throw_away_name() -> str:
 class Survey:
     """One look at every master, each in a thread of its own, for ``patience`` seconds.
 
-    A thread that is inside the resolver then cannot be woken; it is a daemon, and ends by itself.
-    All others have ended when `stop` returns, if their masters have answered.
+    A thread that is inside the resolver at the end cannot be woken. It is a daemon, and ends by itself. Of the others,
+    those whose examination is done have ended when `stop` returns.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], prefix: str, patience: float) -> None:
@@ -54,7 +54,10 @@ class Survey:
             self._changed.notify_all()
 
     def wait_for(self, enough: Callable[[Sequence[MasterFacts]], bool], until: float) -> list[MasterFacts]:
-        """Until those that are done are ``enough``, or all are done.  What they have found."""
+        """Wait until the finished examinations are ``enough``, or all are finished. Returns their facts.
+
+        ``until``: the latest time, on the clock of R5.
+        """
 
         def done() -> list[MasterFacts]:
             return [look.facts for look in self._looks if look.done]
@@ -64,14 +67,14 @@ class Survey:
         return done()
 
     def finish(self) -> list[MasterFacts]:
-        """Until all have answered or the time is over."""
+        """Wait until all have answered or the time is over. Returns the facts of all."""
         self._wait(self._all_done, self._deadline)
         return self.stop()
 
     def stop(self) -> list[MasterFacts]:
-        """End it now: what is known."""
+        """End the survey now. Returns what is known of all."""
         for look, thread in self._threads:
-            if look.done:  # it has nothing left to wait for: a few instructions
+            if look.done:  # the thread ends after a few more instructions
                 thread.join()
         return [look.stop() for look in self._looks]
 

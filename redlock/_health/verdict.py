@@ -1,7 +1,7 @@
-"""What the facts mean: findings, who votes, the status, and one sentence for people.  Pure.
+"""What the facts mean: findings, votes that count, the status, and one sentence for people. Pure.
 
-A master's finding is critical if its vote does not count or cannot be trusted.  The status is about the
-quorum: it is critical only if no lock can be taken (C22).
+A finding of a master is critical if its vote does not count, or cannot be trusted. The status is about the quorum: it
+is critical only if no lock can be taken (C22).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from redlock._health.facts import Failure, MasterFacts, RefusedCommand
     from redlock._health.records import Level, Status
 
-_NEARLY_FULL = 0.9  # of maxmemory: so much is used before anybody is warned
-_SLOW = 0.5  # of node_timeout: a vote that takes longer is near to being late
-_NTP = 0.1  # seconds: clocks of machines that are kept in step differ by less
-_OTHER = 0.0015  # max_ttl is announced in whole milliseconds
+_NEARLY_FULL = 0.9  # of maxmemory: above this share there is a warning
+_SLOW = 0.5  # of node_timeout: above this share a vote is nearly too late
+_NTP = 0.1  # seconds: synchronized clocks differ by less
+_OTHER = 0.0015  # seconds: smaller differences of max_ttl are rounding, as it is announced in whole milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """The options of the clients that the check speaks for."""
+    """The options of the clients for which the check is made. Times are seconds."""
 
     max_ttl: float
     restart_guard: bool
@@ -39,7 +39,7 @@ class ClientOptions:
 
 
 def judge(facts: Sequence[MasterFacts], client_options: ClientOptions, probe: Probe | None) -> Health:
-    """``probe``: how a real lock went; None if it was not tried."""
+    """The verdict on all masters. ``probe``: how a real lock worked; None if it was not tried."""
     voters = _voters(facts, client_options)
     offsets = _offsets(facts)
     masters = tuple(
@@ -65,17 +65,17 @@ def judge(facts: Sequence[MasterFacts], client_options: ClientOptions, probe: Pr
 
 
 def voting(facts: Sequence[MasterFacts], client_options: ClientOptions) -> int:
-    """How many have a vote that would count now."""
+    """How many masters have a vote that would count now."""
     return judge(facts, client_options, None).quorum.voting
 
 
 def governing_max_ttl(facts: Sequence[MasterFacts], default: float) -> float:
-    """The longest TTL that any client announced; ``default`` where none did (R21)."""
+    """The longest TTL that any client announced, or ``default`` if none did (R21)."""
     return max((one.announced for one in facts), default=0.0) or default
 
 
 def _voters(facts: Sequence[MasterFacts], client_options: ClientOptions) -> Voters:
-    """The judge that the clients have, told the same as they are told."""
+    """The restart guard of a client that learned the same facts."""
     voters = Voters([one.name for one in facts], client_options.max_ttl, guard=client_options.restart_guard)
     for index, one in enumerate(facts):
         if one.info:
@@ -85,7 +85,7 @@ def _voters(facts: Sequence[MasterFacts], client_options: ClientOptions) -> Vote
 
 
 def _offsets(facts: Sequence[MasterFacts]) -> list[float | None]:
-    """Of each wall clock from the median of all, in seconds."""
+    """How far each wall clock is from the median of all, in seconds."""
     known = [one.clock.offset for one in facts if one.clock is not None]
     middle = statistics.median(known) if known else 0.0
     return [None if one.clock is None else one.clock.offset - middle for one in facts]
@@ -117,7 +117,7 @@ def _judge(
         findings.append(_failure(facts))
     elif facts.refused is not None:
         findings.append(_busy(facts, facts.refused))
-    elif sentinel:  # what it lacks to be a master is of no interest
+    elif sentinel:  # its other differences from a master do not matter
         findings.append(Finding("critical", "not-master", "it is a Sentinel, not a server", _NO_SENTINEL))
     else:
         for rule in _RULES:
@@ -153,7 +153,7 @@ def _judge(
 
 
 _APPENDONLY = {"0": "no", "1": "yes"}
-# Such a master votes, and its vote may be worth nothing.
+# The code of critical findings that do not take the vote away: the master votes, but its vote cannot be trusted.
 _UNSAFE = frozenset(("evicting",))
 
 
@@ -201,8 +201,8 @@ def _failure(facts: MasterFacts) -> Finding:
 
 
 _OUR_TLS = (
-    "give a certificate that it trusts with ssl_certfile=FILE&ssl_keyfile=FILE in the address, and let both sides have a "
-    "version in common"
+    "give a certificate that it trusts with ssl_certfile=FILE&ssl_keyfile=FILE in the address, "
+    "and let both sides have a version in common"
 )
 _FAILURES: dict[Failure, tuple[str, str, str]] = {
     "auth": (
@@ -260,7 +260,7 @@ def _unreachable(facts: MasterFacts) -> tuple[str, str, str]:
 
 
 def _plain(text: str) -> str:
-    """Without what redis-py says of the address, which stands beside it, and as part of a sentence."""
+    """``text`` as part of a sentence. The address that redis-py puts in front is removed, as it is shown already."""
     return re.sub(r"^Error -?\d+ connecting to .*?\. (?=\S)", "", text).rstrip(".")
 
 
@@ -291,7 +291,7 @@ def _not_master(facts: MasterFacts, client_options: ClientOptions) -> Iterator[F
 def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
     missing = list(facts.missing)
     if missing == ["+info"] and not client_options.restart_guard:
-        missing = []  # without the guard nobody needs it
+        missing = []  # without the restart guard no client needs INFO
     if not missing and not facts.optional:
         return
     level: Level = "critical" if missing else "warning"
@@ -318,10 +318,10 @@ _WITHOUT = {
 
 
 def _lacks(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
-    # Without the guard nobody needs INFO.
+    # Without the restart guard no client needs INFO.
     lacks = {name: text for name, text in facts.lacks.items() if name != "INFO" or client_options.restart_guard}
     if lacks:
-        # What follows in it has the name of the lock, which is never the same.
+        # The rest of the text is cut: it contains the throw-away name, which differs at each check.
         says = next(iter(lacks.values())).partition(", with args")[0]
         message = f"it lacks {', '.join(lacks)}, which clients need: {says}"
         yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
@@ -331,8 +331,8 @@ def _lacks(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findin
 
 
 _THE_SERVER_ITSELF = (
-    "let its commands have their names (rename-command in its configuration), and give the address of the server itself, "
-    "not of a proxy"
+    "let its commands have their names (rename-command in its configuration), "
+    "and give the address of the server itself, not of a proxy"
 )
 
 
@@ -350,7 +350,7 @@ def _announcement(facts: MasterFacts, client_options: ClientOptions) -> Iterator
 
 def _read_only(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001
     refusal = facts.write
-    if refusal is None or _role(facts) == "replica":  # which is why
+    if refusal is None or _role(facts) == "replica":  # a replica is reported by `_not_master`
         return
     match refusal.code:
         case "OOM":
@@ -401,7 +401,7 @@ def _nearly_full(facts: MasterFacts, client_options: ClientOptions) -> Iterator[
 
 
 def _forgets(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:
-    # With the guard on, a master that forgets is kept from voting until it cannot matter (P5).
+    # With the guard on, a master that forgets does not vote until all forgotten leases have expired (P5).
     if client_options.restart_guard or facts.durable or "+config|get" in facts.optional or not facts.info:
         return
     yield Finding(
@@ -421,7 +421,9 @@ def _persistence(facts: MasterFacts) -> str:
 
 
 def _lasting(facts: MasterFacts) -> str:
-    if facts.appendonly == "yes" and facts.appendfsync == "always":  # but not while the file is rewritten (R21)
+    if (
+        facts.appendonly == "yes" and facts.appendfsync == "always"
+    ):  # it syncs, but not while it rewrites the file (R21)
         return "no-appendfsync-on-rewrite no"
     return "appendonly yes and appendfsync always"
 
@@ -485,8 +487,8 @@ def _restarted(facts: MasterFacts, left: float, max_ttl: float) -> Finding:
 def _skewed(facts: MasterFacts, offset: float | None, client_options: ClientOptions) -> Iterator[Finding]:
     if offset is None or facts.clock is None:
         return
-    # Whoever sets a wrong clock right, steps it; keys then expire early by so much.  The longest lease
-    # allows for this much of it, others for less (P1, R6).
+    # A wrong clock is usually set right in one step, and a step forward makes keys expire that much earlier. The drift
+    # allowance of the longest lease covers a step of this size, shorter leases cover less (P1, R6).
     allowed = max(_NTP, drift(client_options.max_ttl, client_options.drift_factor))
     if abs(offset) - facts.clock.within > allowed:
         fast = "ahead of" if offset > 0 else "behind"
@@ -533,14 +535,14 @@ def _of_the_quorum(quorum: QuorumHealth, client_options: ClientOptions) -> Itera
             f"use {size + 1} masters" + (f", or {size - 1}" if size > 2 else ""),  # noqa: PLR2004
         )
     probe = quorum.probe
-    if probe is not None and not probe.ok and voting >= need:  # else that is why
+    if probe is not None and not probe.ok and voting >= need:  # if too few vote, that finding explains it
         yield Finding("critical", "probe", f"a real lock did not work: {probe.error}", "see what the masters said")
     if quorum.max_ttl > client_options.max_ttl + _OTHER:
         yield Finding(
             "warning",
             "max-ttl",
-            f"max_ttl is {client_options.max_ttl:g} s here, and another client has announced {quorum.max_ttl:g} s: the longer one "
-            "decides how long a restarted master may not vote",
+            f"max_ttl is {client_options.max_ttl:g} s here, and another client has announced {quorum.max_ttl:g} s: "
+            "the longer one decides how long a restarted master may not vote",
             f"give all clients the same max_ttl. If {quorum.max_ttl:g} s was a mistake, delete the key "
             f"redlock-max-ttl:{client_options.prefix} on every master when they all have it",
         )
@@ -555,10 +557,10 @@ def _failures(number: int) -> str:
 
 
 def summary(status: Status, quorum: QuorumHealth, masters: Sequence[MasterHealth], findings: Sequence[Finding]) -> str:
-    """One sentence: how it stands, what is wrong, what to do next."""
+    """One sentence: whether locks work, what is wrong, what to do next."""
     if status == "OK":
         return f"all {quorum.size} masters vote and {quorum.can_lose} may fail: nothing is to be done."
-    # That too few vote is said in any case; what to do about it is said of those that do not.
+    # The sentence says anyway that too few vote. The advice comes from the masters that do not vote, if there are any.
     wrong = [(master.name, finding) for master in masters for finding in master.findings]
     wrong += [("", finding) for finding in findings if finding.code != "too-few" or not wrong]
     wrong.sort(key=lambda one: one[1].level != "critical")  # stable: critical ones first
@@ -571,7 +573,7 @@ def summary(status: Status, quorum: QuorumHealth, masters: Sequence[MasterHealth
     vote = f"{quorum.voting} of {quorum.size} masters vote and {quorum.majority} {_are(quorum.majority)} needed"
     lead = f"no lock can be taken, {vote}" if status == "CRITICAL" else f"locks work, {vote}, so {_may_fail(quorum)}"
     where = f"{_listed(names, quorum.size)}: " if names else ""
-    # The words are those of the first one; where several have it, they differ by figures only.
+    # If several masters have this finding, their messages differ only in figures: the first one is shown.
     what = "" if worst.code == "too-few" else f"{where}{worst.message}; "
     return f"{lead}; {what}next: {worst.advice}{more}."
 
