@@ -1,12 +1,12 @@
-"""Metrics for whoever runs this: what to pass as ``Masters(observer=...)``.
+"""Metrics: observers to pass as ``Masters(observer=...)``.
 
     from redlock.observe.prometheus import PrometheusObserver       # redlock-quorum[prometheus]
     from redlock.observe.otel import OpenTelemetryObserver          # redlock-quorum[otel]
 
     masters = Masters(urls, observer=PrometheusObserver())
 
-Both count the same things under the same names, as far as the conventions of the two agree; the table is
-in `redlock.observe._measures`.  One observer may serve any number of `Masters` and `AsyncMasters`.
+Both measure the same things. The names are the same, as far as the conventions of the two systems agree; the table is
+in `redlock.observe._measures`. One observer may serve any number of `Masters` and `AsyncMasters`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["all_of"]
 
 
 def all_of(*observers: Callable[[Event], object]) -> Callable[[Event], None]:
-    """One observer that tells each of these, in this order, also if one before it raises.
+    """One observer that calls each of these with every event, in this order, even if an earlier one raises.
 
-    What they raise is raised at the end, as an ExceptionGroup, which `Masters` logs.
+    Errors of the observers are raised together at the end, as an ExceptionGroup. `Masters` logs it.
 
     Raises:
         ConfigurationError: if one of them is not a function of an event.
@@ -40,7 +40,7 @@ def all_of(*observers: Callable[[Event], object]) -> Callable[[Event], None]:
         for observer in observers:
             try:
                 observer(event)
-            except Exception as error:  # noqa: BLE001 - a user's; the others are to be told all the same
+            except Exception as error:  # noqa: BLE001 - of a user's function; the others get the event all the same
                 errors.append(error)
         if errors:
             raise ExceptionGroup("observers failed", errors)

@@ -1,10 +1,10 @@
-"""What is measured, and which event says so: the same for every system of metrics.
+"""What is measured, and by which event: the same for every system of metrics.
 
-Names are those of OpenTelemetry, dotted and without unit.  Prometheus has underscores, the unit in seconds and
-``_total``, which is also what OpenTelemetry's own exporter for Prometheus makes of them.
+Names are those of OpenTelemetry, with dots and without unit. For Prometheus they get underscores, ``_seconds`` and
+``_total``. OpenTelemetry's own exporter for Prometheus changes them in the same way.
 
-What names a lock is a label only if the user says which one: there may be a million names, and each value of a
-label is a time series for ever.  Masters are those of the configuration, so they are labels.
+The name of a lock becomes a label only through a function of the user. There may be a million names, and each value of
+a label is a time series for ever. Masters are labels: the configuration limits their number.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ if TYPE_CHECKING:
 
     from redlock import Event, Vote
 
-OTHER = "other"  # the label of all names that have none of their own
+OTHER = "other"  # the label of all names that have no label of their own
 _log = logging.getLogger("redlock")
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """It only grows.  ``unit`` is what is counted, ``labels`` what tells its series apart besides the lock.
+    """A number that only grows.
 
-    ``values``: all that its label may be, if it has one and that is known.
+    Attributes:
+        unit: what is counted.
+        labels: the labels that it has besides that of the lock.
+        by_lock: whether it has the label of the lock, if the user wants one.
+        values: all values of its label, if it has one label and they are known.
     """
 
     name: str
@@ -54,7 +58,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A distribution of seconds; ``bounds`` are the upper ones of its buckets, ``values`` as of a `Counter`."""
+    """A distribution of seconds. ``bounds`` are the upper bounds of its buckets; the rest is as in `Counter`."""
 
     name: str
     text: str
@@ -70,7 +74,8 @@ _HOLD = (0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3
 
 ACQUIRE = Histogram(
     "redlock.acquire.duration",
-    "Time from the call of acquire to its answer, waiting included; outcome: acquired, held, unreachable, slow or unusable",
+    "Time from the call of acquire to its answer, waiting included; "
+    "outcome: acquired, held, unreachable, slow or unusable",
     _WAIT,
     ("outcome",),
     values=("acquired", "held", "unreachable", "slow", "unusable"),
@@ -107,9 +112,9 @@ COUNTERS = (ATTEMPTS, EXTENSIONS, LOSSES, VOTES, QUORUM_LOSSES, QUORUM_RECOVERIE
 
 
 class Observer(ABC):
-    """From events to measurements.  Whoever derives from this hands them to a system of metrics.
+    """Makes measurements of events. A subclass passes them to a system of metrics.
 
-    May be called by any thread.  Never waits for anything but the moment in which another thread counts.
+    May be called from any thread. A call waits at most for the moment in which another thread counts.
     """
 
     def __init__(self, label: Callable[[str], str] | None, max_labels: int) -> None:
@@ -126,7 +131,7 @@ class Observer(ABC):
             case LockRefused():
                 lock = self._lock_of(event.name)
                 self._record(ACQUIRE, event.seconds, lock, event.kind)
-                if event.attempts:  # else it stood in line behind others of this process, and asked nobody
+                if event.attempts:  # 0: it only stood in line in this process, and asked no master
                     self._count(ATTEMPTS, event.attempts, lock)
                     self._votes(event.votes)
             case LeaseExtended():
@@ -156,19 +161,22 @@ class Observer(ABC):
 
     @abstractmethod
     def _count(self, what: Counter, amount: int, lock: tuple[str, ...], *labels: str) -> None:
-        """``lock`` is empty, or has the label of the lock; ``labels`` are in the order of ``what.labels``."""
+        """Add to a counter. ``lock`` is empty or the lock's label. ``labels`` are in the order of ``what.labels``."""
 
     @abstractmethod
     def _record(self, what: Histogram, seconds: float, lock: tuple[str, ...], *labels: str) -> None:
-        """See `_count`."""
+        """Add ``seconds`` to a distribution. ``lock`` and ``labels`` are as in `_count`."""
 
     @abstractmethod
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:
-        """It is ``up`` or not; its vote counts in so many seconds from now, infinity for not before something changes."""
+        """Note whether a master is ``up``, and for how many seconds its vote does not count yet.
+
+        ``quarantined`` is infinite if its vote does not count before somebody changes something.
+        """
 
 
 class Labels:
-    """From the name of a lock to the label that it is counted under, of which there are only so many."""
+    """Finds the label for the name of a lock. There are at most ``most`` labels; all further names get `OTHER`."""
 
     def __init__(self, label: Callable[[str], str], most: object) -> None:
         if not callable(label):
@@ -184,14 +192,14 @@ class Labels:
     def __call__(self, name: str) -> str:
         try:
             label = self._label(name)
-        except Exception:  # noqa: BLE001 - a user's; a metric must not break what it measures
+        except Exception:  # noqa: BLE001 - of a user's function; a metric must not break what it measures
             self._tell("the label function of an observer raised; what it was asked about is counted as %r", error=True)
             return OTHER
         if not isinstance(label, str):
             self._tell(f"the label function of an observer returned {label!r:.80}, which is no str; counted as %r")
             return OTHER
         if label not in self._known:
-            label = label.encode("utf-8", "replace").decode()  # or it would break the page with all other metrics
+            label = label.encode("utf-8", "replace").decode()  # what is not UTF-8 would break the whole page of metrics
             with self._adding:
                 if label not in self._known and len(self._known) >= self._most:
                     full = True
@@ -204,7 +212,7 @@ class Labels:
         return label
 
     def _tell(self, text: str, *, error: bool = False) -> None:
-        """Once each: it would be said at every event."""
+        """Log each kind of warning once. Else every event would repeat it."""
         kind = text[:50]
         if kind not in self._told:
             self._told.add(kind)

@@ -1,4 +1,4 @@
-"""Metrics in the API of OpenTelemetry.  Needs the extra ``otel``, and an SDK that the application chooses."""
+"""Metrics through the API of OpenTelemetry. Needs the extra ``otel``, and an SDK that the application chooses."""
 
 from __future__ import annotations
 
@@ -25,15 +25,19 @@ __all__ = ["OpenTelemetryObserver"]
 
 
 class OpenTelemetryObserver(_measures.Observer):
-    """Records with the meter ``redlock``.  It serves any number of `Masters`; make it once.
+    """Records with the meter ``redlock``. Make it once; it serves any number of `Masters` and `AsyncMasters`.
 
-    Instruments: the histograms ``redlock.acquire.duration`` (attribute ``redlock.outcome``),
-    ``redlock.grant.duration`` and ``redlock.hold.duration``, in seconds; the counters ``redlock.attempts``,
-    ``redlock.extensions``, ``redlock.losses`` (``redlock.reason``), ``redlock.votes`` (``redlock.outcome``),
-    ``redlock.quorum.losses`` and ``redlock.quorum.recoveries``; the gauges, 1 or 0, ``redlock.master.up`` and
-    ``redlock.master.quarantined``: connected, but its vote does not count yet (R21).  Votes and gauges have ``server.address`` and ``server.port``.
+    The instruments, with their attributes in brackets:
 
-    With a ``label`` function the first six have the attribute ``redlock.lock`` as well.
+    - Histograms, in seconds: ``redlock.acquire.duration`` (``redlock.outcome``), ``redlock.grant.duration`` and
+      ``redlock.hold.duration``.
+    - Counters: ``redlock.attempts``, ``redlock.extensions``, ``redlock.losses`` (``redlock.reason``),
+      ``redlock.votes`` (``redlock.outcome``), ``redlock.quorum.losses`` and ``redlock.quorum.recoveries``.
+    - Gauges, 1 or 0: ``redlock.master.up`` and ``redlock.master.quarantined``. The latter is 1 if this process is
+      connected to the master, but its vote does not count yet (R21).
+
+    Votes and gauges also have the attributes ``server.address`` and ``server.port``. With a ``label`` function the
+    first six instruments also have the attribute ``redlock.lock``.
     """
 
     def __init__(
@@ -46,10 +50,12 @@ class OpenTelemetryObserver(_measures.Observer):
         """Make the instruments.
 
         Args:
-            meter_provider: None: the global one, also if it is set later.
-            label: from the name of a lock (several are joined by ", ") to the value of ``redlock.lock``: the part of
-                it that there are few of, as in ``lambda name: name.partition(":")[0]``.  None: no such attribute.
-            max_labels: so many values it may have; names that would add another are counted as ``other``.
+            meter_provider: where the meter comes from. None: the global provider, also if it is set later.
+            label: a function from the name of a lock to the value of ``redlock.lock``. Several names come joined by
+                ", ". It should return one of few values, as ``lambda name: name.partition(":")[0]`` does. None: there
+                is no such attribute.
+            max_labels: how many values of ``redlock.lock`` there are at most. Names that would add another one are
+                counted as ``other``.
 
         Raises:
             ConfigurationError: for a wrong value.
@@ -63,7 +69,7 @@ class OpenTelemetryObserver(_measures.Observer):
             what: meter.create_histogram(what.name, "s", what.text, explicit_bucket_boundaries_advisory=what.bounds)
             for what in _measures.HISTOGRAMS
         }
-        # Whether each master is up, and when its vote counts, by a clock that nobody sets.
+        # For each master: whether it is up, and when its vote counts, on a monotonic clock.
         self._masters: dict[str, tuple[bool, float]] = {}
         meter.create_observable_gauge(
             "redlock.master.up", [self._all_up], "{master}", "1: this process is connected to the master, 0: it is not"
@@ -84,7 +90,7 @@ class OpenTelemetryObserver(_measures.Observer):
     def _master(self, master: str, *, up: bool, quarantined: float) -> None:
         self._masters[master] = up, time.monotonic() + quarantined
 
-    def _all_up(self, options: CallbackOptions) -> Iterator[Observation]:  # noqa: ARG002 - has a timeout; this needs none
+    def _all_up(self, options: CallbackOptions) -> Iterator[Observation]:  # noqa: ARG002 - it only has a timeout
         for master, (up, _) in self._masters.copy().items():
             yield metrics.Observation(int(up), _server(master))
 
@@ -105,7 +111,7 @@ def _attributes(names: tuple[str, ...], lock: tuple[str, ...], values: tuple[str
 
 
 def _server(master: str) -> dict[str, str | int]:
-    """The attributes by which the semantic conventions name a server: an address and a port, or a path."""
+    """The attributes of a server in the semantic conventions: an address and a port, or a path."""
     host, colon, port = master.rpartition(":")
     if not (colon and port.isdecimal()):
         return {"server.address": master}
@@ -113,6 +119,6 @@ def _server(master: str) -> dict[str, str | int]:
 
 
 def _version() -> str:
-    with contextlib.suppress(metadata.PackageNotFoundError):  # it runs from a source tree that is not installed
+    with contextlib.suppress(metadata.PackageNotFoundError):  # the source tree is used without being installed
         return metadata.version("redlock-quorum")
     return ""

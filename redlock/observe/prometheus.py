@@ -1,4 +1,4 @@
-"""Metrics in the client library of Prometheus.  Needs the extra ``prometheus``."""
+"""Metrics through the client library of Prometheus. Needs the extra ``prometheus``."""
 
 from __future__ import annotations
 
@@ -25,20 +25,24 @@ __all__ = ["PrometheusObserver"]
 
 
 class PrometheusObserver(_measures.Observer):
-    """Counts into a registry of ``prometheus_client``; what exposes that exposes these.
+    """Counts into a registry of ``prometheus_client``. It adds no endpoint: expose the registry as usual.
 
-    One for each registry: it serves any number of `Masters`.  The gauges of a master say what the last event
-    said, so of two `Masters` with the same master the one that noticed something last is believed.
+    Make one for each registry; it serves any number of `Masters` and `AsyncMasters`. The gauges of a master show its
+    last event. If two `Masters` have the same master, the one with the latest event wins.
 
-    Metrics: ``redlock_acquire_duration_seconds{outcome}``, ``redlock_grant_duration_seconds``,
-    ``redlock_hold_duration_seconds``, ``redlock_attempts_total``, ``redlock_extensions_total``,
-    ``redlock_losses_total{reason}``, ``redlock_votes_total{master,outcome}``, ``redlock_quorum_losses_total``,
-    ``redlock_quorum_recoveries_total``, ``redlock_master_up{master}`` and
-    ``redlock_master_quarantine_end_timestamp_seconds{master}``: the Unix time from which its vote counts (R21), 0
-    where it does, +Inf where that takes somebody to change something.  Quarantined now are those with
-    ``redlock_master_quarantine_end_timestamp_seconds > time()``.
+    The metrics, with their labels:
 
-    With a ``label`` function the first six have the label ``lock`` as well.
+    - Histograms: ``redlock_acquire_duration_seconds{outcome}``, ``redlock_grant_duration_seconds`` and
+      ``redlock_hold_duration_seconds``.
+    - Counters: ``redlock_attempts_total``, ``redlock_extensions_total``, ``redlock_losses_total{reason}``,
+      ``redlock_votes_total{master,outcome}``, ``redlock_quorum_losses_total`` and
+      ``redlock_quorum_recoveries_total``.
+    - Gauges: ``redlock_master_up{master}``, 1 or 0, and ``redlock_master_quarantine_end_timestamp_seconds{master}``.
+      The latter is the Unix time from which the vote of the master counts (R21). It is 0 if the vote counts, and +Inf
+      if somebody has to change something first. The masters that are quarantined now are those with
+      ``redlock_master_quarantine_end_timestamp_seconds > time()``.
+
+    With a ``label`` function the first six metrics also have the label ``lock``.
     """
 
     def __init__(
@@ -51,10 +55,12 @@ class PrometheusObserver(_measures.Observer):
         """Register the metrics.
 
         Args:
-            registry: where they are counted.
-            label: from the name of a lock (several are joined by ", ") to the value of the label ``lock``: the part
-                of it that there are few of, as in ``lambda name: name.partition(":")[0]``.  None: no such label.
-            max_labels: so many values it may have; names that would add another are counted as ``other``.
+            registry: where they are registered.
+            label: a function from the name of a lock to the value of the label ``lock``. Several names come joined by
+                ", ". It should return one of few values, as ``lambda name: name.partition(":")[0]`` does. None: there
+                is no such label.
+            max_labels: how many values of the label ``lock`` there are at most. Names that would add another one are
+                counted as ``other``.
 
         Raises:
             ConfigurationError: for a wrong value, or if the registry has these metrics already.
@@ -73,8 +79,8 @@ class PrometheusObserver(_measures.Observer):
             )
             for what in _measures.HISTOGRAMS
         }
-        # A series that begins with its first event has had no increase: alerts would miss it.  Which values the label of
-        # a lock will have nobody knows.
+        # Make all series now, at 0. A series that began with its first event would show no increase, and alerts would
+        # miss that event. With a label for locks this cannot be done: its values are not known yet.
         if label is None:
             for counted, counter in self._counters.items():
                 for value in counted.values:
@@ -90,7 +96,7 @@ class PrometheusObserver(_measures.Observer):
             registry=None,
             multiprocess_mode="livemin",
         )
-        # A time, not what is left of it: right at every look, though no event says that it has passed.
+        # The time of the end, not the seconds left: it stays right, although no event marks the end.
         self._quarantine = prometheus_client.Gauge(
             "redlock_master_quarantine_end_timestamp_seconds",
             "Unix time from which the vote of the master counts; 0: it does",
@@ -118,7 +124,11 @@ def _name(what: _measures.Counter | _measures.Histogram) -> str:
 
 
 def _register(registry: prometheus_client.CollectorRegistry, collectors: Sequence[Collector]) -> None:
-    """All or none."""
+    """Register all collectors, or none.
+
+    Raises:
+        ConfigurationError: the registry has one of these names already.
+    """
     for number, collector in enumerate(collectors):
         try:
             registry.register(collector)

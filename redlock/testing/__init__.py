@@ -1,4 +1,4 @@
-"""Real servers for tests, demos and experiments, gone without a trace when the test is.
+"""Real servers for tests, demos and experiments. They vanish without a trace when the test ends.
 
 `LocalMasters` starts them, kills them, pauses them and moves their clocks.  The pytest fixtures
 ``redlock_servers`` and ``redlock_masters`` need no import: pytest finds the plugin by itself.

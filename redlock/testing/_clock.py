@@ -1,4 +1,4 @@
-"""A wall clock of its own for a server, moved by libfaketime while the server runs."""
+"""Gives a server a wall clock of its own, which libfaketime moves while the server runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-# Where Debian, Fedora, Alpine and `make install` put it.
+# Where Debian, Fedora, Alpine and `make install` put libfaketime.
 _PLACES: Final = (
     "lib/*/faketime/libfaketime.so.1",
     "lib64/faketime/libfaketime.so.1",
@@ -20,15 +20,15 @@ _PLACES: Final = (
 )
 
 
-class ClockUnavailable(RuntimeError):  # noqa: N818 - named for what is the case, like the errors of redlock
+class ClockUnavailable(RuntimeError):  # noqa: N818 - its name says what is the case, like those of redlock's errors
     """Clocks of servers cannot be moved here.  The text says why and what to do."""
 
 
 class Clock:
-    """The wall clock of one server: true time plus an offset, which survives restarts of the server.
+    """The wall clock of one server: true time plus an offset. The offset survives restarts of the server.
 
-    Only the wall clock moves, not the monotonic one.  A server computes its uptime from the wall
-    clock, so a jump changes that as well.
+    Only the wall clock moves, not the monotonic one. A server computes its uptime from the wall clock, so a jump
+    changes the uptime as well.
     """
 
     def __init__(self, program: Path, file: Path) -> None:
@@ -41,7 +41,7 @@ class Clock:
         return {
             "LD_PRELOAD": self._preload,
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",  # or a jump would wait for up to ten seconds
+            "FAKETIME_NO_CACHE": "1",  # else a jump could take effect ten seconds later
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
 
@@ -61,8 +61,8 @@ def preload(program: Path) -> str:
     library = next((found for place in _PLACES for found in Path("/usr").glob(place)), None)
     if library is None:
         raise ClockUnavailable("there is no libfaketime: install the system package faketime or libfaketime")
-    # Debian's servers use jemalloc, which asks for the time while it is being loaded and then waits
-    # for ever for a libfaketime that is not ready, unless libc was named, too.
+    # Debian's servers use jemalloc, which asks for the time while it is loaded. Then libfaketime is not ready, and the
+    # server waits for ever, unless libc is preloaded too.
     for candidate in (f"{library}:libc.so.6", str(library)):
         if _starts(program, candidate):
             return candidate
@@ -85,14 +85,14 @@ def _starts(program: Path, candidate: str) -> bool:
             process.kill()
             process.wait()
             forget_shared_memory(process.pid)
-    # What cannot be preloaded is a remark of the loader, not a failure.
+    # If something cannot be preloaded, the loader only prints a remark, and the program succeeds.
     return process.returncode == 0 and b"cannot be preloaded" not in output
 
 
 def forget_shared_memory(pid: int) -> None:
-    """What libfaketime leaves behind for every process that is killed.
+    """Remove the files that libfaketime leaves behind for every killed process.
 
-    The process itself needs it to have a name only while it starts.
+    A live process needs their names only while it starts.
     """
     for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What must vanish with the test process: servers, their directory, their ports."""
+"""Makes the servers, their directory and their ports vanish with the test process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 
-# With a supervisor that starts, or tidies up: a few milliseconds, if the machine is not very busy.
+# Seconds to wait for a supervisor that starts, or cleans up. Either takes milliseconds if the machine is not busy.
 _PATIENCE: Final = 10.0
 _ANSWER: Final = re.compile(rb"^errno (\d+)\n", re.MULTILINE)
 
@@ -31,16 +31,16 @@ _ANSWER: Final = re.compile(rb"^errno (\d+)\n", re.MULTILINE)
 class Nest:
     """A directory, a process group and a few ports that end with `close` or with this process.
 
-    However this process ends, SIGKILL included, and whatever state the servers are in, stopped
-    included.  Without `close` the end comes from outside, a moment later.  Not promised: anything
-    after somebody has killed the supervisor as well.
+    That holds however this process ends, even by SIGKILL, and whatever state the servers are in, even stopped. Without
+    `close` a supervisor process ends them, a moment later. Nothing is promised if somebody kills the supervisor as
+    well.
 
-    Why a supervisor: the parent-death signal of Linux fires when the *thread* that started a server
-    ends, and nothing that runs in a dying process survives SIGKILL.  But the kernel closes its end
-    of a connection, and the supervisor reads the other.
+    Why a supervisor: the parent-death signal of Linux fires when the *thread* that started a server ends, and no code
+    of a process runs after SIGKILL. But the kernel closes the dead process's end of a connection, and the supervisor
+    reads the other end.
 
-    The nest belongs to the process that made it.  A child made by `os.fork` lets go of everything
-    at once: it neither keeps the connection open nor ends anything.
+    The nest belongs to the process that made it. A child made by `os.fork` lets go of everything at once: it neither
+    keeps the connection open nor ends anything.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Nest:
         self._held: list[int] = []
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._ended = False
-        # The name only: the supervisor makes it.
+        # Only the name: the supervisor makes the directory.
         self.directory = Path(tempfile.gettempdir(), f"redlock-{os.urandom(8).hex()}").absolute()
         self._made = False
         self._lifeline, theirs = socket.socketpair()
@@ -65,13 +65,13 @@ class Nest:
 
     @property
     def mine(self) -> bool:
-        """False in a process that was forked from the one that made it."""
+        """Whether this process made the nest. False in a forked child."""
         return self._owner == os.getpid()
 
     def spawn(
         self, command: Sequence[str], *, log: Path, environment: Mapping[str, str], given: Path | None = None
     ) -> subprocess.Popen[bytes]:
-        """``given``: what it finds on its standard input."""
+        """Start a process in the directory and the group of the nest. ``given``: a file for its standard input."""
         with log.open("ab") as sink, (given or Path(os.devnull)).open("rb") as source:
             process = subprocess.Popen(
                 command,
@@ -87,24 +87,24 @@ class Nest:
         return process
 
     def reserve(self) -> int:
-        """A port that was free a moment ago; on Linux nobody else is given it before `close`.
+        """A port that was free a moment ago. On Linux no other program is given it before `close`.
 
-        There a bound socket that does not listen keeps the port from being handed out, to others who
-        look for a free one as well as to outgoing connections, and refuses callers just as a dead
-        server does.  The server can listen on it all the same, because both of them allow the address
-        to be reused.  Elsewhere it could not, so there the port is only a good guess.
+        On Linux a bound socket that does not listen reserves the port. The kernel gives the port neither to programs
+        that look for a free one nor to outgoing connections, and refuses callers as if a server were dead. The server
+        can still listen on it, because both sockets allow the address to be reused. Elsewhere the server could not
+        listen then. So there the port is not reserved, only a good guess.
         """
         with socket.socket() as probe:
             probe.bind((LOOPBACK, 0))
             port: int = probe.getsockname()[1]
             if sys.platform == "linux":
-                # Only now: a socket that has it before `bind` may be given a port that another holds.
+                # Not before `bind`: with this option, `bind` may choose a port that another socket reserves.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 self._held.append(probe.detach())
             return port
 
     def close(self) -> None:
-        """No process, no directory and no port is left.  May be repeated, also after an interruption."""
+        """End all: no process, no directory and no port is left. May be called again, also after an interruption."""
         if self._ended or not self.mine:
             return
         for process in self._processes:
@@ -112,17 +112,17 @@ class Nest:
         for process in self._processes:
             process.wait()
         if self._made:
-            # While there is a supervisor: should this process be killed right now, it does the rest.
+            # The supervisor still runs: if this process is killed right now, the supervisor does the rest.
             _supervisor.remove(str(self.directory))
         else:
-            # The supervisor alone knows whether the directory is ours.  It removes what it has made, then hangs up.
+            # Only the supervisor knows whether the directory is ours. It removes what it has made, then hangs up.
             with suppress(OSError):
                 self._lifeline.shutdown(socket.SHUT_WR)
                 for _ in self._answers():
                     pass
         if self._supervisor is not None and self._supervisor.returncode is None:
-            # The whole group, because an interrupted `spawn` may have left a server that nobody knows.
-            # Its number cannot be anybody else's: nobody has waited for its leader yet.
+            # Kill the whole group: an interrupted `spawn` may have left a server that is not in the list. The group's
+            # number cannot be reused yet: its leader has not been reaped.
             leader = self._supervisor.pid
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(leader, signal.SIGKILL)
@@ -134,21 +134,23 @@ class Nest:
         self._ended = True
 
     def _start_supervisor(self, end: int) -> subprocess.Popen[bytes]:
-        # Or it would not wait there, where the program has given its sockets a default timeout.
+        # If the program has set a default timeout for sockets, this one does not block. The supervisor has to wait.
         os.set_blocking(end, True)
         self._command = [sys.executable or "", "-I", "-S", _supervisor.__file__, str(self.directory)]
         try:
-            # Not to be bothered by Ctrl-C, nor by the SIGHUP that the kernel sends to a group with
-            # stopped members when their parent dies.  Blocked rather than ignored, because that is
-            # in force before its first instruction.  Its own group, which the servers join, so that
-            # one signal ends them all.
+            # Ctrl-C must not end the supervisor. Nor must the SIGHUP that the kernel sends to a group with stopped
+            # members when their parent dies. The signals are blocked, not ignored: so that holds from its first
+            # instruction on. It gets a group of its own, which the servers join: one signal ends them all.
             with _blocked(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 return subprocess.Popen(self._command, stdin=end, stdout=end, stderr=end, cwd="/", process_group=0)
         except OSError as error:
             raise self._no_supervisor(str(error)) from error
 
     def _wait_for_directory(self) -> None:
-        """Without a supervisor servers and directory would outlive a SIGKILL, so none is started."""
+        """Wait until the supervisor has made the directory.
+
+        Raises if there is no supervisor, before any server is started: servers and directory would outlive a SIGKILL.
+        """
         said = b""
         try:
             for more in self._answers():
@@ -164,7 +166,7 @@ class Nest:
         self._made = True
 
     def _answers(self) -> Iterator[bytes]:
-        """What the supervisor says, until it hangs up."""
+        """Yield what the supervisor writes, until it hangs up. TimeoutError: that takes too long."""
         gives_up = time.monotonic() + _PATIENCE
         while (left := gives_up - time.monotonic()) > 0:
             self._lifeline.settimeout(left)
@@ -183,11 +185,11 @@ class Nest:
         )
 
     def disown(self) -> None:
-        """For a forked child: these processes are not its own, and the connection must not stay open."""
+        """Give up the nest in a forked child. The processes are not its own, and it must close the connection."""
         self._let_go()
         for process in (*self._processes, self._supervisor):
             if process is not None:
-                # Else Popen would complain in the child about a process that is still running.
+                # Else Popen would warn in the child that a process is still running.
                 process.returncode = 0
 
     def _let_go(self) -> None:
@@ -198,7 +200,7 @@ class Nest:
 
 @contextmanager
 def _blocked(*signals: signal.Signals) -> Iterator[None]:
-    """Processes started meanwhile inherit it; what arrives here meanwhile is delivered afterwards."""
+    """Block signals. Processes started meanwhile inherit that. Signals that arrive here are delivered afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield

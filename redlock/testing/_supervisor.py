@@ -1,23 +1,23 @@
-"""Outlives the process that started it by a moment, to end the servers that it left behind.
+"""Outlives the test process by a moment, to end the servers that it left behind.
 
-A program of its own, run by path: it must start fast, for the servers wait for it, and depend on nothing
-but the standard library.  Standard input, output and error are one end of a socket whose other end
-only the test process has, so end of file means that it is gone, however it went.
+It is a program of its own, run by path. It must start fast, as the servers wait for it, and it uses only the standard
+library. Standard input, output and error are one end of a socket. Only the test process has the other end. So end of
+file means that the test process is gone, however it ended.
 """
 
 import os
 import sys
 import time
 
-# That of the module signal, which takes half as long to import as all the rest takes.
+# The same as `signal.SIGKILL`. Importing the module signal would take half as long as all the rest together.
 _SIGKILL = 9
 
 
 def main(directory: str) -> None:
     if os.getpgrp() != os.getpid():
         sys.exit("started by hand, this would kill whoever started it")
-    # Made by whoever removes it: so it is never left by a process that dies in between, and never
-    # somebody else's.
+    # The supervisor makes the directory, as it also removes it. So no process can die in between and leave it, and
+    # the directory never belongs to somebody else.
     try:
         os.mkdir(directory, 0o700)  # noqa: PTH102 - pathlib takes long to import
     except OSError as error:
@@ -27,22 +27,22 @@ def main(directory: str) -> None:
         while os.read(0, 64):
             pass
     except ConnectionError:
-        pass  # it has gone without having read this
+        pass  # the test process ended without having read our answer
     try:
         cleaner = os.fork()
         if cleaner == 0:
             remove(directory)
             os._exit(0)
-        # Out of the group that dies in the next line.
+        # Take it out of the group, which is killed below.
         os.setpgid(cleaner, 0)
     finally:
-        # The group, not a list of process ids: it cannot miss a server that was just started, and no
-        # stranger can have got its number while this process, its leader, lives.  It ends here too.
+        # Kill the group, not a list of process ids: that cannot miss a server that was just started. The group's number
+        # cannot be reused while this process, its leader, lives. This process ends here too.
         os.killpg(0, _SIGKILL)
 
 
 def remove(directory: str, patience: float = 10.0) -> None:
-    """Again until it is gone: a server may create a file while it dies."""
+    """Remove the directory, repeatedly until it is gone: a server may create a file while it dies."""
     import shutil  # noqa: PLC0415 - most supervisors never get here
 
     gives_up = time.monotonic() + patience

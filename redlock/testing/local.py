@@ -1,4 +1,4 @@
-"""Several independent masters on this machine, to be mistreated."""
+"""Several independent masters on this machine, which tests may kill, pause and restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Persistence: TypeAlias = Literal["none", "everysec", "always"]
 
-# What the methods here rely on.
+# Directives that `config` may not set, because the methods here rely on them.
 _OURS: Final = frozenset({"bind", "daemonize", "dir", "include", "logfile", "port"})
 # The answer of PTTL for a key that does not exist.
 _GONE: Final = -2
@@ -25,24 +25,27 @@ _GONE: Final = -2
 class LocalMasters:
     """``n`` real servers on free loopback ports, between `start` and `stop` or in a ``with`` block.
 
-    They end with the process that started them, whatever ends it, SIGKILL included: no server and no
-    directory is left.  They can be used from every thread and, by their `urls`, from every process.
-    Mistreating and stopping them is for the process that started them; a child forked from it that
-    exits does them no harm.
+    The servers end with the process that started them, whatever ends it, even SIGKILL: no server and no directory is
+    left. Every thread can use them, and every process can use them by their `urls`. But only the process that started
+    them can kill, pause, restart and stop them. A forked child that exits does them no harm.
 
-    Not promised: the speed and the durability of masters on machines of their own.  These share one
-    machine's processors and disk and, unless told otherwise, its clock; and as a `kill` leaves the
-    page cache alone, ``everysec`` loses less than a power failure would.
+    Not promised: the speed and the durability of masters on machines of their own. These servers share one machine's
+    processors and disk, and its clock unless ``clock`` is set. A `kill` leaves the page cache intact, so ``everysec``
+    loses less than in a power failure.
 
     Args:
-        n: how many.
-        persistence: ``none`` forgets everything when killed; ``everysec`` and ``always`` keep an
+        n: the number of servers.
+        persistence: ``none``: a server that is killed forgets everything. ``everysec`` and ``always``: it keeps an
             append-only file with that ``appendfsync``.
-        config: further directives for every server, as in ``redis.conf``; but ``requirepass`` is the
-            password as it is, without quotes.
-        clock: give each server a wall clock of its own, for `jump`.  Needs libfaketime (Linux only),
-            see `clock_available`, and makes each look at the clock slower.
-        server: path or name of the program, instead of what `find_server` finds.
+        config: further directives for every server, as in ``redis.conf``. But ``requirepass`` is the plain password,
+            without quotes.
+        clock: give each server a wall clock of its own, for `jump`. This needs libfaketime (Linux only, see
+            `clock_available`), and makes each look at the clock slower.
+        server: the path or name of the program, instead of the one that `find_server` finds.
+
+    Raises:
+        ValueError: ``n`` is less than 1, ``persistence`` is unknown, or ``config`` sets a directive that this class
+            sets itself.
     """
 
     def __init__(
@@ -73,14 +76,14 @@ class LocalMasters:
         self._finalizer: weakref.finalize[..., LocalMasters] | None = None
 
     def start(self) -> None:
-        """All at the same time; returns when every one answers.  Nothing is left behind if it fails.
+        """Start all servers at the same time, and return when every one answers. If it fails, nothing is left behind.
 
         Raises:
-            ServerNotFound: there is none on this machine.
+            ServerNotFound: there is no server program on this machine.
             ServerFailed: a server ended, or did not answer in time.
-            ClockUnavailable: ``clock`` was asked for, and cannot be had here.
-            RuntimeError: they have been started already; or ``sys.executable`` is not a Python, as where
-                Python is embedded, and nothing could end them when this process is killed.
+            ClockUnavailable: ``clock`` is set, but clocks cannot be moved here.
+            RuntimeError: they have been started already. Or ``sys.executable`` is not a Python, as in programs that
+                embed Python: then nothing could end the servers when this process is killed.
         """
         if self._nest is not None:
             raise RuntimeError("these masters have been started already")
@@ -89,7 +92,7 @@ class LocalMasters:
             self._nest = nest = Nest()
             servers: list[Server] = []
             self._servers = servers
-            # For those who drop the object without `stop`, and for the interpreter's exit.
+            # Ends the servers if the object is dropped without `stop`, or the interpreter exits.
             self._finalizer = weakref.finalize(self, _end, nest, servers)
             servers.extend(
                 Server(nest, number, program, self._directives, clock=self._clock) for number in range(self._n)
@@ -100,7 +103,7 @@ class LocalMasters:
             raise
 
     def stop(self) -> None:
-        """No process, directory or port is left.  Does nothing when stopped, nor in a forked child."""
+        """End all servers: no process, directory or port is left. Does nothing if stopped, or in a forked child."""
         if self._nest is None or not self._nest.mine:
             return
         _end(self._nest, self._servers)
@@ -132,34 +135,37 @@ class LocalMasters:
 
     @property
     def urls(self) -> list[str]:
-        """What `redlock.Masters` takes."""
+        """The URLs of the servers, with their password, as `redlock.Masters` takes them."""
         password = self._directives.get("requirepass")
         login = f":{quote(password, safe='')}@" if password else ""
         return [f"redis://{login}{LOOPBACK}:{port}" for port in self.ports]
 
     @property
     def ports(self) -> list[int]:
-        """They stay the same for as long as the masters are started, whatever happens to each."""
+        """The ports of the servers. They stay the same until `stop`, whatever happens to each server."""
         return [server.port for server in self._all()]
 
     @property
     def pids(self) -> list[int]:
-        """The process of each; of a dead one, the last that it had."""
+        """The process id of each server; of a dead one, the last that it had."""
         return [server.pid for server in self._all()]
 
     def alive(self, i: int) -> bool:
-        """Whether there is a process.  A paused one is alive."""
+        """Whether server ``i`` has a process. A paused one is alive."""
         return self._mine(i).alive
 
     def kill(self, i: int) -> None:
-        """With SIGKILL; returns when it is dead.  Does nothing to a dead one."""
+        """Kill server ``i`` with SIGKILL, and return when it is dead. Does nothing to a dead one."""
         self._mine(i).kill()
 
     def restart(self, i: int, keep_data: bool = True) -> None:
-        """A new process on the same port, the old one killed first if need be, paused or not.
+        """Start a new process on the same port. The old one is killed first if it is alive, also if paused.
 
-        ``keep_data=False`` makes it come back without a key, as after the loss of a disk; with
-        persistence ``none`` it does so anyway.  Returns when it answers and has loaded its data.
+        With ``keep_data=False`` the server comes back without a key, as after the loss of a disk. With persistence
+        ``none`` it always does. Returns when it answers and has loaded its data.
+
+        Raises:
+            ServerFailed: it ended, or did not answer in time.
         """
         server = self._mine(i)
         server.kill()
@@ -167,34 +173,45 @@ class LocalMasters:
         wait_until_ready([server])
 
     def pause(self, i: int) -> None:
-        """With SIGSTOP: connections stay open and are accepted, nothing is answered any more."""
+        """Stop server ``i`` with SIGSTOP. Connections stay open and new ones are accepted, but nothing is answered.
+
+        Raises:
+            RuntimeError: it is dead.
+        """
         self._living(i).pause()
 
     def resume(self, i: int) -> None:
-        """It goes on with what has been sent to it meanwhile.  Does nothing if it is not paused."""
+        """Continue a paused server. It handles what was sent to it meanwhile. Does nothing if it is not paused.
+
+        Raises:
+            RuntimeError: it is dead.
+        """
         self._living(i).resume()
 
     def jump(self, i: int, seconds: float) -> None:
-        """Move the wall clock of a master, forward or (negative) back; jumps add up.
+        """Move the wall clock of a master by so many seconds, forward or (negative) back. Jumps add up.
 
-        In force when this returns, unless the master is paused, and still so after a restart.  The
-        monotonic clock does not move; the uptime that a server reports does.
+        The server has noticed it when this returns, unless it is paused. The offset stays after a restart. The
+        monotonic clock does not move, but the uptime that the server reports does.
+
+        Raises:
+            ClockUnavailable: ``clock`` is not set, or this server program does not follow libfaketime.
         """
         self._mine(i).jump(seconds)
 
     def client(self, i: int) -> Any:
-        """A plain `redis.Redis` to look at a master with: one second of patience, no retries.
+        """A plain `redis.Redis` for looking at a master, with timeouts of one second and no retries.
 
-        Always the same one for each master; `stop` closes it.
+        It is always the same object for each master. `stop` closes it.
         """
         return self._all()[i].client
 
     def keys(self, pattern: str = "*") -> list[dict[str, tuple[str, int]] | None]:
         """For each master its keys that match, with value and PTTL in ms (-1: without expiry).
 
-        None for a master that is dead or paused.  So ``not any(masters.keys("redlock:*"))`` says that
-        no lock was left on those that can be asked.  A value that is not a string is given by its
-        type, like ``<hash>``.  Not promised: one moment in time for all.
+        A dead or paused master gets None. So ``not any(masters.keys("redlock:*"))`` says that no lock was left on the
+        masters that answer. If a value is not a string, its type is given, like ``<hash>``. Not promised: that all
+        masters are read at one moment.
         """
         return [
             contents(server.client, pattern) if server.alive and not server.paused else None
@@ -202,10 +219,13 @@ class LocalMasters:
         ]
 
     def reset(self) -> None:
-        """All alive, unpaused, empty, and configured and on time as when they were started.
+        """Put all servers in order: alive, not paused, empty, with the configuration and clock of their start.
 
-        The untouched ones stay, which takes a few milliseconds; the others are restarted without
-        their data.  Connections of others stay open, so who still writes will go on writing.
+        Servers that a test left as they were are only emptied, which takes a few milliseconds. The others are restarted
+        without their data. Emptied servers keep their connections: a client that still writes will go on writing.
+
+        Raises:
+            ServerFailed: a restarted server ended, or did not answer in time.
         """
         touched = [server for server in map(self._mine, range(self._n)) if not server.emptied()]
         for server in touched:

