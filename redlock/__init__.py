@@ -28,7 +28,7 @@ from redlock.errors import (
     WouldDeadlock,
 )
 
-__version__ = "0.1.0"  # the one place: the build, the pages and the changelog's test read it here
+__version__ = "0.1.0"  # the only place: the build, the documentation and the test of the changelog read it here
 
 if typing.TYPE_CHECKING:
     from redlock._asyncio.lease import AsyncLease
@@ -82,7 +82,7 @@ __all__ = [
     "WouldDeadlock",
 ]
 
-# Imported when they are first asked for: most programs need one world, and few of them ask for a check or observe.
+# Imported at first use: most programs use either threads or asyncio, and few use checks or events.
 _LATER = {
     "AsyncLease": "redlock._asyncio.lease",
     "AsyncMasters": "redlock._asyncio.masters",
@@ -105,7 +105,7 @@ _LATER = {
     **dict.fromkeys(("Finding", "Health", "MasterHealth", "Probe", "QuorumHealth"), "redlock._health.records"),
 }
 
-if not typing.TYPE_CHECKING:  # or type checkers would believe in every name
+if not typing.TYPE_CHECKING:  # else type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:

@@ -1,11 +1,12 @@
-"""Whether another distribution has put a module ``redlock`` where this one is.
+"""Finds another distribution that has put a module ``redlock`` in the same place as this one.
 
-Several distributions of that module name exist (`redlock`, `redlock-py` and forks of both), and pip lets them
-overwrite each other's files without a word.  Whichever was installed last works, until the other one is upgraded or
-removed and takes files of this one with it: the locks of a program must not depend on that.
+Several distributions have a module of that name (`redlock`, `redlock-py` and forks of both). pip lets them overwrite
+each other's files without a word. The one that was installed last works, until another one is upgraded or removed:
+that takes files of this one with it. The locks of a program must not depend on that.
 
-What can be seen from here is that ours came last and the other one is still recorded.  Where the other one came last,
-or stands before us on ``sys.path``, none of our code runs: ``from redlock import Masters`` is an ImportError then.
+This code can only detect one case: ours was installed last, and the other one is still recorded. If the other one was
+installed last, or comes first on ``sys.path``, none of our code runs. Then ``from redlock import Masters`` is an
+ImportError.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ _OURS = "redlock-quorum"
 
 
 def check() -> None:
-    """Raise if there is another one.
+    """Raise if there is another distribution of this module.
 
-    Takes some ten milliseconds, once, and only where somebody makes `Masters`: importing has to stay cheap.
+    The first call takes some ten milliseconds. It comes when a program makes `Masters`, not at the import, which has to
+    stay cheap.
 
     Raises:
-        ConfigurationError: there is; the text names it and says what to do.
+        ConfigurationError: there is another one. The text names it and says what to do.
     """
     others = _others()
     if others:
@@ -39,19 +41,18 @@ def check() -> None:
 def _others() -> tuple[str, ...]:
     try:
         return others_beside(Path(__file__).parent.parent)
-    except Exception:  # noqa: BLE001 - a zip file, no permission, a broken record: then nobody can tell
+    except Exception:  # noqa: BLE001 - a zip file, no permission, a broken record: then it cannot be known
         return ()
 
 
 def others_beside(site: Path) -> tuple[str, ...]:
-    """Distributions recorded in ``site`` that have a module ``redlock`` there, if ours is one of them."""
-    # redis-py has loaded it anyway
-    from importlib.metadata import distributions  # noqa: PLC0415
+    """The other distributions recorded in ``site`` that have a module ``redlock``. Empty if ours is not recorded."""
+    from importlib.metadata import distributions  # noqa: PLC0415 - redis-py has loaded it anyway
 
     claimants = []
     for distribution in distributions(path=[str(site)]):
         modules = distribution.read_text("top_level.txt")
-        if modules is None:  # not every builder writes that
+        if modules is None:  # not every builder writes this file
             record = distribution.read_text("RECORD") or ""
             claims = (
                 record.startswith(("redlock/", "redlock.py,")) or "\nredlock/" in record or "\nredlock.py," in record
@@ -60,5 +61,5 @@ def others_beside(site: Path) -> tuple[str, ...]:
             claims = "redlock" in modules.split()
         if claims:
             claimants.append(distribution.metadata["Name"])
-    # Without ours this is a source tree, or a program that was put together some other way.
+    # If ours is not recorded, this is a source tree, or a program that was put together in some other way.
     return tuple(sorted(set(claimants) - {_OURS})) if _OURS in claimants else ()

@@ -1,4 +1,4 @@
-"""Starting a thread of ours, and what to say where Python starts none."""
+"""Starts a thread of the library, and explains why Python could not start one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def start(thread: threading.Thread) -> None:
-    """RedlockError: it cannot be started."""
+    """Start ``thread``. RedlockError: it cannot be started."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -19,8 +19,8 @@ def start(thread: threading.Thread) -> None:
 
 
 def why_not(error: RuntimeError) -> tuple[str, bool]:
-    """What ``error``, of `threading.Thread.start`, means; True: no thread will be had later either."""
-    # Python 3.12, as soon as the main thread has ended: when callbacks of atexit run.
+    """The meaning of ``error``, raised by `threading.Thread.start`. True: no thread can be started later either."""
+    # Python 3.12 raises this after the main thread has ended, for example in callbacks of atexit.
     if "interpreter shutdown" in str(error):
         return (
             "Python is exiting and starts no thread any more, so nothing new can be connected: connect before that",

@@ -1,4 +1,4 @@
-"""The URL of a master, read whole: what it says and we do not take is refused, never ignored."""
+"""Reads the URL of a master. A part of it that is not understood is refused, never ignored."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def _verify_flags(value: str) -> list[ssl.VerifyFlags]:
     return [known[name] for name in names]
 
 
-# Of the options that redis-py knows those that say where the server is and who we are; timeouts, retries, pools, decoding
-# and the protocol are ours (R4).
+# The options of redis-py that say where the server is and who we are. Timeouts, retries, pools, decoding and the
+# protocol are decided by this library (R4).
 _OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "db": _database,
     "username": str,
@@ -76,12 +76,12 @@ _TLS: Final[dict[str, Callable[[str], Any]]] = {
 
 
 def read(url: str) -> tuple[str, dict[str, Any]]:
-    """The scheme, and the settings of a connection in the words of redis-py.
+    """The scheme of ``url``, and the settings of a connection, with the names that redis-py gives them.
 
     Raises:
-        ConfigurationError: it says anything that is not taken.  The text has no password.
+        ConfigurationError: ``url`` contains anything that is not allowed. The text contains no password.
     """
-    scheme = _SCHEME.match(url)  # and no more: what follows, or stands there instead, may be a password
+    scheme = _SCHEME.match(url)  # errors show only the scheme: all other text may be a password
     if scheme is None:
         raise ConfigurationError(
             "the URL of a master begins with redis://, rediss:// (TLS) or unix://, and this one does not: "
@@ -102,7 +102,7 @@ def read(url: str) -> tuple[str, dict[str, Any]]:
 
 
 def _split(url: str, shown: str) -> tuple[SplitResult, tuple[str | None, int | None]]:
-    """Its parts, and the host and port."""
+    """The parts of ``url``, and its host and port."""
     try:
         url.encode()
         parts = urlsplit(url)
@@ -111,7 +111,7 @@ def _split(url: str, shown: str) -> tuple[SplitResult, tuple[str | None, int | N
         if parts.scheme in ("redis", "rediss", "unix"):
             return parts, place
     except ValueError:
-        pass  # its own words may quote the password, if the mistake is a character in it
+        pass  # the text of this error is dropped: it may quote a character of the password
     raise ConfigurationError(
         f"{shown} is no URL of a master: write redis://, rediss:// or unix://, percent-encode "
         "characters like / # ? in a password, and give a port from 1 to 65535"
@@ -141,7 +141,7 @@ def _server(parts: SplitResult, place: tuple[str | None, int | None], shown: str
 
 
 def _add_options(parts: SplitResult, found: dict[str, Any], shown: str) -> None:
-    """What follows the question mark."""
+    """Add the options behind the question mark to ``found``."""
     allowed = _OPTIONS | (_TLS if parts.scheme == "rediss" else {})
     for name, value in parse_qsl(parts.query, keep_blank_values=True, max_num_fields=100):
         if name not in allowed:
@@ -155,7 +155,7 @@ def _add_options(parts: SplitResult, found: dict[str, Any], shown: str) -> None:
 
 def _unknown(name: str, parts: SplitResult, shown: str) -> NoReturn:
     what = f"the option {options.shown(name)}"
-    # With an @ behind it, or a password beside it, it may be a part of that password.
+    # If an @ or the option password is in the query, the unknown name may be a part of the password: do not show it.
     if "@" in parts.query:
         what = "an option that is not known"
     elif "password=" in parts.query:
@@ -165,7 +165,8 @@ def _unknown(name: str, parts: SplitResult, shown: str) -> NoReturn:
     tls = " and, with rediss://, those of TLS (ssl_ca_certs, …)" if parts.scheme == "redis" else ""
     raise ConfigurationError(
         f"{shown} has {what}, which says nothing here: allowed are "
-        f"{', '.join(_OPTIONS | (_TLS if parts.scheme == 'rediss' else {}))}{tls}; timeouts and the like are options of Masters"
+        f"{', '.join(_OPTIONS | (_TLS if parts.scheme == 'rediss' else {}))}{tls}; "
+        "timeouts and the like are options of Masters"
     )
 
 
@@ -173,20 +174,20 @@ def _taken(name: str, value: str, read_it: Callable[[str], Any], shown: str) -> 
     try:
         return read_it(value)
     except ValueError as error:
-        # The value is not quoted: it may be a password in the wrong place.
+        # The value is not shown: it may be a password in the wrong place.
         what = "a database that does not exist" if name == "db" else f"a wrong {name}"
         raise ConfigurationError(f"{shown} has {what}: allowed is {error}") from None
 
 
 def _no_password_behind(parts: SplitResult) -> None:
-    """Raise if what is taken for the host is the beginning of a password with a / # or ? in it: it would be shown."""
+    """Raise ValueError if the host may be the beginning of a password with a / # or ? in it. It would be shown."""
     host = parts.netloc.rpartition("@")[2]
     if host and any("@" in part for part in (parts.path, parts.fragment, parts.query.partition("=")[0])):
         raise ValueError
 
 
 def host_of(url: str) -> str:
-    """The host and port of a URL that may be wrong, as far as they can be told from a password; else an empty text."""
+    """The host and port of a URL that may be wrong. Empty if they might be a part of a password."""
     scheme = _SCHEME.match(url)
     if scheme is None:
         return ""

@@ -1,16 +1,16 @@
-"""What can go wrong, as few classes as there are different things to do about it.
+"""The errors of the library. There is one class for each thing that a caller may do about an error.
 
     RedlockError
-    ├── ConfigurationError   (ValueError)    a value that was given is wrong; nothing was sent
-    ├── NotAcquired          (TimeoutError)  somebody else holds it
+    ├── ConfigurationError   (ValueError)    a given value is wrong; nothing was sent
+    ├── NotAcquired          (TimeoutError)  somebody else holds the lock
     │   └── QuorumUnreachable                too few masters answered: an outage, not contention
-    ├── NotExtended          (TimeoutError)  no majority answered; the lease keeps what it had
-    ├── NotHeld              (RuntimeError)  released or extended by one who does not hold it
-    ├── WouldDeadlock        (RuntimeError)  the caller already holds what it asks for
+    ├── NotExtended          (TimeoutError)  no majority answered; the lease keeps its validity
+    ├── NotHeld              (RuntimeError)  the caller does not hold the lock that it releases or extends
+    ├── WouldDeadlock        (RuntimeError)  the caller already holds the lock that it asks for
     └── LockLost                             the lease ended before its holder was done
 
-Each also is the builtin that a caller may already catch.  All can be pickled, and none
-contains a password.
+Most classes also derive from a builtin class, shown in brackets, that a caller may already catch. All errors can be
+pickled. None contains a password.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ Reason: TypeAlias = Literal["expired", "taken", "unreachable", "max_hold"]
 class Vote:
     """What one master said in one round (R3).
 
-    ``outcome`` is ``granted``; ``held`` (by somebody else, or no longer by us); ``free`` (only in a
-    `LockStatus`); ``error``; ``timeout``; ``quarantined`` (it restarted and may have forgotten locks,
-    R21); or ``pending``: the round was decided before it answered.  ``latency`` is in seconds and None
-    where no answer came.  ``reason`` explains every outcome but a plain grant.
+    Attributes:
+        master: host and port, or the path of a socket.
+        outcome: ``granted``. Or ``held``: somebody else holds the lock, or we do not any more. Or ``free``: only in a
+            `LockStatus`. Or ``error``, or ``timeout``. Or ``quarantined``: the master restarted and may have forgotten
+            locks (R21). Or ``pending``: the round was decided before it answered.
+        latency: seconds until its answer. None: no answer came.
+        reason: explains every outcome except a plain grant.
     """
 
     master: str
@@ -47,15 +50,18 @@ class Vote:
 
 
 def printable(text: str) -> str:
-    """``text`` on one line: it may quote what a stranger wrote into a key, and must not forge a line, or colour it."""
+    """``text`` on one line, with control characters escaped.
+
+    It may quote what a stranger wrote into a key. That must not forge a line, or change its colour.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class RedlockError(Exception):
-    """Base of all errors of this library.
+    """The base of all errors of this library.
 
     Attributes:
-        name: the lock it is about, "" where it is about none.
+        name: the name of the lock that the error is about, or "" if it is about none.
         votes: what each master said, in the order in which the masters were configured.
     """
 
@@ -78,25 +84,25 @@ class RedlockError(Exception):
 
 def _rebuild(kind: type[RedlockError], message: str, state: dict[str, object]) -> RedlockError:
     error = kind.__new__(kind, message)
-    error.args = (message,)  # OSError sets it in __init__, which is not run
+    error.args = (message,)  # TimeoutError sets it in __init__, which is not called here
     error.__dict__.update(state)
     return error
 
 
 class ConfigurationError(RedlockError, ValueError):
-    """A value that was given is wrong.  The text has the value and what is allowed."""
+    """A given value is wrong. The text shows the value, unless it may be a password, and says what is allowed."""
 
 
-class NotAcquired(RedlockError, TimeoutError):  # noqa: N818 - named for what happened, as TimeoutError's kin
-    """No majority granted the lock in time.  Nothing is left behind on masters that can be reached."""
+class NotAcquired(RedlockError, TimeoutError):  # noqa: N818 - its name says what happened
+    """No majority granted the lock in time. No key is left on masters that can be reached."""
 
 
 class QuorumUnreachable(NotAcquired):
-    """Too few masters took part to decide.  This is an outage (or a wrong password), not contention."""
+    """Too few masters took part to decide. This is an outage (or a wrong password), not contention."""
 
 
 class NotExtended(RedlockError, TimeoutError):  # noqa: N818
-    """Too few masters answered an extension.  The lease stays valid for what it had (R13)."""
+    """Too few masters answered an extension. The lease keeps the validity that it had (R13)."""
 
 
 class NotHeld(RedlockError, RuntimeError):  # noqa: N818
@@ -104,14 +110,15 @@ class NotHeld(RedlockError, RuntimeError):  # noqa: N818
 
 
 class WouldDeadlock(RedlockError, RuntimeError):  # noqa: N818
-    """The caller, or another task of its thread, holds what it asks for and would wait for itself."""
+    """The caller, or another task of its thread, already holds the lock. The caller would wait for itself."""
 
 
 class LockLost(RedlockError):  # noqa: N818
-    """The lease ended before its holder was done: others may hold the lock already.
+    """The lease ended before its holder was done. Others may already hold the lock.
 
-    ``reason`` is ``expired`` (its time ran out), ``taken`` (somebody else has it), ``unreachable``
-    (it could not be renewed) or ``max_hold``.
+    Attributes:
+        reason: ``expired``: its time is over. ``taken``: somebody else has the lock. ``unreachable``: it could not be
+            renewed. ``max_hold``: it was held for `max_hold`.
     """
 
     def __init__(self, message: str, *, name: str = "", votes: Sequence[Vote] = (), reason: Reason = "expired") -> None:

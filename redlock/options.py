@@ -1,4 +1,7 @@
-"""Refuse a wrong value where it is given, with the value and what is allowed.  All times are seconds."""
+"""Checks of options. A wrong value is refused where it is given. All times are seconds.
+
+The `ConfigurationError` shows the value, and says what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from collections.abc import Iterable
 from redlock.errors import ConfigurationError
 
 LONGEST_NAME = 512  # bytes of UTF-8; see docs/reference/wire.md
-BEYOND_FENCES = 2**53  # scripts count in doubles, which are exact below it
+BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, which are exact below this
 _LONGEST_SHOWN = 200  # characters of a wrong value
 
-LONGEST = 1e9  # thirty years; beyond it the operating system's timers overflow
+LONGEST = 1e9  # seconds: thirty years. With more, timers of the operating system overflow
 
 
 def seconds(
@@ -26,12 +29,12 @@ def seconds(
 
 
 def third(of: float) -> float:
-    """A third of it, and a trifle: 0.2 is one of 0.6 (R7), though not in floats."""
+    """A third of ``of``, and a trifle more. 0.2 must count as a third of 0.6 (R7), but in floats it is more."""
     return of / 3 * (1 + 1e-12)
 
 
 def timeout(option: str, value: object) -> float:
-    """Seconds to wait: negative waits for ever (infinity comes back), 0 tries once."""
+    """Seconds to wait. A negative number waits for ever: infinity is returned. 0 tries once."""
     allowed = "a number of seconds; negative waits for ever"
     number = _number(option, value, allowed)
     if math.isnan(number):
@@ -47,7 +50,7 @@ def fraction(option: str, value: object, *, below: float) -> float:
 
 
 def names(value: object) -> tuple[str, ...]:
-    """One name, or a sequence of different ones."""
+    """The names of a lock, from one name or a sequence of different names."""
     if isinstance(value, str):
         return (_name(value),)
     if not isinstance(value, Iterable) or isinstance(value, (bytes, bytearray)):
@@ -62,7 +65,7 @@ def names(value: object) -> tuple[str, ...]:
 
 
 def token(value: object) -> str:
-    """The token of a lease that is resumed: what `Lease.token` said."""
+    """The token of a lease that is resumed. It is the `Lease.token` of that lease."""
     if not isinstance(value, str) or not value or not _encodes(value):
         raise ConfigurationError(f"token={shown(value)}: allowed is the token of a lease, a str that is not empty")
     return value
@@ -83,7 +86,7 @@ def prefix(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """``value`` in the text of an error, whatever it is: some cannot be shown, and some are long."""
+    """``value`` as text for an error. Its type is shown if its repr fails, and long texts are cut."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a user's object, or an int of more digits than Python prints
