@@ -100,7 +100,7 @@ class Doubt(Protocol):
 class Wait:
     """Resume with the next event, or with `Timeout` once ``until`` has passed.
 
-    ``quiet``: no answer of a master is awaited, so the waiting thread need not read.
+    ``quiet``: the operation awaits no answer of a master, so its driver need not read for it.
     ``closes``: this request is handed no more answers once the `Timeout` comes.
     """
 
