@@ -48,7 +48,7 @@ class LeaseExtended:
 
 @dataclass(frozen=True, slots=True)
 class LockReleased:
-    """The holder released its lock in time.  ``held``: for so many seconds this process was the holder.
+    """The holder released its lock in time.  This process was its holder for ``held`` seconds.
 
     ``votes`` are the answers so far.  Masters that have not answered are owed the release.
     """

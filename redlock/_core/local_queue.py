@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 class Place:
-    """A place in the lines for ``keys``, from `Enter` to `Leave`.  An operation and its lease keep it.
-
-    So it is there while the operation waits, and while the lock is held.
-    """
+    """A place in the lines for ``keys``, from `Enter` to `Leave`: while an operation waits, and while a lease lasts."""
 
     __slots__ = ("after", "inbox", "keys", "mark", "turn", "yield_until")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-NEVER = float("-inf")  # the time at which an unsent request was sent
+NEVER = float("-inf")  # `Send.sent_at` of a request that was not sent
 
 
 class Failure(NamedTuple):
