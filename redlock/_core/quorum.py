@@ -148,8 +148,9 @@ class Tally:
     def in_the_way(self) -> list[int]:
         """Masters that said no in a lost round.  Unless one of them changes its answer, the next round is lost too.
 
-        Masters that granted it are too few without them, and so are masters whose answers came too late to count.
-        A quarantined master is none of them, nor one with a wrong configuration: no release changes what it says.
+        The masters that granted it, and those that were not waited for, make no majority together.
+        A quarantined master is not in the list, and neither is one with a wrong configuration: no release changes
+        their answers.
         """
         return [
             master
