@@ -181,8 +181,8 @@ def repair(
 ) -> Iterator[Send]:
     """Give the key back to the masters in ``missing`` (R14).  Nobody counts their answers.
 
-    A master that misses the key before the extension is decided gets it once that is won.  A master that answers
-    later gets it with its answer.
+    A master that reports the missing key before the extension is decided gets it once that is won.  A master that
+    reports it later gets it at once.
 
     A repair never stands behind the release of its lease.  ``only_if`` sees a release that has begun.  A release
     that begins later goes to all masters that are noted here, and stands behind the repair on the same connection.
