@@ -74,7 +74,10 @@ _WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}  # the master gives these to any 
 _ADVICE = {
     "BADFENCE": "somebody else wrote that: delete the key on every master while nobody holds the name",
     "BUSY": "a script has been running for too long there",
-    "CROSSSLOT": "it is part of a cluster, and these names are in different slots; the masters of a quorum must be independent servers",
+    "CROSSSLOT": (
+        "it is part of a cluster, and these names are in different slots; "
+        "the masters of a quorum must be independent servers"
+    ),
     "LOADING": "it is reading its data after a start",
     "MISCONF": "it cannot write to its disk",
     "MOVED": "it is part of a cluster; the masters of a quorum must be independent servers",
