@@ -26,8 +26,8 @@ class AnswerInbox(Protocol):
 
 AnyAnswerInbox = TypeVar("AnyAnswerInbox", bound=AnswerInbox)
 
-# A release that is in doubt, or not permitted, is sent again.  The first pause is a quarter of the patience.  Each pause is
-# twice as long as the one before, up to eight times the patience.
+# A release that is in doubt, or not permitted, is sent again.  The first pause is a quarter of the patience.  Each
+# pause is twice as long as the one before, up to eight times the patience.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
 _SWEEP_FROM = 64  # up to so many owed releases are kept before anyone looks whether they have expired
 
