@@ -141,8 +141,8 @@ class Subscriptions:
 
     def __init__(self, masters: int) -> None:
         self._channels: dict[str, _Channel] = {}
-        # By key, for keys that other processes wait for.  First: until when a new operation lets them go first.  Second:
-        # for how many seconds the next operation in line lets them go first, from its turn on.
+        # By key, for keys that other processes wait for.  First: until when a new operation lets them go first.
+        # Second: for how many seconds the next operation in line lets them go first, from its turn on.
         self._contended: dict[str, tuple[float, float]] = {}
         self._need = majority(masters)
 

@@ -114,7 +114,8 @@ class Voters:
             return NotCounted(
                 "error",
                 "INFO is not permitted, so nobody can tell whether it restarted and forgot its locks: "
-                "grant +info to this user (it counts from the next connection on: CLIENT KILL USER ends the present ones), "
+                "grant +info to this user (it counts from the next connection on: "
+                "CLIENT KILL USER ends the present ones), "
                 "or set restart_guard=False if a restart cannot lose them",
                 configuration=True,
             )

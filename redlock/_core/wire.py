@@ -150,7 +150,7 @@ class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of
 class Taken(NamedTuple):
     """Answer of acquire: the keys are set.  ``fence`` is the fence that the master has now.
 
-    ``stored``: the master stored our proposal.  An equal ``fence`` is no proof of that: it may be another client's (R18).
+    ``stored``: the master stored our proposal.  An equal ``fence`` proves nothing: it may be another client's (R18).
     """
 
     fence: int
@@ -282,7 +282,7 @@ def _fence(digits: bytes) -> int:
 
 
 def _exceeded(digits: bytes) -> int:
-    # The next fence has to be greater than this one (R17), and has to be exact as well.
+    # The next fence has to be greater than this one (R17), and a valid one itself.
     if (fence := _fence(digits)) + 1 == _BEYOND:
         raise BadReply(_odd(digits))
     return fence
