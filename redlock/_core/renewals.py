@@ -1,16 +1,21 @@
 """Keeps leases while their holders work: when to extend one, when to give it up, whom to tell (R13, R15).
 
-Nothing here waits.  The renewer asks the `Schedule` which leases are due, and `tasks` what to do for them.  The answer
-is operations like any other, one for many leases.  So one thread, or one timer of a loop, keeps any number of leases.
+Nothing here waits.  The renewer asks the `Schedule` which leases are due.  `tasks` makes operations for them, like any
+other operation, and one for many leases.  So one thread, or one timer of a loop, keeps any number of leases.
 
-When (R15).  A lease is due when a third of its TTL has passed, or up to a fifth of that earlier.  The random part
-parts thousands of leases that were granted at once.  Then the time is rounded down to a step of a 32nd of the TTL.
-There the lease meets other leases of the same client: they leave in one packet, and wake the renewer once.  Leases
-that were extended by one request get the same pause, so they meet again.  Each client has a phase of its own, so the
-steps of several clients do not coincide.  A large ``drift_factor`` may leave little of the TTL.  Then a quarter of
-what it leaves passes before the next extension, or there would be no pause at all.  If too few masters answered, the
-next try is after a twentieth of the TTL, while the lease is valid.  If the holder itself extends the lease, to a
-longer or shorter TTL, the renewer goes on with that TTL.
+When (R15).
+
+- A lease is due when a third of its TTL has passed, or up to a fifth of that earlier, at random.  Otherwise
+  thousands of leases that were granted at once would be due at once.
+- That time is rounded down to a step of a 32nd of the TTL.  There the lease meets other leases of the same client:
+  they leave in one packet, and wake the renewer once.  Each client has a phase of its own, so the steps of several
+  clients do not coincide.
+- Leases that were extended together get the same pause, so they meet again.  They stay together until one of them
+  ends, or is tried again sooner.  So requests are full, and what is the same for all is computed once.
+- A large ``drift_factor`` may leave little of the TTL.  Then a quarter of what it leaves passes before the next
+  extension.  Otherwise there would be no pause at all.
+- If too few masters answered, the next try is after a twentieth of the TTL, while the lease is valid.
+- If the holder itself extends the lease, to a longer or shorter TTL, the renewer goes on with that TTL.
 
 Losses.  A loss by time needs no answer.  The end of a lease is a time in the same schedule, also while an extension
 is under way.
@@ -19,9 +24,6 @@ New leases.  Most leases are released long before they are due, so the renewer d
 new lease waits in a queue, and goes into the schedule when the renewer looks next.  If it is lost or gets shorter
 before that, it goes there at once.  When more than 256 are queued, the thread that adds the next one also empties the
 queue: otherwise a busy process would keep all that it has released since the last look.
-
-Leases that have met stay together until one of them ends, or is tried again sooner.  So requests are full, and what
-is the same for all of them is computed once.
 
 Also considered: a thread or task for each lease (there may be 10,000); one long-lived generator for each (it wakes up
 for nothing, and has to be told of every change); a pause of its own for each (leases part at every extension, and a
@@ -65,7 +67,7 @@ _MANY_NEWCOMERS = 256  # up to so many new leases are queued before somebody loo
 Task: TypeAlias = "Op[list[Extension]]"
 # Whether a lease still has a holder.
 # "gone": its thread or task has ended, and the lease runs out by itself (P3).
-# "abandoned": its `with` or its lock object is gone.  Nobody can give the lease back any more, so the renewer does (R15).
+# "abandoned": its `with` or its lock object is gone.  Nobody else can give the lease back, so the renewer does (R15).
 # "perhaps": the garbage collector is about to free these.  It runs finalizers first, perhaps inside of the `with`.
 Owner: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
@@ -184,7 +186,7 @@ class Renewal:
         return not self.over and self._owner() == "abandoned"
 
     def changed(self) -> bool:
-        """Whether the renewer has to look at the lease.  It need not if the lease was released before the first look."""
+        """Whether the renewer has to look at the lease: not if it was released before the first look."""
         if self.new:
             if self.lease.released:
                 return False
