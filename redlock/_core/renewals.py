@@ -3,7 +3,7 @@
 Nothing here waits.  The renewer asks the `Schedule` which leases are due.  `tasks` makes operations for them, like any
 other operation, and one for many leases.  So one thread, or one timer of a loop, keeps any number of leases.
 
-When (R15).
+When a lease is due (R15):
 
 - A lease is due when a third of its TTL has passed, or up to a fifth of that earlier, at random.  Otherwise
   thousands of leases that were granted at once would be due at once.
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 _UNKNOWN = math.nan  # equal to no time
 OVER = -math.inf  # `due` of a lease that has ended: nothing is left to be done
 RENEWALS = 3  # in the time of one TTL, so that two may fail (R15)
-_SPREAD = 0.2  # a pause is up to so much shorter, at random: so leases part that were granted at once
-_STEP = 1 / 32  # of the TTL: leases are due only at multiples of it, so that many meet in one packet
+_SPREAD = 0.2  # a pause is shorter by up to this part, at random: leases granted at once are due at different times
+_STEP = 1 / 32  # of the TTL: leases are due at such steps only, so that many of them meet in one packet
 _RETRY = 1 / 20  # of the TTL: the pause after an extension that too few masters answered
 _LEFT = 1 - 1 / RENEWALS  # of the TTL: so much is left when a lease is due at the latest ...
 _LEFT_OF_VALIDITY = 3 / 4  # ... but no more than this of the validity, or the lease would be due again at once
