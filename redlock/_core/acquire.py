@@ -1,4 +1,4 @@
-"""Taking a lock: attempts, each of which wins a majority or leaves nothing behind.
+"""Takes a lock.  Each attempt wins a majority, or leaves nothing behind.
 
 One attempt is one round to all masters, with a token of its own.  In the common case that round also settles
 the fencing token.  If a master had a greater fence, a second, short round follows (R17).
@@ -165,7 +165,7 @@ def attempt(
     number: int = 1,
     place: Place | None = None,
 ) -> Op[Grant | Refusal]:
-    """One token, one round, and a rollback on every way out that is not a grant (R8, R9, R11)."""
+    """Try once: one token, one round, and a rollback on every way out but a grant (R8, R9, R11)."""
     token = settings.token()
     proposal = settings.fences.propose() if spec.fencing else 0
     ballot = Ballot(settings, wire.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)

@@ -73,18 +73,18 @@ class Send:
         self.sent_at = NEVER
         self.open = False  # answers are still counted: `voted`, `answered` and `failed` are called, else `late`
 
-    def voted(self, master: int, at: float) -> bool:  # noqa: ARG002 - nobody counts
+    def voted(self, master: int, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """A master gave the usual answer (`Call.usual`).  True: that decides."""
         return False
 
-    def answered(self, master: int, value: Any, at: float) -> bool:  # noqa: ARG002 - nobody counts
+    def answered(self, master: int, value: Any, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """A master answered ``value``, which may be the usual answer as well.  True: that decides."""
         return False
 
     def late(self, master: int, value: Any, at: float) -> None:
         """A master answered ``value``, which is not the usual answer, after the counting was over."""
 
-    def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - nobody counts
+    def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """A master will not answer.  True: that decides."""
         return False
 
@@ -132,7 +132,7 @@ class Listen:
 
 @dataclass(slots=True, eq=False)
 class ReleaseHeard:
-    """``heard``: how many connections each master told of the release of ``keys``, which took ``took`` seconds."""
+    """The release of ``keys`` took ``took`` seconds.  ``heard``: by master, how many connections were told of it."""
 
     keys: tuple[str, ...]
     heard: dict[int, int]

@@ -155,7 +155,7 @@ class LeaseState:
         why = "it was released" if self.released else "it belongs to the process that forked this one"
         return LockLost(f"the lease on {self.name!r} has ended: {why}", name=self.name, reason="expired")
 
-    # -- told by the operations ----------------------------------------------------------------------
+    # -- called by the operations --------------------------------------------------------------------
 
     @property
     def over(self) -> bool:

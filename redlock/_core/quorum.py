@@ -34,7 +34,7 @@ def valid_until(sent_at: float, ttl: float, factor: float) -> float:
     return sent_at + ttl - drift(ttl, factor)
 
 
-_ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")  # known not to have voted
+_ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")  # outcomes of a master that did not vote
 
 
 class Tally:

@@ -94,7 +94,7 @@ class Round(Send, ABC):
         finally:
             self.open = False
 
-    # -- told by the connections ---------------------------------------------------------------------
+    # -- called by the connections -------------------------------------------------------------------
 
     def voted(self, master: int, at: float, outcome: Outcome = "granted", reason: str = "") -> bool:
         tally = self.tally

@@ -25,7 +25,7 @@ class MastersSettings(NamedTuple):
     voters: Voters
     fences: FenceClock
     token: Callable[[], str]  # a fresh random token at every call (R8)
-    random: Callable[[], float]  # from 0 to 1
+    random: Callable[[], float]  # a random number from 0 to 1 at every call
     phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
     attempted: Callable[[Tally], object] = id  # called with the votes of every attempt; `id` does nothing with them
 

@@ -175,7 +175,7 @@ class Subscriptions:
             if channel.subscription is None and now - channel.idle_since >= LINGER:
                 del self._channels[name]
 
-    # -- told by the connections ---------------------------------------------------------------------
+    # -- called by the connections -------------------------------------------------------------------
 
     def confirmed(self, master: int, name: str) -> Subscription | None:
         """A master announces releases on this channel from now on.

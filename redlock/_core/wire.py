@@ -184,7 +184,7 @@ class NotOwned(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Answer of status."""
+    """Answer of status: the token of the holder ("" if there is none), its remaining seconds, and the fence."""
 
     holder: str
     remaining: float
