@@ -15,7 +15,7 @@ once, with None.
 What every driver must do:
 
 - It sets ``Send.sent_at`` before the first byte leaves.
-- When it is to write a `Send`, it tells it of the masters that are down (`Send.failed`), at once or soon.
+- When it is to write a `Send`, it calls `Send.failed` for each master that is down, at once or soon.
 - It asks ``Send.only_if`` in the moment in which it writes.
 - It hands a `Send` one answer at a time, and none while the operation sees a `Timeout` (``Wait.closes``).
 - It writes what an answer asks for (``Send.more``) before anything else to that master.

@@ -13,7 +13,7 @@ No stampede.  A waiter that hears of a release tries at once, until attempts col
 no token was seen on a majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5,
 3.5 ms, up to 128).  An attempt without a collision takes back a quarter of a doubling.  The next waiter of the
 process begins with the pause of the last one.  So two processes pass a lock on in one message and one round trip.
-Among many processes, about one attempt in five collides.
+Among many processes, the pauses settle where about one attempt in five collides.
 
 Taking turns.  PUBLISH tells the releasing process how many others listen.  If there are any, this process stays
 away for 3 ms and three times the duration of the release, or until another release is announced.
