@@ -288,8 +288,8 @@ class BatchExtension(Send):
     Nearly always a master extends all of them.  What it says of all leases is counted once, in `tally`.  When a master
     says something else of a lease, that lease gets a `Part` of its own.
 
-    When all is decided, the request stays open for masters that refuse it.  A master may refuse, and always answer
-    after the majority.  Otherwise that would never be noticed, and its keys would expire.
+    When all is decided, the request stays open for masters that refuse it.  Otherwise nobody would ever notice a master
+    that refuses and always answers after the majority, and its keys would expire.
     """
 
     __slots__ = ("_asked", "_decided", "_settings", "newly_settled", "parts", "refused", "tally")

@@ -87,7 +87,7 @@ class LeaseState:
         self.place = grant.place  # its place in line (R23)
         self.asked = grant.asked  # masters that may have its keys
         self.keys_until = max(grant.valid_until, grant.decided_at) + ttl  # by then all its keys have expired
-        self._astray = resumed  # requests that set its keys went over more than one connection to a master (R10)
+        self._astray = resumed  # requests that set its keys may have gone over several connections to a master (R10)
         self.repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
         # All extensions that overlapped, until none is under way.  True: this one is still under way.
         self.all_pending: dict[PendingExtension, bool] = {}
