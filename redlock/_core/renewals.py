@@ -227,7 +227,7 @@ class Renewal:
         return min(self.lease.valid_until, self._ends)
 
     def renewed(self, extension: Extension, spread: float) -> None:
-        """The operation that extended the lease is over.
+        """The operation that was to extend the lease is over.
 
         ``spread``: the random number for the next pause, the same for all leases of the operation.
         """
@@ -350,7 +350,7 @@ class Schedule:
     __slots__ = ("_heap", "_in_hand", "_moments", "_newcomers", "_number", "_standing", "_void")
 
     def __init__(self) -> None:
-        # Extensions under way, each with the first end of its leases.  The number keeps the heap from comparing lists.
+        # The leases of each operation under way, with the first of their ends.  The number keeps the heap from comparing lists.
         self._in_hand: list[tuple[float, int, list[Renewal]]] = []
         self._newcomers: deque[Renewal] = deque()
         # By the time at which they are due.  An entry is void if its renewal stands at another time by now.
@@ -431,7 +431,7 @@ class Schedule:
         self._void = 0
 
     def lend(self, renewals: list[Renewal]) -> None:
-        """An operation extends these.  When the first of them may be lost, `take` puts them back, answers or not (P6).
+        """An operation works on these.  When the first of them may be lost, `take` puts them back, answers or not (P6).
 
         Usually the caller will `put` them back earlier, and empty the list.  So no work is done for each in vain.
         """
