@@ -350,7 +350,8 @@ class Schedule:
     __slots__ = ("_heap", "_in_hand", "_moments", "_newcomers", "_number", "_standing", "_void")
 
     def __init__(self) -> None:
-        # The leases of each operation under way, with the first of their ends.  The number keeps the heap from comparing lists.
+        # The leases of each operation under way, with the first of their ends.  The number between them keeps the heap
+        # from comparing lists.
         self._in_hand: list[tuple[float, int, list[Renewal]]] = []
         self._newcomers: deque[Renewal] = deque()
         # By the time at which they are due.  An entry is void if its renewal stands at another time by now.
