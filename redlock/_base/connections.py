@@ -304,7 +304,9 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         channels = self.subscriptions.channels
         reports: Reports = []
         for subscriber in self.subscribers:
-            self._ask(subscriber, channels, now, no_others=True)  # also what a master refused, or an interruption left out
+            self._ask(
+                subscriber, channels, now, no_others=True
+            )  # also what a master refused, or an interruption left out
             if subscriber.refused and not subscriber.reported:
                 reports += self._report_deaf(subscriber, f"refused by it: {subscriber.refused}")
             if subscriber.sock is not None and not self.wanted(subscriber):
@@ -367,8 +369,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
     def _attach_connection(
         self, connection: Connection[AnyInbox], sock: socket.socket, facts: Facts, now: float
     ) -> Reports:
-        """Open the connection.  The master votes from now on, and first of all gets the releases that it is owed (R10).
-        """
+        """Open the connection.  The master votes from now on, and first of all gets the releases that it is owed (R10)."""
         master, name = connection.master, connection.endpoint.name
         notice = self.voters.admit(master, facts, now)
         quarantined = self.voters.quarantined_for(master, now)
@@ -401,7 +402,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         return reports
 
     def unattached(self, connection: Stream, failure: Failure) -> Reports:
-        """An attempt to connect failed.  Reports the first failure, not the ones after it."""
+        """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
         connection.failures += 1
         connection.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, connection.failures)
         if isinstance(connection, Subscriber):
@@ -424,8 +425,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         self._unwatch(connection)
         text = error.strerror or str(error) or type(error).__name__
         if isinstance(connection, Connection):
-            # Its process may have been alive until now.  So another process that started earlier is a replica, not a
-            # restart (R21).
+            # The process may have been alive until now.  If the next one started earlier, it was a replica (R21).
             self.voters.heard(connection.master, now)
             connection.pipeline.broken(Failure("error", f"connection lost: {text}"), now)
         elif isinstance(connection, Subscriber):

@@ -88,8 +88,7 @@ class Stream:
         self.failures = 0
 
     def write(self, data: bytes) -> None:
-        """Hand ``data`` to the kernel, and keep the rest in the backlog: see `stuck`.  OSError: the connection broke.
-        """
+        """Hand ``data`` to the kernel.  The backlog keeps the rest, see `stuck`.  OSError: the connection broke."""
         if self.backlog:  # it goes first
             self.backlog += data
             if not self.stuck:
