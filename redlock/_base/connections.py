@@ -304,9 +304,8 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         channels = self.subscriptions.channels
         reports: Reports = []
         for subscriber in self.subscribers:
-            self._ask(
-                subscriber, channels, now, no_others=True
-            )  # also what a master refused, or an interruption left out
+            # Ask again also for what the master refused, or what an interruption left out.
+            self._ask(subscriber, channels, now, no_others=True)
             if subscriber.refused and not subscriber.reported:
                 reports += self._report_deaf(subscriber, f"refused by it: {subscriber.refused}")
             if subscriber.sock is not None and not self.wanted(subscriber):

@@ -161,8 +161,8 @@ class MastersBase:
             if lock in keys.fences:  # else it would be granted, and lost at its extension
                 whose = options.shown(names[keys.fences.index(lock)])
                 raise ConfigurationError(
-                    f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is kept: "
-                    "take another name"
+                    f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is "
+                    "kept: take another name"
                 )
         raise ConfigurationError(
             f"name={options.shown(names)}: at {options.shown(self._announced)} the masters keep the longest TTL of all "
