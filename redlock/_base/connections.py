@@ -368,7 +368,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
     def _attach_connection(
         self, connection: Connection[AnyInbox], sock: socket.socket, facts: Facts, now: float
     ) -> Reports:
-        """Open the connection.  The master votes from now on, and first of all gets the releases that it is owed (R10)."""
+        """Open the connection.  The master votes from now on.  First it gets the releases that it is owed (R10)."""
         master, name = connection.master, connection.endpoint.name
         notice = self.voters.admit(master, facts, now)
         quarantined = self.voters.quarantined_for(master, now)

@@ -96,8 +96,9 @@ class MultiLock(LockBase[Masters, Lease]):
                 waiting cannot cure (a wrong password) that no majority is left.
             WouldDeadlock: this thread holds some of the names in another combination.  Or it holds them in another
                 asyncio task than this one, or outside of its tasks.
-            ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor
-                False.
+            ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
+                a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
+            RedlockError: the masters were closed.
         """
         mine: list[Hold[Lease]] = []
         try:
@@ -114,7 +115,7 @@ class MultiLock(LockBase[Masters, Lease]):
     def _try(
         self, mine: list[Hold[Lease]], *, blocking: bool, timeout: float | None, leaving: Leaving | None = None
     ) -> Lease | Refusal:
-        """Acquire.  What was entered is put into ``mine``, so that the caller can undo it after an interruption (R11)."""
+        """Acquire.  What was entered goes into ``mine``, so that the caller can undo it after an interruption (R11)."""
         won: list[Grant] = []
         began = _clock.now()
         op = self._acquisition(won, blocking=blocking, timeout=timeout)
@@ -129,13 +130,13 @@ class MultiLock(LockBase[Masters, Lease]):
                 self._keep(self._renewal_of(self._entered(mine, lease, leaving)))
                 return lease
         except BaseException:
-            for grant in () if mine else won:  # interrupted after the grant
+            for grant in () if mine else won:  # interrupted after the grant, before `mine` had it
                 self._release(self._state_of(grant))
             raise
         return outcome
 
     def _drop(self, mine: list[Hold[Lease]]) -> None:
-        """Give back what was entered, after an interruption: our caller never got it, so nobody else will (R11)."""
+        """Give back what was entered, after an interruption.  Our caller never got it, so nobody else will (R11)."""
         for hold in mine:
             if hold.leave():
                 self._release(hold.state)

@@ -149,7 +149,7 @@ class Renewer:
         return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
 
     def _set_wake_time(self, now: float) -> bool:
-        """Set the wake time to when the next lease is due.  False: new leases came in, whose threads saw the old time."""
+        """Set it to when the next lease is due.  False: leases were added by threads that saw the old time."""
         with self._mutex.lock:
             # A time that is set already stays, although the lease that was due then may have been released.  Most
             # leases are released long before they are due, and to wake a thread for each of them costs more than the
