@@ -143,10 +143,9 @@ class Driver:
             operation.interrupt(error)
 
     def _on_loop(self, what: Callable[[], None]) -> None:
-        """Call ``what`` in the loop's thread; in this one if the loop is closed or does not run.  Any thread may call
-        this.
+        """Call ``what`` in the loop's thread; in this thread if the loop is closed or does not run.
 
-        The garbage collector may be the caller.
+        Any thread may call this, and so may the garbage collector.
         """
         running = running_loop() is self.loop
         idle = self._thread == threading.get_ident() and not self.loop.is_running()

@@ -200,7 +200,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         Raises:
             QuorumUnreachable: too few masters took part in the last attempt.  Or so many refuse for a reason that
                 waiting cannot cure (a wrong password) that no majority is left.
-            WouldDeadlock: this task holds some of the names in another combination.
+            WouldDeadlock: this task holds some of the names, but not exactly these.
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
             RedlockError: the masters were closed.

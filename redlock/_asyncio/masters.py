@@ -87,12 +87,11 @@ class AsyncMasters(MastersBase):
         return await check(self, timeout, probe=probe)
 
     async def close(self) -> None:
-        """End the operations under way, send owed releases for at most `node_timeout`, then leave no thread and no
-        socket.
+        """Close all connections, and leave no thread and no socket.
 
-        A task that is acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not
-        released: their keys expire with their TTL.  Other loops on which this object was used close their connections
-        as soon as they run.
+        First the operations under way end, and owed releases are sent for at most `node_timeout`.  A task that is
+        acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
+        expire with their TTL.  Other loops on which this object was used close their connections as soon as they run.
         """
         with self._making.lock:
             self._closed = True
@@ -132,9 +131,7 @@ class AsyncMasters(MastersBase):
         (driver or self._driver()).post(op)
 
     def _known_driver(self) -> Driver | None:
-        """The driver of the running loop.  None: no loop runs, or it has no driver, or the masters were closed just
-        now.
-        """
+        """The driver of the running loop.  None: no loop runs, it has none, or the masters were closed just now."""
         loop = running_loop()
         return None if loop is None else self._drivers.get(loop)
 

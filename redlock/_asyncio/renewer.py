@@ -50,9 +50,7 @@ class Renewer:
             self._alarm.cancel()
 
     def _changed(self, renewal: Renewal, left_behind: bool) -> None:
-        """The lease has ended, or its times have changed.  ``left_behind``: a holder is gone; then the collector may
-        call this.
-        """
+        """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
         if left_behind:
             try:
                 self._loop.call_soon_threadsafe(self._look_at, renewal)
@@ -119,7 +117,7 @@ class Renewer:
             self._work([renewal], _clock.now())
 
     def _work(self, due: list[Renewal], now: float) -> None:
-        # All in one tick, so that what they send leaves in one packet for each master.
+        # All in one tick, so that their requests leave in one packet for each master.
         started, rest = tasks(due, now)
         for task, renewals in started:
             operation = Operation(task, self._connections)

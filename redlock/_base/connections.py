@@ -47,9 +47,7 @@ _log.addHandler(logging.NullHandler())  # the application decides whether and wh
 
 
 def report(reports: Reports, observer: Observer | None) -> None:
-    """Log ``reports``, and tell the observer.  Never call this with a mutex held: a handler or the observer may be
-    slow.
-    """
+    """Log ``reports``, and tell the observer.  Never call this with a mutex held: both may be slow."""
     for level, text, tell in reports:
         with contextlib.suppress(Exception):  # from a logging handler, as below
             _log.log(level, "%s", printable(text))
@@ -228,7 +226,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
 
     def owe(self) -> bool:
         """Whether any master still has to be told of a release, or has to confirm one."""
-        for connection in self.all:  # noqa: SIM110 - threads hold a mutex, and a generator could be interrupted
+        for connection in self.all:  # noqa: SIM110 - a Ctrl-C inside a generator would break it
             if connection.pipeline.owes:
                 return True
         return False

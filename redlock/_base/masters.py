@@ -58,7 +58,7 @@ class MastersBase:
                 connection settings are read.  At least one, none twice.  In a URL a question mark may be followed by
                 ``db``, ``username``, ``password``, ``client_name`` and, for TLS, ``ssl_…``; by nothing else.
             node_timeout: the time that one master gets in an attempt, in seconds; at most a third of any TTL (R7).
-            connect_timeout: seconds to connect to a master.  The first operation waits for that as long at most.
+            connect_timeout: seconds to connect to a master, and the longest that the first operation waits for it.
             drift_factor: how far the rates of clocks may differ (R6): 0.01 is 1 %.
             max_ttl: the longest TTL that any lock may have, in seconds, the same in every client.  A restarted master
                 may not vote for so long (R21).
@@ -229,7 +229,7 @@ def known(status: LockStatus, tally: Tally) -> LockStatus:
 
 
 def _fresh_token() -> str:
-    return os.urandom(TOKEN_BYTES).hex()  # as `secrets.token_hex`, without the three calls around it
+    return os.urandom(TOKEN_BYTES).hex()  # what `secrets.token_hex` does, less three calls
 
 
 def _endpoints(masters: Iterable[object]) -> tuple[_connect.Endpoint, ...]:

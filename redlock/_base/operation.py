@@ -207,10 +207,10 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self._wait(now)
 
     def _excuse(self, now: float) -> bool:
-        """Put `until` off, once, if the alarm came late: then nobody was reading, and the answers may be here unread.
+        """Put `until` off, once, if the alarm came late.
 
-        The answers get as much time again as nobody was reading.  That is safe: `valid_until` still counts from
-        `sent_at`.
+        Then nobody was reading, and the answers may be here unread.  They get as much time again, up to a limit.
+        That is safe: `valid_until` still counts from `sent_at`.
         """
         late = now - self.until
         if self._excused or late < _LATE:

@@ -26,7 +26,7 @@ here: Callable[[], bool] = partial(is_this, mark)  # true in this process, false
 
 
 def _in_child() -> None:
-    global mark, here  # noqa: PLW0603 - that is what this module is
+    global mark, here  # noqa: PLW0603 - the purpose of this module
     mark = object()
     here = partial(is_this, mark)
 

@@ -95,7 +95,7 @@ class Stream:
                 self.flush()
             return
         try:
-            sent = self.sock.send(data)  # type: ignore[union-attr]  # nothing is written to one that is down
+            sent = self.sock.send(data)  # type: ignore[union-attr]  # nobody writes while it is down
         except _NOT_NOW:
             sent = 0
         if sent < len(data):
@@ -168,9 +168,7 @@ class Stream:
         return not self.stuck
 
     def close(self, *, abort: bool) -> None:
-        """Close the socket.  ``abort``: drop what the kernel has not delivered, or it could arrive after the next
-        connection (R10).
-        """
+        """Close the socket.  ``abort``: drop what is not delivered, or it could arrive after the next connection (R10)."""
         if self.sock is not None:
             if abort:
                 with contextlib.suppress(OSError):

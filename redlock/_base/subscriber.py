@@ -23,8 +23,9 @@ Announcement: TypeAlias = tuple[bytes, str, bytes]
 
 
 class Subscriber(Stream):
-    """The subscriptions on one master.  They have a connection of their own: a connection that subscribes can ask for
-    nothing else.
+    """The subscriptions on one master.
+
+    They have a connection of their own: a connection that subscribes can ask for nothing else.
     """
 
     __slots__ = ("_announcements", "_refused_at", "_unanswered", "asked", "refused", "reported")

@@ -325,8 +325,8 @@ class Connections(ConnectionsBase[ThreadInbox]):
                         return
                 # poll() counts whole milliseconds and rounds down.  One more, or this would spin at the end.
                 ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
-            # A thread that led before is still inside poll(), and reads for us, too.
             except RuntimeError:
+                # A thread that led before is still inside poll(), and reads for us, too.
                 waiter.prepare_to_sleep()
                 waiter.sleep(_PATIENCE)
                 return
@@ -337,9 +337,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
                 self._read_all(ready, waiter, now)
 
     def _read_all(self, ready: list[tuple[int, int]], reader: Waiter, now: float) -> None:
-        """Read from the connections that are ready, for all threads.  Threads that get events are put on the wake
-        chain.
-        """
+        """Read from the ready connections, for all threads.  Threads that get events go on the wake chain."""
         try:
             self.wake_chain.reader = reader
             for fd, _ in ready:
@@ -352,9 +350,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
             self.wake_chain.reader = None
 
     def _let_others_ask(self, waiter: Waiter, left: float) -> float:
-        """Let the threads with events run.  Most have a next request, and all of those leave in one packet.  Returns
-        the time.
-        """
+        """Let the threads with events run; returns the time.  Most ask again, and all that leaves in one packet."""
         served = self.wake_chain.served
         several = len(served) > 1
         if several:

@@ -74,9 +74,7 @@ class Housekeeper:
         self._connecting: set[threading.Thread] = set()
 
     def start(self) -> None:
-        """Start the thread, if it does not run yet: it connects to all masters.  RedlockError: no thread can be
-        started.
-        """
+        """Start the thread, if it does not run yet; it connects to all masters.  RedlockError: it cannot start."""
         with self._connections.mutex:
             if self._thread is None and not self._ending:
                 thread = threading.Thread(target=self._run, name="redlock-links", daemon=True)

@@ -94,7 +94,7 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             QuorumUnreachable: too few masters took part in the last attempt.  Or so many refuse for a reason that
                 waiting cannot cure (a wrong password) that no majority is left.
-            WouldDeadlock: this thread holds some of the names in another combination.  Or it holds them in another
+            WouldDeadlock: this thread holds some of the names, but not exactly these.  Or it holds them in another
                 asyncio task than this one, or outside of its tasks.
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.

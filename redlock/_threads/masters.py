@@ -98,12 +98,12 @@ class Masters(MastersBase):
         return self._checkup(timeout, probing if probe else None).run()
 
     def close(self) -> None:
-        """End the operations under way, send owed releases for at most `node_timeout`, then leave no thread and no
-        socket.
+        """Close all connections, and leave no thread and no socket.
 
-        A thread that is acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not
-        released: their keys expire with their TTL.  If an observer calls this, the thread in which it was called may
-        go on until it returns.
+        First the operations under way end, and owed releases are sent for at most `node_timeout`.  A thread that is
+        acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
+        expire with their TTL.  If an observer calls this, the thread in which it was called may go on until it
+        returns.
         """
         with self._making.lock:
             self._closed = True

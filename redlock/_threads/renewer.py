@@ -89,9 +89,7 @@ class Renewer:
             self._wake_thread()
 
     def _changed(self, renewal: Renewal, left_behind: bool) -> None:
-        """The lease has ended, or its times have changed.  ``left_behind``: a holder is gone; then the collector may
-        call this.
-        """
+        """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
         if left_behind:
             self._left_behind.append(renewal)
             self._wake_thread()
@@ -161,7 +159,7 @@ class Renewer:
     def _tell(self, renewal: Renewal) -> None:
         try:
             renewal.tell()
-        except BaseException:  # noqa: BLE001 - from a user's callback, sys.exit() included: the others have to be told, too
+        except BaseException:  # noqa: BLE001 - a user's, even sys.exit(): others have to be told
             report_failure(f"on_lost of {renewal.lease!r} failed")
 
     # -- for its operations --------------------------------------------------------------------------

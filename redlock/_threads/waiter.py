@@ -26,7 +26,7 @@ class Waiter:
         self._wake_chain = wake_chain
         self.events: deque[Event] = deque()
         self.subscription: Subscription | None = None
-        self.wakes_next = False  # it was woken by the chain, and has to wake the next one
+        self.wakes_next = False  # it has to wake the next one in the chain
         self._signal: Lock | None = None  # made on demand: most operations never follow
 
     def prepare_to_sleep(self) -> None:
