@@ -440,7 +440,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             observer.acquired(self._name, outcome, took)
 
     def _gave_back(self, state: LeaseState, *, ours: bool, last: bool) -> None:
-        """A release is complete; ``last``: of the last hold.  Raises LockLost if the lease was not ``ours`` any more."""
+        """A release is over; ``last``: of the last hold.  Raises LockLost if the lease was not ``ours`` any more."""
         if not last:
             self._left(state)
         if last and ours:

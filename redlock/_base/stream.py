@@ -168,7 +168,7 @@ class Stream:
         return not self.stuck
 
     def close(self, *, abort: bool) -> None:
-        """Close the socket.  ``abort``: drop what is not delivered, or it could arrive after the next connection (R10)."""
+        """Close the socket.  ``abort``: what is not delivered yet must not arrive after the next connection (R10)."""
         if self.sock is not None:
             if abort:
                 with contextlib.suppress(OSError):
