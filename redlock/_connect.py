@@ -64,6 +64,8 @@ _SETTINGS = frozenset(
 _UNCONFIRMED = 3.0
 # Of what redis-py or a master says; it may quote a setting of any length.
 _LONGEST = 500
+# Characters of a host (a name in the DNS has 253) or a path (sockets have 107).
+_LONGEST_NAME = 255
 # An uptime in seconds has no more; a number of any size would not fit into a time.
 _DIGITS = 15
 
@@ -154,12 +156,14 @@ def _setting(settings: dict[str, Any], name: str, default: Any, read: Callable[[
 def _host(given: Any) -> str:
     if not (isinstance(given, str) and given and given.isprintable()) or set(given) & set(" /@"):
         raise ValueError
+    if len(given) > _LONGEST_NAME:
+        raise ValueError
     return given
 
 
 def _path(given: Any) -> str:
     path = str(Path(given).absolute())
-    if not (given and path.isprintable()):
+    if not (given and path.isprintable()) or len(path) > _LONGEST_NAME:
         raise ValueError
     return path
 

@@ -1,4 +1,4 @@
-"""A check of the masters, for asyncio: threads ask them, and a task of the loop takes the lock."""
+"""A check of the masters, for asyncio: threads ask the masters, and a task of the loop acquires the lock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health
     checkup = masters._checkup(timeout, probing if probe else None)  # noqa: SLF001
 
     def tell(health: Health | BaseException) -> None:
-        if done.done():  # nobody waits any more
+        if done.done():  # the caller waits no more
             return
         if isinstance(health, BaseException):
             done.set_exception(health)
@@ -36,9 +36,9 @@ async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health
         health: Health | BaseException
         try:
             health = checkup.run()
-        except BaseException as error:  # noqa: BLE001 - whoever waits has to hear of it
+        except BaseException as error:  # noqa: BLE001 - the waiting task has to hear of it
             health = error
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
             loop.call_soon_threadsafe(tell, health)
 
     start(threading.Thread(target=run, name="redlock-check", daemon=True))
@@ -50,7 +50,7 @@ async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health
 
 
 class _Probing:
-    """The probe of one check: a thread waits until a task of the loop is done."""
+    """The probe of one check: a thread waits for a task of the loop that tries the lock."""
 
     def __init__(self, masters: AsyncMasters, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
         self._masters = masters
@@ -61,12 +61,12 @@ class _Probing:
         self._done: queue.SimpleQueue[asyncio.Task[Probe] | None] = queue.SimpleQueue()
 
     def __call__(self, _: float) -> Probe:
-        """In the thread."""
+        """Run the probe.  Called in the thread of the check, not in that of the loop."""
         task = None
-        with contextlib.suppress(RuntimeError, queue.Empty):  # the loop was closed before this, or meanwhile
+        with contextlib.suppress(RuntimeError, queue.Empty):  # the loop is closed, or closes now
             self._loop.call_soon_threadsafe(self._begin)
             task = self._done.get(timeout=self._timeout)
-        if task is None or task.cancelled():  # nobody looks at it any more
+        if task is None or task.cancelled():  # its result is not wanted any more
             return Probe(ok=False, seconds=0.0, error="cancelled")
         return task.result()
 
@@ -76,7 +76,7 @@ class _Probing:
             self._task.add_done_callback(self._done.put)
 
     def end(self) -> None:
-        """It is late, or nobody waits: it rolls back (R11), or does not begin."""
+        """The check is late, or its caller has gone: the probe rolls back (R11), or does not begin."""
         self._over = True
         self._done.put(None)
         if self._task is not None and not self._loop.is_closed():
@@ -84,7 +84,7 @@ class _Probing:
 
 
 async def _probe(masters: AsyncMasters) -> Probe:
-    """The same as `redlock._health.checkup.probe`."""
+    """The asyncio version of `redlock._health.checkup.probe`."""
     begun = _clock.now()
     fence, error = None, None
     try:

@@ -1,8 +1,8 @@
 """All connections of one `AsyncMasters` on one event loop, shared by all its locks and tasks.
 
-What an operation sends that is alone leaves at once.  As soon as there are others, what is sent in one tick of
-the loop is gathered, and leaves in one packet for each master at its end.  What a master answers is read when
-it comes, and steps the operations that wait for it.
+If an operation is alone, its requests leave at once.  With several operations, all requests of one tick of the loop
+are gathered, and leave at its end in one packet for each master.  An answer is read when it comes, and steps the
+operations that wait for it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from redlock._core.effects import LocalEffect, Send
     from redlock._core.voters import Facts, Voters
 
-# How long what is written waits for the end of the tick at most, in seconds: somebody blocks the loop.  And how
-# many bytes for one master: some twenty requests, so that it can begin while we go on with the next ones.
+# A request waits at most so many seconds for the end of the tick: a task may block the loop.  And at most so many
+# bytes are gathered for one master, some twenty requests: it can begin while we go on with the next ones.
 _LONGEST_TICK = 0.005
 _ENOUGH = 8192
-_ADMITTING = ForkLock()  # what is known of the masters is shared by the loops of all threads
+_ADMITTING = ForkLock()  # the loops of all threads share the `Voters`
 
 
 class Connections(ConnectionsBase[AnyOperation]):
-    """The connections of one loop.  Only its thread may touch them, except where it says otherwise."""
+    """The connections of one event loop.  Only the loop's thread may call methods, except where they say otherwise."""
 
     def __init__(
         self,
@@ -51,21 +51,21 @@ class Connections(ConnectionsBase[AnyOperation]):
     ) -> None:
         super().__init__(endpoints, voters, node_timeout)
         self.loop = loop
-        self.operations: set[AnyOperation] = set()  # under way
-        self.unclaimed: set[AnyOperation] = set()  # ... or over, and its task has not been resumed
+        self.operations: set[AnyOperation] = set()  # those under way
+        self.unclaimed: set[AnyOperation] = set()  # those under way, or over while their tasks were not resumed yet
         self.on_broken: Callable[[Stream], None] = _ignore
         self.on_listening: Callable[[], None] = _nothing
         self.on_change: Callable[[], None] = _nothing
-        self.spare: set[Alarm] = set()  # of operations that are over, until they go off
+        self.spare: set[Alarm] = set()  # alarms of finished operations, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
-        # In the order in which it was written: everybody asks the masters in the same one, or contenders
-        # would collect them from opposite ends.
+        # In the order in which requests were written.  All clients ask the masters in one order, or contenders would
+        # collect them from opposite ends.
         self._to_flush: deque[Stream] = deque()
-        self._flush_due = NEVER  # since when there is a call of `flush` to come
-        self._paying: set[Connection[AnyOperation]] = set()  # whose debts are looked at soon
-        # Sockets are closed with us, whoever forgets to do it; from here, for whoever finds a socket
-        # that nobody closed warns of it.
+        self._flush_due = NEVER  # when the coming call of `flush` was asked for
+        self._paying: set[Connection[AnyOperation]] = set()  # connections for which a call of `_pay` is to come
+        # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
+        # nobody closed makes Python warn.
         self._sockets: set[socket.socket] = set()
         weakref.finalize(self, _close_all, self._sockets).atexit = False
 
@@ -76,18 +76,18 @@ class Connections(ConnectionsBase[AnyOperation]):
         if self.closed:
             raise RedlockError(CLOSED)
         now = _clock.now()
-        if len(self.operations) == 1:  # a turn of the loop for `flush` is worth it only if it is shared
+        if len(self.operations) == 1:  # an extra turn of the loop for `flush` pays only if it is shared
             self._submit(request, operation, now)
             return
-        if self._flush_due == NEVER or now - self._flush_due > TICK:  # not yet, or it was interrupted
+        if self._flush_due == NEVER or now - self._flush_due > TICK:  # no call is to come, or it was interrupted
             self._soon(self.flush)
             self._flush_due = now
         self._submit(request, operation, now, self._to_flush)
         if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
-            self.flush()  # a tick that takes this long, or sends this much, is no reason to wait
+            self.flush()  # do not wait for the end of a tick this long, or this full
 
     def perform_local(self, effect: LocalEffect, operation: AnyOperation) -> None:
-        """Do what concerns no master."""
+        """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
             self.pass_by(effect)
         elif self.closed:
@@ -96,20 +96,20 @@ class Connections(ConnectionsBase[AnyOperation]):
             self._perform_local(effect, operation)
 
     def pass_by(self, effect: Leave) -> None:
-        """Let others pass."""
+        """Leave the line, and wake the operations whose turn it is now."""
         for inbox in self._leave(effect.place):
             inbox.wake()
 
     def wake(self, operation: AnyOperation) -> None:
-        """It has an event; see `step`."""
+        """``operation`` has an event: have it stepped soon, by `step`."""
         self._to_step.append(operation)
         now = _clock.now()
-        if now - self._step_due > TICK:  # not yet, or it was interrupted
+        if now - self._step_due > TICK:  # no call is to come, or it was interrupted
             self._step_due = now
             self._soon(self.step)
 
     def step(self) -> None:
-        """Step the operations that have events.  Not in the middle of reading: they may send."""
+        """Step the operations that have events.  Never in the middle of reading, as they may send."""
         self._step_due = NEVER
         try:
             while self._to_step:
@@ -119,19 +119,19 @@ class Connections(ConnectionsBase[AnyOperation]):
                 self._soon(self.step)
 
     def _soon(self, callback: Callable[[], None]) -> None:
-        if not self.loop.is_closed():  # else it is up to whoever closes us
+        if not self.loop.is_closed():  # else `shut` does it
             self.loop.call_soon(callback)
 
     # -- sockets -------------------------------------------------------------------------------------
 
     def keep(self, sock: socket.socket) -> None:
-        """See to it that ``sock`` is closed in the end, which may be now.  From any thread."""
+        """Remember ``sock``, to be closed in the end; at once if this is closed already.  Any thread may call this."""
         self._sockets.add(sock)
         if self.closed:
             sock.close()
 
     def flush(self) -> None:
-        """Hand what was written to the kernel."""
+        """Hand to the kernel what was written."""
         self._flush_due = NEVER
         now = _clock.now()
         while self._to_flush:
@@ -139,7 +139,7 @@ class Connections(ConnectionsBase[AnyOperation]):
             self._to_flush.popleft()
 
     def _readable(self, connection: Stream) -> None:
-        self._step_due = now = _clock.now()  # by us
+        self._step_due = now = _clock.now()  # this method calls `step` itself
         self._read(connection, now)
         if self._to_step:
             self.step()
@@ -147,13 +147,13 @@ class Connections(ConnectionsBase[AnyOperation]):
             self._step_due = NEVER
 
     def last_look(self, request: Send | None) -> None:
-        """Read what is there, before somebody is told that nothing is."""
+        """Read what has arrived, before a `Timeout` is handed out; then close the round of ``request``."""
         self.look()
         if request is not None:
             request.open = False
 
     def look(self) -> None:
-        """Read whatever there is: the loop has not come to it yet, or does not run."""
+        """Read from all masters: the loop has not done so yet, or does not run."""
         now = _clock.now()
         for connection in self.all:
             self._read(connection, now)
@@ -163,7 +163,7 @@ class Connections(ConnectionsBase[AnyOperation]):
         self.send_owed(connection, _clock.now())
 
     def shut(self) -> None:
-        """Interrupt what is under way, hand the rest to the kernel, close every descriptor."""
+        """Interrupt the operations under way, hand the rest to the kernel, and close every descriptor."""
         for operation in list(self.operations):
             operation.interrupt(RedlockError(CLOSED))
         self.flush()
@@ -173,13 +173,13 @@ class Connections(ConnectionsBase[AnyOperation]):
         _close_all(self._sockets)
         self.step()
 
-    # -- what `ConnectionsBase` asks for -------------------------------------------------------------------
+    # -- what `ConnectionsBase` asks for -------------------------------------------------------------
 
     def _watch(self, connection: Stream) -> None:
         self.loop.add_reader(connection.fd, self._readable, connection)
 
     def _unwatch(self, connection: Stream) -> None:
-        if not self.loop.is_closed():  # a closed one watches nothing
+        if not self.loop.is_closed():  # a closed loop watches nothing
             self.loop.remove_reader(connection.fd)
             self.loop.remove_writer(connection.fd)
         if connection.sock is not None:
@@ -215,7 +215,7 @@ class Connections(ConnectionsBase[AnyOperation]):
     def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
         with _ADMITTING.lock:
             reports = super().attach(stream, sock, facts, now)
-        if stream.sock is not sock:  # nobody wants it any more
+        if stream.sock is not sock:  # it was closed: it is not wanted any more
             self._sockets.discard(sock)
         return reports
 
@@ -227,7 +227,7 @@ class Connections(ConnectionsBase[AnyOperation]):
 
 
 def _close_all(sockets: set[socket.socket]) -> None:
-    while sockets:  # threads that connect may add to them meanwhile
+    while sockets:  # connecting threads may still add to the set
         with contextlib.suppress(KeyError):
             sockets.pop().close()
 

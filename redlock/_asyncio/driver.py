@@ -1,15 +1,14 @@
-"""Runs operations for the tasks of one event loop: does what they yield, and tells them what happened.
+"""Runs operations for the tasks of one event loop: carries out what they yield, and resumes them with what happens.
 
-Callbacks of the loop step the operations.  An answer that decides a round steps its generator in the callback
-of the socket.  The caller's task is woken once, at the end, and waits at one single await.  So a cancellation
-finds it there; it is thrown into the generator, which cleans up by sending, does not wait, and cannot be
-cancelled again in the middle.  No task is ours: none is destroyed with its loop, or gathered and cancelled by
-somebody.
+Callbacks of the loop step the operations.  If an answer decides a round, the callback of that socket steps the
+generator.  The caller's task waits at one single await, and is woken once, at the end.  A cancellation finds it
+there, and is thrown into the generator.  The generator cleans up by sending; it does not wait, so a second
+cancellation cannot strike in the middle.  The library has no task of its own that could be destroyed with its loop,
+or be gathered and cancelled by a user.
 
-Also considered: an operation that is awaited step by step in the caller's task (a wake-up for every answer,
-which costs more than the rest of the round), a task that reads for each connection (its life would be tied to a
-loop that anybody may close), redis-py's asyncio connections (they cannot pipeline for many tasks, and what a
-cancelled call has sent nobody knows).
+Also considered: to await an operation step by step in the caller's task (a wake-up for every answer, which costs more
+than the rest of the round); a reading task for each connection (it would depend on a loop that anybody may close);
+redis-py's asyncio connections (they cannot pipeline for many tasks, and nobody knows what a cancelled call has sent).
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TICKS = 10  # of the loop, in which tasks are resumed whose operations are over
+_TICKS = 10  # turns of the loop, at most, for tasks to be resumed whose operations are over
 
 
 class Driver:
-    """The connections of one `AsyncMasters` on one event loop, from the first operation until `close`."""
+    """Runs the operations of one `AsyncMasters` on one event loop, from the first one until `close`."""
 
     def __init__(
         self,
@@ -69,18 +68,18 @@ class Driver:
         self.renewer = Renewer(self._connections)
         self._node_timeout = node_timeout
         self.loop = loop
-        self.heir: Driver | None = None  # on the latest loop, if ours was closed and we are shut
-        self._ended_at_once = False  # in this turn of the loop an operation has
+        self.heir: Driver | None = None  # the driver of the latest loop, once ours was closed
+        self._ended_at_once = False  # an operation ended without a wait in this turn of the loop
         self._thread = threading.get_ident()
-        self._put_off: deque[Callable[[], None]] = deque()  # until the loop runs
+        self._put_off: deque[Callable[[], None]] = deque()  # calls that wait for the loop to run
         _DRIVERS.add(self)
 
     async def run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
-        """Drive ``op`` to its end.
+        """Drive ``op`` to its end, and return its result.
 
-        A cancellation, and whatever else ends the wait, is thrown into the operation, which cleans up
-        without waiting for anything, and then goes on its way (R11).  If the operation was over by then,
-        and its result reaches nobody, ``undo`` has an operation that takes it back.
+        A cancellation, or any other exception at the await, is thrown into the operation.  That cleans up without
+        waiting, and then the exception goes on (R11).  If the operation was over by then, nobody gets its result:
+        ``undo`` returns an operation that takes it back, or None.
         """
         if not self._housekeeper.ready.is_set():
             self._housekeeper.start()
@@ -92,7 +91,7 @@ class Driver:
             if operation.ended.done():
                 await self._let_others_go_on()
             return await operation.ended
-        except GeneratorExit:  # thrown away, in whatever thread, and perhaps its loop is closed already
+        except GeneratorExit:  # thrown away, in any thread; its loop may be closed
             self._on_loop(functools.partial(self._break_off, operation, asyncio.CancelledError(), undo))
             raise
         except BaseException as error:
@@ -108,8 +107,10 @@ class Driver:
             self.post(taken_back)
 
     async def _let_others_go_on(self) -> None:
-        """What is known already, that no master can be asked for example, needs no wait; but whoever asks again and again
-        would stop the loop, and with it what it waits for.  So the second such end in one turn of the loop ends the turn.
+        """End the turn of the loop at the second operation in it that ended without a wait.
+
+        Such an operation has its result at once, for example because no master can be asked.  A task that starts one
+        after the other would stop the loop, and with it what the task waits for.
         """
         if self._ended_at_once:
             await asyncio.sleep(0)
@@ -121,7 +122,7 @@ class Driver:
         self._ended_at_once = False
 
     def post(self, op: Op[Any]) -> None:
-        """Carry out what ``op`` sends before it waits for the first time.  From any thread."""
+        """Carry out what ``op`` sends before its first wait.  Any thread may call this."""
         if self.heir is None:
             self._on_loop(functools.partial(self._post, op))
         else:
@@ -135,26 +136,29 @@ class Driver:
         self._connections.flush()
 
     def _abandon(self, operation: Operation[Any], error: BaseException) -> None:
-        """Nobody looks at its end."""
+        """Break the operation off: no task waits for its result any more."""
         if not self.loop.is_closed():
             operation.ended.cancel()
         if not operation.over:
             operation.interrupt(error)
 
     def _on_loop(self, what: Callable[[], None]) -> None:
-        """Do ``what`` on the thread of the loop, or of nobody if the loop is closed.  The collector may call this in any thread."""
+        """Call ``what`` in the loop's thread; in this thread if the loop is closed or does not run.
+
+        Any thread may call this, and so may the garbage collector.
+        """
         running = running_loop() is self.loop
         idle = self._thread == threading.get_ident() and not self.loop.is_running()
         if running or idle or self.loop.is_closed():
             what()
-            self._connections.flush()  # there may be no next tick
+            self._connections.flush()  # the loop may never run again
             return
         self._put_off.append(what)
-        with contextlib.suppress(RuntimeError):  # it was closed just now: whoever shuts us does it
+        with contextlib.suppress(RuntimeError):  # the loop was closed just now: `shut` catches up
             self.loop.call_soon_threadsafe(self._catch_up)
 
     def _catch_up(self) -> None:
-        """With what other threads have left to the loop."""
+        """Do what other threads have left to the loop."""
         while self._put_off:
             self._put_off.popleft()()
         self._connections.flush()
@@ -162,24 +166,25 @@ class Driver:
     # -- the end -------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Send what is owed, for at most `node_timeout` (R11), then leave no thread and no socket."""
+        """Send owed releases for at most `node_timeout` (R11), then leave no thread and no socket."""
         connections = self._connections
         self.renewer.closing = True
         try:
             for operation in list(connections.operations):
                 operation.interrupt(RedlockError(CLOSED))
-            for _ in range(_TICKS):  # who was cancelled with a lock just won gives it back when it is resumed
+            # A task that was cancelled right after its grant gives the lock back when it is resumed.
+            for _ in range(_TICKS):
                 if connections.unclaimed:
                     await asyncio.sleep(0)
             until = _clock.now() + self._node_timeout
-            while connections.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times, at the end
+            while connections.owe() and _clock.now() < until:  # noqa: ASYNC110 - a few times at most
                 await asyncio.sleep(min(TICK / 20, self._node_timeout / 20))
         finally:
             self.shut()
         await self._housekeeper.end()
 
     def shut(self) -> None:
-        """At once.  On the thread of the loop, or of nobody if the loop is closed."""
+        """Close everything at once.  Call it in the loop's thread, or in any thread if the loop is closed."""
         _DRIVERS.discard(self)
         try:
             try:
@@ -191,13 +196,13 @@ class Driver:
             self._housekeeper.abort()
 
     def stop(self) -> None:
-        """`shut` from any thread: the masters were thrown away, or their loop is closed.
+        """Call `shut` from any thread: the masters were thrown away, or their loop is closed.
 
-        Raises nothing: there may be others to be shut.
+        It raises nothing: the caller may have more drivers to stop.
         """
         try:
             self.loop.call_soon_threadsafe(self.shut)
-        except RuntimeError:  # it is closed
+        except RuntimeError:  # the loop is closed
             try:
                 self.shut()
             except Exception:  # noqa: BLE001 - see above
@@ -223,22 +228,22 @@ class Driver:
         self.shut()
 
     def disown(self) -> None:
-        """In a forked child: these sockets are the parent's, and so is what the loop watches."""
+        """In a forked child: the sockets are the parent's, and so is what the loop watches."""
         _DRIVERS.discard(self)
         self._connections.disown()
 
 
-# Those that may still owe a release when the interpreter exits.
+# The drivers that may still owe a release when the interpreter exits.
 _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 
 def _at_exit() -> None:
     for driver in list(_DRIVERS):
-        if driver.loop.is_running():  # in a thread that nobody ended: it settles its debts itself
+        if driver.loop.is_running():  # in a thread that still runs: it sends what it owes itself
             continue
         try:
             driver.deliver_owed_at_exit()
-        except Exception:  # noqa: BLE001 - the others have debts, too
+        except Exception:  # noqa: BLE001 - the other drivers owe releases, too
             report_failure("sending what is owed at the end failed")
 
 

@@ -1,4 +1,4 @@
-"""What no task does: connect in the background."""
+"""Does what no task does: it connects in the background."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from redlock._base.stream import Stream
     from redlock._core.voters import Facts
 
-_LONGEST_JOIN = 1.0  # how long `end` waits for threads that are in the middle of connecting, in seconds
+_LONGEST_JOIN = 1.0  # how long `end` waits for threads that are connecting, in seconds
 
 
 class Housekeeper:
     """Keeps the connections of one event loop up.
 
-    Each attempt to connect has a thread of its own, as with the lock for threads: redis-py knows TLS,
-    credentials and name resolution, some of it blocks whatever one does, and a thread is nothing that
-    a loop could destroy while it is pending.  The loop gets a connected socket.
+    Each attempt to connect has a thread of its own, as with the lock for threads. redis-py knows TLS, credentials and
+    name resolution, and some of that always blocks.  And a loop cannot destroy a thread while it is pending, as it
+    can a task.  The loop gets a connected socket.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Housekeeper:
         max_ttl: float,
         observer: Observer | None,
     ) -> None:
-        self.ready = asyncio.Event()  # the connections are decided, see `start`
+        self.ready = asyncio.Event()  # operations may begin, see `start`
         self._connections = connections
         self._loop = connections.loop
         self._connect_timeout = connect_timeout
@@ -53,17 +53,17 @@ class Housekeeper:
         self._began: float | None = None
         self._decided = False
         self._connecting: dict[threading.Thread, Connector] = {}
-        self._idle = asyncio.Event()  # no thread is connecting
-        self._quietens = False  # there is a call of `_quieten` to come
+        self._idle = asyncio.Event()  # set when no thread is connecting
+        self._quietens = False  # a call of `_quieten` is to come
         connections.on_broken = self._reconnect
         connections.on_change = self._look
         connections.on_listening = self._look_after_subscribers
 
     def start(self) -> None:
-        """Connect to all masters, unless that has begun.  The connections are decided when a majority is up or
-        known to be down, at most `connect_timeout` later (R2).
+        """Connect to all masters, unless that has begun.
 
-        Then we wait for the rest as long again as that took: the first lease should have all its keys.
+        `ready` is set when a majority is up or known to be down and, after that, as long again has passed for the
+        other masters: the first lease should have all its keys.  All of it takes at most `connect_timeout` (R2).
         """
         if self._began is None and not self.ready.is_set():
             self._began = _clock.now()
@@ -80,14 +80,14 @@ class Housekeeper:
             self._loop.call_later(max(0.0, min(took, self._connect_timeout - took)), self.ready.set)
 
     async def end(self) -> None:
-        """Wait until no thread is left that connects, after the connections were shut.
+        """After the connections were shut: wait until no thread is connecting.
 
-        One may be inside the resolver, a TLS handshake or somebody's credential provider, where nothing
-        can wake it.  It is waited for a moment, and then closes what it gets.
+        A thread may be inside the resolver, a TLS handshake or a user's credential provider, where nothing can wake
+        it.  We wait for it for a moment; later it closes the socket that it gets.
         """
         until = _clock.now() + _LONGEST_JOIN
         while self._connecting and _clock.now() < until:
-            self.abort()  # again: one may have had no socket yet that could be shut down
+            self.abort()  # again: a connector without a socket could not be aborted before
             self._idle.clear()
             try:
                 async with asyncio.timeout(_LONGEST_JOIN / 50):
@@ -96,14 +96,14 @@ class Housekeeper:
                 pass
 
     def abort(self) -> None:
-        """End the attempts to connect that are under way."""
-        if not self._loop.is_closed():  # else nobody waits any more, and whoever did cannot be woken
+        """End the attempts to connect."""
+        if not self._loop.is_closed():  # else no task waits that could be woken
             self.ready.set()
         for connector in list(self._connecting.values()):
             connector.abort()
 
     def _look_after_subscribers(self) -> None:
-        """Somebody listens, or did until just now."""
+        """An operation listens, or did until just now."""
         for subscriber in self._connections.subscribers:
             if subscriber.sock is None:
                 self._reconnect(subscriber)
@@ -122,12 +122,12 @@ class Housekeeper:
     # -- connecting ----------------------------------------------------------------------------------
 
     def _reconnect(self, connection: Stream) -> None:
-        """Connect, again, when it is time."""
+        """Connect (again) when that is due."""
         if connection.connector is not None or self._loop.is_closed() or not self._connections.wanted(connection):
             return
         now = _clock.now()
         if isinstance(connection, Connection):
-            connection.pipeline.due(now)  # it is down: this only forgets what has expired
+            connection.pipeline.due(now)  # the master is down: this only forgets debts that have expired
         connection.connector = Connector(connection.endpoint, self._connect_timeout)
         self._loop.call_later(
             max(0.0, connection.retry_at - now), self._start_connecting, connection, connection.connector
@@ -142,14 +142,14 @@ class Housekeeper:
         self._connecting[thread] = connector
         try:
             thread.start()
-        except RuntimeError as error:  # try again later, unless that is of no use
+        except RuntimeError as error:  # no thread could be started: try again later, unless that is useless
             reason, for_good = why_not(error)
             del self._connecting[thread]
             connection.connector = None
             self._failed(connection, Failure("error", reason, sent=False, configuration=for_good))
 
     def _connect(self, connection: Stream, connector: Connector) -> None:
-        """In the thread."""
+        """Connect to one master.  Runs in a thread of its own."""
         made: tuple[socket.socket, Facts | None] | Failure
         try:
             made = (
@@ -157,13 +157,13 @@ class Housekeeper:
                 if isinstance(connection, Subscriber)
                 else connector(self._prefix, self._max_ttl)
             )
-        except BaseException as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
+        except BaseException as error:  # noqa: BLE001 - the master is down, the error says why
             made = connector.failure(error)
         else:
             self._connections.keep(made[0])
         try:
             self._loop.call_soon_threadsafe(self._connector_done, threading.current_thread(), connection, made)
-        except RuntimeError:  # the loop was closed meanwhile; the connections close the socket
+        except RuntimeError:  # the loop was closed; the connections close the socket
             self._connecting.pop(threading.current_thread(), None)
 
     def _connector_done(
@@ -174,13 +174,13 @@ class Housekeeper:
         if not self._connecting:
             self._idle.set()
         if self._connections.closed:
-            return  # which has closed the socket
+            return  # closing them closed the socket
         if isinstance(made, Failure):
             self._failed(connection, made)
             return
         try:
             reports = self._connections.attach(connection, *made, _clock.now())
-        except BaseException:  # a KeyboardInterrupt: whoever uses the connection next closes it
+        except BaseException:  # a KeyboardInterrupt: the next use of the connection closes it
             connection.poisoned = True
             if connection.sock is None:
                 self._reconnect(connection)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from redlock._core.acquire import Grant
 
 
-# In the chunks of a wait: the clock of a loop stands still while the machine sleeps (R5).
+# A wait is cut into chunks of so many seconds: the clock of a loop stands still while the machine sleeps (R5).
 _CHUNK = 1.0
 
 
 class TaskLeaseState(LeaseState):
-    """Lets tasks wait for its end, and knows its loop."""
+    """Lets tasks wait for the end of the lease, and knows its event loop."""
 
     kind = "AsyncLease"
     __slots__ = ("_loop", "_waiting")
@@ -48,7 +48,7 @@ class TaskLeaseState(LeaseState):
             now = _clock.now()
             if until is not None and now >= until:
                 return False
-            ends_at = self.ends_at  # never, before an extension has confirmed one that was handed over
+            ends_at = self.ends_at  # infinite for a resumed lease before its first extension
             left = min(ends_at, ends_at if until is None else until) - now
             await self._sleep(max(0.0, min(left, _CHUNK)))
             if not self.mine():
@@ -56,12 +56,12 @@ class TaskLeaseState(LeaseState):
         return self.lost
 
     async def _sleep(self, seconds: float) -> None:
-        """For so long, or until it has ended."""
+        """Sleep for ``seconds``, or until the lease has changed."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         alarm = loop.call_later(seconds, _wake, future)
         waiting: dict[asyncio.Future[None], None] | None = getattr(self, "_waiting", None)
-        if waiting is None:  # few leases are ever waited for
+        if waiting is None:  # made on demand: few leases are waited for
             self._waiting = waiting = {}
         waiting[future] = None
         try:
@@ -85,10 +85,10 @@ class AsyncLease(LeaseBase[TaskLeaseState]):
     __slots__ = ()
 
     async def wait_lost(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
-        """Wait until this lease is lost; True if it is, False if it was released or ``timeout`` has passed.
+        """Wait until this lease is lost.  True if it is; False if it was released or ``timeout`` has passed.
 
         Args:
-            timeout: seconds, None: as long as it lasts.  A lease that is extended lasts longer.
+            timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
         """
         return await self._state.wait_lost(timeout)
 

@@ -1,4 +1,10 @@
-"""The lock, for asyncio."""
+"""The lock, for asyncio.
+
+The body of an ``async with`` is cancelled when its lease is lost, in the way of `asyncio.timeout`.  Our cancellation
+is counted, and taken back at the end, whatever the release says.  A cancellation from outside at the same time wins
+(C13).  If ours comes when the body has just ended, it is caught before it can strike in the code that follows.  The
+release of a lost lease is sent and not waited for.  An error of the body goes on, with a note.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +43,7 @@ R = TypeVar("R")
 
 
 class Body(Hold[AsyncLease]):
-    """What runs under ``async with``: it is cancelled when the lease is lost, as by `asyncio.timeout`."""
+    """A hold whose body, under ``async with``, is cancelled when the lease is lost, as by `asyncio.timeout`."""
 
     __slots__ = ("_before", "_body", "cancelled")
 
@@ -45,7 +51,7 @@ class Body(Hold[AsyncLease]):
         super().__init__(*args, **options)
         task = _this_task()
         self.cancelled = False
-        self._body = weakref.ref(task)  # where it is not bound the task may end long before the body
+        self._body = weakref.ref(task)  # weak: without `bound` the task may end long before the body
         self._before = task.cancelling()
 
     @property
@@ -58,20 +64,20 @@ class Body(Hold[AsyncLease]):
         self.cancelled = task is not None and task.cancel(f"the lease on {self.lease.name!r} was lost")
 
     def take_back(self) -> None:
-        """Its generator was thrown away, in whatever task: nobody waits for our cancellation any more."""
+        """Take our cancellation back: the body's generator was thrown away, perhaps in another task."""
         task = self._body()
         if self.cancelled and task is not None:
             task.uncancel()
 
     async def over(self, error: BaseException | None) -> bool:
-        """It has ended with ``error``.  Takes our cancellation back; True if ``error`` is not its doing.
+        """The body ended with ``error``.  Take our cancellation back.  True if ``error`` is not its effect.
 
-        A cancellation that comes from somebody else, too, goes on (C13).
+        A cancellation from outside goes on (C13).
         """
         late: asyncio.CancelledError | None = None
         if not isinstance(error, asyncio.CancelledError):
             try:
-                await asyncio.sleep(0)  # where ours strikes, if the body ended just before it did
+                await asyncio.sleep(0)  # if the body ended before ours could strike, it strikes here
             except asyncio.CancelledError as cancelled:
                 late = cancelled
         if _this_task().uncancel() <= self._before:
@@ -82,7 +88,7 @@ class Body(Hold[AsyncLease]):
 
 
 class AsyncMultiLockOptions(LockOptions, total=False):
-    """Those of `AsyncMultiLock`, for type checkers."""
+    """The options of `AsyncMultiLock`, for type checkers."""
 
     on_lost: Callable[[AsyncLease], object] | None
     cancel_on_loss: bool
@@ -91,12 +97,12 @@ class AsyncMultiLockOptions(LockOptions, total=False):
 class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     """A lock on one name, or on several at once, granted by a majority of masters.
 
-    While its `AsyncLease` is valid nobody else holds the name, as long as clocks run at nearly the same
-    rate.  It is not a barrier: a holder whose event loop was blocked finds its lease lost at its next
-    look, not before.  Where that would do harm, hand `AsyncLease.fence` to what you write to.
+    While its `AsyncLease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is
+    not a barrier: a holder whose event loop was blocked learns of a lost lease at its next look at it, not before.
+    Where that would do harm, pass `AsyncLease.fence` to what you write to.
 
-    One object may be used by many tasks; each holds for itself.  A task that is cancelled while it
-    acquires leaves no key behind, and one that is cancelled while it releases has released.
+    Many tasks may use one object; each of them holds the lock for itself.  A task that is cancelled while it acquires
+    leaves no key behind.  A task that is cancelled while it releases has released.
     """
 
     _masters_class = AsyncMasters
@@ -124,11 +130,15 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         on_lost: Callable[[AsyncLease], object] | None = None,
         cancel_on_loss: bool = True,
     ) -> None:
-        """The options are those of `MultiLock`, and one more.
+        """Check the options, which are those of `MultiLock` and one more; nothing is sent.
 
-        ``cancel_on_loss``: cancel the body of an ``async with`` when its lease is lost; the statement then
-        raises `LockLost`.  False: the body goes on, and learns it from the lease.  ``on_lost`` may be a
-        coroutine function, and is called on the loop.
+        ``cancel_on_loss``: cancel the body of an ``async with`` when its lease is lost; the statement then raises
+        `LockLost`.  False: the body goes on, and only the lease tells of the loss.
+
+        ``on_lost`` may be a coroutine function here, and is called on the event loop.
+
+        Raises:
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.
         """
         super().__init__(
             name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
@@ -147,7 +157,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             return self._holds
         try:
             task = asyncio.current_task()
-        except RuntimeError:  # no loop runs here
+        except RuntimeError:  # no loop runs in this thread
             task = None
         if task is None:
             return []
@@ -164,12 +174,12 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     @staticmethod
     def _tell(on_lost: Callable[[AsyncLease], object] | None, lease: AsyncLease, state: LeaseState) -> None:
-        """On the loop."""
+        """Cancel the body, and call each `on_lost`.  Runs on the loop."""
         for hold in reversed(state.holds):
             if isinstance(hold, Body):
-                hold.lost()  # the innermost: its `LockLost` goes on through those around it
+                hold.lost()  # the innermost body: its `LockLost` passes through the outer ones
                 break
-        with contextlib.ExitStack() as all_of_them:  # also if one raises
+        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
             for told in reversed(to_be_told(on_lost, state)):
                 all_of_them.callback(_call, told, lease)
 
@@ -179,20 +189,21 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     # -- taking and giving back ----------------------------------------------------------------------
 
     async def acquire(self, blocking: bool = True, timeout: float | None = None) -> AsyncLease | None:  # noqa: ASYNC109
-        """Take the lock; None if somebody else held it all the time.
+        """Take the lock.  Returns the lease, or None if others held the lock all the time.
 
         Args:
-            blocking: False tries once, and not at all if others of this process are in front (C3).
-            timeout: seconds to wait; negative waits for ever, 0 tries once, None: the lock's own.
-                An attempt that is under way at the deadline is finished, which takes at most
-                `node_timeout`; the very first one waits for the masters to be connected, at most
-                `connect_timeout` (R2).
+            blocking: False tries once, and not at all if others in this process stand in line (C3).
+            timeout: seconds to wait; negative waits for ever, 0 tries once, None is the lock's own timeout.  An
+                attempt that is under way at the deadline is finished, which takes at most `node_timeout`.  The very
+                first operation also waits for connections to the masters, at most `connect_timeout` (R2).
 
         Raises:
-            QuorumUnreachable: too few masters took part in the last attempt, or so many refuse for
-                a reason that waiting cannot cure (a wrong password) that there is no majority.
-            WouldDeadlock: this task holds some of the names together with others, or without them.
-            ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
+            QuorumUnreachable: too few masters took part in the last attempt.  Or so many refuse for a reason that
+                waiting cannot cure (a wrong password) that no majority is left.
+            WouldDeadlock: this task holds some of the names, but not exactly these.
+            ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
+                a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
+            RedlockError: the masters were closed.
         """
         mine: list[Hold[AsyncLease]] = []
         try:
@@ -215,7 +226,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         leaving: Leaving | None = None,
         hold_class: type[Hold[AsyncLease]] = Hold,
     ) -> AsyncLease | Refusal:
-        """``mine``: what was entered; for the caller, if this is interrupted (R11)."""
+        """Acquire.  What was entered goes into ``mine``, so that the caller can undo it after an interruption (R11)."""
         won: list[Grant] = []
         began = _clock.now()
         op = self._acquisition(won, blocking=blocking, timeout=timeout)
@@ -224,7 +235,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             return again
 
         def undo() -> Op[bool] | None:
-            """Of what was granted and reaches nobody (R11)."""
+            """The release of a grant whose result reaches nobody (R11)."""
             return self._release_of(self._state_of(won.pop())) if won else None
 
         try:
@@ -235,21 +246,21 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 self._keep(self._renewal_of(self._entered(mine, lease, leaving, hold_class)))
                 return lease
         except GeneratorExit:
-            raise  # `undo` is called, now or by the thread of the loop
+            raise  # the driver calls `undo`, now or in the loop's thread
         except BaseException:
-            for grant in () if mine else won:  # those that `undo` has not seen
+            for grant in () if mine else won:  # the grants that `undo` has not taken
                 self._post(self._release_of(self._state_of(grant)))
             raise
         return outcome
 
     def _drop(self, mine: list[Hold[AsyncLease]]) -> None:
-        """Interrupted by a signal handler on the way back to our caller, or thrown away: nobody else gives it back (R11)."""
+        """Give back what was entered, after an interruption.  Our caller never got it, so nobody else will (R11)."""
         for hold in mine:
             if hold.leave():
                 self._throw_away(hold)
 
     def _throw_away(self, hold: Hold[AsyncLease]) -> None:
-        """Give it back without waiting, in whatever thread."""
+        """Give it back without waiting.  Any thread may call this."""
         hold.state.let_go()
         self._post(abandon(self._spec, hold.state), hold.driver)
         self._gave_back_so_far(hold.state)
@@ -257,12 +268,12 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     async def release(self) -> None:
         """Give the lock back, on every master that can be reached.
 
-        It is over when this is called, whatever happens then, a cancellation as well: masters that do not
-        answer are owed the release and get it as soon as they do.
+        The lease ends with this call, whatever happens then, also if the task is cancelled.  Masters that do not
+        answer are owed the release, and get it as soon as they can be reached.
 
         Raises:
             NotHeld: this task does not hold it.
-            LockLost: it was no longer ours; somebody else may have had it.
+            LockLost: the lease had been lost; others may have held the lock since.
         """
         await self._give_back(self._held())
 
@@ -280,13 +291,14 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         self._gave_back(state, ours=ours, last=last)
 
     async def extend(self, ttl: float | None = None) -> AsyncLease:
-        """Set the TTL anew, counted from now; it does not add.  None: the lock's TTL.
+        """Set the TTL anew, counted from now; the old one is not added.  ``ttl``: seconds; None: the lock's TTL.
 
         Raises:
             NotHeld: this task does not hold it.
-            NotExtended: too few masters answered.  The lease is valid for what it had, so this can be
-                tried again (after a shorter ``ttl``: for that).
-            LockLost: it had ended, or a majority of masters says so now.
+            NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
+                try with a shorter ``ttl`` it has only that of the shorter one (C6).
+            LockLost: the lease had ended, or a majority of masters denied it now.
+            ConfigurationError: the ``ttl`` cannot be right.
         """
         hold = self._held()
         self._extended(hold.state, await self._run(self._extension_of(hold.state, ttl)))
@@ -296,7 +308,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     # -- looking -------------------------------------------------------------------------------------
 
     async def locked(self) -> bool:
-        """Whether a majority of masters has a holder, whoever it is.  Of several names: of any.
+        """Whether a majority of masters has a holder for the name, or for any of several names.
 
         Raises:
             QuorumUnreachable: too few masters answered to know.
@@ -308,7 +320,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         return False
 
     async def close(self) -> None:
-        """Close the masters, if this lock made them for itself."""
+        """Close the masters, if this lock made them for itself; else do nothing."""
         if self._private:
             await self._masters.close()
 
@@ -333,9 +345,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         entered: Entered,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,  # noqa: ARG002 - what `__aexit__` is given
+        trace: TracebackType | None,  # noqa: ARG002 - an argument of `__aexit__`
     ) -> None:
-        """The end of an ``async with``, or `__aexit__` called by hand."""
+        """End an ``async with``, or do what `__aexit__` does when it is called by hand."""
         hold: Hold[AsyncLease] | None = entered.hold
         failed = None
         try:
@@ -372,7 +384,13 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         __aexit__ = AtTheEnd(_leave)
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        """As a decorator: every call of the coroutine function holds the lock, or of an object whose ``__call__`` is one."""
+        """Use the lock as a decorator: every call of ``function`` holds it.
+
+        ``function`` is a coroutine function, or an object whose ``__call__`` is one.
+
+        Raises:
+            ConfigurationError: ``function`` cannot be called, or is no coroutine function.
+        """
         decorated.check(function)
         if not decorated.runs_as(function, introspection.iscoroutinefunction):
             raise ConfigurationError(
@@ -397,7 +415,7 @@ def _call(on_lost: Callable[[AsyncLease], object], lease: AsyncLease) -> None:
     told = on_lost(lease)
     if introspection.iscoroutine(told):
         telling = asyncio.get_running_loop().create_task(told)
-        _TELLING.add(telling)  # a loop itself holds its tasks by weak references
+        _TELLING.add(telling)  # the loop holds its tasks only by weak references
         telling.add_done_callback(_has_told)
 
 
@@ -412,5 +430,5 @@ _TELLING: set[asyncio.Task[Any]] = set()
 
 def _this_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - whatever awaits us is one
+    assert task is not None  # noqa: S101 - the code that awaits us runs in a task
     return task

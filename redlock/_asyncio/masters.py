@@ -1,8 +1,8 @@
 """The masters of one deployment, for asyncio.
 
-Each loop has connections of its own, also two loops in two threads.  Those of a loop that was closed are closed
-when the next loop comes, when the masters are dropped, or by the interpreter at its exit, which first gives
-owed releases `node_timeout`.  What was acquired on such a loop and is thrown away later is given back over the
+Each event loop has connections of its own, also two loops in two threads.  The connections of a closed loop are
+closed when the next loop comes, when the masters are dropped, or at the interpreter's exit, which first gives owed
+releases `node_timeout`.  A lease that was acquired on a closed loop and is thrown away later is released over the
 connections of the latest loop.
 """
 
@@ -38,36 +38,34 @@ T = TypeVar("T")
 class AsyncMasters(MastersBase):
     """N independent Redis masters, one connection to each, shared by all locks and tasks of an event loop.
 
-    Connecting begins with the first operation and goes on in the background; nothing is sent before.
-    One object may be used on several event loops, one after the other or at once in several threads: each
-    has connections of its own, which are closed by `close`, or when their loop was closed and another one
-    comes.  After a fork the child makes connections of its own, and neither holds nor releases what its
-    parent holds.
+    Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Several
+    event loops may use one object, one after the other or at once in several threads.  Each loop has connections of
+    its own.  `close` closes them; those of a closed loop are closed when another loop comes.  After a fork the child
+    makes connections of its own, and neither holds nor releases what its parent holds.
     """
 
     def _set_up(self) -> None:
         self._drivers: dict[asyncio.AbstractEventLoop, Driver] = {}
-        self._past: weakref.WeakSet[Driver] = (
-            weakref.WeakSet()
-        )  # whose loops were closed, and somebody holds a lease of theirs
-        # What each task holds.
+        # Drivers of closed loops, as long as leases of theirs are held.
+        self._past: weakref.WeakSet[Driver] = weakref.WeakSet()
+        # The holds of each task.
         self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Hold[AsyncLease]]] = weakref.WeakKeyDictionary()
         self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
         self._process = process.mark
-        # Dropped without close(): nothing may go on for masters that nobody can reach.
+        # If they are dropped without close(), nothing may go on for them.
         weakref.finalize(self, _stop, self._drivers).atexit = False
 
     def lock(self, name: str | Sequence[str], **options: Unpack[AsyncMultiLockOptions]) -> AsyncMultiLock:
-        """The same as ``AsyncMultiLock(name, masters, **options)``."""
-        from redlock._asyncio.lock import AsyncMultiLock  # noqa: PLC0415 - each knows the other
+        """Make a lock: the same as ``AsyncMultiLock(name, masters, **options)``."""
+        from redlock._asyncio.lock import AsyncMultiLock  # noqa: PLC0415 - the two modules need each other
 
         return AsyncMultiLock(name, self, **options)
 
     async def status(self, name: str) -> LockStatus:
-        """Who holds ``name`` now, for how long, and its fence.
+        """Who holds ``name`` now, for how many seconds yet, and its fence.
 
-        Takes at most `node_timeout`; as the very first operation it waits for the masters to be connected,
-        at most `connect_timeout` (R2).
+        It takes at most `node_timeout`.  The very first operation on a loop also waits for connections to the
+        masters, at most `connect_timeout` (R2).
 
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
@@ -77,11 +75,11 @@ class AsyncMasters(MastersBase):
     async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:  # noqa: ASYNC109 - C19
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
 
-        Asks every master over a connection of its own, all at once, and takes and gives back a lock on a
-        throw-away name.  Nothing that is wrong with the masters is raised: it is in what is returned.
+        It asks all masters at once, over connections of its own, and acquires and releases a lock on a throw-away
+        name.  What is wrong with the masters is not raised: it is in the result.
 
         Args:
-            timeout: seconds that it takes at most, however many masters hang.
+            timeout: the most seconds that it takes, however many masters hang.
             probe: False: no lock is taken, and nothing at all is written.
         """
         from redlock._asyncio.check import check  # noqa: PLC0415 - few programs ever check
@@ -89,10 +87,11 @@ class AsyncMasters(MastersBase):
         return await check(self, timeout, probe=probe)
 
     async def close(self) -> None:
-        """End what is under way, send what is owed, for at most `node_timeout`, then leave no thread and no socket.
+        """Close all connections, and leave no thread and no socket.
 
-        Who is acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
-        go when their TTL does.  Other loops that this was used on close their connections as soon as they run.
+        First the operations under way end, and owed releases are sent for at most `node_timeout`.  A task that is
+        acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
+        expire with their TTL.  Other loops on which this object was used close their connections as soon as they run.
         """
         with self._making.lock:
             self._closed = True
@@ -111,7 +110,7 @@ class AsyncMasters(MastersBase):
                 await mine.close()
             finally:
                 closing.set()
-        elif loop in self._closing:  # by another task, which has begun before us
+        elif loop in self._closing:  # another task began to close them before us
             await self._closing[loop].wait()
 
     async def __aenter__(self) -> Self:
@@ -128,21 +127,21 @@ class AsyncMasters(MastersBase):
         return await self._driver().run(op, undo)
 
     def _post(self, op: Op[Any], driver: Driver | None = None) -> None:
-        """Carry out what ``op`` sends, without waiting for an answer; with a ``driver``, from whatever thread."""
+        """Carry out what ``op`` sends, without waiting for answers.  With a ``driver`` any thread may call this."""
         (driver or self._driver()).post(op)
 
     def _known_driver(self) -> Driver | None:
-        """That of the running loop; None: there is none, or these were closed just now."""
+        """The driver of the running loop.  None: no loop runs, it has none, or the masters were closed just now."""
         loop = running_loop()
         return None if loop is None else self._drivers.get(loop)
 
     def _keep(self, renewal: Renewal) -> None:
         driver = self._known_driver()
-        if driver is not None:  # else these were closed just now, and nothing is renewed any more
+        if driver is not None:  # else the masters were closed just now: nothing is renewed any more
             driver.renewer.add(renewal)
 
     def _driver(self) -> Driver:
-        """That of the running loop."""
+        """The driver of the running loop, made if there is none."""
         loop = asyncio.get_running_loop()
         driver = self._drivers.get(loop)
         if driver is None or self._process is not process.mark:
@@ -169,7 +168,7 @@ class AsyncMasters(MastersBase):
             )
             over = [self._drivers.pop(known) for known in list(self._drivers) if known.is_closed()]
             self._past.update(over)
-            for before in self._past:  # what they have acquired may be thrown away only now (P7)
+            for before in self._past:  # a lease of theirs may be thrown away only now (P7)
                 before.heir = driver
             for before in over:
                 before.stop()

@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Some loops count whole milliseconds and round down: an alarm that is too early would ring on and on.
+# Some loops count whole milliseconds and round down.  An alarm that is set without this addition, in seconds, would
+# go off too early again and again.
 LATE = 0.001
-_MOST_SPARE = 100  # alarms that wait for an operation
+_MOST_SPARE = 100  # spare alarms that are kept at most
 
 
 class Alarm:
-    """Rings for an operation once its time has come.
+    """Goes off for an operation when its time has come.
 
-    Most operations end long before, and the next one begins: it takes over an alarm that is set (`Connections.spare`),
-    for one that goes off too early does no harm, and to set one costs more than to look at a clock.
+    Most operations end long before that, and the next one begins.  The next one takes over an alarm that is still set
+    (`Connections.spare`): an alarm that goes off too early does no harm, and to set a new one costs more than to look
+    at a clock.
     """
 
     __slots__ = ("_connections", "_handle", "operation")
@@ -35,7 +37,7 @@ class Alarm:
 
     @property
     def at(self) -> float:
-        """On the clock of the loop."""
+        """When it goes off, on the clock of the loop."""
         return self._handle.when()
 
     def cancel(self) -> None:
@@ -49,11 +51,11 @@ class Alarm:
 
 
 class Operation(OperationBase[T, "Connections"]):
-    """Steps a generator whenever something happens that it waits for; `ended` has its result.
+    """Steps a generator at each event for which it waits.  `ended` has its result.
 
-    All of that is done by callbacks of the loop, not by a task of its own: the caller's task sleeps
-    until the end, so a round wakes it once and not once an answer, and there is no task of ours that
-    somebody could cancel, or destroy with its loop.
+    Callbacks of the loop do all of that, not a task.  The caller's task sleeps until the end, so a round wakes it
+    once, not once for each answer.  And no task of ours exists that a user could cancel, or that could be destroyed
+    with its loop.
     """
 
     __slots__ = ("_alarm", "_loop", "ended")
@@ -74,7 +76,7 @@ class Operation(OperationBase[T, "Connections"]):
 
     @property
     def _awaited(self) -> bool:
-        """Whether there can be somebody to see the end: no task that was cancelled, no closed loop."""
+        """Whether a task can still see the end: it was not cancelled, and its loop is not closed."""
         return not (self.ended.done() or self._loop.is_closed())
 
     def _end(self) -> None:
@@ -90,7 +92,7 @@ class Operation(OperationBase[T, "Connections"]):
                 alarm.cancel()
 
     def _wait(self, now: float) -> None:
-        """Set an alarm, or let one serve that goes off earlier, and is then set anew."""
+        """Set an alarm.  Or use one that goes off earlier, and is then set anew."""
         if self._alarm is None and self._host.spare:
             self._alarm = self._host.spare.pop()
         due = self._loop.time() + (self.until - now) + LATE
@@ -102,7 +104,7 @@ class Operation(OperationBase[T, "Connections"]):
         self._alarm = None if self.until == float("inf") else Alarm(self, self._host, due)
 
     def alarm_goes_off(self) -> None:
-        """The `Alarm`."""
+        """Called by the `Alarm`, which cannot be used again."""
         self._alarm = None
         self.on_alarm()
 

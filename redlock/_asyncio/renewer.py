@@ -1,4 +1,4 @@
-"""Keeps the leases of one event loop: one timer for all of them, and none while nothing is held."""
+"""Renews the leases of one event loop, with one timer for all of them, and none while no lease is held."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from redlock._asyncio.connections import Connections
     from redlock._core.renewals import Renewal
 
-# A timer of a loop stands still while the machine sleeps, and the clock of rule R5 does not: look at
-# least so often whether it has, in seconds.
+# A timer of a loop stands still while the machine sleeps, and the clock of rule R5 does not.  Look at that clock at
+# least so often, in seconds.
 _LONGEST_NAP = 1.0
 
 
 class Renewer:
-    """Renews, and says when a lease is lost.  Belongs to the thread of its loop."""
+    """Renews leases, and tells of those that are lost (R15).  Only the loop's thread may use it."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -33,7 +33,7 @@ class Renewer:
         self._schedule = Schedule()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
-        self.closing = False  # what is under way is broken off, and nobody has to hear of it
+        self.closing = False  # operations are broken off now: their failures are not logged
 
     def add(self, renewal: Renewal) -> None:
         renewal.lease.on_change = partial(self._changed, renewal)
@@ -44,17 +44,17 @@ class Renewer:
             self._set_alarm(renewal.soonest)
 
     def stop(self) -> None:
-        """Its connections are closed: nothing is renewed any more, and nobody is told."""
+        """The connections are closed: nothing is renewed any more, and no loss is told."""
         self._schedule = Schedule()
         if self._alarm is not None:
             self._alarm.cancel()
 
     def _changed(self, renewal: Renewal, left_behind: bool) -> None:
-        """Its lease has ended, or its time has moved; or a holder of it has gone, and the collector tells us."""
+        """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
         if left_behind:
             try:
                 self._loop.call_soon_threadsafe(self._look_at, renewal)
-            except RuntimeError:  # the loop is closed: nobody looks any more
+            except RuntimeError:  # the loop is closed, so `_look_at` would never run
                 for hold in renewal.lease.holds[:1] if renewal.abandoned else ():
                     hold.driver.post(renewal.give_back())
         elif running_loop() is self._loop:
@@ -64,8 +64,10 @@ class Renewer:
             self._loop.call_soon_threadsafe(self._changed_elsewhere, renewal)
 
     def _changed_elsewhere(self, renewal: Renewal) -> None:
-        """On another loop, whose line and connections are not ours.  If it is over there, what may set its keys stands
-        before its release here (R10), and others pass (R23).
+        """The lease changed on another event loop, whose local queue and connections are not ours.
+
+        If the lease ended there, send its release here as well, behind all that may still set its keys (R10), and let
+        others in line pass (R23).
         """
         if renewal.over and not self._connections.closed:
             Operation(renewal.give_up(), self._connections).start()
@@ -79,21 +81,21 @@ class Renewer:
         self._set_alarm(self._schedule.next())
 
     def _see_off(self, over: list[Renewal]) -> None:
-        """Those whose leases have ended."""
+        """Drop the renewals whose leases are ``over``; tell of those that were lost."""
         for renewal in over:
             if renewal.lease.lost:
-                for effect in leave_line(renewal.lease):  # others need not wait for who has lost it (R23)
+                for effect in leave_line(renewal.lease):  # others in line need not wait for the former holder (R23)
                     self._connections.pass_by(effect)
-                self._loop.call_soon(self._tell, renewal)  # not in the middle of what found it out
+                self._loop.call_soon(self._tell, renewal)  # later: our caller is in the middle of something
 
     def _tell(self, renewal: Renewal) -> None:
         try:
             renewal.tell()
-        except Exception:  # noqa: BLE001 - a user's; it must not keep others from being told
+        except Exception:  # noqa: BLE001 - from a user's callback; others have to be told, too
             report_failure(f"on_lost of {renewal.lease!r} failed")
 
     def _set_alarm(self, due: float) -> None:
-        """For the first one that is due.  It is not taken back: most leases are released long before their time."""
+        """Set the alarm for the lease that is due first.  It is never put off: most leases are released long before."""
         if due >= self._alarm_at or self._connections.closed:
             return
         if self._alarm is not None:
@@ -109,13 +111,13 @@ class Renewer:
         self._work(self._schedule.take(now), now)
 
     def _look_at(self, renewal: Renewal) -> None:
-        """Whether anybody holds it yet."""
+        """Look whether anybody still holds the lease of ``renewal``."""
         self._see_off(self._schedule.take_in()[1])
         if not (renewal.over or self._connections.closed):
             self._work([renewal], _clock.now())
 
     def _work(self, due: list[Renewal], now: float) -> None:
-        # All in one tick, so that what they send leaves in one packet for each master.
+        # All in one tick, so that their requests leave in one packet for each master.
         started, rest = tasks(due, now)
         for task, renewals in started:
             operation = Operation(task, self._connections)

@@ -1,4 +1,4 @@
-"""The connection that carries the requests to one master, and their answers."""
+"""The connection that carries the requests to one master, and its answers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Inbox(Protocol):
-    """Where what happens arrives for one operation."""
+    """Where the events of one operation arrive."""
 
     events: deque[Event]
-    subscription: Subscription | None  # what it hears of releases with
+    subscription: Subscription | None  # while the operation waits for announced releases
 
     def put(self, event: Event) -> None:
-        """It happened: whoever waits for it wakes."""
+        """Deliver ``event``, and wake the operation."""
 
     def wake(self) -> object: ...
 
@@ -34,14 +34,14 @@ AnyInbox = TypeVar("AnyInbox", bound=Inbox)
 
 
 class Connection(Stream, Generic[AnyInbox]):
-    """One master's connection and the queue of what is under way on it."""
+    """The connection to one master, and the queue of the requests under way on it."""
 
     __slots__ = ("_recognise", "_take", "pipeline", "votes_from")
 
     def __init__(self, master: int, endpoint: Endpoint, patience: float) -> None:
         super().__init__(master, endpoint)
         self.pipeline: Pipeline[AnyInbox] = Pipeline(master, patience)
-        self.votes_from = -math.inf  # as an observer was told last
+        self.votes_from = -math.inf  # what the observer was told last
         self._take, self._recognise = self.pipeline.answered, self.pipeline.recognised
 
     def open(self, sock: socket.socket, now: float) -> None:
@@ -49,7 +49,7 @@ class Connection(Stream, Generic[AnyInbox]):
         self.pipeline.connected()
 
     def ask_more(self) -> None:
-        """Write what its answers ask for, in one packet.  OSError: the connection broke."""
+        """Write the requests that the last answers made necessary, in one packet.  OSError: the connection broke."""
         more = self.pipeline.more()
         if more:
             self.write(

@@ -1,4 +1,4 @@
-"""The connections to all masters of one deployment: what is the same whoever waits for the answers."""
+"""All connections to the masters of one deployment: the part that threads and asyncio share."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ if TYPE_CHECKING:
     from redlock._core.subscriptions import Subscription
     from redlock._core.voters import Facts, Voters
 
-TICK = 0.1  # how long a late answer or an owed release may lie about, in seconds
+TICK = 0.1  # a late answer or an owed release waits at most so long, in seconds
 CLOSED = "these Masters were closed"
-_SETTLED = 1.0  # a connection that lasted for so many seconds is made again without a pause
-_SAME = 0.001  # the same sum, taken at two times, in seconds
+_SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
+_SAME = 0.001  # seconds; two sums that differ by less are equal
 
-Cork: TypeAlias = "list[Stream] | deque[Stream]"  # what is to be flushed, in this order
-# What there is to log, with its level, and what an observer is told of it.
+Cork: TypeAlias = "list[Stream] | deque[Stream]"  # to be flushed in this order
+# Log records, each with its level and the call that tells the observer.
 Reports: TypeAlias = list[tuple[int, str, "Callable[[Observer], None] | None"]]
 _log = logging.getLogger("redlock")
-_log.addHandler(logging.NullHandler())  # whether and where it is shown is the application's choice
+_log.addHandler(logging.NullHandler())  # the application decides whether and where it is shown
 
 
 def report(reports: Reports, observer: Observer | None) -> None:
-    """Log it, and tell the observer.  Never while others have to wait: either may be slow."""
+    """Log ``reports``, and tell the observer.  Never call this with a mutex held: both may be slow."""
     for level, text, tell in reports:
-        with contextlib.suppress(Exception):  # of a handler, as below
+        with contextlib.suppress(Exception):  # from a logging handler, as below
             _log.log(level, "%s", printable(text))
         if observer is not None and tell is not None:
             tell(observer)
 
 
 def report_failure(text: str, error: BaseException | None = None) -> None:
-    """Log an exception that nobody is there to catch: the present one, or ``error``."""
-    with contextlib.suppress(Exception):  # of a handler: it must not break what goes on
+    """Log an exception that no caller can catch: ``error``, or the one that is being handled."""
+    with contextlib.suppress(Exception):  # from a logging handler: it must not stop our caller
         _log.error("%s", text, exc_info=error or True)
 
 
@@ -66,10 +66,10 @@ def _is_up(master: str, quarantined: float) -> Callable[[Observer], None]:
 
 
 class ConnectionsBase(ABC, Generic[AnyInbox]):
-    """Sends requests, reads answers, notices what breaks.
+    """Sends requests, reads answers, and notices what breaks.
 
-    One at a time: threads hold a mutex, tasks share a loop.  Whoever derives from this says how a
-    descriptor is watched, and how whoever waits is told.
+    Only one thread at a time may be in here: threads hold a mutex, tasks share a loop.  A subclass says how a
+    descriptor is watched, and how a waiting operation is woken.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], voters: Voters, node_timeout: float) -> None:
@@ -83,35 +83,35 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         self.subscriptions = Subscriptions(len(endpoints))
         self.closed = False
 
-    # -- what a world adds ---------------------------------------------------------------------------
+    # -- what a subclass adds ------------------------------------------------------------------------
 
     @abstractmethod
     def _watch(self, connection: Stream) -> None:
-        """From now on `_read` it whenever there is something to read."""
+        """Call `_read` from now on whenever ``connection`` has something to read."""
 
     @abstractmethod
     def _unwatch(self, connection: Stream) -> None:
-        """Its descriptor is about to be closed."""
+        """Stop watching ``connection``: its descriptor is about to be closed."""
 
     @abstractmethod
     def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
-        """Whether to `_read` it when the kernel takes more of what it has to send, too."""
+        """``wanted``: also call `_read` when the kernel can take more bytes of ``connection``."""
 
     @abstractmethod
     def _lost(self, connection: Stream) -> None:
-        """Its connection broke; a new one is due at ``retry_at``, of a `Subscriber` only if one is `wanted`."""
+        """``connection`` broke.  A new one is due at ``retry_at``; for a `Subscriber` only if it is `wanted`."""
 
     @abstractmethod
     def _in_debt(self, connection: Stream) -> None:
-        """A release is to be sent to its master again: call `send_owed` after a while."""
+        """A release has to be sent to this master again: call `send_owed` after a while."""
 
     @abstractmethod
     def _want_subscribers(self) -> None:
-        """Somebody listens: connect the subscribers that are down, and call `quieten` from time to time."""
+        """A waiter subscribes: connect the subscribers that are down, and call `quieten` from time to time."""
 
     @abstractmethod
     def _tell(self) -> None:
-        """A connection came up, or could not be made."""
+        """A connection came up, or an attempt to connect failed."""
 
     # -- the line in front of the masters ------------------------------------------------------------
 
@@ -122,14 +122,14 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
             self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
 
     def _leave(self, place: Place) -> list[AnyInbox]:
-        """Returns whom to wake: it is their turn."""
+        """Leave the line.  Returns the operations to wake: it is their turn."""
         woken: list[AnyInbox] = []
         now = _clock.now()
         for other in self.local_queue.leave(place):
             self.subscriptions.set_yield_until(other, now, turn=True)
             inbox: AnyInbox | None = other.inbox
             if inbox is None:
-                continue  # it knows by now
+                continue  # it has found that out itself
             inbox.events.append(Turn(now))
             woken.append(inbox)
         return woken
@@ -148,9 +148,9 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         cork: Cork | None = None,
         to: Iterable[Connection[AnyInbox]] | None = None,
     ) -> None:
-        """Write ``request`` to its masters, or leave that to who flushes ``cork``; of those that are down it is told at once.
+        """Write ``request`` to its masters; with ``cork``, add it there for the caller to flush.
 
-        ``to``: only to these, the others know of it.
+        The request is told at once of masters that are down.  ``to``: only these connections; the others have it.
         """
         if request.only_if is not None and not request.only_if():
             return
@@ -167,7 +167,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
             elif cork is None:
                 self._write(connection, data, now)
             else:
-                if not connection.backlog:  # else it is in there already, or the kernel takes no more
+                if not connection.backlog:  # else it is in `cork` already, or stuck
                     cork.append(connection)
                 connection.backlog += data
             connection.poisoned = False
@@ -175,10 +175,10 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
     def _may_be_asked(
         self, connection: Connection[AnyInbox], queued: QueuedRequest[AnyInbox], failure: Failure | None
     ) -> bool:
-        """It must not be written, unless a closer look says otherwise."""
+        """Take a closer look at a master to which ``queued`` was not to be written; True: now it may be."""
         now = queued.at
         if connection.pipeline.down is None:
-            # It is silent for long.  Or it was us who were stopped, and the answers are here.
+            # The master was silent for long.  Or our own process was stopped, and the answers are here.
             connection.poisoned = False
             self._read(connection, now)
             connection.poisoned = True
@@ -188,7 +188,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         return failure is None
 
     def _write(self, connection: Stream, data: bytes, now: float) -> None:
-        """Hand it to the kernel."""
+        """Hand ``data`` to the kernel."""
         try:
             connection.write(data)
         except OSError as error:
@@ -197,7 +197,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
             self._watch_room(connection, wanted=True)
 
     def _push(self, connection: Stream, now: float) -> None:
-        """Hand its backlog to the kernel.  If that takes no more, whoever watches the connection goes on with it."""
+        """Hand the backlog to the kernel.  If it takes only a part, `_watch_room` sees to the rest."""
         if connection.poisoned:
             self._read(connection, now)
         if connection.stuck:
@@ -212,21 +212,21 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         connection.poisoned = False
 
     def send_owed(self, connection: Connection[AnyInbox], now: float) -> None:
-        """Write the releases that are owed to this master."""
+        """Write the releases that this master is owed."""
         if connection.poisoned:
             self._read(connection, now)
         debts = connection.pipeline.due(now)
         connection.poisoned = True
         for queued in debts:
-            if connection.pipeline.down is None:  # else it broke at the one before, and they are owed again
+            if connection.pipeline.down is None:  # else the write before broke it: they are owed again
                 self._write(connection, _connect.pack(queued.request.call), now)
-        if connection.pipeline.in_debt:  # of what is to be asked again, but later
+        if connection.pipeline.in_debt:  # some are to be sent again later
             self._in_debt(connection)
         connection.poisoned = False
 
     def owe(self) -> bool:
-        """Whether any master still has to be told of a release, or to confirm one."""
-        for connection in self.all:  # noqa: SIM110 - threads hold a mutex, and a generator could be interrupted
+        """Whether any master still has to be told of a release, or has to confirm one."""
+        for connection in self.all:  # noqa: SIM110 - a Ctrl-C inside a generator would break it
             if connection.pipeline.owes:
                 return True
         return False
@@ -241,7 +241,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
             self.detach(connection, error, now)
 
     def _look_after(self, connection: Stream) -> None:
-        """There is more to do than to read.  OSError: the connection broke."""
+        """Do what reading has left to do.  OSError: the connection broke."""
         if isinstance(connection, Subscriber):
             for announcement in connection.announcements():
                 self._hear(connection, *announcement)
@@ -255,7 +255,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
     # -- what is announced (R24) ---------------------------------------------------------------------
 
     def _perform_local(self, effect: LocalEffect, inbox: AnyInbox) -> list[AnyInbox]:
-        """Do what concerns no master; returns whom to wake."""
+        """Carry out an effect that needs no master.  Returns the operations to wake."""
         if isinstance(effect, Enter):
             self._enter(effect.place, inbox)
         elif isinstance(effect, Leave):
@@ -268,7 +268,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
 
     def _listen(self, subscription: Subscription, inbox: AnyInbox) -> None:
         now = _clock.now()
-        for subscriber in self.subscribers:  # what was announced before is not for this subscription
+        for subscriber in self.subscribers:  # earlier announcements are not for this subscription
             self._read(subscriber, now)
         inbox.subscription, subscription.inbox = subscription, inbox
         self.subscriptions.add(subscription)
@@ -277,7 +277,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         self._want_subscribers()
 
     def unlisten(self, inbox: AnyInbox) -> None:
-        """Its operation is over."""
+        """The operation of ``inbox`` is over: end its subscription."""
         subscription = inbox.subscription
         if subscription is not None:
             self.subscriptions.remove(subscription, _clock.now())
@@ -297,12 +297,13 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         subscriber.poisoned = False
 
     def quieten(self, now: float) -> Reports:
-        """Let go of the channels that nobody listens to any more, and of the connections if there is none left."""
+        """Unsubscribe from channels for which nobody waits, and close the connections if no channel is left."""
         self.subscriptions.forget_idle(now)
         channels = self.subscriptions.channels
         reports: Reports = []
         for subscriber in self.subscribers:
-            self._ask(subscriber, channels, now, no_others=True)  # again, where it was refused, or interrupted
+            # Ask again also for what the master refused, or what an interruption left out.
+            self._ask(subscriber, channels, now, no_others=True)
             if subscriber.refused and not subscriber.reported:
                 reports += self._report_deaf(subscriber, f"refused by it: {subscriber.refused}")
             if subscriber.sock is not None and not self.wanted(subscriber):
@@ -318,7 +319,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         return [(logging.WARNING, text, None)]
 
     def wanted(self, connection: Stream) -> bool:
-        """Whether there is to be a connection."""
+        """Whether there should be a connection."""
         return not self.closed and (type(connection) is Connection or bool(self.subscriptions))
 
     def _hear(self, subscriber: Subscriber, kind: bytes, channel: str, token: bytes) -> None:
@@ -338,18 +339,18 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
     # -- connections ---------------------------------------------------------------------------------
 
     def decide(self) -> bool:
-        """Whether a majority is up, or so many failed that there can be none (R2)."""
+        """Whether a majority is up, or so many masters failed that none is possible (R2)."""
         need = majority(len(self.all))
         up = sum(connection.pipeline.down is None for connection in self.all)
         failed = sum(connection.failures > 0 for connection in self.all)
         return up >= need or len(self.all) - failed < need
 
     def tried(self) -> bool:
-        """Whether every master is up, or failed at least once."""
+        """Whether every master is up or has failed at least once."""
         return all(connection.pipeline.down is None or connection.failures > 0 for connection in self.all)
 
     def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
-        """A connection was made."""
+        """Take over a socket that was just connected."""
         if isinstance(stream, Connection):
             assert facts is not None  # noqa: S101 - `Connector` asks for them
             return self._attach_connection(stream, sock, facts, now)
@@ -365,7 +366,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
     def _attach_connection(
         self, connection: Connection[AnyInbox], sock: socket.socket, facts: Facts, now: float
     ) -> Reports:
-        """Vote from now on, and first of all send what is owed (R10)."""
+        """Open the connection.  The master votes from now on.  First it gets the releases that it is owed (R10)."""
         master, name = connection.master, connection.endpoint.name
         notice = self.voters.admit(master, facts, now)
         quarantined = self.voters.quarantined_for(master, now)
@@ -384,7 +385,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         return reports + self._other_voters(now)
 
     def _other_voters(self, now: float) -> Reports:
-        """Masters whose votes count from another time on because of what was heard of others (R21, C16)."""
+        """News of one master may change from when on another one's vote counts: report those changes (R21, C16)."""
         reports: Reports = []
         for connection in self.all:
             if connection.sock is None:
@@ -398,11 +399,11 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         return reports
 
     def unattached(self, connection: Stream, failure: Failure) -> Reports:
-        """No connection could be made.  Reported once, not at every attempt."""
+        """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
         connection.failures += 1
         connection.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, connection.failures)
         if isinstance(connection, Subscriber):
-            if connection.reported or self.all[connection.master].pipeline.down is not None:  # which was reported
+            if connection.reported or self.all[connection.master].pipeline.down is not None:  # that was reported
                 return []
             return self._report_deaf(connection, f"no second connection: {failure.reason}")
         assert isinstance(connection, Connection)  # noqa: S101 - there is no third kind
@@ -416,26 +417,27 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         ]
 
     def detach(self, connection: Stream, error: OSError, now: float) -> None:
-        """The connection is gone.  What it carried fails, and its releases are owed."""
+        """The connection broke.  Its requests fail, and its releases are owed."""
         connection.poisoned = True
         self._unwatch(connection)
         text = error.strerror or str(error) or type(error).__name__
         if isinstance(connection, Connection):
-            # Until now its process may have been alive: a replica that was started before is one (R21).
+            # The process may have been alive until now.  If the next one started earlier, it was a replica (R21).
             self.voters.heard(connection.master, now)
             connection.pipeline.broken(Failure("error", f"connection lost: {text}"), now)
         elif isinstance(connection, Subscriber):
-            for announcement in connection.announcements():  # it said so before it broke
+            for announcement in connection.announcements():  # that arrived before it broke
                 self._hear(connection, *announcement)
             self.subscriptions.lost(connection.master)
         connection.close(abort=not self.closed)
-        # At once, unless it was let in only to be thrown out: that could go on for ever.
+        # Connect again at once.  But pause if the connection was short: a master may accept us only to close it, for
+        # ever.
         connection.retry_at = now if now - connection.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
         connection.poisoned = False
         self._lost(connection)
 
     def hang_up(self) -> None:
-        """Close every connection, for good."""
+        """Close every connection for good."""
         self.closed = True
         now = _clock.now()
         for connection in self.streams:
@@ -443,12 +445,12 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
                 self.detach(connection, ConnectionAbortedError(CLOSED), now)
 
     def disown(self) -> None:
-        """In a forked child: close our copies of the descriptors without a word to the other side."""
+        """In a forked child: close our copies of the descriptors, and send nothing to the masters."""
         self.closed = True
         for connection in self.streams:
             sock, connection.sock = connection.sock, None
             if sock is not None:
-                with contextlib.suppress(OSError):  # its owner was closing it when we were forked
+                with contextlib.suppress(OSError):  # the parent was closing it during the fork
                     os.close(sock.detach())
             if connection.connector is not None:
                 connection.connector.disown()

@@ -1,4 +1,4 @@
-"""What a lock is put around as a decorator: whether its body runs while it is called, and how it is named."""
+"""Functions with a lock as a decorator: checks of the function, and its name in errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def shown(function: object) -> str:
-    """In the text of an error."""
+    """The name of ``function`` for the text of an error."""
     return getattr(function, "__qualname__", None) or options.shown(function)
 
 
 def check(function: object) -> None:
-    """ConfigurationError: nobody can call it, or not in the way in which it will be called."""
+    """Raise ConfigurationError if ``function`` cannot be called, or not in the way in which the lock will call it."""
     if isinstance(function, (classmethod, staticmethod)):
         kind = type(function).__name__
         raise ConfigurationError(
@@ -30,7 +30,7 @@ def check(function: object) -> None:
 
 
 def runs_as(function: object, kind: Callable[[object], bool]) -> bool:
-    """Whether what runs when ``function`` is called is of that ``kind``, one of the questions of `inspect`."""
+    """Whether a call of ``function`` runs code of that ``kind``, which is a predicate of `inspect`."""
     while isinstance(function, functools.partial):
         function = function.func
     if kind(function):

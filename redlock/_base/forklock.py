@@ -1,7 +1,7 @@
-"""A lock that a forked child finds open.
+"""A lock that is always open in a forked child.
 
-Its parent may have forked while another thread held it, and that thread is not in the child to let
-go of it.  Only for state that is right in the child whatever that thread was about to do.
+The parent may fork while another of its threads holds the lock.  That thread does not exist in the child, so it would
+never open the lock there.  Use it only for state that is right in the child whatever that thread was doing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import weakref
 
 
 class ForkLock:
-    """Has a ``lock`` to use in a ``with``, made anew in every child.
+    """Has a ``lock`` to use in a ``with``; every child gets a new one.
 
-    It is not a lock itself: a Ctrl-C inside an `__enter__` written in Python would leave it locked.
+    This object is no lock itself: a Ctrl-C inside an `__enter__` written in Python would leave it locked.
     """
 
     def __init__(self) -> None:

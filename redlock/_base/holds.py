@@ -1,10 +1,33 @@
-"""Who holds a lease: every acquire, and every ``with``, that was not given back yet (R15, R26).
+"""Who holds a lease: a `Hold` is one acquire, or one ``with``, that was not given back yet (R15, R26).
 
-A ``with`` is told apart from all others by an object of its own.  The interpreter looks ``__exit__`` up when a ``with``
-begins, keeps what it finds until the end, and calls it then.  `AtTheEnd` is what it finds in a lock: each time a new
-`Leaving`.  So whoever leaves, in whatever thread, task or context, gives back exactly what that ``with`` was given (P8);
-and when a `Leaving` is no more, nobody can give its hold back: its frame was torn down by an interruption, or thrown away.
-contextlib's stacks do the same with the class of a lock.
+Each ``with`` has an end of its own.  The interpreter looks ``__exit__`` up when a ``with`` begins, keeps what
+it finds, and calls that at the end.  A lock hands out a new `Leaving` at each look (see `AtTheEnd`). contextlib's
+stacks do the same with the class of a lock.  Two things follow, and both are needed:
+
+- A `Leaving` knows what its ``with`` was given.  A generator is closed by the thread that drops it, perhaps inside a
+  ``with`` of that thread on the same lock.  It still gives back its own lease (P8).
+- A `Leaving` lives exactly as long as its ``with``.  While it exists the lease is kept, even if the thread that
+  entered has ended (R15): a generator may move through a pool of threads.  When it is gone although nobody left, its
+  frame was torn down.  Then nobody can give the lease back.  So the lease is not entered again, and the renewer
+  releases it at once.  A signal handler that raises between the grant and the body, or between the body and the
+  release, is one such case.
+
+"Gone" must mean really taken apart.  The garbage collector clears the weak references to unreachable objects before
+it runs the ``finally`` of an unreachable generator.  So a weak reference would tell too early.  `Life` instead
+watches an object that only the `Leaving` owns and that the collector does not see.
+
+A lock with ``bound=False`` is itself the owner.  Its holds are released when it is gone, found out in the same way.
+
+Also considered: the frame in which the ``with`` stands (Python has no weak references to frames, a strong one keeps
+all its variables alive, and a frame goes on after a ``with`` in it was torn down); the lock object (one object serves
+many holders).
+
+Re-entry (R26).  The thread alone does not identify the holder.  A pool's thread may serve the next request while
+a generator that it entered for the first request is suspended.  So the context (`contextvars`) counts as well: it has
+a variable with the leases that were entered in it, and copies of the context inherit that.  Frameworks that run
+generators in pools give each call a context of its own.  Elsewhere (a `@contextmanager`, a fixture, a plain thread)
+all code of a thread runs in one context.  A lease that was acquired by hand belongs to its thread in every context, to
+release and to extend (C10).  To enter it again the context counts.
 """
 
 from __future__ import annotations
@@ -25,12 +48,11 @@ if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.renewals import Owner
 
-_MANY = 100  # so many holds of one thread are not looked through for those that nobody can give back
+_MANY = 100  # a thread's holds are searched for lost ones from this number on
 
 AnyLease = TypeVar("AnyLease", bound="LeaseBase[LeaseState]")
 
-# The leases that were entered in this context, or in the one of which it is a copy (R26), each once.  A thread of a pool
-# serves one request after the other; what tells them apart is the context in which each of them runs.
+# The leases that were entered in this context, or in the context of which it is a copy (R26), each once.
 _ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
 
 
@@ -39,9 +61,9 @@ class _Watched:
 
 
 class End:
-    """Belongs to what can give back a hold, and goes with it; `Life` tells whether it is there."""
+    """Belongs to a `Leaving`, or to a lock that is not bound, and goes with it: see `Life`."""
 
-    # In this order they go: what watches the second finds that the first is no more.
+    # The slots are cleared in this order, so a callback of a weak reference to `then` finds `mark` gone already.
     __slots__ = ("mark", "then")
 
     def __init__(self) -> None:
@@ -50,11 +72,11 @@ class End:
 
 
 class Life:
-    """Tells whether an `End` is still there: nobody but it and us has its ``mark``.
+    """Tells whether an `End` still exists.  Only the `End` and this object refer to its ``mark``.
 
-    A weak reference would tell too early.  The collector clears those of all that is unreachable before it runs any
-    finalizer there: the ``finally`` of a generator, which may stand inside of its ``with``.  And a finalizer would be Python
-    code at the end of each ``with``, where Python swallows what a signal handler raises.
+    A weak reference would tell too early.  The collector clears those to all unreachable objects before it runs any
+    finalizer there, such as the ``finally`` of a generator, which may stand inside its ``with``.  A finalizer would
+    be Python code at the end of each ``with``; Python swallows what a signal handler raises there.
     """
 
     __slots__ = ("_mark",)
@@ -75,10 +97,13 @@ _OURS = Life(End()).references()
 class Hold(Generic[AnyLease]):
     """One acquire, or one ``with``, of ``lease`` through ``lock``, until it is given back.
 
-    ``through``: a word for the lock that keeps nothing alive.  ``holder``: all holds of one thread or task, or of a lock that
-    is not bound.  ``leaving``: the end of its ``with``; None: it is given back by hand.  ``end``: that of the lock, if it is
-    not bound.  ``max_hold``: that of the lease.  ``task``: of asyncio, in which a thread entered it.  ``driver``: of asyncio, whose
-    masters know the lease.
+    - ``through``: identifies the lock, and keeps nothing alive.
+    - ``holder``: the list of all holds of one thread or task, or of a lock that is not bound.
+    - ``leaving``: the end of its ``with``; None: it is given back by hand.
+    - ``end``: the `End` of the lock, if that is not bound.
+    - ``max_hold``: the limit of the lease, in seconds.
+    - ``task``: the asyncio task in which a thread entered it.
+    - ``driver``: the driver of asyncio whose masters know the lease.
     """
 
     __slots__ = (
@@ -108,11 +133,11 @@ class Hold(Generic[AnyLease]):
         task: object = None,
         driver: Any = None,
     ) -> None:
-        # A renewer knows the holds of its leases, and must keep no lock and no masters alive.
+        # A renewer refers to the holds of its leases, and must not keep a lock or its masters alive.
         self._lock = weakref.ref(lock)
         self.through = through
         self.lease = lease
-        self.state: LeaseState = lease._state  # noqa: SLF001 - users see the lease, we what is behind it
+        self.state: LeaseState = lease._state  # noqa: SLF001 - the lease is the users' view of it
         self.holder = holder
         self.max_hold = max_hold
         self.task = task
@@ -133,22 +158,22 @@ class Hold(Generic[AnyLease]):
 
     @property
     def abandoned(self) -> bool:
-        """What could give it back is no more: its ``with``, or its lock, if that is not bound."""
+        """Nobody can give it back any more: its ``with`` is gone, or its lock, if that is not bound."""
         return self._life is not None and self._life.over()
 
     @property
     def perhaps_abandoned(self) -> bool:
-        """The collector is about to take that apart, or just did."""
+        """The collector is about to take apart what could give it back, or just did."""
         return self._watches is not None and self._watches() is None
 
     @property
     def entered_here(self) -> bool:
-        """In this context, or in the one of which this is a copy."""
+        """Whether it was entered in this context, or in the context of which this is a copy."""
         return weakref.ref(self.state) in _ENTERED.get()
 
     @property
     def bound_by_hand(self) -> bool:
-        """Its thread or task gives it back by a call of `release`."""
+        """Whether its thread or task has to give it back with a call of `release`."""
         return self.by_hand and self._life is None
 
     @property
@@ -157,7 +182,7 @@ class Hold(Generic[AnyLease]):
 
     def enter(self) -> None:
         holder, state = self.holder, self.state
-        if len(holder) >= _MANY and not len(holder) & (len(holder) - 1):  # somebody acquires and never releases
+        if len(holder) >= _MANY and not len(holder) & (len(holder) - 1):  # the caller acquires and never releases
             _look_through(holder)
         holder.append(self)
         first = not state.holds
@@ -166,11 +191,11 @@ class Hold(Generic[AnyLease]):
             _ENTERED.set((*_not_over(_ENTERED.get()), weakref.ref(state)))
 
     def leave(self) -> bool:
-        """Give it back; True if nobody else can give back its lease.  Once more does no harm."""
+        """Give it back.  True if no other hold can give back its lease.  A second call does no harm."""
         holds = self.state.holds
         _remove(self, self.holder)
         _remove(self, holds)
-        self._watches = None  # and nothing of ours is called where its ``with`` ends
+        self._watches = None  # so no callback runs when its ``with`` ends
         if holds and not all(hold.abandoned for hold in holds):
             return False
         entered = _ENTERED.get()
@@ -183,19 +208,22 @@ def _remove(hold: Hold[Any], holds: list[Hold[Any]]) -> None:
     if holds and holds[-1] is hold:
         holds.pop()
     else:
-        with contextlib.suppress(ValueError):  # by somebody else, who was interrupted, or in another thread
+        with contextlib.suppress(ValueError):  # removed already, by another thread
             holds.remove(hold)
 
 
 def _not_over(entered: tuple[weakref.ref[LeaseState], ...]) -> tuple[weakref.ref[LeaseState], ...]:
-    """Contexts that are copied again and again would collect the others; they are looked for each time that there are twice as many."""
+    """Without the leases that are over.  Contexts that are copied again and again would collect them.
+
+    It looks for them each time that the number of leases has doubled.
+    """
     if len(entered) < _MANY or len(entered) & (len(entered) - 1):
         return entered
     return tuple(one for one in entered if (lease := one()) is not None and not lease.over)
 
 
 def _look_through(holder: list[Hold[Any]]) -> None:
-    """Forget what was lost and nobody is to be told of: of what each lock acquired by hand, all but the latest."""
+    """Forget holds of lost leases that nobody asks for.  Of those that each lock acquired by hand, the latest stays."""
     kept: list[Hold[Any]] = []
     latest: set[int] = set()
     for hold in reversed(holder):
@@ -208,7 +236,7 @@ def _look_through(holder: list[Hold[Any]]) -> None:
 
 
 def owner(lease: LeaseState, alive: Callable[[], bool]) -> Owner:
-    """Who has ``lease``; ``alive()``: the thread or task that acquired it is still there."""
+    """Who owns ``lease``.  ``alive()``: whether the thread or task that acquired it has not ended."""
     perhaps = gone = False
     for hold in list(lease.holds):
         if hold.abandoned:
@@ -225,35 +253,37 @@ def owner(lease: LeaseState, alive: Callable[[], bool]) -> Owner:
 
 
 class Entered:
-    """What a ``with`` has entered, once it has: for its end."""
+    """What a ``with`` has entered, for its end to give back."""
 
     __slots__ = ("end", "hold")
 
     def __init__(self) -> None:
         self.hold: Hold[Any] | None = None
-        self.end: End | None = None  # its own, where a coroutine leaves that may never begin
+        self.end: End | None = None  # set for ``async with``, see `AtTheEnd`
 
 
 class Leaving(functools.partial[Any]):
     """The end of one ``with``: calls ``leave(lock, entered, kind, error, trace)``.
 
-    No function of ours stands between the interpreter and that: a traceback that somebody keeps would keep us in its frame,
-    and with us the lease of a ``with`` that was interrupted there.
+    The interpreter calls it without a Python function of ours in between.  The frame of such a function would refer
+    to us, and a traceback that a user keeps would keep the frame: the lease of a ``with`` that was interrupted there
+    would stay.
     """
 
     __slots__ = ("end", "entered", "lock")
 
-    end: End | None  # None: `entered` has it
+    end: End | None  # None: it is in `entered`
     entered: Entered
-    lock: object  # None: a stack of contextlib names it when it leaves
+    lock: object  # None: a stack of contextlib passes it at the end
 
 
 class AtTheEnd:
-    """`__exit__` or `__aexit__` of a lock, which is ``leave``: see the top of this file."""
+    """The `__exit__` or `__aexit__` of a lock, implemented by ``leave``: see the top of this file."""
 
     def __init__(self, leave: Callable[..., Any]) -> None:
         self.__wrapped__ = leave
-        # A coroutine that was made and never begins has left nothing, so what ends its hold stays with it.
+        # `__aexit__` only makes a coroutine, which may never begin and then has left nothing.  So `entered` keeps the
+        # `End`: the coroutine has that as an argument.
         self._stays = inspect.iscoroutinefunction(leave)
 
     def __get__(self, lock: object, kind: type[object]) -> Leaving:
@@ -267,12 +297,12 @@ class AtTheEnd:
 
 
 def _leave_named(leave: Callable[..., Any], entered: Entered, lock: object, *how: Any) -> Any:
-    """As the stacks of contextlib call what they have found in a class."""
+    """The end for a stack of contextlib: it looks ``__exit__`` up in the class, and passes the lock."""
     return leave(lock, entered, *how)
 
 
 class _Begins(threading.local):
-    """The ``with`` that begins in this thread."""
+    """The ``with`` that is about to begin in this thread."""
 
     leaving: Callable[[], Leaving | None] = staticmethod(lambda: None)
 
@@ -282,7 +312,7 @@ _NONE = _Begins.leaving
 
 
 def beginning(lock: object) -> Leaving | None:
-    """Of the ``with`` that enters ``lock`` just now; None: `__enter__` is called by hand."""
+    """The `Leaving` of the ``with`` that enters ``lock`` just now.  None: `__enter__` was called by hand."""
     leaving = _begins.leaving()
     _begins.leaving = _NONE
     return leaving if leaving is not None and leaving.lock in (lock, None) else None

@@ -1,4 +1,10 @@
-"""What a lock checks, decides and says, whoever waits for the masters."""
+"""What a lock checks, decides and reports.  Threads and asyncio share it; nothing here waits for masters.
+
+Re-entry (R26): a lease that is lost is not entered again, and each level hears of the loss from its own release.  A
+holder of some of the names that asks for them together with others would wait for itself: `WouldDeadlock` (C5).  So
+would a holder that asks for more `min_validity` than its lease has left.  Else the second acquire gets what it asks
+for (`on_lost`, cancelling), or an error (`fencing`, `max_hold`).  A lock with ``bound=False`` is not re-entered.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +53,14 @@ AnyMasters = TypeVar("AnyMasters", bound=MastersBase)
 
 
 class LockBase(ABC, Generic[AnyMasters, AnyLease]):
-    """The options of `MultiLock` and `AsyncMultiLock`, their checks and their words."""
+    """The options of `MultiLock` and `AsyncMultiLock`, their checks, and the texts of their errors."""
 
-    # The classes of its world, and what holds a lease there.
+    # Set by the subclass: its classes, and the word for what holds a lease.
     _masters_class: type[AnyMasters]
     _lease_class: type[AnyLease]
     _state_class: type[LeaseState]
     _holder: str
-    _elsewhere = ""  # why it may be another one against all appearances
+    _elsewhere = ""  # why the holder may be another one although it does not look so
 
     def __init__(
         self,
@@ -76,33 +82,32 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """Check the options; nothing is sent.
 
         Args:
-            name: 1 to 512 bytes of UTF-8, or a sequence of names, of which all are taken or none.  None of them
-                may be where the fencing token of another one is kept: ``["{u}", "{u}:fence"]``.
-            masters: an object that several locks share, or what its class takes first; then they are
-                private to this lock, and `close` closes them.
-            ttl: seconds after which the masters forget a holder that is gone.
+            name: 1 to 512 bytes of UTF-8, or a sequence of names: all of them are taken or none.  No name may be
+                where the fencing token of another one is kept: ``["{u}", "{u}:fence"]`` is refused.
+            masters: an object that several locks share, or the first argument of its class.  Then this lock makes
+                masters of its own, and `close` closes them.
+            ttl: seconds after which the masters forget a holder that does not renew.
             timeout: default for `acquire`, in seconds: negative waits for ever, 0 tries once.
-            auto_extend: renew the lease in the background, at a third of its TTL, until it is released,
-                lost, or its owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
-            max_hold: seconds after which the lease is lost although it could be renewed, and its keys are
-                released (C7); None: no limit.
-            min_validity: an acquire that leaves less than so many seconds has failed (R7); None: half
-                the TTL.  It is less than what the allowance for clock drift leaves of the TTL.
+            auto_extend: renew the lease in the background, at a third of its TTL, until it is released, lost, or its
+                owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
+            max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
+                (C7); None: no limit.
+            min_validity: an acquire that leaves less than so many seconds has failed (R7); None: half the TTL.  It
+                must be less than the TTL minus the allowance for clock drift.
             fencing: False: no fencing token, and no fence key is touched.
-            bound: the hold belongs to the thread or task that acquired: nobody else may release or extend
-                it, and its end ends the renewals.  False: it belongs to this object, whoever uses it, and is
-                given back when that is gone.
+            bound: the hold belongs to the thread or task that acquired.  No other one may release or extend it, and
+                the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
+                It is released when the object is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
-            token: resume the lease with this token, handed over from another process: `extend`, which
-                has to come first and begins the renewals, and `release`, but not `acquire`.  Such a
-                lock is not bound.
+            token: resume the lease with this token, handed over from another process.  `extend` has to come first,
+                and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.
             fence: the fencing token of the lease that is resumed.
-            on_lost: called once with the lease if it is lost, never after a normal release, also where this lock
-                entered again what its thread or task held already.  It must not block.  Nobody is told of leases
-                that outlive `close` of their masters.
+            on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
+                this lock re-entered a lease that its thread or task held already.  It must not block.  It is not
+                called for leases that outlive `close` of their masters.
 
         Raises:
-            ConfigurationError: for a value that cannot be right; the text has it and what is allowed.
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.
         """
         names = options.names(name)
         if retry is not None and not callable(retry):
@@ -110,7 +115,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._timeout = options.timeout("timeout", timeout)
         self._masters = self._masters_of(masters)
         self._private = self._masters is not masters
-        # What masters let locks do, and no user: the two are one module in two files.
+        # Only locks may use these: `LockBase` and `MastersBase` are one module in two files.
         self._settings = self._masters._settings  # noqa: SLF001
         self._observer = self._masters._observer  # noqa: SLF001
         self._keep = self._masters._keep  # noqa: SLF001
@@ -122,9 +127,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             min_validity = ttl / 2
             if min_validity >= longest:
                 raise ConfigurationError(
-                    f"ttl={ttl:g} with drift_factor={self._settings.drift_factor:g}: {longest:.4g} s are left after the allowance "
-                    f"for clock drift, and by default an acquire has to leave half of the TTL: allowed are a longer ttl, "
-                    "a smaller drift_factor, or a min_validity of less than that"
+                    f"ttl={ttl:g} with drift_factor={self._settings.drift_factor:g}: {longest:.4g} s are left after "
+                    "the allowance for clock drift, and by default an acquire has to leave half of the TTL: allowed "
+                    "are a longer ttl, a smaller drift_factor, or a min_validity of less than that"
                 )
         else:
             why = "the TTL less the allowance for clock drift"
@@ -138,11 +143,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
-        self._lease: AnyLease | None = None  # the last one, whoever held it
-        self._holds: list[Hold[AnyLease]] = []  # where it is not bound: of whoever entered, the latest last
-        self._word = object()  # for us, where holds are told apart
+        self._lease: AnyLease | None = None  # the latest, of any holder
+        self._holds: list[Hold[AnyLease]] = []  # if it is not bound: of all its users, the latest last
+        self._word = object()  # identifies this lock in a `Hold`
         self._end = None if self._bound else End()
-        self._resumed: list[Hold[AnyLease]] | None = None  # taken over by its token, until somebody keeps it
+        self._resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
         if token is not None:
             self._resume(options.token(token), options.fence(fence))
         elif fence is not None:
@@ -163,7 +168,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(
                 f"{type(self).__name__} needs {self._masters_class.__name__}, these are {type(masters).__name__}"
             )
-        return self._masters_class(masters)  # it says what is wrong with them
+        return self._masters_class(masters)  # it checks them
 
     def _check_ttl(self, value: float) -> float:
         ttl = options.seconds("ttl", value, at_most=self._masters.max_ttl, why="max_ttl is the longest")
@@ -176,44 +181,45 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
         return ttl
 
-    # -- what a world adds ---------------------------------------------------------------------------
+    # -- what a subclass adds ------------------------------------------------------------------------
 
     def _set_up(self) -> None:
-        """What it adds to a new object that has its masters."""
+        """Set up what the subclass needs, once the masters are known."""
 
     @abstractmethod
     def _caller(self) -> list[Hold[AnyLease]]:
-        """The holds of the calling thread or task, through any lock of these masters, or those of this object if it is not bound."""
+        """The caller's holds, through any lock of these masters.  If this lock is not bound: its own holds."""
 
     def _task(self) -> object:
-        """What else tells holders apart, besides the thread or task."""
+        """What tells holders apart, besides the thread or task itself."""
         return None
 
     def _driver(self) -> object:
-        """Who has to carry out a release for a caller that cannot wait for it."""
+        """The driver that can carry out a release for a caller that cannot wait for it."""
         return None
 
     @abstractmethod
     def _alive(self) -> Callable[[], bool]:
-        """Whether the thread or task that calls this now is still there later."""
+        """A function that tells later whether the calling thread or task has not ended."""
 
-    # Called by the renewer if a lease is lost, with our `on_lost`.  No method of ours: we and our masters may be dropped.
+    # The renewer calls it with our `on_lost` when a lease is lost.  It is a static method: we and our masters may be
+    # dropped.
     _tell: Callable[[Callable[[AnyLease], object] | None, AnyLease, LeaseState], object]
 
     @abstractmethod
     def _abandon(self, state: LeaseState) -> None:
-        """Give back what nobody else can, without waiting."""
+        """Release a lease that nobody can give back, without waiting."""
 
     # -- looking -------------------------------------------------------------------------------------
 
     def owned(self) -> bool:
-        """Whether the caller holds a lease, through this object, that is valid now.  No I/O."""
+        """Whether the caller holds, through this object, a lease that is valid now.  No I/O."""
         hold = self._latest(self._caller())
         return hold is not None and hold.lease.valid
 
     @property
     def lease(self) -> AnyLease | None:
-        """The lease that was granted last through this object, to whomever; None before that."""
+        """The lease that this object got last, for any thread or task; None before the first."""
         return self._lease
 
     def __reduce__(self) -> NoReturn:
@@ -235,9 +241,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # -- re-entry (R26) ------------------------------------------------------------------------------
 
     def _latest(self, holder: list[Hold[AnyLease]]) -> Hold[AnyLease] | None:
-        """What the caller, who is ``holder``, may release or extend.
+        """The hold that the caller may release or extend; ``holder``: its list of holds.
 
-        Not what a ``with`` entered in another context: that is a generator's which is suspended, of another request perhaps.
+        A hold that a ``with`` entered in another context is left out: that is a suspended generator's, perhaps of
+        another request.
         """
         for hold in reversed(holder):
             if hold.through is self._word and (
@@ -249,11 +256,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _reentered(
         self, mine: list[Hold[AnyLease]], leaving: Leaving | None, hold_class: type[Hold[AnyLease]] = Hold
     ) -> AnyLease | None:
-        """The lease that the caller holds on the same names already, held once more.
+        """The lease that the caller holds on the same names already, with one hold more; None: it holds none.
 
         Raises:
-            WouldDeadlock: it holds some of the names, or too little of a lease, and would wait for itself (C5).
-            ConfigurationError: it asks for what the lease has not.
+            WouldDeadlock: it holds some of the names, or a lease with too little time left, and would wait for itself
+                (C5).
+            ConfigurationError: this lock asks for what that lease does not have.
         """
         if not self._bound:
             return None
@@ -261,7 +269,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         for hold in reversed(holder):
             lease = hold.lease
             if self._names.isdisjoint(lease.names) or not lease.valid:
-                continue  # one that is lost is not entered again
+                continue  # a lost lease is not entered again
             if hold.abandoned:
                 self._abandon(hold.state)
                 continue
@@ -272,7 +280,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                     name=self._name,
                 )
             if not hold.entered_here:
-                continue  # somebody else in this thread of a pool, who goes on later
+                continue  # another request of this pool's thread, which goes on later
             self._check_asked(hold)
             self._entered(mine, lease, leaving, hold_class, max_hold=hold.max_hold)
             if self._on_lost is not None:
@@ -281,7 +289,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         return None
 
     def _check_asked(self, hold: Hold[AnyLease]) -> None:
-        """Whether the lease of ``hold`` has all that this lock asks for."""
+        """Check that the lease of ``hold`` has all that this lock asks for."""
         lease, holds = hold.lease, f"this {self._holder} holds"
         if self._names != frozenset(lease.names):
             raise WouldDeadlock(
@@ -289,16 +297,18 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
         if lease.fence is None and self._spec.fencing:
             raise ConfigurationError(
-                f"{holds} {self._shown} without a fencing token already, and asks for one: give both locks the same fencing"
+                f"{holds} {self._shown} without a fencing token already, and asks for one: "
+                "give both locks the same fencing"
             )
         if self._max_hold is not None and (hold.max_hold is None or hold.max_hold > self._max_hold):
             raise ConfigurationError(
-                f"{holds} {self._shown} already, with max_hold={hold.max_hold}, and asks for max_hold={self._max_hold:g}: "
-                "give both locks the same max_hold"
+                f"{holds} {self._shown} already, with max_hold={hold.max_hold}, "
+                f"and asks for max_hold={self._max_hold:g}: give both locks the same max_hold"
             )
         if self._asks_validity and lease.remaining() < self._spec.min_validity:
             raise WouldDeadlock(
-                f"{holds} {self._shown} already, for {lease.remaining():.3f} s yet; min_validity is {self._spec.min_validity:g} s, "
+                f"{holds} {self._shown} already, for {lease.remaining():.3f} s yet; "
+                f"min_validity is {self._spec.min_validity:g} s, "
                 "and it would wait for itself to get a new lease: extend the one it has, or release it first",
                 name=self._name,
             )
@@ -312,7 +322,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         *,
         max_hold: float | None = None,
     ) -> Hold[AnyLease]:
-        """Put down that the caller holds ``lease``; first in ``mine``, for the caller's caller if it is interrupted."""
+        """Note that the caller holds ``lease``; first in ``mine``, so that it can be undone after an interruption."""
         hold = hold_class(
             self,
             lease,
@@ -331,21 +341,23 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # -- giving back ---------------------------------------------------------------------------------
 
     def _latest_by_hand(self) -> Hold[AnyLease]:
-        """What `__exit__` gives back that was called by hand, or by a stack that has not entered."""
+        """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
         holder = self._caller()
         mine = [hold for hold in reversed(holder) if hold.through is self._word and hold.by_hand]
-        if not self._bound:  # two leases of one lock are never valid at a time: one that is over does no harm (P8)
+        # Valid ones first.  Two leases of one lock are never valid at once, and to release one that is over does no
+        # harm (P8).
+        if not self._bound:
             mine.sort(key=lambda hold: not hold.state.over)
         if not mine:
             raise self._not_held()
         return mine[0]
 
     def _check(self, hold: Hold[AnyLease]) -> None:
-        """Whether what a ``with`` got is still held at its end.
+        """Check that the hold of a ``with`` is still there at its end.
 
         Raises:
-            NotHeld: it was released in the body or, where it is not bound, by somebody else.
-            LockLost: it was lost before that, perhaps so long ago that others hold the next one.
+            NotHeld: it was released in the body or, if the lock is not bound, by another user of it.
+            LockLost: it was lost before that.  Others may hold the name by now.
         """
         state = hold.state
         if not state.mine():
@@ -358,12 +370,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise self._not_held()
         raise NotHeld(f"somebody else has released {self._shown}", name=self._name)
 
-    # -- operations, and what their ends mean --------------------------------------------------------
+    # -- operations, and what their results mean -----------------------------------------------------
 
     def _acquisition(self, won: list[Grant], *, blocking: bool, timeout: float | None) -> Op[Grant | Refusal]:
         if blocking not in (True, False):
             raise ConfigurationError(
-                f"blocking={options.shown(blocking)}: allowed are True and False; to wait for so many seconds, timeout=..."
+                f"blocking={options.shown(blocking)}: allowed are True and False; "
+                "to wait for so many seconds, timeout=..."
             )
         if not blocking and timeout is not None:
             raise ConfigurationError(
@@ -384,15 +397,15 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         )
 
     def _keep_what_was_resumed(self) -> None:
-        """It is known to be ours now.  Of several extensions at a time one finds it here."""
+        """Hand a resumed lease to the renewer: an extension has confirmed it.  Of several threads one finds it here."""
         if self._resumed:
             with contextlib.suppress(IndexError):
                 self._keep(self._renewal_of(self._resumed.pop()))
 
     def _renewal_of(self, hold: Hold[AnyLease]) -> Renewal:
-        """What a renewer has to do for its lease: at least to let others pass when its time is over (R23)."""
+        """What a renewer has to do for the lease of ``hold``: if nothing else, let others pass when it ends (R23)."""
         state = hold.state
-        tell = functools.partial(type(self)._tell, self._on_lost, hold.lease, state)  # noqa: SLF001 - ours
+        tell = functools.partial(type(self)._tell, self._on_lost, hold.lease, state)  # noqa: SLF001 - our own
         lost: Callable[[], object] = tell
         kept: Callable[[], object] | None = None
         released: Callable[[], object] | None = None
@@ -416,7 +429,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         )
 
     def _tried(self, outcome: Grant | Refusal, began: float) -> None:
-        """Let the observer know how an acquire ended."""
+        """Tell the observer how an acquire ended."""
         observer = self._observer
         if observer is None:
             return
@@ -427,11 +440,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             observer.acquired(self._name, outcome, took)
 
     def _gave_back(self, state: LeaseState, *, ours: bool, last: bool) -> None:
-        """A release is over."""
+        """A release is over; ``last``: of the last hold.  Raises LockLost if the lease was not ``ours`` any more."""
         if not last:
             self._left(state)
         if last and ours:
-            state.on_change = None  # its renewer has let it go: no cycle is left to the collector
+            state.on_change = None  # the renewer has dropped it: this breaks the reference cycle
         observer = self._observer
         if ours and last and observer is not None:
             observer.released(self._name, state)
@@ -439,19 +452,19 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise state.loss()
 
     def _gave_back_so_far(self, state: LeaseState) -> None:
-        """The wait for the answers to a release was cut short: it is given back all the same."""
+        """The wait for the answers to a release was interrupted.  If it was sent, it counts as given back."""
         if state.released:
             self._gave_back(state, ours=True, last=True)
 
     def _left(self, state: LeaseState) -> None:
-        """Somebody has given it back, and does not want to hear of it any more."""
+        """A holder of a re-entered lease has released it: do not tell its `on_lost` any more."""
         if state.tells and not state.lost and self._on_lost in state.tells:
             tells = list(state.tells)
             tells.remove(self._on_lost)
             state.tells = tuple(tells)
 
     def _not_acquired(self, refusal: Refusal) -> NotAcquired:
-        """Somebody else has it."""
+        """The error when others hold the lock."""
         who = f"held by {printable(refusal.holder)}" if refusal.holder else "held by somebody else"
         if not refusal.attempts:
             who = "others of this process hold it, or wait for it"
@@ -478,7 +491,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         )
 
     def _held(self) -> Hold[AnyLease]:
-        """The caller's latest hold, for what only a holder may do."""
+        """The caller's latest hold, for `release` and `extend`."""
         hold = self._latest(self._caller())
         if hold is not None and hold.state.mine():
             return hold
@@ -487,7 +500,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _not_held(self) -> NotHeld:
         ours = [hold for hold in self._caller() if self._names == set(hold.lease.names) and hold.lease.valid]
         if any(hold.through is not self._word and hold.entered_here for hold in ours):
-            text = f"this {self._holder} holds {self._shown}, but not through this lock object: release it through the one that acquired it"
+            text = (
+                f"this {self._holder} holds {self._shown}, but not through this lock object: "
+                "release it through the one that acquired it"
+            )
             return NotHeld(text, name=self._name)
         other = self._lease is not None and self._lease.valid
         whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
@@ -538,7 +554,7 @@ def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object]) -> 
 
 
 def to_be_told(on_lost: Callable[[AnyLease], object] | None, state: LeaseState) -> list[Callable[[AnyLease], object]]:
-    """Each `on_lost` of a loss, once: that of the lock that acquired, and of those that entered again (C9)."""
+    """Each `on_lost` to call for a loss, once: of the lock that acquired, and of those that re-entered (C9)."""
     found = [] if on_lost is None else [on_lost]
     for other in state.tells:
         if other not in found:

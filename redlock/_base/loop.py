@@ -6,5 +6,5 @@ import asyncio
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """None if there is none: the documented function raises, which costs as much as a whole release."""
-    return asyncio._get_running_loop()  # noqa: SLF001 - see above
+    """The running loop, or None.  The documented function raises instead, which costs as much as a whole release."""
+    return asyncio._get_running_loop()  # noqa: SLF001 - the fast way

@@ -1,4 +1,4 @@
-"""What the masters of one deployment are to every lock: how to reach them, and on which terms."""
+"""The masters of one deployment, as every lock sees them: their addresses, and the options of `Masters`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from redlock._health.checkup import Checkup
     from redlock._health.records import Probe
 
-TOKEN_BYTES = 20  # of every attempt's token (R8)
-_PROBE_TTL = 5.0  # seconds: so long the lock of a check stays if it is killed in the middle
+TOKEN_BYTES = 20  # the length of each attempt's token (R8)
+_PROBE_TTL = 5.0  # seconds; the lock of a killed check stays so long
 
 
 class MastersBase:
-    """The options of `Masters` and `AsyncMasters`; whoever derives from this runs operations."""
+    """The options of `Masters` and `AsyncMasters`.  A subclass runs the operations."""
 
     def __init__(
         self,
@@ -54,24 +54,24 @@ class MastersBase:
         """Check the options; nothing is sent before the first operation.
 
         Args:
-            masters: URLs (``redis://``, ``rediss://``, ``unix://``) or clients of redis-py, of which only
-                the connection settings are read.  At least one, none twice.  In a URL, ``db``, ``username``,
-                ``password``, ``client_name`` and, for TLS, ``ssl_…`` may follow a question mark, nothing else.
-            node_timeout: a master's share of an attempt, in seconds; at most a third of any TTL (R7).
-            connect_timeout: seconds for connecting to a master, and for the first operation to wait for it.
+            masters: URLs (``redis://``, ``rediss://``, ``unix://``) or clients of redis-py, of which only the
+                connection settings are read.  At least one, none twice.  In a URL a question mark may be followed by
+                ``db``, ``username``, ``password``, ``client_name`` and, for TLS, ``ssl_…``; by nothing else.
+            node_timeout: the time that one master gets in an attempt, in seconds; at most a third of any TTL (R7).
+            connect_timeout: seconds to connect to a master, and the longest that the first operation waits for it.
             drift_factor: how far the rates of clocks may differ (R6): 0.01 is 1 %.
-            max_ttl: the longest TTL that any lock may have, the same in every client: so long a restarted
-                master may not vote (R21).
-            restart_guard: False lets a master vote right after its start.  For a brand-new deployment and
-                for tests: a master that forgot its locks in a restart then gives them away twice.
-                A master with ``appendfsync always`` is exempt, and must never come back with another disk.
+            max_ttl: the longest TTL that any lock may have, in seconds, the same in every client.  A restarted master
+                may not vote for so long (R21).
+            restart_guard: False lets a master vote right after its start.  It is meant for a brand-new deployment and
+                for tests: a master that forgot its locks in a restart then gives them away twice.  With the guard on,
+                a master with ``appendfsync always`` is exempt; it must never come back with another disk.
             prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
-            observer: called with an `Event` whenever something happens to a lock, a lease or a master, in
-                whatever thread or on whatever loop it happens.  It must not block; what it raises is logged.
+            observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
+                or on the loop in which it happens.  It must not block; an exception that it raises is logged.
 
         Raises:
-            ConfigurationError: for a value that cannot be right; the text has it and what is allowed.
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.
         """
         _installed.check()
         self._endpoints = _endpoints(masters)
@@ -91,7 +91,7 @@ class MastersBase:
             raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
         self._observer: Observer | None = None
         if observer is not None:
-            # Here and not where an event is made: that may be any thread, or a moment that counts.
+            # Import it here, not where an event is made: that may be in any thread, or at a moment when time counts.
             from redlock._base.observer import Observer  # noqa: PLC0415 - few programs observe
 
             self._observer = Observer(observer)
@@ -112,20 +112,23 @@ class MastersBase:
             phase=random.random(),  # noqa: S311 - not a secret
             attempted=Outages(self._observer),
         )
-        # One name for all probes of this object: each name's fence stays for `fence_ttl` (R20).
+        # One name for all probes of this object: each name leaves a fence key for `fence_ttl` (R20).
         self._probed = f"redlock-check:{secrets.token_hex(8)}"
         self._closed = False
         self._making = ForkLock()  # held while a driver is made
         self._set_up()
 
     def _set_up(self) -> None:
-        """What a world adds to a new object."""
+        """Set up what the subclass needs in a new object."""
 
     @classmethod
     def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Unpack[MastersOptions]) -> Self:
-        """Masters from the comma-separated URLs in an environment variable.
+        """Make masters from the comma-separated URLs in an environment variable.
 
         A comma inside a password is written ``%2C``.
+
+        Raises:
+            ConfigurationError: the variable is not set or empty, or an option cannot be right.
         """
         value = os.environ.get(variable, "")
         urls = [url.strip() for url in value.split(",") if url.strip()]
@@ -153,15 +156,17 @@ class MastersBase:
         return keys
 
     def _refuse(self, names: tuple[str, ...], keys: wire.Keys) -> NoReturn:
-        """One of them is no name of a lock: what stands at its key would be taken for the other."""
+        """One of ``keys`` has another use already.  Raises ConfigurationError, with the name to change."""
         for name, lock in zip(names, keys.locks, strict=True):
-            if lock in keys.fences:  # it would be granted, and lost when it is extended
+            if lock in keys.fences:  # else it would be granted, and lost at its extension
                 whose = options.shown(names[keys.fences.index(lock)])
                 raise ConfigurationError(
-                    f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is kept: take another name"
+                    f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is "
+                    "kept: take another name"
                 )
         raise ConfigurationError(
-            f"name={options.shown(names)}: at {options.shown(self._announced)} the masters keep the longest TTL of all clients: take another name"
+            f"name={options.shown(names)}: at {options.shown(self._announced)} the masters keep the longest TTL of all "
+            "clients: take another name"
         )
 
     def _inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
@@ -169,7 +174,7 @@ class MastersBase:
         return inspect.inspect(self._settings, checked, self._prefix + checked)
 
     def _keep(self, renewal: Renewal) -> None:
-        """Renew it, and tell if it is lost."""
+        """Renew a lease from now on, and tell if it is lost."""
         raise NotImplementedError
 
     # -- for the check -------------------------------------------------------------------------------
@@ -191,13 +196,13 @@ class MastersBase:
         return Checkup(self._endpoints, client_options, timeout, probe)
 
     def _throw_away(self) -> dict[str, Any]:
-        """The lock that a check takes and gives back."""
+        """The options of the lock that a check acquires and releases."""
         ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._settings.node_timeout))
         return {"name": self._probed, "ttl": ttl, "auto_extend": False}
 
 
 class Outages:
-    """Told of every attempt, says when the quorum is gone and when it is back, once each (C1)."""
+    """Gets the tally of every attempt.  Reports once when the quorum is gone, and once when it is back (C1)."""
 
     def __init__(self, observer: Observer | None) -> None:
         self._observer = observer
@@ -215,7 +220,7 @@ class Outages:
 
 
 def known(status: LockStatus, tally: Tally) -> LockStatus:
-    """``status``, if enough masters answered to know it."""
+    """``status``, if enough masters answered; else raises QuorumUnreachable."""
     if tally.unreachable:
         raise QuorumUnreachable(
             f"nobody can tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
@@ -224,7 +229,7 @@ def known(status: LockStatus, tally: Tally) -> LockStatus:
 
 
 def _fresh_token() -> str:
-    return os.urandom(TOKEN_BYTES).hex()  # as `secrets.token_hex`, without the three calls around it
+    return os.urandom(TOKEN_BYTES).hex()  # what `secrets.token_hex` does, less three calls
 
 
 def _endpoints(masters: Iterable[object]) -> tuple[_connect.Endpoint, ...]:

@@ -1,4 +1,4 @@
-"""What the observer of some `Masters` is told.  Imported when there is one: most programs have none."""
+"""Tells the observer of some `Masters`.  Imported only if there is one: most programs have none."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Makes the events, and hands them to ``told``, a function of the user's.
+    """Makes the events, and hands them to ``told``, a function of the user.
 
-    It refers to nothing else: connections and renewers have it, and must not keep a `Masters` from being dropped.
+    It refers to nothing else.  Connections and renewers refer to it, and must not keep a `Masters` alive.
     """
 
     __slots__ = ("_told",)
@@ -30,8 +30,9 @@ class Observer:
     def _tell(self, event: events.Event) -> None:
         try:
             self._told(event)
-        # A user's: it must not break what it observes.  It does not wait, so nobody has cancelled it: that is what a future
-        # or a task was that it has asked.  What else is no `Exception` is to end the program, and goes on.
+        # The user's function must not break what it observes.  It never waits, so a CancelledError here is not a
+        # cancellation of ours: it is the outcome of a future or task that the function asked for its result.  All
+        # else that is no `Exception` is to end the program, and goes on.
         except (Exception, CancelledError):  # noqa: BLE001
             report_failure("the observer failed")
 

@@ -1,4 +1,4 @@
-"""One operation that is stepped by whatever happens, among many that one thread or one loop looks after."""
+"""One operation that is stepped by events.  One thread or one loop looks after many of them."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NOTHING: Any = object()
-# An alarm that goes off so much too late, in seconds, says that nobody was listening meanwhile.
+# An alarm that goes off so much too late, in seconds, says that nobody was reading meanwhile.
 _LATE = 0.02
 _MOST_EXCUSED = 0.25
 
 
 class Host(Protocol):
-    """Who looks after operations."""
+    """What looks after operations: an event loop, or the housekeeper's thread."""
 
-    operations: set[Any]  # those under way
+    operations: set[Any]  # under way
 
     def send(self, request: Send, operation: Any) -> None: ...
 
     def perform_local(self, effect: LocalEffect, operation: Any) -> None: ...
 
     def last_look(self, request: Send | None) -> None:
-        """Read what has arrived, if that is not done anyway, and then tell ``request`` of nothing more."""
+        """Read what has arrived, unless that is done anyway.  After that, tell ``request`` of no more answers."""
 
     def wake(self, operation: Any) -> None:
-        """It has an event: call its `step` when nobody is in the middle of something."""
+        """``operation`` has an event: call its `step` as soon as no other step or read is under way."""
 
 
 AnyHost = TypeVar("AnyHost", bound=Host)
 
 
 class OperationBase(ABC, Generic[T, AnyHost]):
-    """Steps a generator; no thread and no task waits for it."""
+    """Steps a generator.  No thread and no task waits for it."""
 
     __slots__ = (
         "_armed",
@@ -63,43 +63,43 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
         self.subscription: Subscription | None = None
-        self.until = float("inf")  # when it wants to be woken at the latest
-        self._asked = self.until  # ... by what it said itself
+        self.until = float("inf")  # wake it then at the latest
+        self._asked = self.until  # the time that it yielded; an excuse does not change it
         self._excused = False
-        self._closes: Send | None = None  # what it waits for
-        self._armed: float | None = None  # the alarm that is set is for this time
+        self._closes: Send | None = None  # the request whose answers it waits for
+        self._armed: float | None = None  # the time for which its alarm is set
         self._op = op
         self._host = host
         self._running = False
-        self._queued = False  # with the host, to be stepped
+        self._queued = False  # the host knows that it is to be stepped
 
     def start(self) -> None:
         self._host.operations.add(self)
         self._drive(self._op.send, None)
 
     def put(self, event: Event) -> None:
-        """It happened.  Its time comes when the one who reads is done: this takes no step."""
+        """Add ``event``, and have the operation stepped.  The step comes later, when the reading is done."""
         self.events.append(event)
         self.wake()
 
     def wake(self) -> None:
-        """There is an event."""
+        """Tell the host that there is an event."""
         if not (self._running or self._queued):
             self._queued = True
             self._host.wake(self)
 
     def step(self) -> None:
-        """Go on with what has happened."""
+        """Resume the generator with the next event."""
         self._queued = False
         if self.events and not self._running and not self.over:
             self._drive(self._op.send, self.events.popleft())
 
     def on_alarm(self) -> None:
-        """The alarm has gone off."""
+        """The host calls this when the alarm goes off."""
         self._armed = None
         if self._running or self.over:
             return
-        if self.events:  # and whoever was to step it was interrupted
+        if self.events:  # the step for them was interrupted
             self.step()
             return
         now = _clock.now()
@@ -113,41 +113,41 @@ class OperationBase(ABC, Generic[T, AnyHost]):
             self._drive(self._op.send, Timeout(now))
 
     def interrupt(self, error: BaseException) -> None:
-        """Throw ``error`` into the operation, which cleans up and ends with it (R11).
+        """Throw ``error`` into the generator, which cleans up and ends with it (R11).
 
-        All that takes is to send, so this neither waits nor can it be interrupted itself.
+        To clean up it only sends.  So this does not wait, and cannot be interrupted itself.
         """
         if not (self._running or self.over):
             self._drive(self._op.throw, error)
         if not self.over:
-            self._end()  # it wants to wait, though nobody is there to see its end.  None of ours does
+            # It wants to wait, although nobody will see its end.  None of our operations does.
+            self._end()
             self._op.close()
 
     @property
     def over(self) -> bool:
         return self not in self._host.operations
 
-    # -- what a world adds ---------------------------------------------------------------------------
+    # -- what a subclass adds ------------------------------------------------------------------------
 
     @abstractmethod
     def _wait(self, now: float) -> None:
-        """See to it that `on_alarm` is called at `until`."""
+        """Arrange a call of `on_alarm` at `until`."""
 
     @abstractmethod
     def _ended(self, result: T) -> None:
-        """It is over, with a result."""
+        """The operation ended with ``result``."""
 
     @abstractmethod
     def _failed(self, error: BaseException) -> None:
-        """It is over, with an error."""
+        """The operation ended with ``error``."""
 
     # ------------------------------------------------------------------------------------------------
 
     def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
-        """Take steps until the operation waits for what has not happened, or ends.
+        """Step the generator until it waits for an event that has not happened, or until it ends.
 
-        Whatever is raised meanwhile, in a `Send` or by a signal handler, is thrown into it: it decides how
-        to unwind.
+        An exception out of a `Send` or of a signal handler is thrown into the generator, which decides how to unwind.
         """
         self._running = True
         try:
@@ -160,7 +160,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                     try:
                         self._end()
                         self._ended(stop.value)
-                    except BaseException:  # of a signal handler: nobody else would tell whoever waits
+                    except BaseException:  # from a signal handler: else the caller would wait for ever
                         self._end()
                         self._ended(stop.value)
                         raise
@@ -170,16 +170,16 @@ class OperationBase(ABC, Generic[T, AnyHost]):
                         self._end()
                         self._failed(error)
                         if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                            raise  # it is for whoever called us
+                            raise  # our caller has to see it
                         break
                     step, argument = self._op.throw, error
         finally:
             self._running = False
-        if self.events:  # from another thread, just when nothing had happened yet
+        if self.events:  # that another thread added just before `_running` was false
             self.wake()
 
     def _perform(self, effect: Effect) -> Event | None:
-        """Do what it wants; returns what it is resumed with, or `_NOTHING` if that has not happened yet."""
+        """Carry out ``effect``.  Returns what the generator is resumed with, or `_NOTHING` if it has to wait."""
         if isinstance(effect, Wait):
             return self.events.popleft() if self.events else self._event(effect) or _NOTHING
         if isinstance(effect, Send):
@@ -189,7 +189,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         return None
 
     def _event(self, effect: Wait) -> Event | None:
-        """What there is at its time; None: nothing, or too little, and now it is waited for."""
+        """An event, or a `Timeout` once ``effect.until`` has passed.  None: it has to wait, and an alarm is set."""
         until, self._closes = effect.until, effect.closes
         now = _clock.now()
         if until != self._asked:
@@ -198,7 +198,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         if now >= self.until and not self._excuse(now):
             self._host.last_look(effect.closes)
             return self.events.popleft() if self.events else Timeout(now)
-        if self._armed != self.until:  # one alarm for all answers to one question
+        if self._armed != self.until:  # one alarm for all answers of one round
             self._arm(now)
         return None
 
@@ -207,8 +207,10 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         self._wait(now)
 
     def _excuse(self, now: float) -> bool:
-        """Wait longer, once: whoever looks after us was held up, and the answers may be here, for nobody has
-        looked.  They get as much time as nobody listened; `valid_until` counts from when we asked all the same.
+        """Put `until` off, once, if the alarm came late.
+
+        Then nobody was reading, and the answers may be here unread.  They get as much time again, up to a limit.
+        That is safe: `valid_until` still counts from `sent_at`.
         """
         late = now - self.until
         if self._excused or late < _LATE:

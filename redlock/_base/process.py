@@ -1,8 +1,8 @@
-"""Which process this is: a forked child must not take for its own what its parent holds.
+"""Tells which process this is: a forked child must not take its parent's locks for its own.
 
-`os.getpid` would tell, with a system call at every look, some ten of them for one lock that is taken and
-given back.  Python runs a hook in each child instead; a fork that it does not know of leaves its own
-locks and threads broken as well.
+`os.getpid` would tell, too, but each call is a system call, and one acquire and release would make about ten.
+Instead Python runs a hook in each forked child.  A fork that Python does not know of has no such hook; it breaks the
+locks and threads of Python itself as well.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-mark: object = object()  # another one in every child
+mark: object = object()  # every child gets a new one
 
 
 def is_this(other: object) -> bool:
-    """Whether the `mark` that was noted is that of this process."""
+    """Whether the noted `mark` is that of this process."""
     return other is mark
 
 
-here: Callable[[], bool] = partial(is_this, mark)  # true here, and false in every child of ours
+here: Callable[[], bool] = partial(is_this, mark)  # true in this process, false in its forked children
 
 
 def _in_child() -> None:
-    global mark, here  # noqa: PLW0603 - that is what this module is
+    global mark, here  # noqa: PLW0603 - the purpose of this module
     mark = object()
     here = partial(is_this, mark)
 

@@ -1,4 +1,4 @@
-"""A connection to one master: bytes out, values in, never blocking on either."""
+"""A connection to one master: bytes out, values in.  Neither writing nor reading blocks."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from redlock._connect import Connector, Endpoint
 
 _CHUNK = 65536
-# What a socket that does not block says when it would have to; TLS has its own words for it.
+# What a non-blocking socket raises instead of blocking.  TLS has exceptions of its own for it.
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-# What the parser raises for what it cannot build, or is not to: see `_core.sizes`.  Some versions of it make a SystemError
-# of a MemoryError.
+# What the parser raises for an answer that it cannot build or must not build: see `_core.sizes`.  Some versions turn
+# a MemoryError into a SystemError.
 _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
 
 
 class Stream:
-    """The socket, what it did not take yet, and the parser of what it brings.
+    """A socket, the bytes that it has not taken yet, and the parser of what it brings.
 
-    Knows no lock, no thread and no loop: `Connections` sees to it that only one is at it at a time.  A
-    KeyboardInterrupt can come between any two steps, also between taking an answer off the socket and handing it to the parser;
-    then what follows would be taken for the answer to another question.  So whoever moves bytes marks
-    the stream `poisoned` first and mends it last, and one that is found poisoned is closed.
+    It knows no lock, no thread and no loop: `Connections` lets only one user in at a time.
+
+    A KeyboardInterrupt can come between any two steps.  Between taking an answer off the socket and handing it to the
+    parser, it would lose that answer, and the next one would be taken for it.  So a method that moves bytes sets
+    `poisoned` first and clears it last.  A stream that is found poisoned is closed.
     """
 
     __slots__ = (
@@ -54,10 +55,11 @@ class Stream:
         "tls",
     )
 
-    # How many bytes at the beginning of these need not be parsed any more: it has taken them.
+    # Takes answers that it recognises from the beginning of these bytes.  Returns how many bytes it took; they need
+    # no parser.
     _recognise: Callable[[bytes, float], int]
 
-    # One value came, at that time: give it to whom it is for.  True: it asks for more than that.  OSError: it cannot be
+    # Takes one parsed value, with its time.  True: there is more to do than that.  OSError: the connection cannot be
     # trusted any more.
     _take: Callable[[Any, float], bool]
 
@@ -68,14 +70,14 @@ class Stream:
         self.fd = -1
         self.tls = False
         self.poisoned = False
-        self.backlog = bytearray()  # what the kernel did not get or take yet
-        self.stuck = False  # it takes no more
+        self.backlog = bytearray()  # bytes that the kernel has not taken yet
+        self.stuck = False  # the kernel takes no more for now
         self.failures = 0  # attempts to connect that failed in a row
-        self.retry_at = -math.inf  # when the next one is due
+        self.retry_at = -math.inf  # when the next attempt is due
         self.opened_at = -math.inf
-        self.connector: Connector | None = None  # the one that is under way
+        self.connector: Connector | None = None  # the attempt that is under way
         self._parser: Any = None
-        self._half = False  # it has the beginning of a value
+        self._half = False  # the parser has the beginning of a value
 
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
@@ -86,14 +88,14 @@ class Stream:
         self.failures = 0
 
     def write(self, data: bytes) -> None:
-        """Hand ``data`` to the kernel, and keep what it does not take: see `stuck`.  OSError: the connection broke."""
-        if self.backlog:  # which goes first
+        """Hand ``data`` to the kernel.  The backlog keeps the rest, see `stuck`.  OSError: the connection broke."""
+        if self.backlog:  # it goes first
             self.backlog += data
             if not self.stuck:
                 self.flush()
             return
         try:
-            sent = self.sock.send(data)  # type: ignore[union-attr]  # nothing is written to one that is down
+            sent = self.sock.send(data)  # type: ignore[union-attr]  # nobody writes while it is down
         except _NOT_NOW:
             sent = 0
         if sent < len(data):
@@ -109,14 +111,14 @@ class Stream:
         self.stuck = bool(self.backlog)
 
     def read(self, now: float) -> bool:
-        """`_recognise` or `_take` every whole value that is there; half ones wait in the parser.
+        """Hand every complete value to `_recognise` or `_take`.  Incomplete ones wait in the parser.
 
-        True: that is not all that there is to do, and whoever does it mends the stream afterwards.
+        True: the caller has more to do.  The stream is `poisoned` until the caller has done it and clears that.
 
         Raises:
             OSError: the connection broke, or cannot be trusted any more.
         """
-        if self.poisoned:  # found like this: somebody was interrupted
+        if self.poisoned:  # an earlier write or read was interrupted
             raise ConnectionAbortedError("interrupted in the middle of a message")
         sock = self.sock
         if sock is None:
@@ -133,14 +135,14 @@ class Stream:
             known = 0 if self._half else self._recognise(data, now)
             if known < len(data) and self._parse(data[known:], now):
                 more = True
-            # TLS may keep decrypted bytes that poll() does not know of; else a short read is the end.
+            # TLS may keep decrypted bytes that poll() does not see.  Without TLS a short read is the last one.
             if len(data) < _CHUNK and not self.tls:
                 break
         self.poisoned = more
         return more
 
     def _parse(self, data: bytes, now: float) -> bool:
-        """`_take` every value that is whole now; True: that asks for more."""
+        """Parse ``data`` and `_take` every complete value.  True: one of them needs more to be done."""
         parser = self._parser
         more = False
         self._half = True
@@ -161,12 +163,12 @@ class Stream:
         return more
 
     def _unstuck(self) -> bool:
-        """It may take more now; True: it took all."""
+        """Try to write the backlog.  True: the kernel took all of it."""
         self.flush()
         return not self.stuck
 
     def close(self, *, abort: bool) -> None:
-        """``abort``: what the kernel has not delivered yet must not arrive behind the next connection (R10)."""
+        """Close the socket.  ``abort``: what is not delivered yet must not arrive after the next connection (R10)."""
         if self.sock is not None:
             if abort:
                 with contextlib.suppress(OSError):

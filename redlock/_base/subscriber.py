@@ -1,4 +1,4 @@
-"""The connection on which one master announces what is released (R24), there only while somebody waits."""
+"""The connection on which one master announces releases (R24).  It exists only while somebody waits."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ if TYPE_CHECKING:
 
     from redlock._connect import Endpoint
 
-_PAUSE = 1.0  # after a refusal, before it is asked again, in seconds
+_PAUSE = 1.0  # seconds from a refusal to the next try
 
-# A "message", or that a channel is on ("subscribe") or off ("unsubscribe"); channel; token.
+# Kind, channel and token.  The kind is "message", or "subscribe" and "unsubscribe" for the master's confirmation.
 Announcement: TypeAlias = tuple[bytes, str, bytes]
 
 
 class Subscriber(Stream):
-    """What one master announces.  A connection of its own: one that listens can ask for nothing else."""
+    """The subscriptions on one master.
+
+    They have a connection of their own: a connection that subscribes can ask for nothing else.
+    """
 
     __slots__ = ("_announcements", "_refused_at", "_unanswered", "asked", "refused", "reported")
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:
         super().__init__(master, endpoint)
-        self._announcements: list[Announcement] = []  # that nobody was told yet
-        self.asked: set[str] = set()  # channels that it was asked for
-        self.refused = ""  # why it does not announce anything, if it said so
-        self.reported = False  # somebody was told that it does not work
+        self._announcements: list[Announcement] = []  # not handed on yet
+        self.asked: set[str] = set()  # channels that the master was asked for
+        self.refused = ""  # the master's reason for announcing nothing
+        self.reported = False  # its failure was logged
         self._refused_at = -math.inf
-        self._unanswered: deque[str] = deque()  # channels; answers come in the order of the questions
+        self._unanswered: deque[str] = deque()  # channels; the answers come in the same order
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)
@@ -44,7 +47,7 @@ class Subscriber(Stream):
         self.refused, self._refused_at = "", -math.inf
 
     def more(self, channels: Iterable[str], now: float) -> bytes:
-        """What to write so that it is asked for ``channels``, too; empty: nothing."""
+        """The commands that subscribe to those of ``channels`` that are new; may be empty."""
         if now - self._refused_at < _PAUSE:
             return b""
         new = [channel for channel in channels if channel not in self.asked]
@@ -52,22 +55,22 @@ class Subscriber(Stream):
         return self._commands("SUBSCRIBE", new)
 
     def no_more_than(self, channels: Iterable[str]) -> bytes:
-        """What to write so that it is asked for no others; empty: nothing."""
+        """The commands that unsubscribe from all channels but ``channels``; may be empty."""
         old = self.asked.difference(channels)
         self.asked -= old
         return self._commands("UNSUBSCRIBE", old)
 
     def _commands(self, verb: str, channels: Iterable[str]) -> bytes:
-        """One for each channel: one that is refused is then no matter of the others."""
+        """One command for each channel, so that the refusal of one does not concern the others."""
         self._unanswered.extend(channels)
         return b"".join(_connect.pack_words((verb, channel)) for channel in channels)
 
     def announcements(self) -> list[Announcement]:
-        """What was announced since the last call."""
+        """The announcements since the last call."""
         self._announcements, announcements = [], self._announcements
         return announcements
 
-    def _recognise(self, data: bytes, now: float) -> int:  # noqa: ARG002 - all that is announced has to be read
+    def _recognise(self, data: bytes, now: float) -> int:  # noqa: ARG002 - each announcement has to be parsed
         return 0
 
     def _take(self, value: Any, now: float) -> bool:
@@ -77,7 +80,7 @@ class Subscriber(Stream):
             case [bytes(kind), bytes(channel), int()] if self._unanswered:
                 self._unanswered.popleft()
                 self._announcements.append((kind, channel.decode("utf-8", "replace"), b""))
-            case ErrorReply() if self._unanswered:  # it may be busy, or somebody may grant the right later
+            case ErrorReply() if self._unanswered:  # temporary: it is busy, or lacks a right that it may get
                 self.asked.discard(self._unanswered.popleft())
                 self.refused, self._refused_at = value.text, now
             case _:

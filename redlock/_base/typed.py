@@ -1,4 +1,4 @@
-"""The options of locks and of masters, for type checkers: what is handed on as ``**options`` is checked where it is written."""
+"""The options of locks and of masters, for type checkers: they check ``**options`` in the caller's code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LockOptions(TypedDict, total=False):
-    """Those of a lock that are the same in both worlds."""
+    """The options of a lock that threads and asyncio share."""
 
     ttl: float
     timeout: float
@@ -28,7 +28,7 @@ class LockOptions(TypedDict, total=False):
 
 
 class MastersOptions(TypedDict, total=False):
-    """Those of `Masters` and `AsyncMasters`."""
+    """The options of `Masters` and `AsyncMasters`."""
 
     node_timeout: float
     connect_timeout: float

@@ -1,7 +1,7 @@
-"""Taking a lock: attempts, each of which wins a majority or leaves nothing behind.
+"""Takes a lock.  Each attempt wins a majority, or leaves nothing behind.
 
-One attempt is one round to all masters with a token of its own.  In the common case that round also
-settles the fencing token; a second, short one follows where a master had a greater fence (R17).
+One attempt is one round to all masters, with a token of its own.  In the common case that round also settles
+the fencing token.  If a master had a greater fence, a second, short round follows (R17).
 """
 
 from __future__ import annotations
@@ -25,56 +25,56 @@ if TYPE_CHECKING:
 
 
 class Grant(NamedTuple):
-    """A majority granted it, in time."""
+    """A majority granted the lock, in time."""
 
     token: str
     fence: int | None
     valid_until: float
     decided_at: float
-    asked: frozenset[int]  # masters that may have a key of ours
-    votes: Callable[[], tuple[Vote, ...]]  # made when looked at, not on the way
+    asked: frozenset[int]  # masters that may have our keys
+    votes: Callable[[], tuple[Vote, ...]]  # computed only when somebody reads them
     attempts: int = 1
-    place: Place | None = None  # our place in line, which is the first
+    place: Place | None = None  # our place in line: the first
 
 
 class Refusal(NamedTuple):
     """The last attempt failed, and was rolled back.
 
-    ``held``: somebody else has it.  ``unreachable``: too few masters took part (C2).  ``slow``: they
-    did, but too late for the lease to be worth having (R7).
+    ``held``: somebody else has the lock.  ``unreachable``: too few masters took part (C2).  ``slow``: enough
+    masters granted it, but too late: less than ``min_validity`` would have been left (R7).
     """
 
     kind: Literal["held", "unreachable", "slow"]
     tally: Tally
     at: float
     attempts: int = 1
-    holder: str = ""  # of a refusal that is `held`: the token seen on most masters
-    remaining: float | None = None  # seconds until a majority is free if nobody extends its key
-    split: bool = False  # ... and nobody is known to have a majority
-    validity: float | None = None  # of one that is `slow`: what would have been left
+    holder: str = ""  # if `held`: the token seen on most masters
+    remaining: float | None = None  # seconds until a majority is free, unless a key is extendeds key
+    split: bool = False  # if `held`: no token was seen on a majority
+    validity: float | None = None  # if `slow`: the validity that would have been left
 
 
 def acquire(
     settings: MastersSettings, spec: LockSpec, deadline: float, won: list[Grant] | None = None
 ) -> Op[Grant | Refusal]:
-    """Try until it is granted or ``deadline`` has passed; at least once, and once more at the deadline.
+    """Try until the lock is granted or ``deadline`` has passed: at least once, and once more at the deadline.
 
-    First one stands in line in this process (R23); whoever is granted the lock stays in front until it is
-    released.  ``won`` gets the grant the moment there is one: a Ctrl-C that strikes on the way back to the
-    caller must not make it forget what it has to release (R11).
+    The operation first stands in line in this process (R23).  A holder stays first in line until its release.
+    ``won`` gets the grant as soon as there is one.  A Ctrl-C on the way back to the caller then cannot hide
+    from it what it has to release (R11).
     """
     place = Place(spec.keys.locks)
     try:
         yield Enter(place)
         outcome: Grant | Refusal | None = yield from _queue(settings, place, deadline)
         if outcome is None:
-            place.inbox = None  # nobody has to tell us any more; a lease that referred to it would be a cycle
+            place.inbox = None  # no `Turn` will come any more; a lease that referred to the inbox would be a cycle
             outcome = yield from _contend(settings, spec, deadline, won, place)
         if isinstance(outcome, Refusal):
             interruption = yield from despite_interrupts(Leave(place))
             if interruption is not None:
-                raise interruption  # noqa: TRY301 - and once more, below
-    except GeneratorExit:  # dropped, not interrupted: nobody would carry out what we yield
+                raise interruption  # noqa: TRY301 - `except` below sends `Leave` again, which does no harm
+    except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
     except BaseException:
         yield from despite_interrupts(Leave(place))
@@ -83,7 +83,7 @@ def acquire(
 
 
 def _queue(settings: MastersSettings, place: Place, deadline: float) -> Op[Refusal | None]:
-    """Until it is our turn; a `Refusal` if it is not in time."""
+    """Wait until it is our turn.  Returns a `Refusal` if the deadline comes first."""
     while not place.turn:
         event = yield from wait(deadline, quiet=True)
         if isinstance(event, Timeout) and not place.turn:
@@ -94,9 +94,9 @@ def _queue(settings: MastersSettings, place: Place, deadline: float) -> Op[Refus
 def _contend(
     settings: MastersSettings, spec: LockSpec, deadline: float, won: list[Grant] | None, place: Place
 ) -> Op[Grant | Refusal]:
-    """Against other processes."""
+    """Compete with other processes."""
     attempts = 0
-    failed = 0  # of these, since a release was announced: then everybody begins anew
+    failed = 0  # attempts since a release was announced: after a release all waiters begin anew
     subscription: Subscription | None = None
     if NEVER < place.yield_until < deadline:
         subscription = Subscription(spec.keys.locks, len(settings.masters))
@@ -112,11 +112,11 @@ def _contend(
             subscription.tried(collided=isinstance(outcome, Refusal) and outcome.split)
         if isinstance(outcome, Grant):
             return outcome
-        # C1: an outage may pass.  A wrong password will not, however long one waits for it.
+        # C1: an outage may pass.  A wrong password stays wrong, however long we wait.
         if outcome.at >= deadline or outcome.tally.misconfigured:
             return outcome._replace(attempts=attempts)
         until = min(outcome.at + delay(spec.retry, failed), deadline)
-        if outcome.remaining is not None:  # then it is free, whether anybody says so or not
+        if outcome.remaining is not None:  # by then the keys have expired, also if no release is announced
             until = min(until, outcome.at + outcome.remaining + quorum.ROUNDING)
         if subscription is None and outcome.kind == "held":
             subscription = Subscription(spec.keys.locks, len(settings.masters))
@@ -126,24 +126,27 @@ def _contend(
 
 
 def _let_others_go_first(subscription: Subscription, until: float) -> Op[None]:
-    """They listen, and we have had it.  The first release that we hear of is that of our own process."""
+    """Wait until waiters of another process had the lock.  They listen, and our process has just had it.
+
+    The first release that we hear of is that of our own process, the second is theirs.
+    """
     while subscription.released < 2:  # noqa: PLR2004 - see above
         if isinstance((yield from wait(until)), Timeout):
             return
 
 
 def _pause(settings: MastersSettings, subscription: Subscription | None, refusal: Refusal, until: float) -> Op[bool]:
-    """Until there is reason to try again; True if that is a release that was announced (R24)."""
+    """Wait until there is reason to try again.  Returns True if the reason is an announced release (R24)."""
     at = refusal.at
     if subscription is not None:
         subscription.refused(refusal.tally.in_the_way())
     if refusal.kind != "held":
-        subscription = None  # no release ends an outage; and what failed attempts take back is announced as well
+        subscription = None  # no release ends an outage; and rollbacks of failed attempts are announced as well
     while subscription is None or not (subscription.look or subscription.released):
         event = yield from wait(until)
         if isinstance(event, Timeout):
             return False
-        if isinstance(event, Notified):  # else it is something late, of the attempt that failed
+        if isinstance(event, Notified):  # anything else is a late event of the failed attempt
             at = event.at
     if not subscription.released:
         return False
@@ -162,7 +165,7 @@ def attempt(
     number: int = 1,
     place: Place | None = None,
 ) -> Op[Grant | Refusal]:
-    """One token, one round, and a rollback on every way out that is not a grant (R8, R9, R11)."""
+    """Try once: one token, one round, and a rollback on every way out but a grant (R8, R9, R11)."""
     token = settings.token()
     proposal = settings.fences.propose() if spec.fencing else 0
     ballot = Ballot(settings, wire.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)
@@ -190,19 +193,19 @@ def attempt(
                 return grant
         interruption = yield from rollback(spec, token, ballot)
         if interruption is not None:
-            raise interruption  # noqa: TRY301 - and once more, below
-    except GeneratorExit:  # dropped, not interrupted: nobody would carry out what we yield
+            raise interruption  # noqa: TRY301 - `except` below rolls back again, which does no harm
+    except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
-    except BaseException:  # cancelled, Ctrl-C: the keys must not outlive us (R11)
+    except BaseException:  # a cancellation or Ctrl-C: the keys must not outlive this operation (R11)
         yield from rollback(spec, token, ballot)
         raise
     return refusal
 
 
 def second_round(settings: MastersSettings, spec: LockSpec, token: str, first: Ballot) -> Op[tuple[int, float, Tally]]:
-    """A fence greater than all seen, to the masters that granted or may yet grant (R17).
+    """Send a fence greater than all seen to the masters that granted or may yet grant (R17).
 
-    Within the time of the attempt: a master's share of it does not grow by asking twice.
+    This round ends with the time of the attempt: a master does not get more time because it is asked twice.
     """
     proposal = first.highest + 1
     settings.fences.learn(proposal)
@@ -214,11 +217,11 @@ def second_round(settings: MastersSettings, spec: LockSpec, token: str, first: B
 
 
 def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | None]:
-    """Release on all masters that may have the key, the silent ones first of all (R9).
+    """Release on all masters that may have the key, above all on the silent ones (R9).
 
-    Nobody waits for the answers: on each connection the release stands behind the acquire (R10),
-    and what a broken connection swallowed is owed for as long as the key can live.  Returns what
-    interrupted it.
+    Nobody waits for the answers.  On each connection the release stands behind the acquire (R10).  If the
+    connection breaks before the answer, the release is owed for as long as the key can live.
+    Returns the interruption, if there was one.
     """
     sent_at = round_.sent_at
     if sent_at == NEVER:  # interrupted before the round was sent
@@ -228,9 +231,9 @@ def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | No
 
 
 def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
-    """Carry them out although somebody keeps pressing Ctrl-C: doing it twice does no harm.
+    """Carry out each of ``effects`` although somebody keeps pressing Ctrl-C: a second time does no harm.
 
-    Returns the first interruption, for the caller to raise unless it is raising one already.
+    Returns the first interruption.  The caller raises it, unless it is raising one already.
     """
     first: BaseException | None = None
     for effect in effects:
@@ -253,8 +256,8 @@ class Ballot(Round):
 
     def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int) -> None:
         super().__init__(settings, call)
-        self.highest = proposal  # of the fences that were proposed and shown
-        self._elsewhere: list[int] = []  # masters that granted, and whose fence is not our proposal
+        self.highest = proposal  # the greatest fence that was proposed or shown
+        self._elsewhere: list[int] = []  # masters that granted, but did not store our proposal
         self._holders: list[tuple[str, float]] = []
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
@@ -262,7 +265,7 @@ class Ballot(Round):
         self.highest = max(self.highest, answer.fence)
         self._settings.fences.learn(answer.fence)
         if isinstance(answer, wire.Taken):
-            if not answer.stored and self.tally.outcome(master) is None:  # it votes once, however often it was asked
+            if not answer.stored and self.tally.outcome(master) is None:  # only its first answer is its vote
                 self._elsewhere.append(master)
             return GRANTED
         self._holders.append((answer.holder, answer.remaining))
@@ -270,11 +273,12 @@ class Ballot(Round):
 
     @property
     def stored(self) -> bool:
-        """Whether a majority stored our proposal (R17); only votes that count do."""
+        """Whether a majority stored our proposal (R17).  Only votes that were counted matter here.
+
+        An answer may have been read and not counted: a Ctrl-C came in between.
+        """
         tally = self.tally
-        return (
-            tally.yes - tally.granted_by(self._elsewhere) >= tally.need
-        )  # not all that was read was counted, if Ctrl-C struck
+        return tally.yes - tally.granted_by(self._elsewhere) >= tally.need
 
     def refusal(self, at: float) -> Refusal:
         tally = self.tally
@@ -283,7 +287,7 @@ class Ballot(Round):
         tokens = [holder for holder, _ in self._holders]
         holder = max(tokens, key=tokens.count, default="")
         left = sorted(remaining for _, remaining in self._holders)
-        missing = tally.need - tally.yes  # so many of these keys have to go
+        missing = tally.need - tally.yes  # so many of these keys have to expire before we can win
         return Refusal(
             "held",
             tally,
@@ -295,11 +299,11 @@ class Ballot(Round):
 
 
 class SecondBallot(Round):
-    """Who stored the greater fence (R17)."""
+    """The votes of the second round: which masters stored the greater fence (R17)."""
 
     __slots__ = ()
 
-    def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - they say who they are
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - part of the interface
         verdict, fence = wire.read_fence(value)
         self._settings.fences.learn(fence)
         if verdict == 1:

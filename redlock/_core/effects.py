@@ -1,20 +1,26 @@
-"""The whole vocabulary between an operation and whoever drives it.
+"""The whole vocabulary between an operation and its driver.
 
-An operation is a generator.  It yields what it wants and is resumed with what happened:
+An operation is a generator.  It yields effects, and is resumed with events.  Every effect but `Wait` resumes at
+once, with None.
 
-    Send    ask masters to run a script; resumes at once with None.  Answers are told to the `Send` itself
-            (`Send.voted`, `Send.answered`); once it says that they decide, it is the event that a `Wait` resumes with
-    Wait    resume with the next event: a `Send` that is decided, a `Turn`, or `Timeout` when none came in time
-    Enter   stand in line in this process; resumes at once, a `Turn` comes if it is not one's turn yet
-    Leave   ... no longer; resumes at once
-    Listen  hear of releases from now on, until the operation is over; resumes at once, `Notified` comes
-            whenever its `Subscription` has reason to look
-    ReleaseHeard   tell how many others heard of a release; resumes at once
+    Send           ask masters to run a script.  The driver hands the answers to the `Send` itself (`Send.voted`,
+                   `Send.answered`).  Once that returns True, the `Send` is the next event of a `Wait`
+    Wait           resume with the next event: a decided `Send`, a `Turn`, a `Notified`, or a `Timeout`
+    Enter          stand in line in this process; a `Turn` follows, unless the operation is first in line already
+    Leave          leave the line
+    Listen         hear of releases until the operation ends; a `Notified` comes whenever the `Subscription` has
+                   reason to look
+    ReleaseHeard   tell how many others heard of our release
 
-A driver must: set ``Send.sent_at`` before the first byte leaves; tell a `Send`, when it is to be written, of masters that are
-down (`Send.failed`), at once or soon; ask ``Send.only_if`` when it writes; tell it of one answer at a time, and of none while its operation
-sees a `Timeout` (``Wait.closes``); write what an answer asks for (``Send.more``) before anything else to that master; throw into the
-generator whatever interrupts a wait, and then go on driving it, for that is how an operation cleans up (R11).
+What every driver must do:
+
+- It sets ``Send.sent_at`` before the first byte leaves.
+- When it is to write a `Send`, it calls `Send.failed` for each master that is down, at once or soon.
+- It asks ``Send.only_if`` in the moment in which it writes.
+- It hands a `Send` one answer at a time, and none while the operation sees a `Timeout` (``Wait.closes``).
+- It writes what an answer asks for (``Send.more``) before anything else to that master.
+- It throws into the generator whatever interrupts a wait.  Then it goes on driving the generator, for that is
+  how an operation cleans up (R11).
 """
 
 from __future__ import annotations
@@ -35,17 +41,18 @@ T = TypeVar("T")
 
 
 class Send:
-    """Run ``call`` on the masters in ``to`` (None: on all), and do not look at what they answer: see `Round`.
+    """Run ``call`` on the masters in ``to`` (None: on all).  This class ignores the answers; a `Round` counts them.
 
-    With ``owed_until`` it is a release that must arrive: where the connection breaks before the
-    answer, or the master cannot do it now, it is sent again until that time (R10).
+    ``owed_until``: it is a release that must arrive.  If the connection breaks before the answer, or the master
+    cannot do it now, it is sent again until that time (R10).
 
-    With a ``doubt`` it stands behind nothing: a master that does not say that it was ours is asked again until that time (R10).
+    ``doubt``: a release that may overtake the acquire, as another connection carries that.  A master that does
+    not say that the key was ours is asked again until ``owed_until`` (R10).
 
-    With ``only_if`` it is dropped unless that is true in the moment in which it is written, with nothing
-    written in between: what must not stand behind a release that somebody else sends asks so.
+    ``only_if``: the request is dropped unless this is true in the moment in which it is written.  Nothing else is
+    written between the look and the request.  So a repair cannot stand behind the release of another thread.
 
-    Told of an answer it leaves in ``more`` what that master is to be asked because of it, as a rule nothing.
+    ``more``: requests to the same master that an answer calls for.  As a rule there are none.
     """
 
     __slots__ = ("call", "doubt", "more", "only_if", "open", "owed_until", "sent_at", "to")
@@ -64,37 +71,37 @@ class Send:
         self.doubt: Doubt | None = None
         self.more: tuple[Send, ...] = ()
         self.sent_at = NEVER
-        self.open = False  # somebody still counts the answers: `voted`, `answered` and `failed` are told, else `late`
+        self.open = False  # answers are still counted: `voted`, `answered` and `failed` are called, else `late`
 
-    def voted(self, master: int, at: float) -> bool:  # noqa: ARG002 - nobody counts
-        """A master gave the usual answer (`Call.usual`); True: that decides."""
+    def voted(self, master: int, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
+        """A master gave the usual answer (`Call.usual`).  True: that decides."""
         return False
 
-    def answered(self, master: int, value: Any, at: float) -> bool:  # noqa: ARG002 - nobody counts
-        """A master answered ``value``, which may be the usual answer as well; True: that decides."""
+    def answered(self, master: int, value: Any, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
+        """A master answered ``value``, which may be the usual answer as well.  True: that decides."""
         return False
 
     def late(self, master: int, value: Any, at: float) -> None:
-        """A master answered ``value``, which is not the usual answer, when nobody counted any more."""
+        """A master answered ``value``, which is not the usual answer, after the counting was over."""
 
-    def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - nobody counts
-        """A master will not answer; True: that decides."""
+    def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
+        """A master will not answer.  True: that decides."""
         return False
 
 
 class Doubt(Protocol):
-    """Masters that may see what sets a key later than its release: another connection carries it."""
+    """A release may reach a master before the request that sets the key: another connection carries that request."""
 
     def remains(self, master: int, value: Any) -> bool:
-        """Whether it does although ``master`` has answered ``value`` to the release."""
+        """Whether the doubt remains after ``master`` has answered ``value`` to the release."""
 
 
 @dataclass(slots=True, eq=False)
 class Wait:
     """Resume with the next event, or with `Timeout` once ``until`` has passed.
 
-    ``quiet``: masters are not asked anything, so whoever waits need not listen to them.
-    ``closes``: with a `Timeout` it is told of no more answers.
+    ``quiet``: the operation awaits no answer of a master, so its driver need not read for it.
+    ``closes``: this request is handed no more answers once the `Timeout` comes.
     """
 
     until: float
@@ -111,7 +118,7 @@ class Enter:
 
 @dataclass(slots=True, eq=False)
 class Leave:
-    """Let others pass.  Twice does no harm."""
+    """Leave the line with ``place``.  A second time does no harm."""
 
     place: Place
 
@@ -125,7 +132,7 @@ class Listen:
 
 @dataclass(slots=True, eq=False)
 class ReleaseHeard:
-    """``heard``: how many connections each master told of the release of ``keys``, which took ``took`` seconds."""
+    """The release of ``keys`` took ``took`` seconds.  ``heard``: by master, how many connections were told of it."""
 
     keys: tuple[str, ...]
     heard: dict[int, int]
@@ -134,14 +141,14 @@ class ReleaseHeard:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One is first in line now."""
+    """The operation is first in line now."""
 
     at: float
 
 
 @dataclass(slots=True, eq=False)
 class Notified:
-    """One's `Subscription` has reason to look."""
+    """The `Subscription` of the operation has reason to look."""
 
     at: float
 
@@ -153,14 +160,14 @@ class Timeout:
     at: float
 
 
-LocalEffect: TypeAlias = Enter | Leave | Listen | ReleaseHeard  # what concerns no master
+LocalEffect: TypeAlias = Enter | Leave | Listen | ReleaseHeard  # these concern no master
 Effect: TypeAlias = Send | Wait | LocalEffect
 Event: TypeAlias = Send | Turn | Notified | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]
 
 
 def wait(until: float, *, quiet: bool = False) -> Op[Event]:
-    """A `Wait` whose event is typed: a generator has but one type for all it is sent."""
+    """A `Wait` whose event has a type of its own: a generator has one type for all that is sent into it."""
     event = yield Wait(until, quiet)
     assert event is not None  # noqa: S101 - a driver that forgets the event is broken, not unlucky
     return event

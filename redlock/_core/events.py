@@ -1,4 +1,4 @@
-"""What an observer is told: plain records, made only if there is one."""
+"""The events that an observer receives: plain records, made only if there is an observer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LockAcquired:
-    """A majority granted it, ``seconds`` after it was asked for; standing in line and connecting count."""
+    """A majority granted the lock.  ``seconds`` includes the time in line and the time to connect."""
 
     name: str
     token: str
@@ -25,7 +25,7 @@ class LockAcquired:
 class LockRefused:
     """An acquire gave up: ``held`` by somebody else, or the masters were ``unreachable`` or too ``slow``.
 
-    ``unusable``: they are there, and something that is not a lock stands at the keys of this name; see ``votes``.
+    ``unusable``: the masters are there, but something that is not a lock has the keys of this name; see ``votes``.
     """
 
     name: str
@@ -37,7 +37,7 @@ class LockRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaseExtended:
-    """By its holder or by its renewer: valid for another ``remaining`` seconds."""
+    """The holder or the renewer extended a lease.  It is valid for another ``remaining`` seconds."""
 
     name: str
     token: str
@@ -48,9 +48,9 @@ class LeaseExtended:
 
 @dataclass(frozen=True, slots=True)
 class LockReleased:
-    """By its holder, in time; it was ``held`` for so many seconds, as far as this process was its holder.
+    """The holder released its lock in time.  This process was its holder for ``held`` seconds.
 
-    ``votes`` are the answers so far; masters that have not answered are owed the release.
+    ``votes`` are the answers so far.  Masters that have not answered are owed the release.
     """
 
     name: str
@@ -62,7 +62,7 @@ class LockReleased:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """It ended before its holder was done; see `LockLost.reason`.  It was ``held`` for so many seconds."""
+    """A lease ended before its holder was done; see `LockLost.reason`.  It was ``held`` for so many seconds."""
 
     name: str
     token: str
@@ -73,7 +73,7 @@ class LeaseLost:
 
 @dataclass(frozen=True, slots=True)
 class MasterDown:
-    """No connection to it can be made."""
+    """No connection to this master can be made."""
 
     master: str
     reason: str
@@ -81,7 +81,7 @@ class MasterDown:
 
 @dataclass(frozen=True, slots=True)
 class MasterUp:
-    """It is connected; its vote counts in ``quarantined`` seconds, 0 if it does now (R21)."""
+    """A master is connected.  Its vote counts in ``quarantined`` seconds; 0: it counts now (R21)."""
 
     master: str
     quarantined: float
@@ -89,14 +89,14 @@ class MasterUp:
 
 @dataclass(frozen=True, slots=True)
 class QuorumLost:
-    """An attempt found too few masters that took part.  Once, until `QuorumBack`."""
+    """In an attempt too few masters took part.  It comes once, until `QuorumBack`."""
 
     votes: tuple[Vote, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumBack:
-    """An attempt found enough of them again."""
+    """In an attempt enough masters took part again."""
 
 
 Event: TypeAlias = (

@@ -1,30 +1,33 @@
-"""Keeping a lock: set the TTL of keys that are still ours, and never bring back one that is not.
+"""Extends leases: sets the TTL of keys that are still ours, and never brings back a lost lease.
 
-A repair (R14).  A greater fence on a master that lost the key is no reason against giving the key back.  A
-majority has just confirmed the lease, so that fence is of an attempt that failed; it stays, for the next grant
-has to exceed it.  A master that says so when the extension is decided gets the key back where its answer is
-read, on the same connection (`Send.more`): no operation waits any more.  Else a master that always answers last
-would get it late, or never.  A repair is dropped if the lease is over when it would be written
-(`Send.only_if`), so it cannot stand behind the release of another thread.  Before that look the master is noted
-as one that may have a key: a release that begins after it goes there as well.
+Repair (R14).  A master may have lost the key of a lease that a majority has just extended.  It gets the key back.
 
-One round for many leases.  To pack, send, read and count for each of thousands was seven tenths of the cost of
-renewing.  So up to 64 names are extended by one request (`renew.lua`).  What could be wrong with that decided
-its shape:
+- It may show a greater fence than the lease has.  That is no objection: a majority has just confirmed the
+  lease, so that fence is of a failed attempt.  The fence stays, for the next grant has to exceed it.
+- Its answer may come after the extension is decided, when no operation waits any more.  So the repair is sent
+  where the answer is read, on the same connection (`Send.more`).  Otherwise a master that always answers last
+  would get its key late, or never.
+- The repair is dropped if the lease is over when it would be written (`Send.only_if`).  So it cannot stand
+  behind the release of another thread.
+- Before that look, the master is noted as one that may have a key.  A release that begins later goes there too.
 
-- One name that is lost could hide among others.  So a master answers for each lease, and each lease has votes
-  of its own.  Nearly always a master says "extended" of all, which is counted once.  A lease of which any
-  master says something else has its own tally from then on, a copy of the common one.  A key of another type is
-  an error of its lease alone.
-- One that is slow could hold up all.  But each lease ends as soon as its own votes decide.
-- A master may not do several: a cluster, or a user who may touch only some names.  An error for the whole
-  request that is not the state of the master (`Failure.refused`) makes each of these leases be renewed by
-  itself from then on.
-- A master is busy with 64 names for a quarter of a millisecond, less than for one after the other.
+One round for many leases.  A request for each of thousands of leases has to be packed, sent, read and counted:
+that was seven tenths of the cost of renewing.  So one request extends up to 64 names (`renew.lua`).  Four risks
+decided its shape:
 
-`test_renew.py` holds a lease in such a round against the same lease alone, with any answers.  A lease that is
-due alone, and what a holder extends itself, go by `extend.lua`; how an extension begins and what its answers
-mean is the same code.
+- A lost lease could hide among the others.  So a master answers for each lease, and each lease has votes of its
+  own.  Nearly always a master says "extended" of all, and that is counted once.  When a master says something
+  else of a lease, that lease gets a tally of its own: a copy of the common one.  A key of another type is an
+  error of its lease alone.
+- A slow lease could hold up the others.  But each lease ends as soon as its own votes decide.
+- A master may be unable to do several at once: it is part of a cluster, or its user may touch only some names.
+  Then it answers the whole request with an error that is not about its own state (`Failure.refused`).  From
+  then on each of these leases is renewed by itself.
+- A master is busy with 64 names for a quarter of a millisecond.  That is less than 64 requests take.
+
+`test_renew.py` compares a lease in such a round with the same lease alone, for any answers.  A lease that is due
+alone goes by `extend.lua`, and so does an extension by the holder itself.  The same code begins all of them, and
+reads their answers.
 """
 
 from __future__ import annotations
@@ -49,18 +52,19 @@ if TYPE_CHECKING:
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome, Reason
 
-# So many names at most are renewed in one request.  A master is busy with it for about a quarter of a millisecond, which is
-# what everybody else who asks it may have to wait; with more there is little left to be saved.
+# One request renews at most so many names.  A master is busy with it for about a quarter of a millisecond, and other
+# clients may have to wait for so long.  A larger request would save little more.
 MOST = 64
 
 ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
 
 
 class Extension(NamedTuple):
-    """How it ended: ``kept`` with a new validity, ``lost``, or ``unanswered`` with the one it had (R13).
+    """How an extension ended (R13).
 
-    ``refused``: masters that would not do it together with others; alone perhaps.  Who says so when the votes are counted
-    already is added later.
+    ``kept``: the lease has a new validity.  ``lost``: it has none.  ``unanswered``: it has the validity that it had.
+    ``refused``: masters that refused to extend it together with others.  They may extend it alone.  A master that
+    refuses after the votes were counted is added later.
     """
 
     kind: ExtensionEnd
@@ -78,7 +82,7 @@ def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: fl
     try:
         _begin(asked)
         claim = Extending(settings, spec, lease, ttl)
-        # Not beyond its end: then it is lost, and whoever waits for this has to be told.
+        # Wait no longer than the lease lasts: then it is lost, and the caller has to be told.
         at = yield from claim.ask(lease.ends_at)
         [end] = _end(asked, {pending: quorum.valid_until(claim.sent_at, ttl, settings.drift_factor)}, claim)
         if end == "kept":
@@ -90,14 +94,14 @@ def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: fl
     finally:
         _let_go(asked)
         if not pending.dropped:
-            lease.changed()  # it lasts longer; or too few have answered, and its renewer has no time to lose
+            lease.changed()  # it lasts longer; or too few masters answered, and its renewer must hurry
 
 
 _Asked: TypeAlias = tuple["LockSpec", "LeaseState", PendingExtension]  # a lease that is to be extended, and how
 
 
 def _begin(asked: Sequence[_Asked]) -> None:
-    """C6: the keys may have the new, shorter TTL from the moment at which this is sent."""
+    """Note that these are under way.  Once a request is sent, the keys may have its shorter TTL (C6)."""
     with asked[0][1].guard():
         shorter = [lease for _, lease, pending in asked if lease.begin_extension(pending)]
     for lease in shorter:
@@ -107,7 +111,7 @@ def _begin(asked: Sequence[_Asked]) -> None:
 def _end(
     asked: Sequence[_Asked], valid_until: Mapping[PendingExtension, float], claim: Claim | BatchExtension | Part
 ) -> list[ExtensionEnd]:
-    """What the answers make of each of them; ``valid_until``: if it is won."""
+    """Apply the answers to each lease.  ``valid_until``: the new end of a lease whose extension is won."""
     ends: list[ExtensionEnd] = []
     if not asked:
         return ends
@@ -120,7 +124,7 @@ def _end(
         for _, lease, pending in asked:
             lease.said = votes
             end: ExtensionEnd = "lost"
-            if not lease.extendable(now):  # it ended while we asked: too late is too late, whatever they answered
+            if not lease.extendable(now):  # it ended while we asked: the answers came too late, whatever they are
                 pass
             elif won:
                 lease.extended(pending, valid_until[pending], votes)
@@ -138,7 +142,7 @@ def _end(
 
 
 def _let_go(asked: Collection[_Asked]) -> None:
-    """Whatever came of it, they are not under way any more."""
+    """These extensions are not under way any more, whether they were won or not."""
     for _, lease, pending in asked:
         if not pending.dropped:
             with lease.guard():
@@ -146,13 +150,13 @@ def _let_go(asked: Collection[_Asked]) -> None:
 
 
 def _drop(asked: Collection[_Asked]) -> None:
-    """Nobody drives their operation any more."""
+    """The operation of these extensions was dropped: nobody drives it any more."""
     for _, lease, pending in asked:
         lease.drop_extension(pending)
 
 
 class Extending(Claim):
-    """The extension of one lease."""
+    """The round that extends one lease."""
 
     __slots__ = ("_lease", "_spec", "_ttl")
 
@@ -168,19 +172,20 @@ class Extending(Claim):
 
 
 def _is_missing(answer: object) -> bool:
-    """A master says that nobody has it."""
+    """Whether a master says that nobody has the key."""
     return isinstance(answer, wire.NotOwned) and not answer.other
 
 
 def repair(
     settings: MastersSettings, spec: LockSpec, lease: LeaseState, missing: Sequence[int], ttl: float
 ) -> Iterator[Send]:
-    """Give the key back to masters that have none (R14).  Nobody counts the answers.
+    """Give the key back to the masters in ``missing`` (R14).  Nobody counts their answers.
 
-    Masters that say so while the extension is counted get it when that is won, the others when they say so.
+    A master that reports the missing key before the extension is decided gets it once that is won.  A master that
+    reports it later gets it at once.
 
-    The release of this lease will stand behind it on the same connection, so it cannot be outlived: one that has begun is
-    seen by ``only_if``, and one that begins later goes to all masters that are noted here before.
+    A repair never stands behind the release of its lease.  ``only_if`` sees a release that has begun.  A release
+    that begins later goes to all masters that are noted here, and stands behind the repair on the same connection.
     """
     if not missing or ttl <= 0:
         return
@@ -194,18 +199,18 @@ def repair(
 
 
 def renew(settings: MastersSettings, leases: Sequence[tuple[LockSpec, LeaseState]], now: float) -> Op[list[Extension]]:
-    """`extend` each of these to its own TTL, all by one request.  Returns how it ended for each, in this order.
+    """`extend` each of ``leases`` to its own TTL, all by one request.  Returns how each ended, in this order.
 
-    Each ends as soon as its own votes decide, and as it would alone: one that is denied, or has to wait for slow
-    masters, is nothing to the others.  No lease is told that it has changed unless it is lost or lasts shorter: who
-    asks this knows, and looks at all of them when it is over.
+    Each lease ends as soon as its own votes decide, with the same result as alone.  A lease that is denied, or
+    waits for slow masters, does not affect the others.  `LeaseState.changed` is called only for leases that are
+    lost or end earlier: the caller looks at all of them when this is over.
     """
     extensions = [Extension("lost", now)] * len(leases)
     asked = _extendable(settings, leases, now)
     if not asked:
         return extensions
     numbers = list(asked)
-    under_way = dict(enumerate(asked.values()))  # by the indexes in the request
+    under_way = dict(enumerate(asked.values()))  # by the index in the request
     batch = BatchExtension(settings, list(under_way.values()))
     try:
         _begin(list(under_way.values()))
@@ -238,10 +243,10 @@ def renew(settings: MastersSettings, leases: Sequence[tuple[LockSpec, LeaseState
 def _extendable(
     settings: MastersSettings, leases: Sequence[tuple[LockSpec, LeaseState]], now: float
 ) -> dict[int, _Asked]:
-    """Those of ``leases`` that have not ended, by their numbers."""
+    """The ``leases`` that have not ended, by their index in ``leases``."""
     asked: dict[int, _Asked] = {}
     clock = leases[0][1].clock()
-    all_pending: dict[float, PendingExtension] = {}  # by the TTL: those of many leases are few
+    all_pending: dict[float, PendingExtension] = {}  # by the TTL: many leases have few different TTLs
     for number, (spec, lease) in enumerate(leases):
         if lease.extendable(clock):
             ttl = lease.ttl
@@ -255,7 +260,10 @@ def _extendable(
 def _next_settled(
     batch: BatchExtension, under_way: Collection[int], until: float
 ) -> Op[tuple[Sequence[int], BatchExtension | Part, float]]:
-    """Wait for the next ones: their indexes, where their votes are, and when that was."""
+    """Wait until the votes of a lease, or of all leases without a `Part`, are settled.
+
+    Returns the indexes of these leases, the object that has their votes, and the time.
+    """
     while not batch.newly_settled:
         event = yield Wait(until, False, batch)
         if type(event) is Timeout:
@@ -267,9 +275,9 @@ def _next_settled(
     return [index], part, at
 
 
-_ALIKE = -1  # the place of all leases that have no `Part`
+_ALIKE = -1  # the index that stands for all leases without a `Part`
 
-_Vote: TypeAlias = tuple["Outcome", str, bool]  # the last: somebody has to change a setting
+_Vote: TypeAlias = tuple["Outcome", str, bool]  # outcome, reason, and whether somebody has to change a setting
 _GRANTED: _Vote = "granted", "", False
 _NO_OTHERS: Mapping[int, wire.NotOwned | ErrorReply] = MappingProxyType({})
 
@@ -277,32 +285,33 @@ _NO_OTHERS: Mapping[int, wire.NotOwned | ErrorReply] = MappingProxyType({})
 class BatchExtension(Send):
     """An owner-checked request for many leases, and the votes for each of them.
 
-    Nearly always a master says of all of them that they are extended.  What it says of all is counted once, in `tally`;
-    a lease of which a master says anything else has a `Part` of its own from then on.
+    Nearly always a master extends all of them.  What it says of all leases is counted once, in `tally`.  When a master
+    says something else of a lease, that lease gets a `Part` of its own.
 
-    When all is decided it stays open for those who refuse it: else one that always answers after the majority would never
-    be found out, and its keys would expire.
+    When all is decided, the request stays open for masters that refuse it.  Otherwise nobody would ever notice a master
+    that refuses and always answers after the majority, and its keys would expire.
     """
 
     __slots__ = ("_asked", "_decided", "_settings", "newly_settled", "parts", "refused", "tally")
 
-    missing: ClassVar[tuple[int, ...]] = ()  # of those without a `Part` no master has denied any,
-    reason: ClassVar[Reason] = "expired"  # so this is never asked for
+    # Both are about leases without a `Part`, which no master has denied.  So nobody ever asks for the reason.
+    missing: ClassVar[tuple[int, ...]] = ()
+    reason: ClassVar[Reason] = "expired"
 
     def __init__(self, settings: MastersSettings, asked: Sequence[_Asked]) -> None:
         leases = [(spec.keys, lease.token, pending.ttl) for spec, lease, pending in asked]
         super().__init__(wire.renew(leases, settings.fence_ttl))
         self.open = True
-        self.tally = Tally(settings.masters)  # the votes for those without a `Part`
-        self.parts: dict[int, Part] = {}  # by the place in the request
-        self.newly_settled: deque[tuple[int, float]] = deque()  # what was settled by whom, and nobody has looked at it
+        self.tally = Tally(settings.masters)  # the votes for leases without a `Part`
+        self.parts: dict[int, Part] = {}  # by the index in the request
+        self.newly_settled: deque[tuple[int, float]] = deque()  # index and time of what `renew` has yet to look at
         self.refused: list[int] = []
         self._decided = False
         self._asked = asked
         self._settings = settings
 
     def alike(self, indexes: Iterable[int]) -> list[int]:
-        """Which of ``indexes`` have no part of their own."""
+        """The ``indexes`` of leases without a `Part`."""
         return [index for index in indexes if index not in self.parts] if self.parts else list(indexes)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
@@ -314,7 +323,7 @@ class BatchExtension(Send):
         return self.voted(master, at, others)
 
     def voted(self, master: int, at: float, others: Mapping[int, wire.NotOwned | ErrorReply] = _NO_OTHERS) -> bool:
-        """It has extended all but ``others``."""
+        """A master has extended all leases but ``others``."""
         took = at - self.sent_at
         if others:
             self._give_back(master, others, at)
@@ -329,7 +338,7 @@ class BatchExtension(Send):
             self._give_back(master, wire.read_renew(value, len(self._asked)), at)
 
     def _give_back(self, master: int, others: Mapping[int, wire.NotOwned | ErrorReply], at: float) -> None:
-        """Repair those of which ``master`` says too late for their votes that nobody has them (R14)."""
+        """Repair leases that ``master`` says nobody has, when their votes were counted already (R14)."""
         for index, answer in others.items():
             if self.parts.get(index, self).tally.won and _is_missing(answer):
                 spec, lease, pending = self._asked[index]
@@ -350,11 +359,10 @@ class BatchExtension(Send):
         *,
         overruled: bool = False,
     ) -> bool:
-        """``vote`` is for every lease, except for those in ``others``; or for these as well, where it is overruled."""
+        """Count ``vote`` for every lease but ``others``; if ``overruled``, for those as well."""
         if self._decided:
             return False
-        # Not by what is in `newly_settled`: another thread may be looking at that just now.
-        decides = False
+        decides = False  # not read off `newly_settled`: another thread may be emptying that just now
         alike, parts = self.tally, self.parts
         if not alike.settled:
             for index in others:
@@ -374,7 +382,7 @@ class BatchExtension(Send):
         return decides
 
     def _settles(self, index: int, tally: Tally, master: int, took: float | None, vote: _Vote, at: float) -> bool:
-        """Count a vote; True: that settles it."""
+        """Count a vote.  True: that settles the votes of ``index``."""
         outcome, reason, configuration = vote
         tally.count(master, outcome, took, reason, configuration=configuration)
         if not tally.settled:
@@ -383,7 +391,7 @@ class BatchExtension(Send):
         return True
 
     def time_out(self, at: float) -> None:
-        """Who has not answered by now did not vote."""
+        """A master that has not answered by now did not vote."""
         for index, tally in ((_ALIKE, self.tally), *((index, part.tally) for index, part in self.parts.items())):
             if not tally.settled:
                 tally.time_out(at - self.sent_at)
@@ -391,7 +399,7 @@ class BatchExtension(Send):
 
 
 class Part:
-    """What masters say of one lease, from the moment on when one says something else of it than of the others."""
+    """The votes of one lease, once a master has said something else of it than of the other leases."""
 
     __slots__ = ("missing", "taken", "tally")
 
@@ -403,7 +411,7 @@ class Part:
     def read(
         self, master: int, took: float | None, answer: wire.NotOwned | ErrorReply, instead: _Vote | None
     ) -> tuple[float | None, _Vote]:
-        """``instead``: what counts, whatever a master that can answer says."""
+        """The vote that ``answer`` is.  ``instead`` replaces it, unless the answer is an error."""
         if isinstance(answer, wire.NotOwned):
             outcome, reason = denied(self, master, answer.other)
             return took, instead or (outcome, reason, False)

@@ -1,4 +1,4 @@
-"""Looking at a name without touching it."""
+"""Ask masters who holds a name, and change nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LockStatus:
-    """Who holds a name, as its masters saw it a moment ago.
+    """The holder of a name, as its masters saw it a moment ago.
 
-    A look, not a promise: it may have changed before you read it.
+    This is a look and no promise: the holder may have changed before you read it.
 
     Attributes:
         name: the name that was looked at.
-        token: of the holder that a majority of masters has, None if none is known to; see ``votes``.
-        remaining: seconds until it would have lost its majority if nobody extends it.
+        token: the token that a majority of masters has, None if no majority is known to have one; see ``votes``.
+        remaining: seconds until the holder loses its majority, unless the lease is extended.
         fence: the greatest fencing token that a master showed, None if none did.
         votes: what each master said: ``held``, ``free``, or why it did not count.
     """
@@ -39,7 +39,7 @@ class LockStatus:
 
 
 class Look(Round):
-    """What every master has of a name."""
+    """The round of a status: what every master knows of a name."""
 
     __slots__ = ("seen",)
 
@@ -57,7 +57,7 @@ class Look(Round):
 
 
 def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
-    """Ask everybody, and wait for everybody up to `node_timeout`: a view with holes helps nobody."""
+    """Ask all masters, and wait for all of them up to `node_timeout`: a view with holes helps nobody."""
     look = Look(settings, wire.status(key))
     yield from look.ask()
     seen, tally = look.seen, look.tally
@@ -67,7 +67,7 @@ def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStat
     for holder in {answer.holder for answer in counted if answer.holder}:
         left = sorted((answer.remaining for answer in counted if answer.holder == holder), reverse=True)
         if len(left) >= need:
-            # The majority lasts as long as its need-th longest key, not the median of what answered.
+            # The majority lasts as long as its need-th longest key.  The median of the answers is something else.
             token, remaining = holder, left[need - 1]
     fence = max((answer.fence for answer in seen.values()), default=0)
     return LockStatus(name, token, remaining, fence or None, tally.votes()), tally

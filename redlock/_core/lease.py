@@ -1,4 +1,4 @@
-"""What a holder has: a promise about time, and the fencing token that holds when time does not."""
+"""What a holder has: a promise about time, and a fencing token that protects also when time does not."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _NOBODY_ELSE = nullcontext()
 
 @dataclass(slots=True, eq=False)
 class PendingExtension:
-    """What an extension makes of the validity at most, from the moment on when it may be sent (C6).
+    """An extension that is under way: it limits the validity from the moment at which it may be sent (C6).
 
-    One for all leases that are extended at once to one TTL.
+    Leases that are extended together to the same TTL share one.
     """
 
     valid_until: float
     ttl: float
-    dropped: bool = False  # with its operation: nobody says when it ends
+    dropped: bool = False  # its operation was dropped, so nobody calls `end_extension` for it
 
 
 class LeaseState:
-    """What is known of a lease, which its holder sees as a `Lease` or an `AsyncLease`.
+    """What is known of a lease.  Its holder sees it as a `Lease` or an `AsyncLease`.
 
-    The operations, its renewer and its holds write in it; what a lease promises is said in `redlock._base.lease`.
+    The operations, the renewer and the holds write to it.  `redlock._base.lease` says what a lease promises.
     """
 
-    kind: ClassVar[str] = "Lease"  # of what its holder sees
+    kind: ClassVar[str] = "Lease"  # the name of the public class, for `repr`
 
-    # Slots keep thousands of held leases small; a wrong attribute is an error instead of a surprise.
+    # Slots keep thousands of held leases small, and make a misspelt attribute an error.
     __slots__ = (
         "__weakref__",
         "_astray",
@@ -82,24 +82,24 @@ class LeaseState:
         self.ttl = ttl  # of the last acquire or extension that was won
         self.valid_until = grant.valid_until
         self._votes = grant.votes
-        self.said = grant.votes  # what the masters said last, to an extension or a release, won or not: why it was lost
+        self.said = grant.votes  # the last answers to an extension or a release, won or not: they tell why it was lost
         self._since = grant.decided_at
         self.place = grant.place  # its place in line (R23)
-        self.asked = grant.asked  # masters that may have a key of ours
-        self.keys_until = max(grant.valid_until, grant.decided_at) + ttl  # by then every one of them has expired
-        self._astray = resumed  # what sets its keys has not all travelled on one connection to each master (R10)
-        self.repaired: frozenset[int] = frozenset()  # masters that may have been given it back (R14)
-        # Of all extensions that overlapped, until none is under way; True: this one is yet.
+        self.asked = grant.asked  # masters that may have its keys
+        self.keys_until = max(grant.valid_until, grant.decided_at) + ttl  # by then all its keys have expired
+        self._astray = resumed  # requests that set its keys may have gone over several connections to a master (R10)
+        self.repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
+        # All extensions that overlapped, until none is under way.  True: this one is still under way.
         self.all_pending: dict[PendingExtension, bool] = {}
         self.clock = clock
         self.mine = mine  # False in a process that was forked off the holder
         self.released = False
         self._lost: Reason | None = None
-        self._late: Reason = "expired"  # what it is called when its time has run out
+        self._late: Reason = "expired"  # the reason to give if its time runs out
         self._resumed = resumed  # handed over by a token, and not confirmed by an extension yet (C11)
-        # Told whenever its end may have moved (see `Renewal.due`), and by `left_behind`, with True.
+        # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
         self.on_change: Callable[[bool], None] | None = None
-        self.tells: tuple[Callable[[Any], object], ...] = ()  # `on_lost` of those who entered it again
+        self.tells: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
         self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_base/holds.py
 
     @property
@@ -155,35 +155,38 @@ class LeaseState:
         why = "it was released" if self.released else "it belongs to the process that forked this one"
         return LockLost(f"the lease on {self.name!r} has ended: {why}", name=self.name, reason="expired")
 
-    # -- told by the operations ----------------------------------------------------------------------
+    # -- called by the operations --------------------------------------------------------------------
 
     @property
     def over(self) -> bool:
         return self.released or self.lost
 
     def extendable(self, now: float) -> bool:
-        """Valid, or perhaps so: one that was handed over is known to be only when it has been extended."""
+        """Whether an extension may be tried: the lease is valid, or was handed over and not confirmed yet (C11)."""
         if self.released or self._lost is not None or not self.mine():
             return False
         return now < self.valid_until or self._resumed
 
     @property
     def held_for(self) -> float:
-        """Seconds until now, or until its time was over."""
+        """For how many seconds it has been held, up to now or up to the end of its validity."""
         return max(0.0, min(self.clock(), self.valid_until) - self._since)
 
     @property
     def ends_at(self) -> float:
-        """When it is lost unless it is extended."""
+        """When the lease is lost, unless it is extended."""
         return math.inf if self._resumed else self.valid_until
 
     @staticmethod
     def guard() -> AbstractContextManager[object]:
-        """With it extensions begin, are won and end: where threads extend the same leases, one of them at a time."""
+        """Held while extensions begin, are won and end: several threads may extend the same leases.
+
+        Without threads it guards nothing.
+        """
         return _NOBODY_ELSE
 
     def begin_extension(self, pending: PendingExtension) -> bool:
-        """An extension is about to be sent.  True: it lasts shorter from now on."""
+        """An extension is about to be sent.  True: it makes the lease end earlier."""
         if self.all_pending:
             for other in list(self.all_pending):
                 if other.dropped:
@@ -199,7 +202,8 @@ class LeaseState:
     def extended(self, pending: PendingExtension, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
         """An extension was won.
 
-        Others that overlapped it, whichever was sent first, may have left the keys with less.
+        Other extensions that overlapped it may have left the keys with a shorter TTL, whichever was sent first.
+        So the least of them counts.
         """
         ttl = pending.ttl
         if len(self.all_pending) > 1:
@@ -210,7 +214,7 @@ class LeaseState:
         self._late, self._resumed = "expired", False
 
     def end_extension(self, pending: PendingExtension) -> None:
-        """It is over, won or not.  Once more does no harm."""
+        """The extension is over, won or not.  A second time does no harm."""
         all_pending = self.all_pending
         if pending in all_pending:
             all_pending[pending] = False
@@ -218,17 +222,17 @@ class LeaseState:
                 all_pending.clear()
 
     def drop_extension(self, pending: PendingExtension) -> None:
-        """Its operation was thrown away.
+        """The operation of an extension was dropped.
 
-        By the collector perhaps, in a thread that it has stopped in the middle of anything: so this takes no lock and
-        tells nobody.  If others overlap it, the next one that begins finds out that it is over.
+        The garbage collector may call this in any thread, in the middle of anything.  So it takes no lock and
+        notifies nobody.  If other extensions overlap, the next one that begins finds this one dropped.
         """
         pending.dropped = True
         if len(self.all_pending) == 1:
             self.all_pending.pop(pending, None)
 
     def unanswered(self) -> None:
-        """An extension was: if it runs out now, that is why."""
+        """Too few masters answered an extension.  If the time runs out now, that is the reason."""
         self._late = "unreachable"
 
     def lose(self, reason: Reason) -> None:
@@ -237,12 +241,12 @@ class LeaseState:
             self.changed()
 
     def end(self) -> None:
-        """Released by its holder: from now on neither valid nor lost.  `changed` is to be called as well."""
+        """Its holder released it: from now on it is neither valid nor lost.  The caller calls `changed` as well."""
         if not self.lost:
             self.released, self._resumed = True, False
 
     def let_go(self) -> None:
-        """Released, and nobody waits for the answers."""
+        """It was released, and nobody waits for the answers."""
         self.end()
         self.said = tuple
 
@@ -252,17 +256,23 @@ class LeaseState:
         self.changed()
 
     def changed(self) -> None:
-        """It has ended, or lasts longer or shorter: for a shell that lets somebody wait for that."""
+        """Tell the renewer that the lease has ended, or lasts longer or shorter.
+
+        Subclasses also wake those who wait for that.
+        """
         if self.on_change is not None:
             self.on_change(False)
 
     def left_behind(self, _: object = None) -> None:
-        """One of its holders has gone without giving it back.  Called by the collector: takes no lock, and only tells its renewer."""
+        """One of its holders has gone without giving it back.
+
+        The garbage collector calls this: so it takes no lock, and only tells the renewer.
+        """
         if self.on_change is not None:
             self.on_change(True)
 
     def may_be_on(self, masters: Iterable[int]) -> None:
-        with self.guard():  # its holder may extend it in a thread of its own, and repair others
+        with self.guard():  # its holder may extend and repair it in another thread at the same time
             masters = frozenset(masters)
             self.repaired |= masters
             self.asked |= masters
@@ -270,7 +280,7 @@ class LeaseState:
 
     @property
     def in_order(self) -> bool:
-        """Whether a release that is sent here stands behind all that may set a key (R10)."""
+        """Whether a release that is sent from here stands behind all requests that may set a key (R10)."""
         return not self._astray and self.is_here()
 
     def is_here(self) -> bool:

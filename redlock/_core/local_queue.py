@@ -1,6 +1,6 @@
-"""Who waits in line for a name inside this process: first come, first served (R23).
+"""The lines of waiters inside one process: first come, first served (R23).
 
-Only the first one goes to the masters, so fifty waiters of one process are one to everybody else.
+Only the first waiter in line asks the masters.  So fifty waiters of one process are one waiter to everybody else.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ if TYPE_CHECKING:
 
 
 class Place:
-    """A place in the lines for ``keys``, from `Enter` to `Leave`: while waiting, and while holding."""
+    """A place in the lines for ``keys``, from `Enter` to `Leave`: while an operation waits, and while a lease lasts."""
 
     __slots__ = ("after", "inbox", "keys", "mark", "turn", "yield_until")
 
     def __init__(self, keys: Iterable[str]) -> None:
         self.keys = tuple(keys)
         self.turn = False  # first in all of its lines
-        self.mark = object()  # not the place itself: one would keep the next alive, and that the next
-        self.after: object = None  # the mark of the one that made it first by leaving
-        self.yield_until = NEVER  # until when others, of other processes, should go first (R24)
-        self.inbox: Any = None  # of the driver: where a `Turn` goes
+        self.mark = (
+            object()
+        )  # `after` refers to this, not to the place: else each place would keep the one before alive
+        self.after: object = None  # the mark of the place that made this one first by leaving
+        self.yield_until = NEVER  # until then waiters of other processes should go first (R24)
+        self.inbox: Any = None  # the driver's: a `Turn` is put there
 
 
 class LocalQueue:
-    """The lines of one process (or event loop).  Whoever calls sees to it that it is one at a time."""
+    """The lines of one process (or event loop).  Callers must see to it that only one of them calls at a time."""
 
     __slots__ = ("_lines",)
 
     def __init__(self) -> None:
-        # A dict keeps the order, and lets go of whoever gives up in the middle.
+        # A dict keeps the order, and a place in the middle can be removed from it.
         self._lines: dict[str, dict[Place, None]] = {}
 
     def __len__(self) -> int:
         return len(self._lines)
 
     def enter(self, place: Place) -> None:
-        """At the end of every line at once: so two that want several names cannot wait for each other."""
+        """Go to the end of every line at once.  So two waiters that want several names cannot wait for each other."""
         first = True
         for key in place.keys:
             line = self._lines.setdefault(key, {})
@@ -49,17 +51,20 @@ class LocalQueue:
         place.turn = first
 
     def leave(self, place: Place) -> list[Place]:
-        """Out of all lines, wherever it stood.  Returns those whose turn it is now.  Twice does no harm."""
+        """Take ``place`` out of all lines, wherever it stood.  A second time does no harm.
+
+        Returns the places whose turn it is now.
+        """
         for key in place.keys:
             line = self._lines.get(key)
             if line is not None:
                 line.pop(place, None)
                 if not line:
                     del self._lines[key]
-        if not self._lines:  # as mostly
+        if not self._lines:  # the usual case
             return []
-        # Also those whom we made first before, if this is called again after an interruption (R11): they may
-        # not have been told.
+        # After an interruption this is called a second time (R11).  Then it also returns the places that the first
+        # call made first: nobody may have told them.
         heads = {next(iter(self._lines[key])): None for key in place.keys if key in self._lines}
         turns = [other for other in heads if (not other.turn or other.after is place.mark) and self._is_first(other)]
         for other in turns:
@@ -68,7 +73,7 @@ class LocalQueue:
         return turns
 
     def waiting(self) -> list[Place]:
-        """Who waits for a turn."""
+        """All places that wait for their turn."""
         return [place for line in self._lines.values() for place in line if not place.turn]
 
     def _is_first(self, place: Place) -> bool:

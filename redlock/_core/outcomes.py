@@ -1,22 +1,22 @@
-"""What comes of a request that no master answered.
+"""What becomes of a request that a master did not answer.
 
-A leaf: the vocabulary of effects, what the wire says and what waits in line all speak of it.
+This file imports nothing of the core: the effects, the replies and the pipeline all need it.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-NEVER = float("-inf")  # when a request was sent that was not
+NEVER = float("-inf")  # `Send.sent_at` of a request that was not sent
 
 
 class Failure(NamedTuple):
-    """Why a master has no answer.
+    """Why a master has given no answer.
 
     ``sent`` False: not one byte of the request left, so there is nothing to roll back there.
     ``configuration`` True: waiting will not help, somebody has to change a setting.
-    ``refused`` True: the master is well and objects to this request; to a part of it perhaps not.
-    ``of_name`` True: it objects to what stands at the keys of this name; other names can be locked there.
+    ``refused`` True: the master is well, and objects to this request.  It may accept a part of it.
+    ``of_name`` True: the master objects to the values at the keys of this name.  Other names can be locked there.
     """
 
     outcome: Literal["error", "timeout"]

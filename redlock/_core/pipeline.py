@@ -1,8 +1,8 @@
-"""What is under way on the one connection to one master (R10).
+"""The requests under way on the one connection to one master (R10).
 
-Commands leave in order and their answers come back in that order, so a release can never overtake
-its acquire, and whose answer is whose needs no bookkeeping but a queue.  This is that queue, without
-the connection: a driver tells it what happened and is told what to do.
+Requests leave in order, and their answers come back in that order.  So a release can never overtake its acquire,
+and a queue is enough to know which request an answer belongs to.  This file is that queue, without the
+connection: the connection tells it what happened, and asks it what to do.
 """
 
 from __future__ import annotations
@@ -19,38 +19,40 @@ from redlock._core.refusals import ErrorReply
 
 
 class AnswerInbox(Protocol):
-    """Where the answers for one operation arrive."""
+    """Where the decided requests of one operation arrive."""
 
     def put(self, event: Any) -> None: ...
 
 
 AnyAnswerInbox = TypeVar("AnyAnswerInbox", bound=AnswerInbox)
 
-# A release in doubt, or not permitted, is asked again after a part of the patience; twice as late each time, up to some times the patience.
+# A release that is in doubt, or not permitted, is sent again.  The first pause is a quarter of the patience.  Each
+# pause is twice as long as the one before, up to eight times the patience.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
-_SWEEP_FROM = 64  # so many debts are kept without a look at whether they have expired
+_SWEEP_FROM = 64  # up to so many owed releases are kept before anyone looks whether they have expired
 
-_NOTHING: tuple[Send, ...] = ()  # asked for by an answer
+_NOTHING: tuple[Send, ...] = ()  # for `Send.more`
 
 CONNECTING = Failure("error", "still connecting", sent=False)
 
 
 @dataclass(slots=True, eq=False)
 class QueuedRequest(Generic[AnyAnswerInbox]):
-    """A request that awaits its answer, and where the answer goes; one for all masters, so it does not change."""
+    """A request that awaits its answer, and its inbox.  All masters share one object, so it never changes."""
 
     request: Send
     inbox: AnyAnswerInbox
     at: float
-    text: bool = False  # to be sent as text, because the master had forgotten the script
-    pause: float = 0.0  # of a release that was asked again, for a `Doubt` or want of rights: how long that was put off
+    text: bool = False  # send the text of the script, because the master had forgotten it
+    pause: float = 0.0  # the last pause of a release that is sent again, for a `Doubt` or for want of rights
 
 
 def _with_text(request: Send) -> Send:
-    """What to send with the text of the script that ``request`` needs.
+    """The request to send with the text of the script that ``request`` needs.
 
-    An acquire whose attempt is over must not be revived behind its release, and neither must a repair.  Their text
-    is sent all the same, for no names: a master that always answers last would never get it.
+    An acquire whose attempt is over must not be sent again behind its release, and neither must a repair.  But the
+    master needs the text of the script.  So the text is sent with a call for no names.  Otherwise a master that
+    always answers last would never get it.
     """
     creates = request.call.script in (scripts.ACQUIRE, scripts.REPAIR)
     wanted = request.open or (request.only_if is not None and request.only_if())
@@ -58,11 +60,11 @@ def _with_text(request: Send) -> Send:
 
 
 class Pipeline(Generic[AnyAnswerInbox]):
-    """The order of one connection, and what is owed to its master when that connection breaks.
+    """The queue of one connection, and the releases that are owed to its master when the connection breaks.
 
-    ``patience``: a master that has not answered for so many seconds is sent nothing new, so that a
-    frozen one does not pile up requests that nobody waits for.  Releases are still sent: they are
-    few, as they concern only what was sent before it froze.
+    ``patience``: a master that has not answered for so many seconds is sent no new request.  So a frozen master
+    does not pile up requests that nobody waits for.  Releases are still sent.  They are few, for they concern only
+    what was sent before the master froze.
     """
 
     __slots__ = ("_more", "_owed", "_sweep_from", "_under_way", "down", "heard_at", "master", "patience")
@@ -78,7 +80,7 @@ class Pipeline(Generic[AnyAnswerInbox]):
         self._sweep_from = _SWEEP_FROM
 
     def submit(self, queued: QueuedRequest[AnyAnswerInbox]) -> Failure | None:
-        """Queue ``queued``; the driver writes it.  A `Failure`: it must not be written."""
+        """Put ``queued`` into the queue; the connection writes it.  Returns a `Failure` if it must not be written."""
         under_way = self._under_way
         if self.down is not None:
             self._postpone(queued)
@@ -91,18 +93,18 @@ class Pipeline(Generic[AnyAnswerInbox]):
         return None
 
     def _postpone(self, queued: QueuedRequest[AnyAnswerInbox]) -> None:
-        """Owe it, if it is a release that may still find its key."""
+        """Owe ``queued`` to the master, if it is a release that may still find its key."""
         owed_until = queued.request.owed_until
         if owed_until is not None and owed_until > queued.at:
             self._owed.append(queued)
-            if len(self._owed) > self._sweep_from:  # or a long outage would fill the memory with them
+            if len(self._owed) > self._sweep_from:  # a long outage must not fill the memory
                 self._forgive(queued.at)
 
     def recognised(self, data: bytes, at: float) -> int:
-        """How many bytes at the beginning of ``data`` are usual answers (`Call.usual`), which are counted now.
+        """Count the usual answers (`Call.usual`) at the beginning of ``data``.  Returns how many bytes they are.
 
-        What follows them is to be parsed.  No whole value of the protocol begins like another one, so what begins
-        like an answer is one.
+        The caller parses the rest.  No complete value of the protocol is the beginning of another one.  So bytes that
+        begin with a usual answer are that answer.
         """
         under_way, end = self._under_way, 0
         while under_way and data.startswith(usual := under_way[0].request.call.usual, end):
@@ -115,14 +117,14 @@ class Pipeline(Generic[AnyAnswerInbox]):
         return end
 
     def answered(self, value: Any, at: float) -> bool:
-        """The next answer came.  Its request counts it, unless that is decided; whoever waits is told when it is.
+        """The next answer came.  Its request counts it, unless that is decided.  The inbox is told when it decides.
 
-        What the request leaves in `Send.more` stands behind all that was written until now, and in front of all that will be.
+        The requests in `Send.more` are queued behind all that was written, and in front of all that will be written.
 
-        True: `more` and `in_debt` may say what is to be done about it.
+        True: the connection is to look at `more` and `in_debt`.
 
         Raises:
-            ConnectionAbortedError: nothing was asked, so whatever this connection carries cannot be trusted.
+            ConnectionAbortedError: nothing was asked, so nothing on this connection can be trusted.
         """
         try:
             queued = self._under_way.popleft()
@@ -133,9 +135,8 @@ class Pipeline(Generic[AnyAnswerInbox]):
             self._refused(queued, value, at)
             return True
         request = queued.request
-        request.more = (
-            _NOTHING  # what another master was to be asked is not left here, though a Ctrl-C came before it was
-        )
+        # A Ctrl-C may have left requests for another master in here.
+        request.more = _NOTHING
         if not request.open:
             request.late(self.master, value, at)
         elif request.answered(self.master, value, at):
@@ -148,12 +149,12 @@ class Pipeline(Generic[AnyAnswerInbox]):
         return True
 
     def _ask_again(self, queued: QueuedRequest[AnyAnswerInbox], at: float) -> None:
-        """Later, and each time later than that."""
+        """Owe the request again after a pause, twice as long as the last one."""
         pause = min(2 * queued.pause or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
         self._owed.append(QueuedRequest(queued.request, queued.inbox, at + pause, pause=pause))
 
     def _refused(self, queued: QueuedRequest[AnyAnswerInbox], error: ErrorReply, at: float) -> None:
-        """A master that forgot its scripts is given the text once."""
+        """A master answered an error.  If it forgot the script, it gets the text, once."""
         request = queued.request
         if error.code == "NOSCRIPT" and not queued.text:
             again = QueuedRequest(_with_text(request), queued.inbox, at, text=True, pause=queued.pause)
@@ -163,15 +164,14 @@ class Pipeline(Generic[AnyAnswerInbox]):
         if request.owed_until is not None:
             if error.passing:
                 self._owed.append(queued)
-            elif (
-                error.code == "NOPERM" and len(self._owed) < _SWEEP_FROM
-            ):  # it may be given the rights, and mostly is not
+            elif error.code == "NOPERM" and len(self._owed) < _SWEEP_FROM:
+                # Somebody may grant the right soon.  Mostly nobody does, so only the first releases are sent again.
                 self._ask_again(queued, at)
         if request.open and request.failed(self.master, error.failure(), at):
             queued.inbox.put(request)
 
     def _follow(self, request: Send, inbox: AnyAnswerInbox, at: float) -> None:
-        """Queue what its answer asks for, where that is still wanted."""
+        """Queue the requests that an answer asks for, if they are still wanted."""
         for one in request.more:
             if one.only_if is None or one.only_if():
                 one.sent_at = at
@@ -180,12 +180,12 @@ class Pipeline(Generic[AnyAnswerInbox]):
                 self._more.append(queued)
 
     def more(self) -> list[QueuedRequest[AnyAnswerInbox]]:
-        """What is to be written because of answers.  It stands in the queue, at its end, already."""
+        """The requests to write because of answers.  They are in the queue already, at its end."""
         more, self._more = self._more, []
         return more
 
     def broken(self, failure: Failure, at: float) -> None:
-        """The connection is gone: what was under way fails.  Releases among it are owed from now on."""
+        """The connection is gone.  All requests under way fail, and the releases among them are owed from now on."""
         self.down = Failure(failure.outcome, failure.reason, sent=False, configuration=failure.configuration)
         failed = list(self._under_way)
         self._under_way.clear()
@@ -197,11 +197,11 @@ class Pipeline(Generic[AnyAnswerInbox]):
                 queued.inbox.put(request)
 
     def connected(self) -> None:
-        """A new connection is made and its handshake done; `due` says what to write first."""
+        """There is a new connection, and its handshake is done.  `due` says what to write first."""
         self.down = None
 
     def due(self, at: float) -> list[QueuedRequest[AnyAnswerInbox]]:
-        """Owed releases to write now, in their order.  Those whose keys must have expired are dropped."""
+        """Owed releases to write now, in their order.  Releases whose keys must have expired are dropped."""
         if not self._owed:
             return []
         self._forgive(at)
@@ -217,7 +217,7 @@ class Pipeline(Generic[AnyAnswerInbox]):
         return due
 
     def _forgive(self, at: float) -> None:
-        """Drop debts whose keys must have expired."""
+        """Drop owed releases whose keys must have expired."""
         self._owed = [queued for queued in self._owed if (queued.request.owed_until or at) > at]
         self._sweep_from = max(_SWEEP_FROM, 2 * len(self._owed))
 
@@ -227,7 +227,7 @@ class Pipeline(Generic[AnyAnswerInbox]):
 
     @property
     def in_debt(self) -> bool:
-        """Whether a release has to be written again; `due` has it."""
+        """Whether a release has to be written again, now or later; see `due`."""
         return bool(self._owed)
 
     @property

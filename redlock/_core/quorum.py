@@ -1,7 +1,6 @@
-"""Counting votes (R1-R3) and the time that a majority is worth (R6).
+"""Counts votes (R1-R3), and computes the validity of a majority (R6).
 
-A majority of the configured masters intersects every other majority; that one common master is
-what the promises P1 and P2 stand on.
+Any two majorities of the configured masters have a master in common.  P1 and P2 rest on that common master.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ def majority(masters: int) -> int:
 
 
 def drift(ttl: float, factor: float) -> float:
-    """What clocks that run at different rates may cost over one TTL (R6)."""
+    """How far clocks of different speed may drift apart over one TTL, in seconds (R6)."""
     return ttl * factor + ROUNDING
 
 
 def valid_until(sent_at: float, ttl: float, factor: float) -> float:
-    """The end of a lease whose votes were asked for at ``sent_at``.
+    """The end of a lease whose request was sent at ``sent_at``.
 
-    Counted from before the first byte left: the earliest moment at which any key can have been set.
+    ``sent_at`` was read before the first byte left.  No key can have been set earlier.
     """
     return sent_at + ttl - drift(ttl, factor)
 
 
-_ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")  # known not to have voted
+_ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")  # outcomes of a master that did not vote
 
 
 class Tally:
     """The votes of one round.
 
-    ``yes`` counts the outcome ``granted``.  The round is decided as soon as the rest cannot change
-    it any more, in either direction; a tie ends the moment it is certain.
+    ``yes`` counts the outcome ``granted``.  The round is decided as soon as the missing votes cannot change its
+    outcome any more.  That is so for a majority, and for a tie.
     """
 
     __slots__ = ("_entries", "masters", "need", "no", "size", "yes")
@@ -65,7 +64,7 @@ class Tally:
         configuration: bool = False,
         of_name: bool = False,
     ) -> None:
-        """Record one vote.  A master votes once a round: a second answer changes nothing."""
+        """Record one vote.  A master votes once in a round: its second answer changes nothing."""
         if self._entries[master] is not None:
             return
         self._entries[master] = (outcome, latency, reason, configuration, of_name)
@@ -75,7 +74,7 @@ class Tally:
             self.no += 1
 
     def inherit(self, before: Tally | None, master: int) -> bool:
-        """Take over what this master said in the round before; False if it said nothing."""
+        """Take over what this master said in the round before.  Returns False if it said nothing."""
         entry = None if before is None else before._entries[master]  # noqa: SLF001 - its own class
         if entry is not None:
             outcome, latency, reason, configuration, of_name = entry
@@ -83,7 +82,7 @@ class Tally:
         return entry is not None
 
     def copy(self) -> Tally:
-        """One that goes on by itself from here."""
+        """A tally with the same votes.  From now on both count by themselves."""
         copy = Tally(self.masters)
         copy.yes, copy.no, copy._entries = self.yes, self.no, self._entries.copy()
         return copy
@@ -102,21 +101,21 @@ class Tally:
 
     @property
     def denied(self) -> bool:
-        """A majority says that it is not ours (R13): proof, where a mere lack of votes is none."""
+        """A majority says that the key is not ours (R13).  That is proof; missing votes are none."""
         return self.no >= self.need and self._number("held") >= self.need
 
     @property
     def perhaps_denied(self) -> bool:
-        """Those known not to have voted could have made a majority with those who say that it is not ours."""
+        """The masters that did not vote could have made a majority with those that say that the key is not ours."""
         return self._number("held", *_ABSENT) >= self.need
 
     @property
     def settled(self) -> bool:
-        """Neither a majority for nor a majority that denies can still come about, or one has."""
+        """A majority has granted or denied, or no majority can do either any more."""
         if self.yes >= self.need:
             return True
         if self.no < self.need <= self.size - self.no:
-            return False  # as mostly: too few answers yet for either
+            return False  # the usual case: too few answers yet for either
         open_ = self.size - self.yes - self.no
         denials = self._number("held")
         possible = self.yes + open_ >= self.need or denials + open_ >= self.need
@@ -127,18 +126,18 @@ class Tally:
         return self.yes + self.no == self.size
 
     def outcome(self, master: int) -> Outcome | None:
-        """What this master said; None: nothing yet."""
+        """What this master said; None: it has said nothing yet."""
         entry = self._entries[master]
         return None if entry is None else entry[0]
 
     def time_out(self, after: float) -> None:
-        """The round is over: who has not answered by now did not vote."""
+        """The round is over: a master that has not answered by now did not vote."""
         for master, entry in enumerate(self._entries):
             if entry is None:
                 self.count(master, "timeout", None, f"no answer within {after:.3g} s")
 
     def granted_by(self, masters: Sequence[int]) -> int:
-        """How many of ``masters`` have granted it."""
+        """How many of ``masters`` have granted the lock."""
         count = 0
         for master in masters:
             entry = self._entries[master]
@@ -147,10 +146,11 @@ class Tally:
         return count
 
     def in_the_way(self) -> list[int]:
-        """Masters that said no in a round that was lost.  Unless one of them changes its mind, the next round is lost as well.
+        """Masters that said no in a lost round.  Unless one of them changes its answer, the next round is lost too.
 
-        Masters that granted it, or were not waited for, are too few by themselves.  A master whose vote does not count, or
-        that somebody has to set up first, is none of them: no release changes what it says.
+        The masters that granted it, and those that were not waited for, make no majority together.
+        A quarantined master is not in the list, and neither is one with a wrong configuration: no release changes
+        their answers.
         """
         return [
             master
@@ -163,17 +163,17 @@ class Tally:
 
     @property
     def unreachable(self) -> bool:
-        """Those known not to have voted exclude a majority by themselves (C2)."""
+        """So many masters did not vote that no majority was possible (C2)."""
         return self.lost and self.size - self._number(*_ABSENT) < self.need
 
     @property
     def outage(self) -> bool:
-        """`unreachable` for every name: masters that object to what stands at the keys of this one are there."""
+        """`unreachable` for every name.  A master that only objects to the keys of this name counts as reachable."""
         there = sum(1 for entry in self._entries if entry is not None and entry[4])
         return self.unreachable and self.size - self._number(*_ABSENT) + there < self.need
 
     def explain(self) -> str:
-        """Why `unreachable`, for people."""
+        """Explain `unreachable` to people."""
         absent = self._number(*_ABSENT)
         masters = "masters" if self.size > 1 else "master"
         are = "are" if self.need > 1 else "is"
@@ -181,7 +181,7 @@ class Tally:
 
     @property
     def misconfigured(self) -> bool:
-        """So many masters refuse for a reason that no waiting will cure that there is no majority."""
+        """No majority is possible, for so many masters refuse until somebody changes a setting."""
         absent = sum(1 for entry in self._entries if entry is not None and entry[3])
         return self.size - absent < self.need
 

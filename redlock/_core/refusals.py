@@ -1,7 +1,7 @@
 """What the error replies of a master mean for a vote.
 
-Redis starts an error with a code in capitals.  Three questions matter: is it worth trying again, is
-it somebody's job to change a setting, and what does one tell a person.
+Redis starts an error with a code in capitals.  Three questions matter.  Is it worth trying again?  Does somebody
+have to change a setting?  What do we tell people?
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from redlock._core.outcomes import Failure
 
 
 class ErrorReply(NamedTuple):
-    """An error of a master, its code first."""
+    """An error of a master.  Its text begins with the code."""
 
     text: str
 
     @classmethod
     def read(cls, text: str) -> ErrorReply:
-        """From what a master sent.
+        """Make one of the text that a master sent.
 
-        Redis before 7 wraps what goes wrong inside a script; what the ACL forbids one comes without a code.
+        Redis before 7 wraps an error inside a script in another one.  If the ACL forbids a command to a script, the
+        error has no code.
         """
         wrapped = _WRAPPED.match(text)
         inner = text.removeprefix("ERR ") if wrapped is None else wrapped[1]
@@ -35,17 +36,17 @@ class ErrorReply(NamedTuple):
 
     @property
     def passing(self) -> bool:
-        """It may go away by itself: what is owed to this master is tried again."""
+        """The error may go away by itself: a release that is owed to this master is sent again."""
         return self.code in _PASSING
 
     @property
     def configuration(self) -> bool:
-        """Waiting will not help, somebody has to change a setting or a key (C1)."""
+        """Waiting does not help: somebody has to change a setting or a key (C1)."""
         return self.code in _CONFIGURATION or self._unknown
 
     @property
     def _unknown(self) -> bool:
-        # redis-py takes the code away that all errors without a code of their own have
+        # Errors without a code of their own begin with ERR, and redis-py removes that.
         return self.text.removeprefix("ERR ").startswith("unknown command")
 
     def failure(self) -> Failure:
@@ -69,11 +70,14 @@ _CONFIGURATION = frozenset(
     ("NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "BADMAXTTL", "CROSSSLOT", "MOVED")
 )
 _OF_NAME = frozenset(("WRONGTYPE", "BADFENCE", "CROSSSLOT"))
-_WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}  # whatever it is asked
+_WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}  # the master gives these to any request
 _ADVICE = {
     "BADFENCE": "somebody else wrote that: delete the key on every master while nobody holds the name",
     "BUSY": "a script has been running for too long there",
-    "CROSSSLOT": "it is part of a cluster, and these names are in different slots; the masters of a quorum must be independent servers",
+    "CROSSSLOT": (
+        "it is part of a cluster, and these names are in different slots; "
+        "the masters of a quorum must be independent servers"
+    ),
     "LOADING": "it is reading its data after a start",
     "MISCONF": "it cannot write to its disk",
     "MOVED": "it is part of a cluster; the masters of a quorum must be independent servers",

@@ -1,20 +1,24 @@
-"""Giving a lock back.
+"""Releases a lock.
 
-A release may have to travel where its acquire did not.  A lease is handed over by its token, or acquired on one
-event loop and released on another.  Then a master that has no key proves nothing: the acquire may be on its
-way.  Such a release is in doubt.  A master that does not say that the key was ours is asked again, later and
-later (a quarter of `node_timeout`, doubled up to eight of them), until the key must have expired.  Where an
-extension gave the key back over such a connection (R14) it takes two such answers.  A lease that every master
-has, which nearly each of these is, costs nothing more.
+A release in doubt.  A release may have to go over other connections than its acquire.  A lease may be handed over
+by its token, or acquired on one event loop and released on another.  Then a master without the key proves
+nothing: the acquire may still be on its way.  Such a release is in doubt.  A master that does not say that the
+key was ours is asked again: after a quarter of `node_timeout`, then after pauses that double, up to eight times
+`node_timeout`.  That ends when the key must have expired.  If an extension gave the key back over such a
+connection (R14), two answers that it was ours are needed.  Nearly always every master has the key, and then
+nothing is asked twice.
 
-Besides, the loop that acquired is told, and sends a release of its own behind the acquire, as long as it runs
-(P7).  It is told when the first release has been judged: the second one may be faster, and the lease would seem
-to be lost.
+Besides, the loop that acquired the lease is told.  As long as it runs, it sends a release of its own behind the
+acquire (P7).  It is told only after the first release was judged.  Otherwise the second release might be faster,
+and the lease would seem to be lost.
 
-Also considered: everything over the loop that acquired (a release would wait for a loop that is blocked, or for
-ever for one that is closed; no help to another process), a wait of that loop for its late answers (as long, and
-one more state), a mark on the masters that an acquire looks at (one more key in the hottest script, and other
-libraries would not look).
+Also considered:
+
+- Send everything over the loop that acquired.  A release would wait for a blocked loop, and for ever for a closed
+  one.  It would not help another process.
+- Let that loop wait for its late answers.  That takes as long, and adds a state.
+- Leave a mark on the masters, for an acquire to see.  That is one more key in the hottest script, and other
+  libraries would not look at it.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ AnySend = TypeVar("AnySend", bound=Send)
 
 
 class Claim(Round):
-    """An owner-checked request, the answers to it, and what the denials prove (R13)."""
+    """A round that asks as the owner, an extension or a release, and what its denials prove (R13)."""
 
     __slots__ = ("heard", "missing", "taken")
 
@@ -56,8 +60,8 @@ class Claim(Round):
     ) -> None:
         super().__init__(settings, call, to, owed_until)
         self.taken = False
-        self.missing: list[int] = []  # masters on which nobody holds it
-        self.heard: dict[int, int] = {}  # how many connections they told that it was released
+        self.missing: list[int] = []  # masters on which nobody holds the lock
+        self.heard: dict[int, int] = {}  # by master: how many connections were told of the release
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_owned(value)
@@ -73,14 +77,14 @@ class Claim(Round):
 
 
 class Denied(Protocol):
-    """What the denials of one lease are noted on: a `Claim`, or its part of a round for many."""
+    """Notes the denials of one lease: a `Claim`, or the `Part` of a lease in a round for many."""
 
     taken: bool
     missing: list[int]
 
 
 def denied(claim: Denied, master: int, other: str) -> tuple[Outcome, str]:
-    """A master says that ``other`` holds it, "" if nobody does."""
+    """Note that a master denies the lease: ``other`` holds the lock, "" if nobody does."""
     if other:
         claim.taken = True
         return "held", f"by {other}"
@@ -89,16 +93,16 @@ def denied(claim: Denied, master: int, other: str) -> tuple[Outcome, str]:
 
 
 def leave_line(lease: LeaseState) -> list[Leave]:
-    """What lets the next one in line have a go."""
+    """The effect that gives the next waiter in line its turn, if the lease has a place."""
     return [] if lease.place is None else [Leave(lease.place)]
 
 
 def _after(lease: LeaseState) -> Iterator[Leave]:
     """What is done while the masters are busy with the release.
 
-    The next one in line need not wait for the answers: on every connection its acquire stands behind our
-    release (R10).  The loop that acquired, if it is another one, hears of it later: it sends a release as well, which could
-    overtake this one, and the lease would seem to have been lost (C8).
+    The next waiter in line need not wait for the answers: on every connection its acquire stands behind our
+    release (R10).  If another loop acquired the lease, that loop is told later.  It sends a release as well, which
+    could overtake this one, and the lease would seem to have been lost (C8).
     """
     if lease.is_here():
         lease.changed()
@@ -106,10 +110,11 @@ def _after(lease: LeaseState) -> Iterator[Leave]:
 
 
 class ReleaseDoubt:
-    """What no connection keeps in order: the release of a lease whose keys are set over other ones (R10).
+    """The doubt of a release when other connections carry the requests that set its keys (R10).
 
-    A master that does not have the key may not have seen the acquire yet.  Neither does it say so where an extension has
-    given it back: then it is the second time that counts, when the acquire has come as well.
+    A master without the key may not have seen the acquire yet.  If a repair may have given a master the key, its
+    first answer that the key was ours may be about the repair alone.  Then a second such answer is needed: by then
+    the acquire has come as well.
     """
 
     __slots__ = ("_repaired",)
@@ -128,21 +133,24 @@ class ReleaseDoubt:
 
 
 def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
-    """Have it sent until every master has seen what it takes back, unless it stands behind that."""
+    """Put ``request`` in doubt, unless it stands behind all requests that set the keys.
+
+    A request in doubt is sent again until every master has seen what it takes back.
+    """
     if not lease.in_order:
         request.doubt = ReleaseDoubt(lease)
-        request.call = request.call._replace(usual=())  # every answer is to be read
+        request.call = request.call._replace(usual=())  # so that every answer is parsed, and shown to the doubt
     return request
 
 
 def release_lost(spec: LockSpec, lease: LeaseState) -> Send:
-    """The release of what is lost already: nobody has to wait for it, whatever they would answer."""
+    """The release of a lease that is lost already.  Nobody waits for the answers, for they change nothing."""
     call = wire.release(spec.keys, lease.token)
     return _doubted(Send(call, to=lease.asked, owed_until=lease.keys_until), lease)
 
 
 def abandon(spec: LockSpec, lease: LeaseState) -> Op[None]:
-    """Release what nobody can give back any more, without waiting for the answers (R15)."""
+    """Release a lease that nobody can give back any more, and do not wait for the answers (R15)."""
     for hold in list(lease.holds):
         hold.leave()
     lease.let_go()
@@ -153,12 +161,13 @@ def abandon(spec: LockSpec, lease: LeaseState) -> Op[None]:
 
 
 def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[bool]:
-    """Release on every master that may have the key; True if the lease was still ours until then.
+    """Release on every master that may have the key.  Returns True if the lease was still ours until then.
 
-    The lease is over before the first byte is sent, whatever comes back.  Masters that do not answer
-    are owed the release (R10).  Where too few answer to know better, the lease counts as having been
-    ours: it was valid, and nobody has denied it.  Where it was released before, by somebody who was interrupted
-    or in another thread, it counts as well: keys that are gone prove nothing then.
+    The lease is over before the first byte is sent, whatever the masters answer.  Masters that do not answer are
+    owed the release (R10).
+
+    If too few answer to tell, the lease counts as ours: it was valid, and no majority has denied it.  It also counts
+    as ours if it was released before, by an interrupted call or by another thread: missing keys prove nothing then.
     """
     if lease.lost:
         interruption = yield from despite_interrupts(release_lost(spec, lease), *leave_line(lease))
@@ -169,8 +178,8 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     claim: Claim | None = None
     try:
         lease.end()
-        # To every master that may have a key of this lease, and owed to it.  Which these are is read when it has ended: no
-        # repair is written from now on.
+        # The release goes to every master that may have a key of this lease, and is owed to each.  `asked` is read
+        # after the lease has ended: no repair is written from now on, so no master is added.
         claim = _doubted(Claim(settings, wire.release(spec.keys, lease.token), lease.asked, lease.keys_until), lease)
         lease.said = claim.tally.votes
         at = yield from claim.ask(then=_after(lease))
@@ -187,6 +196,6 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         lease.found_gone(claim.reason)
     place = lease.place
     if place is not None and (claim.heard or place.yield_until > NEVER):
-        took = min(at - claim.sent_at, settings.node_timeout)  # longer than that we were stopped ourselves
+        took = min(at - claim.sent_at, settings.node_timeout)  # if it took longer, our own process was stopped
         yield ReleaseHeard(place.keys, claim.heard, took)
     return ours

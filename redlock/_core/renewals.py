@@ -1,7 +1,34 @@
-"""Keeping leases while their holders work: when to renew, when to give up, whom to tell (R13, R15).
+"""Keeps leases while their holders work: when to extend one, when to give it up, whom to tell (R13, R15).
 
-Nothing here waits.  A renewer asks the schedule who is due, and `tasks` what is to be done for those: operations like any
-other, one for many leases at once.  So one thread, or one timer of a loop, keeps any number of leases.
+Nothing here waits.  The renewer asks the `Schedule` which leases are due.  `tasks` makes operations for them, like any
+other operation, and one for many leases.  So one thread, or one timer of a loop, keeps any number of leases.
+
+When a lease is due (R15):
+
+- A lease is due when a third of its TTL has passed, or up to a fifth of that earlier, at random.  Otherwise
+  thousands of leases that were granted at once would be due at once.
+- That time is rounded down to a step of a 32nd of the TTL.  There the lease meets other leases of the same client:
+  they leave in one packet, and wake the renewer once.  Each client has a phase of its own, so the steps of several
+  clients do not coincide.
+- Leases that were extended together get the same pause, so they meet again.  They stay together until one of them
+  ends, or is tried again sooner.  So requests are full, and what is the same for all is computed once.
+- A large ``drift_factor`` may leave little of the TTL.  Then a quarter of what it leaves passes before the next
+  extension.  Otherwise there would be no pause at all.
+- If too few masters answered, the next try is after a twentieth of the TTL, while the lease is valid.
+- If the holder itself extends the lease, to a longer or shorter TTL, the renewer goes on with that TTL.
+
+Losses.  A loss by time needs no answer.  The end of a lease is a time in the same schedule, also while an extension
+is under way.
+
+New leases.  Most leases are released long before they are due, so the renewer does nothing for them in advance.  A
+new lease waits in a queue, and goes into the schedule when the renewer looks next.  If it is lost or gets shorter
+before that, it goes there at once.  When more than 256 are queued, the thread that adds the next one also empties the
+queue: otherwise a busy process would keep all that it has released since the last look.
+
+Also considered: a thread or task for each lease (there may be 10,000); one long-lived generator for each (it wakes up
+for nothing, and has to be told of every change); a pause of its own for each (leases part at every extension, and a
+client with a hundred leases asks for ten at a time); a batch as an object of its own, with its packed request (a
+second place where a lease stands, to be kept true at every release, loss and extension).
 """
 
 from __future__ import annotations
@@ -24,37 +51,37 @@ if TYPE_CHECKING:
     from redlock._core.settings import LockSpec, MastersSettings
 
 _UNKNOWN = math.nan  # equal to no time
-OVER = -math.inf  # due of a lease that has ended: nothing is left to be done
-RENEWALS = 3  # in the time of one TTL, so that two may be missed (R15)
-_SPREAD = 0.2  # up to so much of the pause earlier: leases that were granted at once part
-# Renewals are due at times that are so far apart, as a part of the TTL: those of many leases then leave in one packet
-# for each master, and wake their renewer once.
-_STEP = 1 / 32
-_RETRY = 1 / 20  # of the TTL, after a renewal that nobody answered
-_LEFT = 1 - 1 / RENEWALS  # of the TTL, when a lease is due at the latest
-_LEFT_OF_VALIDITY = (
-    3 / 4
-)  # ... but never more than this of what the drift leaves of it, or it would be due at once again
-_MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL, when a lease is due for the first time
-_SOON = 0.05  # seconds after which a lease that is perhaps abandoned is looked at again
-_VOID = 64  # so many entries of a schedule may be void, besides as many as there are good ones
-_MANY_NEWCOMERS = 256  # so many newcomers are not looked through for those that are over
+OVER = -math.inf  # `due` of a lease that has ended: nothing is left to be done
+RENEWALS = 3  # in the time of one TTL, so that two may fail (R15)
+_SPREAD = 0.2  # a pause is shorter by up to this part, at random: leases granted at once are due at different times
+_STEP = 1 / 32  # of the TTL: leases are due at such steps only, so that many of them meet in one packet
+_RETRY = 1 / 20  # of the TTL: the pause after an extension that too few masters answered
+_LEFT = 1 - 1 / RENEWALS  # of the TTL: so much is left when a lease is due at the latest ...
+_LEFT_OF_VALIDITY = 3 / 4  # ... but no more than this of the validity, or the lease would be due again at once
+_MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL: so much may be left when a lease is first due
+_SOON = 0.05  # seconds after which a lease that may be abandoned is looked at again
+_VOID = 64  # a schedule may have so many void entries, and as many again as there are valid ones
+_MANY_NEWCOMERS = 256  # up to so many new leases are queued before somebody looks which of them are over
 
-# What there is to do for one or several leases; returns how each was extended, in their order.
+# An operation for one or several leases.  It returns how the extension of each ended, in their order.
 Task: TypeAlias = "Op[list[Extension]]"
-# Whether a lease has a holder yet.  "gone": its thread or task has ended, and the lease runs out by itself (P3).  "abandoned":
-# nobody can give it back any more, as its `with` or its lock object is no more, and so the renewer does (R15).  "perhaps": the
-# collector is about to take these apart, and runs finalizers first, which may be inside of the `with`.
+# Whether a lease still has a holder.
+# "gone": its thread or task has ended, and the lease runs out by itself (P3).
+# "abandoned": its `with` or its lock object is gone.  Nobody else can give the lease back, so the renewer does (R15).
+# "perhaps": the garbage collector is about to free these.  It runs finalizers first, perhaps inside of the `with`.
 Owner: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
 
 class Renewal:
     """One lease, and what its holder wants to be done for it.
 
-    ``renew``: extend it at a third of its TTL, as long as ``owner()`` says that somebody holds it.
-    ``max_hold``: seconds after which it is lost whatever happens (C7).  ``random``: a number from 0 to 1,
-    for every pause another one; those that were renewed together have one pause.  ``tell``: called once if it is lost, and never after a release (C9).  ``kept``: after every
-    renewal that was won.  ``released``: once the renewer has given it back in place of a holder that has gone.
+    ``renew``: extend the lease at a third of its TTL, as long as ``owner()`` says that it has a holder.
+    ``max_hold``: seconds after which the lease is lost, whatever happens (C7).
+    ``owner``: says whether the lease still has a holder.
+    ``random``: returns a number from 0 to 1, another one for every pause.
+    ``tell``: called once if the lease is lost, and never after a release (C9).
+    ``kept``: called after every extension that was won.
+    ``released``: called when the renewer has released the lease in place of a holder that is gone.
     """
 
     __slots__ = (
@@ -105,16 +132,16 @@ class Renewal:
         self._renew = renew
         self._owner = owner
         self.random = random
-        self._busy = False  # an operation of ours is under way
-        self.alone = False  # a master does not renew it together with others ...
-        self.refused: Collection[int] = ()  # ... as it said the last time, or says yet
+        self._busy = False  # an extension by the renewer is under way
+        self.alone = False  # extend it by a request of its own: a master refused to do it together with others
+        self.refused: Collection[int] = ()  # the masters that did so in the last extension; late ones are added
         self._since = now
-        self._renew_at: float | None = None  # not known before somebody wants to know: most leases are over by then
-        self._at = math.inf  # the same in step with others, and early enough ...
-        self._for = _UNKNOWN  # ... for this end of its time
-        self._again = math.inf  # when to look whether it was abandoned
-        self.stands: float | None = None  # where its `Schedule` has it
-        self.new = True  # nobody has
+        self._renew_at: float | None = None  # computed when it is first needed: most leases are over by then
+        self._at = math.inf  # `_renew_at` in step with other leases, and early enough ...
+        self._for = _UNKNOWN  # ... if the lease ends at this time
+        self._again = math.inf  # when to look again whether it was abandoned
+        self.stands: float | None = None  # the time at which its `Schedule` has it
+        self.new = True  # no `Schedule` has it yet
         self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT  # it is not `due` earlier
         if max_hold is None:
             self._ends = math.inf
@@ -124,7 +151,7 @@ class Renewal:
 
     @property
     def due(self) -> float:
-        """When to look at it next; `OVER` if it is over."""
+        """When to look at the lease next; `OVER` if it has ended."""
         lease = self.lease
         if lease.over:
             return OVER
@@ -137,30 +164,29 @@ class Renewal:
         return min(until, self._at)
 
     def _reckon(self, end: float) -> None:
-        """When to renew it, if its time ends at ``end``."""
+        """Compute when to extend the lease, which ends at ``end``."""
         lease = self.lease
         if self._renew_at is None:
             self._renew_at = self._since + _pause(lease.ttl, self.random())
         if lease.all_pending:
             end = math.inf
-        latest = end - _left(
-            lease.ttl, self.settings.drift_factor
-        )  # the holder itself may have made the TTL shorter since
+        # The TTL is that of now: the holder itself may have made it shorter.
+        latest = end - _left(lease.ttl, self.settings.drift_factor)
         self._at = _in_step(self._renew_at, latest, lease.ttl, self.settings.phase)
         self._for = end
 
     @property
     def over(self) -> bool:
-        """Nothing is left to be done but to `tell`."""
+        """The lease has ended.  Nothing is left to be done but to `tell`."""
         return self.lease.over
 
     @property
     def abandoned(self) -> bool:
-        """Nobody can give it back any more."""
+        """Nobody can give the lease back any more."""
         return not self.over and self._owner() == "abandoned"
 
     def changed(self) -> bool:
-        """Whether anybody has to look at it: not if it was released before anybody did."""
+        """Whether the renewer has to look at the lease: not if it was released before the first look."""
         if self.new:
             if self.lease.released:
                 return False
@@ -168,16 +194,16 @@ class Renewal:
         return True
 
     def tell(self) -> None:
-        """It is lost: let who wants to know, know, once (C9)."""
+        """The lease is lost: call the function that the holder gave, once (C9)."""
         tell, self._tell = self._tell, None
         if tell is not None:
             tell()
 
     def look(self, now: float) -> Literal["nothing", "renew", "give up", "give back"]:
-        """What is to be done now that it is due; see `tasks`."""
+        """What to do now that the lease is due; see `tasks`."""
         lease = self.lease
         if now >= lease.valid_until:
-            return "nothing"  # but to `put` it back, which finds that out as well
+            return "nothing"  # the caller will `put` it back, and that finds the lease over
         if now >= self._ends:
             if self.over:
                 return "nothing"
@@ -197,36 +223,39 @@ class Renewal:
 
     @property
     def ends(self) -> float:
-        """When it is lost, as things are."""
+        """When the lease is lost, unless it is extended."""
         return min(self.lease.valid_until, self._ends)
 
     def renewed(self, extension: Extension, spread: float) -> None:
-        """The operation that has it in hand is over; ``spread``: of the next pause, the same for all that were together."""
+        """The operation that was to extend the lease is over.
+
+        ``spread``: the random number for the next pause, the same for all leases of the operation.
+        """
         self._busy = False
         lease = self.lease
         if extension.kind == "kept":
             self._renew_at = extension.at + _pause(lease.ttl, spread)
             self._for = _UNKNOWN
-        else:  # soon again, however little is left
+        else:  # try again soon, however little time is left
             self._renew_at = extension.at + lease.ttl * _RETRY
             self._for = lease.valid_until
             self._at = _in_step(self._renew_at, math.inf, lease.ttl, self.settings.phase)
         self.refused = extension.refused
 
     def give_up(self) -> Task:
-        """Release it; nobody waits for that."""
+        """Release the lost lease.  Nobody waits for the answers."""
         yield release_lost(self.spec, self.lease)
         return []
 
     def give_back(self) -> Task:
-        """Release what nobody can give back any more."""
+        """Release a lease that nobody can give back any more."""
         yield from abandon(self.spec, self.lease)
         if self._released is not None:
             self._released()
         return []
 
 
-# Those that were renewed together ask the same, one after the other.
+# The three functions are cached: leases that were extended together call them with the same arguments, one by one.
 @lru_cache(maxsize=16)
 def _pause(ttl: float, spread: float) -> float:
     return ttl / RENEWALS * (1 - _SPREAD * spread)
@@ -234,23 +263,25 @@ def _pause(ttl: float, spread: float) -> float:
 
 @lru_cache(maxsize=16)
 def _left(ttl: float, drift_factor: float) -> float:
-    """Seconds before its end at which a lease is due at the latest."""
+    """How many seconds before its end a lease is due at the latest."""
     return min(ttl * _LEFT, (ttl - quorum.drift(ttl, drift_factor)) * _LEFT_OF_VALIDITY)
 
 
 @lru_cache(maxsize=16)
 def _in_step(at: float, latest: float, ttl: float, phase: float) -> float:
-    """At ``at`` or at ``latest``, or up to a step earlier: one number for all who meet there."""
+    """The earlier of ``at`` and ``latest``, rounded down to a step: all leases of that step get the same time."""
     step = ttl * _STEP
     at = min(at, latest)
     return (math.floor(at / step - phase) + phase) * step
 
 
 def tasks(due: Iterable[Renewal], now: float) -> tuple[list[tuple[Task, list[Renewal]]], list[Renewal]]:
-    """What is to be done for those that are ``due``, all of one `Masters`: operations to be started at once, and whom each
-    is for; and those for which there is nothing to do, but to be `put` back.
+    """What to do for the renewals that are ``due``, all of one `Masters`.
 
-    Those that are to be renewed are so together.  One that a master renews only by itself has an operation of its own.
+    Returns the operations to start at once, each with its renewals.  Returns also the renewals for which there is
+    nothing to do: the caller will `put` them back.
+
+    Leases are extended together.  If a master refuses that for a lease, the lease gets an operation of its own.
     """
     started: list[tuple[Task, list[Renewal]]] = []
     rest: list[Renewal] = []
@@ -281,7 +312,7 @@ def tasks(due: Iterable[Renewal], now: float) -> tuple[list[tuple[Task, list[Ren
 
 
 def failed_to_keep(renewals: list[Renewal]) -> str:
-    """For people."""
+    """The text of a log line."""
     others = f" and {len(renewals) - 1} more" if len(renewals) > 1 else ""
     return f"keeping {renewals[0].lease!r}{others} failed"
 
@@ -296,7 +327,7 @@ def _renew(renewals: list[Renewal], now: float) -> Task:
             leases = [(renewal.spec, renewal.lease) for renewal in renewals]
             extensions = yield from renew(first.settings, leases, now)
     finally:
-        # They stay together: one pause for all of them, so that they are due at one moment again.
+        # One pause for all of them, so that they are due at the same moment again.
         spread = first.random()
         interrupted = Extension("unanswered", now)
         for renewal, extension in zip(renewals, extensions or [interrupted] * len(renewals), strict=True):
@@ -306,7 +337,7 @@ def _renew(renewals: list[Renewal], now: float) -> Task:
         if renewal.kept is not None and extension.kind == "kept":
             try:
                 renewal.kept()
-            except Exception as error:  # noqa: BLE001 - a user's; others have to be told as well
+            except Exception as error:  # noqa: BLE001 - an error of the user's code must not stop the others
                 errors.append(error)
     if errors:
         raise errors[0]
@@ -314,34 +345,39 @@ def _renew(renewals: list[Renewal], now: float) -> Task:
 
 
 class Schedule:
-    """Who is kept, in the order in which they are due."""
+    """All renewals, in the order in which they are due."""
 
     __slots__ = ("_heap", "_in_hand", "_moments", "_newcomers", "_number", "_standing", "_void")
 
     def __init__(self) -> None:
+        # The leases of each operation under way, with the first of their ends.  The number between them keeps the heap
+        # from comparing lists.
         self._in_hand: list[tuple[float, int, list[Renewal]]] = []
         self._newcomers: deque[Renewal] = deque()
-        self._moments: dict[float, list[Renewal]] = {}  # who is due when; void are those that stand elsewhere by now
-        self._heap: list[float] = []  # when anybody is due
-        self._standing = 0
-        self._void = 0
+        # By the time at which they are due.  An entry is void if its renewal stands at another time by now.
+        self._moments: dict[float, list[Renewal]] = {}
+        self._heap: list[float] = []  # the keys of `_moments`
+        self._standing = 0  # valid entries
+        self._void = 0  # void entries
         self._number = 0
 
     def __len__(self) -> int:
         return self._standing
 
     def add(self, renewal: Renewal) -> bool:
-        """It is new, and due at its `soonest` or later.  True: `take_in` is to be called, or too many would wait for that.
+        """Queue a new renewal, which is due at its `soonest` or later.
 
-        Most leases are released long before they are due.  So nothing is done for one that could be in vain, and whoever
-        looks for those that are due takes in first those that are not over by then.  May be called by anybody at any time,
-        while somebody else does whatever with this schedule.
+        True: too many are queued, and the caller must call `take_in`.
+
+        Most leases are released long before they are due, and then all work for them would be in vain.  So a new one
+        is only queued here.  Before the renewer looks which leases are due, it takes in those that are not over by
+        then.  Any thread may call this at any time, while another one uses this schedule.
         """
         self._newcomers.append(renewal)
         return len(self._newcomers) > _MANY_NEWCOMERS
 
     def take_in(self) -> tuple[float, list[Renewal]]:
-        """From now on they are there like all others, those that were not released yet; returns what `put` does."""
+        """Put the queued renewals into the schedule, unless their lease was released.  Returns what `put` returns."""
         coming = []
         while self._newcomers:
             renewal = self._newcomers.popleft()
@@ -354,9 +390,9 @@ class Schedule:
         return bool(self._newcomers)
 
     def put(self, renewals: Iterable[Renewal]) -> tuple[float, list[Renewal]]:
-        """They are there from now on, or their time has changed, or they are over.
+        """Put ``renewals`` into the schedule, or move them if their time has changed, or remove them if they are over.
 
-        Returns when the first of them is due, and those that are over.
+        Returns when the first of them is due, and the renewals that are over.
         """
         first, over = math.inf, []
         for renewal in renewals:
@@ -380,12 +416,12 @@ class Schedule:
             else:
                 self._moments[due] = [renewal]
                 heapq.heappush(self._heap, due)
-        if self._void > _VOID + self._standing:  # most were released long before their time
+        if self._void > _VOID + self._standing:  # most leases are released long before they are due
             self._sweep()
         return first, over
 
     def _sweep(self) -> None:
-        """Throw away what is void."""
+        """Remove all void entries."""
         swept: dict[float, list[Renewal]] = {}
         for at, renewals in self._moments.items():
             there = [renewal for renewal in dict.fromkeys(renewals) if renewal.stands == at]
@@ -396,16 +432,16 @@ class Schedule:
         self._void = 0
 
     def lend(self, renewals: list[Renewal]) -> None:
-        """An operation has these in hand.  They are there again when the first of them may be lost, answers or not (P6).
+        """An operation works on these.  When the first of them may be lost, `take` puts them back, answers or not (P6).
 
-        Unless they are `put` back before, and the list is emptied: so nothing is done for each of them in vain.
+        Usually the caller will `put` them back earlier, and empty the list.  So no work is done for each in vain.
         """
         if renewals:
             self._number += 1
             heapq.heappush(self._in_hand, (min([renewal.ends for renewal in renewals]), self._number, renewals))
 
     def next(self) -> float:
-        """When the first one is due; infinity if there is none."""
+        """When the first renewal is due; infinity if there is none."""
         heap, in_hand = self._heap, self._in_hand
         while heap and not self._anybody(heap[0]):
             del self._moments[heapq.heappop(heap)]
@@ -415,7 +451,7 @@ class Schedule:
         return min(due, in_hand[0][0]) if in_hand else due
 
     def _anybody(self, at: float) -> bool:
-        """Whether anybody stands there yet."""
+        """Whether any renewal is still due at ``at``."""
         renewals = self._moments[at]
         while renewals and renewals[-1].stands != at:
             renewals.pop()
@@ -423,11 +459,11 @@ class Schedule:
         return bool(renewals)
 
     def take(self, now: float) -> list[Renewal]:
-        """Those that are due at ``now``.  They are out until they are `put` back."""
+        """Remove and return the renewals that are due at ``now``.  They stay out until they are `put` back."""
         taken: list[Renewal] = []
         while self._in_hand and self._in_hand[0][0] <= now:
             _, _, renewals = heapq.heappop(self._in_hand)
-            taken += self.put(renewals)[1]  # each at its end from now on; and those that are over
+            taken += self.put(renewals)[1]  # each is due at its end from now on; some are over already
         while self._heap and self._heap[0] <= now:
             at = heapq.heappop(self._heap)
             for renewal in self._moments.pop(at):

@@ -1,15 +1,15 @@
-"""One round: ask masters, count until it is decided (R2).
+"""One round: ask masters, and count votes until they decide (R2).
 
-A round counts itself, where an answer is read: in threads perhaps by another thread, which holds the mutex of
-the connections then.  A decided round is closed in the same step.  A `Timeout` is handed out only after the round was
-closed under that mutex.
+A round counts its own votes, where an answer is read.  With threads, another thread may read it, under the mutex
+of the connections.  A vote that decides the round also closes it, in the same step.  A `Timeout` is handed out only
+after the round was closed under that mutex.
 
-What a master that grants nearly always says is known by its bytes (`Call.usual`), and counted before anything
-is parsed.  The simulation hands its answers over as bytes as well.
+A master that grants nearly always answers the same bytes (`Call.usual`).  These are counted before anything is
+parsed.  The simulation hands its answers over as bytes as well.
 
-Also considered: an event for every answer, which the operation counts itself.  Everything would have one owner,
-and a round would cost a fifth more: an object, a queue and a step of the generator for each answer, most of
-which decide nothing.
+Also considered: an event for every answer, counted by the operation itself.  Then all state would have one owner.
+But a round would cost a fifth more: an object, a queue and a step of the generator for each answer, and most
+answers decide nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ GRANTED: tuple[Outcome, str] = ("granted", "")
 
 
 class Round(Send, ABC):
-    """A `Send` whose answers are votes.  It counts them itself, as they come; a vote for is one that is ``granted``.
+    """A `Send` that counts its answers as votes, as they come.  A vote for it is ``granted``.
 
-    Each kind says what an answer means, and what ends it.  ``decided``: a majority granted or cannot any more.
-    ``settled``: nor can one deny.  ``complete``: everybody has answered, which is for looking, not for locking.
+    Each subclass says what an answer means, and in `_end` what ends the round:
+
+    - ``decided``: a majority granted, or none can grant any more.
+    - ``settled``: a majority granted or denied, or none can do either any more.
+    - ``complete``: every master has answered.  That is for looking, not for locking.
     """
 
     __slots__ = ("_settings", "_unsent", "_votes_from", "ended_at", "tally")
@@ -55,11 +58,11 @@ class Round(Send, ABC):
         owed_until: float | None = None,
         before: Tally | None = None,
     ) -> None:
-        """``before``: the round that this one goes on from, for masters that are not asked again."""
+        """``before``: the votes of the round before, for masters that are not asked again."""
         super().__init__(call, to, owed_until)
         self.open = True
         self.tally = tally = Tally(settings.masters)
-        self.ended_at: float | None = None  # the moment of the answer that decided it
+        self.ended_at: float | None = None  # the time of the answer that ended it
         self._settings = settings
         self._votes_from = settings.voters.votes_from
         self._unsent: list[int] = []
@@ -70,20 +73,20 @@ class Round(Send, ABC):
 
     @abstractmethod
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
-        """What ``value`` says, and the reason for it.  ValueError: nonsense."""
+        """The vote that ``value`` is, and the reason for it.  ValueError: it makes no sense."""
 
     def ask(self, until: float = math.inf, then: Iterable[Effect] = ()) -> Op[float]:
-        """Send, then count until it is decided or until ``until`` or `node_timeout` has passed.
+        """Send, and wait until the votes end the round, or until ``until`` or `node_timeout` has passed.
 
-        ``then``: what is to be done as soon as the request is on its way.
-        Returns the time of the event that ended it.
+        ``then``: effects to yield as soon as the request is on its way.
+        Returns the time at which the round ended.
         """
         try:
             yield self
             yield from then
             wait = Wait(min(until, self.sent_at + self._settings.node_timeout), False, self)
             while self.ended_at is None:
-                event = yield wait  # a `Turn`, what a `Subscription` remembers, a round before: all of them say nothing here
+                event = yield wait  # a `Turn`, a `Notified` or an earlier round means nothing here
                 if type(event) is Timeout and self.ended_at is None:
                     self.tally.time_out(event.at - self.sent_at)
                     return event.at
@@ -91,7 +94,7 @@ class Round(Send, ABC):
         finally:
             self.open = False
 
-    # -- told by the connections ---------------------------------------------------------------------
+    # -- called by the connections -------------------------------------------------------------------
 
     def voted(self, master: int, at: float, outcome: Outcome = "granted", reason: str = "") -> bool:
         tally = self.tally
@@ -99,7 +102,8 @@ class Round(Send, ABC):
             tally.count(master, outcome, at - self.sent_at, reason)
         else:
             self._overrule(master, outcome, reason, at)
-        return (tally.no > 0 or tally.yes >= tally.need) and self._counted(at)  # with neither, nothing is decided
+        # Without a "no" and without a majority, nothing can be decided.
+        return (tally.no > 0 or tally.yes >= tally.need) and self._counted(at)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         try:
@@ -110,7 +114,7 @@ class Round(Send, ABC):
         return self.voted(master, at, outcome, reason)
 
     def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
-        """R21, C16: it was asked, its vote is not counted."""
+        """Count a vote that the restart guard does not admit, with the reason for that (R21, C16)."""
         not_counted = self._settings.voters.why_not_counted(master, at)
         configuration = False
         if not_counted is not None:
@@ -135,12 +139,12 @@ class Round(Send, ABC):
     # ------------------------------------------------------------------------------------------------
 
     def reached(self) -> frozenset[int]:
-        """Masters that have the request, or may have it."""
+        """The masters that have the request, or may have it."""
         asked = everybody(self.tally.size) if self.to is None else self.to
         return asked.difference(self._unsent) if self._unsent else asked
 
 
 @lru_cache
 def everybody(masters: int) -> frozenset[int]:
-    """One set for all leases."""
+    """All masters, as one set that all leases share."""
     return frozenset(range(masters))

@@ -1,4 +1,4 @@
-"""What all locks of one `Masters` share, and what one lock adds to it."""
+"""The settings that all locks of one `Masters` share, and those of a single lock."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class MastersSettings(NamedTuple):
-    """One deployment: the masters, its times in seconds, and the sources of what is not pure."""
+    """The masters, the times in seconds, and the sources of all that is not pure: tokens, random numbers, clocks."""
 
-    masters: tuple[str, ...]  # as shown to people; the order is that of the configuration
+    masters: tuple[str, ...]  # their names for people, in the order of the configuration
     node_timeout: float
     drift_factor: float
     fence_ttl: float
     voters: Voters
     fences: FenceClock
     token: Callable[[], str]  # a fresh random token at every call (R8)
-    random: Callable[[], float]  # from 0 to 1
-    phase: float = 0.0  # from 0 to 1, of renewals: those of two clients are not due at the same moments
-    attempted: Callable[[Tally], object] = id  # told the votes of every attempt; `id` does nothing with them
+    random: Callable[[], float]  # a random number from 0 to 1 at every call
+    phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
+    attempted: Callable[[Tally], object] = id  # called with the votes of every attempt; `id` does nothing with them
 
 
 class LockSpec(NamedTuple):
-    """One lock: what is taken, for how long, and how often it is tried."""
+    """One lock: its names and keys, its times in seconds, and the pauses between attempts."""
 
     names: tuple[str, ...]
     keys: Keys

@@ -1,9 +1,9 @@
-"""How much a server announces: looked at before a parser makes room for it.
+"""Limits the size of an answer: looks at what a server announces, before a parser reserves memory for it.
 
-A dozen bytes can announce an array of a billion.  The parser reserves that room at once, and holds up the whole process
-while it gives it back; of a bulk it keeps what comes, up to half a gigabyte.
+A dozen bytes can announce an array of a billion values.  The parser reserves that memory at once.  While it frees
+it, the whole process stands still.  Of a bulk string the parser keeps what comes, up to half a gigabyte.
 
-Beyond the limits below the connection is given up, in the handshake as later, and the vote says why.
+Beyond the limits below the connection is given up, during the handshake and later.  The vote says why.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LINE: Final = 1 << 16  # bytes of a line: an error, a number, the announcement of more
-BYTES: Final = 1 << 24  # of all strings of one answer; INFO has some ten thousand
-VALUES: Final = 100_000  # in one answer
+LINE: Final = 1 << 16  # bytes in one line: an error, a number, or the announcement of a size
+BYTES: Final = 1 << 24  # bytes in all strings of one answer; INFO has some ten thousand
+VALUES: Final = 100_000  # values in one answer
 
-# What scripts answer, nearly always: flat, short and whole.  All of it is exact, so nothing can hide in it.
+# The usual answers of scripts: flat, short and complete.  The pattern is exact, so nothing else can hide in a match.
 _VALUE = rb"(?::-?[0-9]{1,20}|\$-1|\$40\r\n[0-9a-f]{40}|[+-][^\r\n]{0,300})\r\n"
 _FLAT = b"|".join(rb"\*%d\r\n(?:%s){%d}" % (size, _VALUE, size) for size in range(10))
 _USUAL = re.compile(rb"(?:%s|%s)*+" % (_VALUE, _FLAT))
@@ -27,28 +27,28 @@ _AGGREGATES = b"*~>" + _PAIRS
 
 
 class TooMuch(ValueError):  # noqa: N818 - it is no error of ours
-    """No answer to anything that is asked here is so large."""
+    """A server announces more than any answer that we ask for can have."""
 
 
 class Sizes:
-    """What one connection has announced of the answer that it is in the middle of.
+    """What the server has announced so far, in the answer that one connection is reading.
 
-    Reads the lines that announce something, and skips the rest: what is wrong with a value is for the parser to say.
+    It reads the lines that announce a size, and skips the rest.  The parser finds what is wrong with a value.
     """
 
     __slots__ = ("_bytes", "_line", "_skip", "_values")
 
     def __init__(self) -> None:
-        self._line = b""  # the beginning of one
-        self._skip = 0  # bytes of a bulk that have yet to come
-        self._bytes = 0  # of this answer
-        self._values = 0  # of this answer that have not begun yet
+        self._line = b""  # the beginning of a line whose end has yet to come
+        self._skip = 0  # bytes of a bulk string that have yet to come
+        self._bytes = 0  # announced in this answer
+        self._values = 0  # announced in this answer, and not begun yet
 
     def add(self, data: bytes) -> None:
-        """These came.
+        """Look at ``data``, the next bytes that came.
 
         Raises:
-            TooMuch: they announce more than is allowed; nothing that follows is to be read.
+            TooMuch: they announce more than is allowed.  The caller must read nothing that follows.
         """
         if not (self._skip or self._line or self._values) and _USUAL.fullmatch(data):
             return
@@ -72,7 +72,7 @@ class Sizes:
             at = end + 2
 
     def _begin(self, line: bytes) -> None:
-        """A value; that of an aggregate are its parts."""
+        """Look at the first line of a value.  For an aggregate it announces how many values follow."""
         if self._values:
             self._values -= 1
         else:
@@ -93,7 +93,7 @@ class Sizes:
 
 
 def _announced(line: bytes) -> int:
-    """Less than 0: there is no value."""
+    """The size that ``line`` announces.  Less than 0: there is no value."""
     if not _NUMBER.fullmatch(line, 1):
         raise TooMuch(f"it announces {line[:40]!r}, which is no size")
     return int(line[1:])

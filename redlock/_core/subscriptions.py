@@ -1,28 +1,28 @@
-"""Hearing of a release instead of asking for it again and again (R24).
+"""Wakes waiters when a lock is released, so that they need not ask again and again (R24).
 
-Whoever releases has every master announce it on the channel of the key.  Messages only ever make a
-waiter look sooner: one that is lost costs the pause until the next attempt, one too many an attempt.
+A release makes every master announce it on the channel of the key.  A message only makes a waiter look sooner.
+A lost message costs the rest of a pause, and a needless one costs an attempt.
 
-It takes a majority of announcements, for one master says nothing of the others.  Announcements of different
-tokens count together: contenders had split the votes, and took them back.  One of these masters must have
-refused the last attempt, else the next one is lost as well.  After an attempt that lacked votes or came too
-late messages do not count: what failed attempts take back is announced as well, and contenders in an outage
+When a waiter tries again.  It takes announcements from a majority, for one master says nothing of the others.
+Announcements of different tokens count together: then contenders had split the votes, and took them back.  One of
+these masters must have refused the last attempt, or the next one would fail as well.  After an attempt that was
+unreachable or too slow, announcements do not count.  Rollbacks are announced as well, so contenders in an outage
 would wake each other for ever.
 
-No stampede.  Who hears of a release tries at once, until attempts collide.  A collision is an attempt after
-which no token was seen on a majority.  Each doubles the random pause before the next attempt (0.5, 1.5, 3.5 ms,
-up to 128); an attempt without one takes a quarter of a doubling back.  The next waiter of the process begins
-where the last one was.  So two processes pass a lock on in one message and one round trip, and many settle
-where about one attempt in five collides.
+No stampede.  A waiter that hears of a release tries at once, until attempts collide.  An attempt has collided if
+no token was seen on a majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5,
+3.5 ms, up to 128).  An attempt without a collision takes back a quarter of a doubling.  The next waiter of the
+process begins with the pause of the last one.  So two processes pass a lock on in one message and one round trip.
+Among many processes, the pauses settle where about one attempt in five collides.
 
-PUBLISH tells a releaser how many others listen.  If any do, its process stays away for 3 ms and three times
-what the release took, or until another release is announced: so processes take turns.
+Taking turns.  PUBLISH tells the releasing process how many others listen.  If there are any, this process stays
+away for 3 ms and three times the duration of the release, or until another release is announced.
 
 A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
 
 Also considered: keyspace notifications (off by default, and they tell of expiry, not of a release), client
-tracking (RESP3 only, one more state to lose), blocking list pops as semaphore libraries use them (a key that
-outlives its lock, and a token that goes to a waiter that has died).
+tracking (RESP3 only, one more state to lose), blocking list pops as semaphore libraries use them (the key
+outlives its lock, and the token may go to a dead waiter).
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ if TYPE_CHECKING:
 
     from redlock._core.local_queue import Place
 
-LINGER = 0.5  # so long a channel stays subscribed though nobody listens: the next waiter often comes soon
-_GRACE = 0.003  # how long one who knows of others stays away after a release, in seconds, ...
-_TRIPS = 3  # ... and so many times what the release took: a message, and an attempt of theirs
-_MANY = 64  # so many tokens, or contended keys, are remembered without a look at whether they still matter
+LINGER = 0.5  # seconds for which a channel stays subscribed though nobody listens
+# A process that knows of other waiters stays away after its release.  It does so for `_GRACE` seconds, and for `_TRIPS`
+# times the duration of the release: time for the message, and for an attempt of another process.
+_GRACE = 0.003
+_TRIPS = 3
+_MANY = 64  # up to so many tokens, or contended keys, are remembered before old ones are dropped
 
-# Who has heard of a release tries at once, until attempts turn out to collide; then after a random
-# pause of up to this many seconds, doubled with every collision, so that somebody is alone at it.
+# Once attempts collide, a waiter that hears of a release first makes a random pause of up to so many seconds.  Every
+# collision doubles it, until one waiter is alone with its attempt.
 _SPREAD = 0.0005
 _MOST_SPREAD = 8  # doublings: 128 ms
-_CALM = 0.25  # of a doubling is taken back by an attempt that did not collide
+_CALM = 0.25  # so much of a doubling is taken back by an attempt that did not collide
 
 
 class Subscription:
     """What one waiter has heard since its last attempt.
 
-    ``look``: it is being told of releases from now on, and should look again for what it missed.
+    ``look``: its channels have just been subscribed.  It should try once more, for it may have missed a release.
     ``released``: so many releases were announced, each by a majority of masters.
     """
 
@@ -63,31 +65,31 @@ class Subscription:
         self.channels = tuple(wire.channel(key) for key in keys)
         self.look = False
         self.released = 0
-        self.level = 0.0  # of crowding: the doublings of the pause
-        self.inbox: object = None  # of the driver
+        self.level = 0.0  # how often the pause has been doubled
+        self.inbox: object = None  # the driver's
         self._need = majority(masters)
-        self._heard: dict[bytes, int] = {}  # which masters announced a token, as bits; -1: that was dealt with
-        self._all = 0  # which masters announced anything since the last attempt
-        self._in_the_way = -1  # which masters said no to the last attempt, as bits; -1: there was none yet
+        self._heard: dict[bytes, int] = {}  # by token: the masters that announced it, as bits; -1: it was counted
+        self._all = 0  # the masters that announced anything since the last attempt, as bits
+        self._in_the_way = -1  # the masters that said no to the last attempt, as bits; -1: there was no attempt yet
 
     def attempting(self) -> None:
-        """What was heard until now has led to this attempt."""
+        """An attempt begins.  Forget the announcements that led to it."""
         self.look, self.released, self._all = False, 0, 0
 
     def hear(self, master: int, token: bytes) -> bool:
-        """A master announced the release of ``token``; True if there is reason to look.
+        """A master announced the release of ``token``.  Returns True if there is reason to try again.
 
-        That is when a majority announced the same.  Or different ones: those who had split the votes
-        among them took them back, and nobody has the lock.
+        The reason is a majority that announced the same token.  Or a majority announced different tokens: then
+        contenders had split the votes and took them back, and nobody has the lock.
 
-        One of these masters must have said no to our last attempt; else nothing has changed for us.  While a master does not
-        vote (R21), a majority can announce what a failed attempt took back, even our own.  Waiters would wake each other,
-        and themselves, for as long as that lasts (R25).
+        One of these masters must have said no to our last attempt.  Otherwise nothing has changed for us.  While a
+        master is quarantined (R21), a majority can announce the rollback of a failed attempt, even of our own.
+        Waiters would wake each other, and themselves, for as long as that lasts (R25).
         """
         bit = 1 << master
         heard = self._heard.get(token, 0)
         if heard == -1:
-            return False  # the majority has spoken; this is the rest
+            return False  # a majority has announced it already
         if len(self._heard) >= _MANY:
             del self._heard[next(iter(self._heard))]  # the oldest
         heard |= bit
@@ -104,48 +106,49 @@ class Subscription:
         return masters.bit_count() >= self._need and masters & self._in_the_way != 0
 
     def refused(self, in_the_way: Iterable[int]) -> None:
-        """The last attempt failed; ``in_the_way``: see `Tally.in_the_way`."""
+        """The last attempt failed.  ``in_the_way``: see `Tally.in_the_way`."""
         self._in_the_way = sum(1 << master for master in in_the_way)
 
     def tried(self, *, collided: bool) -> None:
-        """``collided``: several tried at once, and nobody got a majority."""
+        """An attempt is over.  ``collided``: several clients tried at once, and nobody got a majority."""
         self.level = min(self.level + 1, _MOST_SPREAD) if collided else max(self.level - _CALM, 0.0)
 
     @property
     def spread(self) -> float:
-        """How many seconds to wait at most when a release was announced; 0 while nobody is in the way."""
+        """The longest random pause after an announced release, in seconds; 0 while attempts do not collide."""
         return _SPREAD * (2**self.level - 1)
 
 
 class _Channel:
-    """What the connections are subscribed to, and who wants to know."""
+    """A channel to which the connections are subscribed, and the `Subscription` that listens."""
 
     __slots__ = ("confirmed", "idle_since", "level", "subscription")
 
     def __init__(self) -> None:
         self.subscription: Subscription | None = None
-        self.confirmed = 0  # by which masters, as bits
-        self.level = 0.0  # of the subscription that listened last
+        self.confirmed = 0  # the masters that confirmed it, as bits
+        self.level = 0.0  # that of the subscription that listened last
         self.idle_since = 0.0
 
 
 class Subscriptions:
-    """The channels of one process (or event loop).  Whoever calls sees to it that it is one at a time.
+    """The channels of one process (or event loop).  Callers must see to it that only one of them calls at a time.
 
-    There is one subscription to a channel: who stands behind another one in line is told by that (R23).
+    Only the first waiter in line listens to a channel.  The waiters behind it get their turn from the line (R23).
     """
 
     __slots__ = ("_channels", "_contended", "_need")
 
     def __init__(self, masters: int) -> None:
         self._channels: dict[str, _Channel] = {}
-        # By key: until when those who begin now let others go first, and for how long those whose turn comes do.
+        # By key, for keys that other processes wait for.  First: until when a new operation lets them go first.
+        # Second: for how many seconds the next operation in line lets them go first, from its turn on.
         self._contended: dict[str, tuple[float, float]] = {}
         self._need = majority(masters)
 
     @property
     def channels(self) -> list[str]:
-        """Those that every master is to be asked for."""
+        """The channels to which the connection to every master should subscribe."""
         return list(self._channels)
 
     def __bool__(self) -> bool:
@@ -159,23 +162,26 @@ class Subscriptions:
         subscription.look = self._is_on(subscription)
 
     def remove(self, subscription: Subscription, now: float) -> None:
-        """It hears nothing any more.  Twice does no harm."""
+        """``subscription`` hears nothing any more.  A second time does no harm."""
         for name in subscription.channels:
             channel = self._channels.get(name)
             if channel is not None and channel.subscription is subscription:
                 channel.subscription, channel.level, channel.idle_since = None, subscription.level, now
 
     def forget_idle(self, now: float) -> None:
-        """Let go of the channels that nobody has listened to for `LINGER`."""
+        """Drop the channels that nobody has listened to for `LINGER` seconds."""
         for name in self.channels:
             channel = self._channels[name]
             if channel.subscription is None and now - channel.idle_since >= LINGER:
                 del self._channels[name]
 
-    # -- told by the connections ---------------------------------------------------------------------
+    # -- called by the connections -------------------------------------------------------------------
 
     def confirmed(self, master: int, name: str) -> Subscription | None:
-        """A master will announce what is released from now on; returns who should look for what it missed."""
+        """A master announces releases on this channel from now on.
+
+        Returns the subscription that should look for what it missed, if there is one.
+        """
         channel = self._channels.get(name)
         if channel is None:
             return None
@@ -188,18 +194,18 @@ class Subscriptions:
         return subscription
 
     def unconfirmed(self, master: int, name: str) -> None:
-        """It will not."""
+        """A master does not announce releases on this channel any more."""
         channel = self._channels.get(name)
         if channel is not None:
             channel.confirmed &= ~(1 << master)
 
     def lost(self, master: int) -> None:
-        """The connection broke."""
+        """The connection to ``master`` broke."""
         for name in self._channels:
             self.unconfirmed(master, name)
 
     def announced(self, master: int, name: str, token: bytes) -> Subscription | None:
-        """A master announced a release; returns who has reason to look."""
+        """A master announced a release.  Returns the subscription that has reason to try again, if there is one."""
         channel = self._channels.get(name)
         if channel is None or channel.subscription is None or not channel.subscription.hear(master, token):
             return None
@@ -211,7 +217,7 @@ class Subscriptions:
     # -- letting others go first ---------------------------------------------------------------------
 
     def released(self, keys: Iterable[str], heard: dict[int, int], took: float, now: float) -> None:
-        """So many connections heard of a release, by master, which took so many seconds."""
+        """A release of ours took ``took`` seconds.  ``heard``: by master, how many connections were told of it."""
         keys = tuple(keys)
         others = any(heard_by > self._ours(master, keys) for master, heard_by in heard.items())
         if len(self._contended) >= _MANY:
@@ -232,7 +238,7 @@ class Subscriptions:
         return bool(self._contended)
 
     def set_yield_until(self, place: Place, now: float, *, turn: bool) -> None:
-        """Let ``place`` know until when others should go first; ``turn``: one of ours has just been."""
+        """Set in ``place`` until when others should go first.  ``turn``: an operation of ours has just had the lock."""
         for key in place.keys:
             until, grace = self._contended.get(key, (NEVER, 0.0))
             if turn and grace:

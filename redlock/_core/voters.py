@@ -1,7 +1,9 @@
-"""Who may vote: restarted masters that may have forgotten, and two names of one server (R21, R22, C16).
+"""Which masters may vote (R21, R22, C16).
 
-A master that lost its keys would grant a lock that somebody still holds.  So it does not vote until
-every lease that it can have forgotten has expired, which is `max_ttl` after its start.
+A restarted master may have lost its keys.  Then it would grant a lock that somebody still holds.  So it does not
+vote until every lease that it can have forgotten has expired.  That is `max_ttl` after its start.
+
+A server that is configured under two names has one vote.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Facts(NamedTuple):
-    """What a handshake tells about a master.  None: the master does not permit to ask."""
+    """What a handshake tells about a master.  None: the master does not permit the question."""
 
     run_id: str | None
-    uptime: int | None  # whole seconds, as INFO has them
-    durable: bool = False  # append-only file with appendfsync always: forgets nothing
+    uptime: int | None  # in whole seconds, as INFO has it
+    durable: bool = False  # it has an append-only file with appendfsync always, and forgets nothing
     announced: float = 0.0  # the largest max_ttl that any client announced there
 
 
@@ -32,24 +34,24 @@ class NotCounted(NamedTuple):
     configuration: bool = False
 
 
-_ROUNDED = 0.0015
+_ROUNDED = 0.0015  # seconds; values of max_ttl that differ by less are the same
 
 
 class Voters:
-    """What is known of each master of one `Masters`, and who may therefore vote."""
+    """What is known of each master of one `Masters`, and which of them may vote."""
 
     def __init__(self, masters: Sequence[str], max_ttl: float, *, guard: bool) -> None:
         self._masters = masters
         self._guard = guard
         self._own_max_ttl = max_ttl
-        self._differs = False  # and was told
-        self.max_ttl = max_ttl  # the largest announced governs the quarantine
+        self._differs = False  # another client announced a different max_ttl, and that was logged
+        self.max_ttl = max_ttl  # the largest that was announced: the length of a quarantine
         size = len(masters)
         self._facts: list[Facts | None] = [None] * size  # of the present connection
-        self._known: list[Facts | None] = [None] * size  # the last that had a run_id
-        self._started_by = [-math.inf] * size  # latest moment, on our clock, at which it may have started
+        self._known: list[Facts | None] = [None] * size  # the last facts with a run_id
+        self._started_by = [-math.inf] * size  # the latest moment, on our clock, at which it may have started
         self._heard_at = [-math.inf] * size  # when its process was last known to be alive
-        # Who is heard later than this may vote; kept, as it is asked for with every vote.
+        # An answer counts if it comes later than this.  It is stored, for every vote needs it.
         self.votes_from = [math.inf] * size
 
     def admit(self, master: int, facts: Facts, at: float) -> str | None:
@@ -61,12 +63,12 @@ class Voters:
         self._facts[master] = facts
         if before is None or facts.run_id is None or before.run_id != facts.run_id:
             self._started_by[master] = self._latest_start(master, before, facts, at)
-        # else the same process: what was judged of it stands
+        # otherwise it is the same process, and `_started_by` stays as it is
         if facts.run_id is not None:
             self._known[master] = facts
         self._heard_at[master] = at
         notice = None
-        # What is announced is rounded to a millisecond; 0: nothing was.
+        # The announced value is rounded to a millisecond; 0: no client has announced one.
         if facts.announced and abs(facts.announced - self._own_max_ttl) > _ROUNDED and not self._differs:
             self._differs = True
             notice = (
@@ -81,22 +83,22 @@ class Voters:
     def _latest_start(self, master: int, before: Facts | None, facts: Facts, at: float) -> float:
         if facts.uptime is None:
             return at
-        # INFO counts whole seconds of wall time: an uptime of 1 may have been 0.01 s.  Never early.
+        # INFO counts whole seconds of wall time: an uptime of 1 may be 0.01 s.  So the start is never taken too early.
         started_by = at - max(0, facts.uptime - 1)
         if before is None:
             return -math.inf if facts.durable else started_by
         if facts.durable and before.durable and started_by >= self._heard_at[master]:
-            return -math.inf  # it restarted, and has forgotten nothing, neither before nor since
-        # Another process.  Whether it restarted, or is a replica that was promoted and was up all the
-        # time, its uptime does not tell for sure: the last one may have granted locks until this moment.
+            return -math.inf  # it restarted, and was durable before and after that: it has forgotten nothing
+        # It is another process.  The master may have restarted, or a replica that was up all the time was promoted.
+        # The uptime does not tell which.  The process before it may have granted locks until this moment.
         return at
 
     def heard(self, master: int, at: float) -> None:
-        """The process behind the present connection was alive at ``at``."""
+        """The process at the other end of the present connection was alive at ``at``."""
         self._heard_at[master] = at
 
     def why_not_counted(self, master: int, at: float) -> NotCounted | None:
-        """Why the vote of ``master`` does not count at ``at``, or None if it does."""
+        """The reason why the vote of ``master`` does not count at ``at``; None: it counts."""
         if at > self.votes_from[master]:
             return None
         facts = self._facts[master]
@@ -112,7 +114,8 @@ class Voters:
             return NotCounted(
                 "error",
                 "INFO is not permitted, so nobody can tell whether it restarted and forgot its locks: "
-                "grant +info to this user (it counts from the next connection on: CLIENT KILL USER ends the present ones), "
+                "grant +info to this user (it counts from the next connection on: "
+                "CLIENT KILL USER ends the present ones), "
                 "or set restart_guard=False if a restart cannot lose them",
                 configuration=True,
             )
@@ -124,7 +127,7 @@ class Voters:
         )
 
     def quarantined_for(self, master: int, at: float) -> float:
-        """Seconds until the vote of ``master`` counts again; 0 if it does."""
+        """Seconds until the vote of ``master`` counts; 0: it counts now."""
         return max(0.0, self.votes_from[master] - at)
 
     def _run_id(self, master: int) -> str | None:

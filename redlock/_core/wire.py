@@ -1,7 +1,7 @@
 """The wire contract (docs/reference/wire.md): keys, arguments and replies of the scripts.
 
-The only place outside the scripts that knows milliseconds.  Replies come as the protocol has them,
-bytes, integers and lists, and leave as small records; those that nearly always come are known by their bytes.
+Outside the scripts, only this file knows milliseconds.  Replies arrive as the protocol has them: bytes, integers and
+lists.  They leave as small records.  The most frequent replies are recognised by their bytes, and never parsed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Call(NamedTuple):
     """A script with its keys and arguments, as strings in the order of the protocol.
 
-    ``usual``: what a master that grants it answers nearly always, in the bytes of the protocol; no answer begins with the
-    empty tuple.  To compare costs less than to parse and to read, and every vote passes here.
+    ``usual``: the answer that a granting master nearly always gives, in the bytes of the protocol.  To compare bytes
+    costs less than to parse them, and every vote is compared.  The empty tuple means that no answer is usual.
     """
 
     script: Script
@@ -33,7 +33,7 @@ class Call(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """Where one lock lives on every master."""
+    """The keys of one lock, the same on every master."""
 
     locks: tuple[str, ...]
     fences: tuple[str, ...]
@@ -47,7 +47,7 @@ def keys_for(prefix: str, names: Sequence[str], *, fencing: bool = True) -> Keys
 def fence_key(key: str) -> str:
     """The fence key, in the same hash slot as ``key``.
 
-    A cluster hashes what stands between the first ``{`` and the next ``}``, if anything does.
+    A cluster hashes the text between the first ``{`` and the next ``}``, unless that is empty.
     """
     start = key.find("{")
     end = key.find("}", start + 1) if start >= 0 else -1
@@ -55,7 +55,7 @@ def fence_key(key: str) -> str:
 
 
 def channel(key: str) -> str:
-    """Where masters announce that ``key`` was released."""
+    """The channel on which masters announce that ``key`` was released."""
     return key + ":released"
 
 
@@ -65,9 +65,9 @@ def announcement_key(prefix: str) -> str:
 
 @lru_cache(maxsize=64)  # a process uses few different times
 def milliseconds(seconds: float) -> str:
-    """Whole milliseconds, rounded up: a key may outlive what it guards, never the reverse.
+    """Whole milliseconds, rounded up: a key may outlive its lease, never the reverse.
 
-    What is subtracted first is far below the clock's resolution; without it 0.07 s would be 71 ms.
+    The subtracted nanosecond is far below the resolution of the clock.  Without it 0.07 s would become 71 ms.
     """
     return str(max(1, math.ceil(seconds * 1000 - 1e-6)))
 
@@ -81,7 +81,7 @@ def acquire(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float)
         scripts.ACQUIRE,
         keys.locks + keys.fences,
         (str(len(keys.locks)), token, milliseconds(ttl), fence, milliseconds(fence_ttl)),
-        f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode(),  # set, and the proposal is stored
+        f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode(),  # the keys are set, and the proposal is stored
     )
 
 
@@ -96,7 +96,7 @@ def extend(keys: Keys, token: str, ttl: float, fence_ttl: float) -> Call:
 
 
 def renew(leases: Sequence[tuple[Keys, str, float]], fence_ttl: float) -> Call:
-    """``leases``: of each its keys, its token and its TTL."""
+    """``leases``: the keys, the token and the TTL of each."""
     keys: list[str] = []
     args = [milliseconds(fence_ttl)]
     for where, token, ttl in leases:
@@ -107,13 +107,13 @@ def renew(leases: Sequence[tuple[Keys, str, float]], fence_ttl: float) -> Call:
 
 
 def nothing(script: Script) -> Call:
-    """`acquire` or `repair` for no names: it changes nothing, and its text is known afterwards."""
+    """`acquire` or `repair` for no names.  It changes nothing, and the master knows the script afterwards."""
     return Call(script, (), ("0", "", "0", "0", "0"))
 
 
 @lru_cache(maxsize=64)
 def _renewed(leases: int) -> bytes:
-    """Of all of them a master says that they are extended."""
+    """The usual answer: every one of the ``leases`` is extended."""
     return b"*%d\r\n" % leases + leases * b":1\r\n"
 
 
@@ -123,9 +123,8 @@ def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: flo
 
 
 def release(keys: Keys, token: str) -> Call:
-    return Call(
-        scripts.RELEASE, keys.locks, (token,), b"*2\r\n:1\r\n:0\r\n"
-    )  # ours, and nobody was there to hear of it
+    # The usual answer: the key was ours, and nobody listened.
+    return Call(scripts.RELEASE, keys.locks, (token,), b"*2\r\n:1\r\n:0\r\n")
 
 
 def status(key: str) -> Call:
@@ -139,19 +138,19 @@ def announce(prefix: str, max_ttl: float) -> Call:
 # -- replies -----------------------------------------------------------------------------------------
 
 
-# No number that a script returns is greater: it counts in doubles.  A reply of any size would be an integer.
+# Scripts count in doubles, so all numbers that they return are smaller.  The protocol allows integers of any size.
 _BEYOND = 2**53
-_DIGITS = 16  # of what is below
+_DIGITS = 16  # a number below `_BEYOND` has no more digits
 
 
 class BadReply(ValueError):  # noqa: N818 - a reply that is bad, not an error of ours
-    """A master answered something that the contract of the script does not allow."""
+    """An answer that the contract of the script does not allow."""
 
 
 class Taken(NamedTuple):
-    """Answer of acquire: the keys are set; ``fence`` is what the master has now.
+    """Answer of acquire: the keys are set.  ``fence`` is the fence that the master has now.
 
-    ``stored``: it is our proposal.  That the two are equal is not enough: it may be somebody else's (R18).
+    ``stored``: the master stored our proposal.  An equal ``fence`` proves nothing: it may be another client's (R18).
     """
 
     fence: int
@@ -159,7 +158,7 @@ class Taken(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Answer of acquire: ``holder`` has it, for ``remaining`` seconds (infinite without expiry)."""
+    """Answer of acquire: ``holder`` has the lock for ``remaining`` seconds (infinity: the key has no expiry)."""
 
     fence: int
     holder: str
@@ -167,19 +166,25 @@ class Held(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """Answer of extend and release: the caller held every name, and so many heard of the release."""
+    """Answer of extend and release: the caller held every name.
+
+    ``listeners``: how many connections were told of the release.
+    """
 
     listeners: int = 0
 
 
 class NotOwned(NamedTuple):
-    """Answer of extend and release: ``other`` holds one of the names, "" if nobody does."""
+    """Answer of extend and release: the caller did not hold every name.
+
+    ``other`` holds one of them; "" if nobody else does.
+    """
 
     other: str
 
 
 class Seen(NamedTuple):
-    """Answer of status."""
+    """Answer of status: the token of the holder ("" if there is none), its remaining seconds, and the fence."""
 
     holder: str
     remaining: float
@@ -198,7 +203,7 @@ def read_acquire(value: Any) -> Taken | Held:
 
 
 def read_fence(value: Any) -> tuple[int, int]:
-    """1, 0 or -1 as the script says, and the fence that the master has now."""
+    """The verdict of the script (1, 0 or -1; see fence.lua), and the fence that the master has now."""
     match value:
         case [(1 | 0 | -1) as verdict, bytes(fence)]:
             return verdict, _fence(fence)
@@ -217,7 +222,7 @@ def read_owned(value: Any) -> Owned | NotOwned:
 
 
 def read_renew(value: Any, leases: int) -> dict[int, NotOwned | ErrorReply]:
-    """Of which leases a master says anything else than that they are extended, by their indexes."""
+    """The answers that are not "extended", by the index of their lease."""
     if type(value) is not list or len(value) != leases:
         raise BadReply(_odd(value))
     others: dict[int, NotOwned | ErrorReply] = {}
@@ -249,7 +254,7 @@ def read_announce(value: Any) -> float:
 
 
 def read_announced(value: bytes) -> float:
-    """What the key holds, as the script takes it; 0: it is replaced.  ValueError: it is refused."""
+    """The value of the key, as the script reads it.  0: the script replaces it.  ValueError: the script refuses it."""
     try:
         ms = float(value)
     except ValueError:
@@ -260,24 +265,24 @@ def read_announced(value: bytes) -> float:
 
 
 def how_long(remaining: float) -> str:
-    """Of a key, for people."""
+    """The remaining time of a key, for people."""
     return f"for {remaining:.3f} s" if math.isfinite(remaining) else "without expiry"
 
 
 def _text(token: bytes) -> str:
-    # Other libraries may use any bytes as a token; ours are hexadecimal.
+    # Our tokens are hexadecimal.  Other libraries may use any bytes.
     return token.decode("utf-8", "backslashreplace")
 
 
 def _fence(digits: bytes) -> int:
-    # One that is not exact in a script must not be stored on the other masters, which refuse it from then on.
+    # A fence that is not exact in a script must not get to the other masters: they would refuse the name from then on.
     if not (digits.isdigit() and len(digits) <= _DIGITS) or (fence := int(digits)) >= _BEYOND:
         raise BadReply(_odd(digits))
     return fence
 
 
 def _exceeded(digits: bytes) -> int:
-    # The next token is greater than what is there (R17), and has to be one.
+    # The next fence has to be greater than this one (R17), and a valid one itself.
     if (fence := _fence(digits)) + 1 == _BEYOND:
         raise BadReply(_odd(digits))
     return fence

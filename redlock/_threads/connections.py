@@ -1,23 +1,23 @@
 """All connections of one `Masters`, shared by all its locks and threads.
 
-A round runs in the caller's thread: it writes to all masters and polls them all, without a hand-over
-to another thread.  When several threads wait, one of them leads: it reads for everybody and wakes
-whose answer came; when it has its own it hands the lead to one of those who follow.  Those take no lock:
-they leave what they ask to whoever leads.  What no caller does, connecting and late answers and owed
-releases, is the business of the `Housekeeper`.
+A round runs in the caller's thread, without a hand-over to another one: that thread writes to all masters and polls
+them all.  When several threads wait, one of them leads: it reads for all of them, and wakes each thread whose answers
+have come.  When it has its own answers it hands the lead to one that follows.  A following thread takes no lock: it
+leaves its requests to the leading thread.  The `Housekeeper` does what no caller does: it connects, reads late
+answers and sends owed releases.
 
-Why those who follow take no lock.  Each call of the kernel that the leader makes lets other threads run.  If
-they needed its mutex they would stop there, one behind the other: a convoy, with fifteen switches of threads
-for one acquire and release.  So they note in one step what they ask, and in one step that they wait.  Then they
-look whether the leader is still there.  Those whose rounds are decided wake one after the other (see `WakeChain`).
-The leader lets them run before it reads again, and what they ask next leaves in one packet.  That is two to
-three switches, and twice as much done by 64 threads.
+Why following threads take no lock.  At each call of the kernel the leading thread lets other threads run.  If they
+needed its mutex they would all stop there, one behind the other: a convoy, with fifteen switches of threads for one
+acquire and release.  So a following thread notes its request in one step, and in another one that it waits.  Then it
+looks whether a thread still leads.  Threads whose rounds are decided wake one after the other (see `WakeChain`).  The
+leading thread lets them run before it reads again, and their next requests leave in one packet.  That takes two to
+three switches, and 64 threads get twice as much done.
 
-If the leader was interrupted where no `finally` helps, another thread takes the lead when nobody has read for a
-while.
+An interruption may stop the leading thread where no `finally` helps.  Then another thread takes the lead after nobody
+has read for a while.
 
-Also considered: the leader takes the steps of all operations, as an event loop does.  But then a Ctrl-C in the
-main thread, or a user's retry strategy, would strike in the middle of what another thread asked for.
+Also considered: the leading thread steps the operations of all threads, as an event loop does.  But then a Ctrl-C in
+the main thread, or a user's retry strategy, would strike in the middle of another thread's operation.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ if TYPE_CHECKING:
     from redlock._threads.waiter import Waiter
 
 _LONGEST_POLL = 3600.0
-_NAP = 1.0  # how long one sleeps at most: the clock of a sleep stands still while the machine does (R5)
-# How long one follows without hearing from the one who leads, in seconds: at first, and in the end.
+_NAP = 1.0  # the longest sleep, in seconds: its clock stands still while the machine sleeps (R5)
+# How long a following thread sleeps without an event before it looks whether anybody reads, in seconds: first, and at
+# most.
 _PATIENCE, _MOST_PATIENCE = 0.03, 0.5
-_LET_RUN = 0.005  # how long whoever leads lets others run before it reads again, in seconds
-# "The other side has hung up" without "there is something to read": Linux has a name for it; elsewhere
-# a hang-up is reported whatever one asks for.
+_LET_RUN = 0.005  # seconds; the leading thread lets others run for so long before it reads again
+# "The other side has hung up" without "there is something to read".  Linux has a name for it.  Elsewhere poll()
+# reports a hang-up whatever it is asked for.
 _HANGUP: int = getattr(select, "POLLRDHUP", 0)
 
 
@@ -59,52 +60,52 @@ ThreadInbox: TypeAlias = "Waiter | RenewalOperation"
 
 
 class Asked(NamedTuple):
-    """What one who follows wants to be written."""
+    """A request of a following thread, for the leading thread to write."""
 
     request: Send
     waiter: ThreadInbox
     at: float
-    open: bool  # somebody counted the answers then
-    to: list[Connection[ThreadInbox]]  # those that do not know of it yet
+    open: bool  # whether the request counted answers then
+    to: list[Connection[ThreadInbox]]  # the connections that do not have it yet
 
 
 class Connections(ConnectionsBase[ThreadInbox]):
-    """The connections to all masters, and who reads them.
+    """The connections to all masters, and the threads that read from them.
 
-    ``mutex`` guards the connections, their pipelines and who leads.  Nothing blocks while it is held; but every
-    call of the kernel lets other threads run, who then wait for it.  So who follows does without it:
-    ``_asked`` and ``_followers`` are changed in single steps, and each who relies on somebody else to look
-    at them says what it wants first, and looks whether there is somebody afterwards.
+    ``mutex`` guards the connections, their pipelines, and which thread leads.  Nothing blocks while it is held.  But
+    every call of the kernel lets other threads run, which then wait for it.  So following threads do not take it.
+    They change ``_asked`` and ``_followers`` in single steps, and in this order: first a thread notes what it wants,
+    then it looks whether another thread leads and will see that.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], voters: Voters, node_timeout: float) -> None:
         super().__init__(endpoints, voters, node_timeout)
         self.mutex = threading.Lock()
-        self.watch = select.poll()  # of the housekeeper: hang-ups only, so that answers do not wake it
-        self.dozing = False  # the housekeeper sleeps until somebody wakes it
-        self.waker = Waker()  # for the housekeeper
+        self.watch = select.poll()  # the housekeeper's: hang-ups only, so answers do not wake it
+        self.dozing = False  # the housekeeper sleeps until it is woken
+        self.waker = Waker()  # wakes the housekeeper
         self.watch.register(self.waker.fd, select.POLLIN)
-        self._poll = select.poll()  # of whoever leads
-        self._lead_waker = Waker()  # there is one more connection to read from
+        self._poll = select.poll()  # the leading thread's
+        self._lead_waker = Waker()  # wakes the leading thread
         self._poll.register(self._lead_waker.fd, select.POLLIN)
         self._by_fd: dict[int, Stream] = {}
         self._leader: Waiter | None = None
-        self._followers: dict[Waiter, None] = {}  # in the order in which they came
+        self._followers: dict[Waiter, None] = {}  # oldest first
         self._polling = False
-        self._asked: deque[Asked] = deque()  # in the order in which it has to be written
+        self._asked: deque[Asked] = deque()  # to be written in this order
         self._to_flush: list[Stream] = []
         self.wake_chain = WakeChain()
-        self._line = threading.Lock()  # of the line in front of the masters; the last one to be taken
+        self._line = threading.Lock()  # guards the local queue; always taken last
         self.running: dict[Waiter, None] = {}  # the operations of callers
-        self.closing = False  # nothing begins any more, and only what is given back is taken
+        self.closing = False  # nothing new begins; only releases are still sent
 
     # -- for the driver ------------------------------------------------------------------------------
 
     def send(self, request: Send, waiter: Waiter) -> None:
-        """Write ``request`` to its masters, and lead if nobody does: who asks is about to wait.
+        """Write ``request`` to its masters.  Lead if no thread does: the caller is about to wait.
 
-        While somebody else leads and does not sit in poll() it is left to that: whoever leads writes before
-        it goes to poll(), and when it stops leading, what all the others have asked meanwhile.
+        If another thread leads and does not sit in poll(), leave the request to it.  It writes the requests of all
+        threads before it goes to poll(), and once more when it stops leading.
         """
         leader = self._leader
         if leader is None or leader is waiter:
@@ -125,18 +126,18 @@ class Connections(ConnectionsBase[ThreadInbox]):
             self.flush()
 
     def _refuse_to_send(self, request: Send) -> None:
-        """Unless it has to arrive."""
+        """Raise RedlockError, unless ``request`` is a release, which has to arrive."""
         if self.closed or request.owed_until is None:
             raise RedlockError(CLOSED)
 
     def _refuse_to_wait(self, effect: Wait, waiter: Waiter) -> None:
-        """Unless it is a release that is waited for, or the wait of a thread of ours."""
+        """Raise RedlockError, unless ``waiter`` waits for a release, or is not a caller's."""
         request = effect.closes
         if self.closed or (waiter in self.running and (request is None or request.owed_until is None)):
             raise RedlockError(CLOSED)
 
     def cork(self, request: Send, operation: RenewalOperation) -> None:
-        """Write ``request`` with `flush`, or with what somebody else writes."""
+        """Have ``request`` written by the next `flush`, or together with what another thread writes."""
         with self.mutex:
             if self.closed:
                 raise RedlockError(CLOSED)
@@ -144,7 +145,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
             self._submit(request, operation, _clock.now(), self._to_flush)
 
     def perform_local(self, effect: LocalEffect, waiter: ThreadInbox) -> None:
-        """Do what concerns no master."""
+        """Carry out an effect that needs no master."""
         with self.mutex if type(effect) is Listen else self._line:
             if self.closing and type(effect) in (Enter, Listen):
                 raise RedlockError(CLOSED)
@@ -153,24 +154,25 @@ class Connections(ConnectionsBase[ThreadInbox]):
             self.wake(inbox)
 
     def flush(self) -> None:
-        """Hand to the kernel what was asked by those who follow, and what was corked."""
+        """Hand to the kernel what following threads have asked for, and what was corked."""
         if self._asked or self._to_flush:
             with self.mutex:
                 self._flush()
 
     def _take_over(self) -> None:
-        """Submit what those who follow have asked, in their order.
+        """Submit what following threads have asked for, in their order.
 
-        If this is interrupted, whoever comes next goes on where it was.
+        If this is interrupted, the next call goes on where it was.
         """
         asked = self._asked
         while asked:
             request, waiter, at, was_open, to = asked[0]
-            # An attempt that is over must not be made; what was asked to take it back finds nothing.
+            # An attempt that is over must not be sent any more.  Its rollback was asked for as well, and will find
+            # nothing.
             if request.open or not was_open or request.owed_until is not None:
                 self._submit(request, waiter, at, self._to_flush, _dwindling(to))
                 if was_open and not request.open:
-                    waiter.put(request)  # masters that are down have decided it
+                    waiter.put(request)  # enough masters are down to decide it
             asked.popleft()
 
     def _flush(self) -> None:
@@ -183,9 +185,9 @@ class Connections(ConnectionsBase[ThreadInbox]):
     def wait(self, effect: Wait, waiter: Waiter) -> Event:
         """The next event for ``waiter``, or `Timeout`.
 
-        Who leads goes on leading until its operation is over: it is back here in microseconds.  Unless
-        it was interrupted in just the wrong moment, and never comes; so after a while of nobody reading
-        whoever follows takes the lead.
+        The leading thread keeps the lead until its operation is over: it is back here in microseconds.  An
+        interruption may keep it from coming back.  So a following thread takes the lead when nobody has read for a
+        while.
         """
         if effect.quiet:
             return self._wait_quietly(effect.until, waiter)
@@ -203,7 +205,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
                 return events.popleft() if events else Timeout(now)
             if self._leader is waiter:
                 self._lead(until, waiter, now)
-            elif not events:  # else it came before we could be woken
+            elif not events:  # else it came before we slept
                 self.wake_chain.pass_on(waiter)
                 slept = waiter.sleep(min(until - now, patience))
                 patience = min(2 * patience, _MOST_PATIENCE)
@@ -212,12 +214,13 @@ class Connections(ConnectionsBase[ThreadInbox]):
         return events.popleft()
 
     def _join(self, waiter: Waiter, *, impatient: bool) -> None:
-        """Lead, if nobody does or nobody reads; else follow."""
+        """Lead, if no thread leads or none reads; else follow."""
         if self._leader is not None and not impatient:
             if waiter.events:
                 return
             self._follow(waiter)
-            if self._leader is not None:  # who stops leading says so first, and then looks who follows
+            # A thread that stops leading first says so, and then looks for followers.
+            if self._leader is not None:
                 return
         with self.mutex:
             if self._leader is None or (impatient and not self._polling):
@@ -231,46 +234,47 @@ class Connections(ConnectionsBase[ThreadInbox]):
         self._followers[waiter] = None
 
     def close_round(self, request: Send) -> None:
-        """From now on no thread tells it of answers."""
+        """From now on no thread tells ``request`` of answers."""
         with self.mutex:
             request.open = False
 
     def forget(self, waiter: Waiter) -> None:
-        """``waiter`` neither leads nor follows any more; somebody else leads if somebody waits."""
+        """``waiter`` neither leads nor follows any more.  If others wait, one of them leads now."""
         if self._followers:
             self._followers.pop(waiter, None)
         if self._leader is waiter:
             with self.mutex:
                 if self._leader is waiter:
                     self._leader = None
-                    if self._followers:  # none of these calls for nothing: this is the hottest place
+                    if self._followers:  # no call without need: this is the hottest place
                         self._choose_leader()
-                    if self._asked or self._to_flush:  # by who thought that we would write it
+                    if self._asked or self._to_flush:  # for threads that relied on us to write it
                         self._flush()
-                    waiter.wakes_next = bool(self.wake_chain.served)  # it has read, and wakes the next one now
+                    waiter.wakes_next = bool(self.wake_chain.served)  # it was the reader, so it wakes the next one
         waiter.stay_awake()
         if waiter.wakes_next:
             self.wake_chain.pass_on(waiter)
 
     def _choose_leader(self) -> None:
-        """One of those who follow.  With the mutex held."""
+        """Make a following thread lead.  With the mutex held."""
         while self._leader is None and (followers := list(self._followers)):
-            # Rather one who has to wait anyway.
+            # Prefer a thread that has to wait anyway.
             successor = next((waiter for waiter in followers if not waiter.events), followers[0])
             self._leader = successor
-            if self._followers.pop(successor, self) is self:  # its operation was over just now
+            if self._followers.pop(successor, self) is self:  # it has just stopped following
                 self._leader = None
             else:
-                self.wake_chain.served.append(successor)  # behind them: what they ask next leaves in one packet
+                # Behind those that have events: their next requests then leave in one packet.
+                self.wake_chain.served.append(successor)
 
     def let_others_run(self, waiter: Waiter) -> None:
-        """Those whom ``waiter`` has served: it has read for all, and does something else for a while."""
+        """Let the threads run for which ``waiter`` has read: it will do something else for a while."""
         if self.wake_chain.served:
             waiter.wakes_next = True
             self.wake_chain.pass_on(waiter)
 
     def _wait_quietly(self, until: float, waiter: Waiter) -> Event:
-        """The same for one who waits for other threads: it leaves the masters to those who ask them."""
+        """`wait` for an operation that waits for other threads: it does not read from the masters."""
         self.forget(waiter)
         while True:
             waiter.prepare_to_sleep()
@@ -285,25 +289,25 @@ class Connections(ConnectionsBase[ThreadInbox]):
             waiter.sleep(min(until - now, _NAP))
 
     def wake(self, waiter: ThreadInbox) -> None:
-        """Let it look at its events, whatever it is waiting for."""
+        """Wake the operation to look at its events, wherever it waits."""
         if self._leader is waiter:
             self._lead_waker.wake()
         else:
             waiter.wake()
 
     def finish(self, waiter: Waiter) -> None:
-        """The operation of ``waiter`` is over; late answers to it are the housekeeper's business."""
+        """The operation of ``waiter`` is over.  The housekeeper reads the late answers to it."""
         self.forget(waiter)
         self.running.pop(waiter, None)
         if waiter.subscription is not None:
             with self.mutex:
                 self.unlisten(waiter)
         if self.dozing:
-            with self.mutex:  # under it nobody closes the waker
+            with self.mutex:  # which keeps `close` from closing the waker
                 self._wake_housekeeper()
 
     def _lead(self, until: float, waiter: Waiter, now: float) -> None:
-        """Read for everybody until there is an event for ``waiter``, or ``until``."""
+        """Read for all threads until there is an event for ``waiter``, or until ``until``."""
         events = waiter.events
         while self._leader is waiter and not events and not self.closed:
             if self.wake_chain.served:
@@ -313,15 +317,16 @@ class Connections(ConnectionsBase[ThreadInbox]):
             left = until - now
             if left <= 0:
                 return
-            self._polling = True  # from now on nobody relies on us to
+            self._polling = True  # from now on no thread relies on us to write
             try:
-                if self._asked or self._to_flush:  # not a call for nothing: this is the hottest place
+                if self._asked or self._to_flush:  # no call without need: this is the hottest place
                     self.flush()
-                    if events:  # no master could be asked
+                    if events:  # no master could be asked, which decides the round
                         return
-                # poll() counts whole milliseconds and rounds down: one more, or it would spin at the end
+                # poll() counts whole milliseconds and rounds down.  One more, or this would spin at the end.
                 ready = self._poll.poll(min(left, _LONGEST_POLL) * 1000 + 1)
-            except RuntimeError:  # somebody who led before is still at it, and reads for us, too
+            except RuntimeError:
+                # A thread that led before is still inside poll(), and reads for us, too.
                 waiter.prepare_to_sleep()
                 waiter.sleep(_PATIENCE)
                 return
@@ -332,7 +337,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
                 self._read_all(ready, waiter, now)
 
     def _read_all(self, ready: list[tuple[int, int]], reader: Waiter, now: float) -> None:
-        """For everybody; who is served wakes in its turn."""
+        """Read from the ready connections, for all threads.  Threads that get events go on the wake chain."""
         try:
             self.wake_chain.reader = reader
             for fd, _ in ready:
@@ -345,7 +350,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
             self.wake_chain.reader = None
 
     def _let_others_ask(self, waiter: Waiter, left: float) -> float:
-        """Let those run who were served: most will ask something, and what they ask leaves in one packet.  Returns the time."""
+        """Let the threads with events run; returns the time.  Most ask again, and all that leaves in one packet."""
         served = self.wake_chain.served
         several = len(served) > 1
         if several:
@@ -358,7 +363,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
         return _clock.now()
 
     def mend(self) -> None:
-        """Give up the connections that an interruption has torn, so that they are made again."""
+        """Close the connections that an interruption has torn, so that they are made again."""
         with self.mutex:
             now = _clock.now()
             for connection in self.all:
@@ -368,7 +373,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
     # -- for the housekeeper, with the mutex held ----------------------------------------------------
 
     def look(self, connection: Connection[ThreadInbox], now: float) -> None:
-        """Read what has arrived, unless a caller does it anyway."""
+        """Read what has arrived, unless a caller is reading anyway."""
         if not self._polling or connection.poisoned:
             self._read(connection, now)
 
@@ -378,12 +383,12 @@ class Connections(ConnectionsBase[ThreadInbox]):
             self._read(connection, now)
 
     def begin_to_close(self) -> None:
-        """From now on operations only end: they take back what they have asked for, and what they release is waited for."""
+        """From now on operations only end: they roll back, and releases are still sent and waited for."""
         with self.mutex:
             self.closing = True
         now = _clock.now()
         for waiter in list(self.running):
-            waiter.events.append(Turn(now))  # says nothing: it goes on to wait, which is refused
+            waiter.events.append(Turn(now))  # it means nothing: the operation waits again, which is refused
             self.wake(waiter)
 
     def close(self) -> None:
@@ -421,7 +426,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
 
     def _unwatch(self, connection: Stream) -> None:
         fd = connection.fd
-        if self._by_fd.get(fd) is connection:  # not that of a connection that got the number after an interruption
+        if self._by_fd.get(fd) is connection:  # else, after an interruption, it may be another one's
             del self._by_fd[fd]
             self._poll.unregister(fd)
             self.watch.unregister(fd)
@@ -429,7 +434,8 @@ class Connections(ConnectionsBase[ThreadInbox]):
     def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
         self._poll.modify(connection.fd, select.POLLIN | select.POLLOUT if wanted else select.POLLIN)
         if wanted and self._polling:
-            self._lead_waker.wake()  # who sits in poll() asks for what was wanted when it began to
+            # The thread in poll() still asks for what was wanted when it went there.
+            self._lead_waker.wake()
 
     def _wake_housekeeper(self) -> None:
         self.dozing = False
@@ -441,14 +447,15 @@ class Connections(ConnectionsBase[ThreadInbox]):
     def _lost(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         self._wake_housekeeper()
         if self._polling:
-            self._lead_waker.wake()  # who leads may have lost its vote here, and is not told by a hang-up
+            # The leading thread may have lost a vote with this connection, and no hang-up tells it.
+            self._lead_waker.wake()
 
     def _tell(self) -> None:
-        """Whoever waits for a connection looks now and then: see `Housekeeper.wait_until_decided`."""
+        """Nobody has to be told: `Housekeeper.wait_until_decided` looks from time to time."""
 
 
 def _dwindling(to: list[Connection[ThreadInbox]]) -> Iterator[Connection[ThreadInbox]]:
-    """Each of them; ``to`` keeps those that are not done with yet."""
+    """Each connection in ``to``, which keeps those that are not done yet."""
     while to:
         yield to[-1]
         to.pop()

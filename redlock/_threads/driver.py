@@ -1,4 +1,4 @@
-"""Runs operations in the caller's thread: does what they yield, and tells them what happened."""
+"""Runs operations in the caller's thread: carries out what they yield, and resumes them with what happens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Driver:
-    """The connections of one `Masters` in one process, from the first operation until `close`."""
+    """Runs the operations of one `Masters` in one process, from the first one until `close`."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Driver:
         self.keep = self._housekeeper.renewer.add
         self._ready = False
         self._closed = False
-        self.stop = self._housekeeper.end  # without waiting: for the garbage collector
+        self.stop = self._housekeeper.end  # does not wait: the garbage collector calls it
         _DRIVERS.add(self)
 
     def run(self, op: Op[T]) -> T:
-        """Drive ``op`` to its end.
+        """Drive ``op`` to its end, and return its result.
 
-        Whatever interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the
-        point where it waits; it cleans up and lets it through (R11).
+        Any exception that interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the point
+        where it waits.  The operation cleans up and raises it again (R11).
         """
         connections = self._connections
         waiter = Waiter(connections.wake_chain)
@@ -68,7 +68,7 @@ class Driver:
                 self._get_ready()
             while True:
                 try:
-                    while True:  # in here, so that its jump back is covered too
+                    while True:  # inside the `try`, which so covers the jump back, too
                         effect = step(argument)
                         if type(effect) is Wait:
                             argument = events.popleft() if events else connections.wait(effect, waiter)
@@ -83,9 +83,9 @@ class Driver:
                     result: T = stop.value
                     return result
                 except BaseException as error:
-                    if getgeneratorstate(op) == GEN_CLOSED:  # it has cleaned up, and ended with this
+                    if getgeneratorstate(op) == GEN_CLOSED:  # it has cleaned up and raised this
                         raise
-                    self._ready = False  # what struck may have torn connections
+                    self._ready = False  # the interruption may have torn connections
                     step, argument = op.throw, error
         finally:
             try:
@@ -95,18 +95,18 @@ class Driver:
                 raise
 
     def _get_ready(self) -> None:
-        """Wait for the connections (R2): before the first operation, and before the one after an interruption."""
+        """Wait for the connections (R2), before the first operation and after an interruption."""
         self._housekeeper.start()
         self._housekeeper.wait_until_decided()
         self._ready = True
 
     def deliver_owed(self) -> None:
-        """Send what is owed, for at most `node_timeout` (R11)."""
+        """Send the releases that are owed, for at most `node_timeout` (R11)."""
         if not self._closed:
             self._housekeeper.deliver_owed(self._node_timeout)
 
     def close(self) -> None:
-        """End what is under way, send what is owed, then leave no thread and no socket.  May be called twice."""
+        """End the operations under way, send what is owed, then leave no thread and no socket.  May be called twice."""
         try:
             self._connections.begin_to_close()
             self.deliver_owed()
@@ -116,19 +116,19 @@ class Driver:
             self._housekeeper.join()
 
     def disown(self) -> None:
-        """In a forked child: these sockets are the parent's.  Takes no lock, its owner may be gone."""
+        """In a forked child: the sockets are the parent's.  Takes no lock: a thread of the parent may have held it."""
         self._closed = True
         self._connections.disown()
         _DRIVERS.discard(self)
 
 
-# Those that may still owe a release when the interpreter exits.
+# The drivers that may still owe a release when the interpreter exits.
 _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 
 def _at_exit() -> None:
     for driver in list(_DRIVERS):
-        with contextlib.suppress(RedlockError):  # closed meanwhile by another thread
+        with contextlib.suppress(RedlockError):  # another thread has closed it meanwhile
             driver.deliver_owed()
 
 

@@ -1,15 +1,14 @@
-"""What no caller does: connect in the background, read late answers, send what is owed, keep leases.
+"""Does what no caller does: it connects in the background, reads late answers, sends owed releases, and renews leases.
 
-One thread a `Masters`, asleep while all masters are up and have answered and no lease is due.  Connecting takes a thread of
-its own, for as long as it takes: redis-py blocks, and one master that hangs must not delay another.
+Each `Masters` has one such thread.  It sleeps while all masters are up and have answered and no lease is due.  Each
+attempt to connect has a short thread of its own: redis-py blocks, and a master that hangs must not delay the others.
 
-At its end it ends the renewals that are under way.  Left to the garbage collector they would end in any thread,
-in the middle of anything.  The collector may run two things of ours all the same: a generator that is thrown
-away, and the end of a pipe.  Neither takes a lock, and each changes one thing in one step.
+When the thread ends it ends the renewals under way.  The garbage collector would end them in any thread, in the
+middle of anything.  It may still run two things of ours: a generator that is thrown away, and the end of a pipe.
+Neither takes a lock, and each changes one thing in one step.
 
-Also considered: a thread for each master (a hand-over costs more than the round trip), one thread for all I/O
-(two hand-overs a round), a pool of redis-py clients (three times slower, and no order between an acquire and
-its release).
+Also considered: a thread for each master (a hand-over costs more than the round trip), one thread for all I/O (two
+hand-overs a round), a pool of redis-py clients (three times slower, and no order between an acquire and its release).
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ if TYPE_CHECKING:
     from redlock._core.voters import Facts
     from redlock._threads.connections import Connections
 
-# A timeout of poll() stands still while the machine sleeps, and the clock of rule R5 does not: with
-# leases to keep, look at least so often, in seconds.
+# A timeout of poll() stands still while the machine sleeps, and the clock of rule R5 does not.  With leases to renew,
+# look at that clock at least so often, in seconds.
 _LONGEST_NAP = 1.0
-_LOOK: Any = None  # an event that says nothing
-# Who waits for the first connections looks for them so often, in seconds: often at first, for most take a millisecond.
+_LOOK: Any = None  # an event without a meaning: it only ends a wait
+# Pauses between two looks for the first connections, in seconds: short at first, as most take a millisecond.
 _GLANCE, _LONGEST_GLANCE = 0.0005, 0.02
-# How long `close` waits for a thread that is in the middle of connecting, in seconds.
+# How long `close` waits for threads that are connecting, in seconds.
 _LONGEST_JOIN = 1.0
 
 
 class Housekeeper:
-    """Keeps the connections of one `Masters` up, and lends its thread to the `Renewer`."""
+    """Keeps the connections of one `Masters` up.  Its thread also runs the `Renewer`."""
 
     def __init__(
         self,
@@ -69,13 +68,13 @@ class Housekeeper:
         self._max_ttl = max_ttl
         self._observer = observer
         self.renewer = Renewer(connections, self._wake)
-        self._awaits = False  # answers, and is not to be reached by the waker alone
+        self._awaits = False  # it waits for answers, where the waker alone does not wake it
         self._ending = False
         self._thread: threading.Thread | None = None
         self._connecting: set[threading.Thread] = set()
 
     def start(self) -> None:
-        """Connect to all masters in the background, if that has not begun yet.  RedlockError: that cannot begin."""
+        """Start the thread, if it does not run yet; it connects to all masters.  RedlockError: it cannot start."""
         with self._connections.mutex:
             if self._thread is None and not self._ending:
                 thread = threading.Thread(target=self._run, name="redlock-links", daemon=True)
@@ -83,9 +82,9 @@ class Housekeeper:
                 self._thread = thread
 
     def wait_until_decided(self) -> None:
-        """Until a majority is up or known to be down, at most `connect_timeout` (R2).
+        """Wait until a majority is up or known to be down, for at most `connect_timeout` (R2).
 
-        Then for the rest as long again as that took: the first lease should have all its keys.
+        Then wait for the other masters, for as long again as that took: the first lease should have all its keys.
         """
         began = _clock.now()
         self._connections.mend()
@@ -94,10 +93,10 @@ class Housekeeper:
         self._wait_for(self._connections.tried, min(took, self._connect_timeout - took))
 
     def _wait_for(self, there: Callable[[], bool], seconds: float) -> None:
-        """Look now and then.
+        """Wait until ``there()``: look from time to time.
 
-        A `threading.Condition` would be told, but a Ctrl-C in its `wait` can come before it has the mutex back;
-        then the `with` around it releases what it does not have, or what another thread has.
+        A `threading.Condition` would need no looks.  But a Ctrl-C in its `wait` can come before it has the mutex
+        back; then the `with` around it would release a mutex that it does not have, or that another thread has.
         """
         until = _clock.now() + seconds
         pause = _GLANCE
@@ -113,17 +112,17 @@ class Housekeeper:
 
     @property
     def _over(self) -> bool:
-        """Nothing is connected for anybody any more."""
+        """Whether connecting is over for good."""
         return self._ending or self._connections.closing
 
     def deliver_owed(self, seconds: float) -> None:
-        """Give masters that are owed a release so long to answer it (R11).
+        """Give the masters that are owed a release ``seconds`` to answer it (R11).
 
-        At the end operations have to take back first what they asked for.
+        When the `Masters` are closed, operations first have to roll back what they asked for.
         """
         until = _clock.now() + seconds
         waiter = Waiter(self._connections.wake_chain)
-        self._connections.flush()  # what a leader that never came back has left
+        self._connections.flush()  # what an interrupted leading thread has left
         try:
             while _clock.now() < until and self._owes():
                 self._connections.wait(Wait(min(until, _clock.now() + TICK / 10)), waiter)
@@ -136,16 +135,16 @@ class Housekeeper:
             return connections.owe() or (connections.closing and bool(connections.running))
 
     def end(self) -> None:
-        """Stop, from wherever: takes no lock, so that a garbage collection may call it."""
+        """Stop the thread.  Takes no lock, so the garbage collector may call it."""
         self._ending = True
         self._connections.waker.wake()
 
     def join(self) -> None:
-        """Wait until no thread and no socket is left, after `end`.
+        """After `end`: wait until no thread and no socket is left.
 
-        A thread that is connecting may be inside the resolver, a TLS handshake or somebody's credential
-        provider, where nothing can wake it.  It is waited for a moment, and then closes what it gets.  Our caller may be
-        an observer, told in one of these threads, which then ends as soon as it returns.
+        A connecting thread may be inside the resolver, a TLS handshake or a user's credential provider, where nothing
+        can wake it.  We wait for it for a moment; later it closes the socket that it gets.  Our caller may be an
+        observer, called in one of these threads; that thread ends as soon as the observer returns.
         """
         this = threading.current_thread()
         if self._thread is None:
@@ -157,7 +156,7 @@ class Housekeeper:
             until = _clock.now() + _LONGEST_JOIN
             for thread in connecting:
                 while thread.is_alive() and _clock.now() < until:
-                    self._abort_connectors()  # again: one may have had no socket yet that could be shut down
+                    self._abort_connectors()  # again: a connector without a socket could not be aborted before
                     thread.join(_LONGEST_JOIN / 50)
 
     def _abort_connectors(self) -> None:
@@ -169,7 +168,7 @@ class Housekeeper:
     # -- the thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        with self._connections.mutex:  # whoever started us may have been interrupted before that was noted
+        with self._connections.mutex:  # an interrupted `start` may not have noted us
             if self._thread is None:
                 self._thread = threading.current_thread()
             ours = self._thread is threading.current_thread()
@@ -180,11 +179,11 @@ class Housekeeper:
         finally:
             self._connections.close()
             self._abort_connectors()
-            for operation in list(self.renewer.operations):  # here, and not by the collector wherever that strikes
+            for operation in list(self.renewer.operations):  # here, not by the collector in any thread
                 operation.interrupt(RedlockError(CLOSED))
 
     def _wake(self) -> None:
-        """Do not wait any longer: there is work for the renewer."""
+        """Wake the thread: there is work for the renewer."""
         self._connections.waker.wake()
         if self._awaits:
             self.renewer.waiter.events.append(_LOOK)
@@ -194,13 +193,13 @@ class Housekeeper:
         while not self._ending:
             try:
                 self._once_around()
-            except BaseException:  # noqa: BLE001 - of a user's callback; the leases of everybody depend on us
+            except BaseException:  # noqa: BLE001 - from a user's callback; all leases depend on us
                 report_failure("looking after the masters failed")
-                time.sleep(TICK)  # not on and on
+                time.sleep(TICK)  # so that a failure that repeats does not spin
 
     def _once_around(self) -> None:
         connections, renewer = self._connections, self.renewer
-        # Before the work: what comes while it goes on is seen by it, or wakes us.
+        # Set before the work: an event that comes during the work is either seen by it, or wakes us.
         self._awaits = bool(renewer.operations)
         due = renewer.work()
         now = _clock.now()
@@ -218,17 +217,16 @@ class Housekeeper:
             self._doze(None if timeout == math.inf else max(0.0, timeout))
 
     def _await_answers(self, until: float) -> None:
-        """Of the masters, to what the renewer asked."""
+        """Wait for answers to the renewer's requests."""
         if not self._awaits:
-            return  # it has begun just now: once more around, see there
+            return  # the operations began just now: go around once more, see there
         self._connections.wait(Wait(until), self.renewer.waiter)
-        self._connections.let_others_run(
-            self.renewer.waiter
-        )  # it leads on, and may be busy with somebody's callback first
+        # The renewer's waiter still leads, but may first be busy with a user's callback.
+        self._connections.let_others_run(self.renewer.waiter)
         self.renewer.waiter.events.clear()
 
     def _doze(self, timeout: float | None) -> None:
-        """Until a connection breaks, or somebody wakes us."""
+        """Sleep until a connection breaks, or until we are woken."""
         connections = self._connections
         ready = connections.watch.poll(None if timeout is None else min(timeout, _LONGEST_NAP) * 1000 + 1)
         with connections.mutex:
@@ -241,7 +239,7 @@ class Housekeeper:
                     connections.hung_up(fd, now)
 
     def _chores(self, now: float, reports: Reports) -> float:
-        """Do what is due; returns the seconds until there is more, infinity: nothing until somebody wakes us."""
+        """Do what is due.  Returns the seconds until the next chore; infinity: none until we are woken."""
         connections = self._connections
         reports += connections.quieten(now)
         pause = LINGER / 2 if connections.subscriptions else math.inf
@@ -253,7 +251,7 @@ class Housekeeper:
                     pause = min(pause, stream.retry_at - now)
         for connection in connections.all:
             if connection.sock is None:
-                connection.pipeline.due(now)  # it is down: this only forgets what has expired
+                connection.pipeline.due(now)  # the master is down: this only forgets debts that have expired
             elif not connection.pipeline.idle:
                 connections.look(connection, now)
                 connections.send_owed(connection, now)
@@ -270,7 +268,7 @@ class Housekeeper:
         self._connecting.add(thread)
         try:
             thread.start()
-        except RuntimeError as error:  # try again later, unless that is of no use
+        except RuntimeError as error:  # no thread could be started: try again later, unless that is useless
             reason, for_good = why_not(error)
             connection.connector = None
             self._connecting.discard(thread)
@@ -284,11 +282,11 @@ class Housekeeper:
                     if isinstance(connection, Subscriber)
                     else connector(self._prefix, self._max_ttl)
                 )
-            except BaseException as error:  # noqa: BLE001 - whatever it is, this master is down and it says why
+            except BaseException as error:  # noqa: BLE001 - the master is down, the error says why
                 self._failed(connection, connector.failure(error))
             else:
                 self._connected(connection, *made)
-        finally:  # also if somebody's logging handler raises
+        finally:  # also if a user's logging handler raises
             with self._connections.mutex:
                 connection.connector = None
                 self._connecting.discard(threading.current_thread())

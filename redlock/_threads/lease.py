@@ -10,25 +10,25 @@ from redlock._base.forklock import ForkLock
 from redlock._base.lease import LeaseBase
 from redlock._core.lease import LeaseState
 
-# In the chunks of a wait: the timeout of an Event stands still while the machine sleeps (R5).
+# A wait is cut into chunks of so many seconds: the timeout of an Event stands still while the machine sleeps (R5).
 _CHUNK = 1.0
 
 
 class ThreadLeaseState(LeaseState):
-    """Lets threads wait for its end."""
+    """Lets threads wait for the end of the lease."""
 
     __slots__ = ("_ended",)
 
     def wait_lost(self, timeout: float | None) -> bool:
         until = None if timeout is None else _clock.now() + timeout
         while True:
-            ended = self._ended_event()  # first: what changes from now on is not missed
+            ended = self._ended_event()  # made first, so no later change is missed
             if self.lost or self.released:
                 return self.lost
             now = _clock.now()
             if until is not None and now >= until:
                 return False
-            ends_at = self.ends_at  # never, before an extension has confirmed one that was handed over
+            ends_at = self.ends_at  # infinite for a resumed lease before its first extension
             left = min(ends_at, ends_at if until is None else until) - now
             ended.wait(max(0.0, min(left, _CHUNK)))
             if not self.mine():
@@ -37,15 +37,15 @@ class ThreadLeaseState(LeaseState):
     def _ended_event(self) -> threading.Event:
         with _making.lock:
             event: threading.Event | None = getattr(self, "_ended", None)
-            if event is None:  # few leases are ever waited for
+            if event is None:  # made on demand: few leases are waited for
                 self._ended = event = threading.Event()
         return event
 
     @staticmethod
     def guard() -> threading.Lock:
-        """The renewer extends in its thread while the holder may do so in its own.
+        """The mutex for extensions: the renewer may extend in its thread while the holder does so in another one.
 
-        One mutex for all leases: it is held for microseconds.
+        It is one mutex for all leases: it is held for microseconds.
         """
         return _state.lock
 
@@ -54,7 +54,7 @@ class ThreadLeaseState(LeaseState):
         event: threading.Event | None = getattr(self, "_ended", None)
         if event is not None:
             with contextlib.suppress(AttributeError):
-                del self._ended  # whoever waits looks again, and waits for the next change
+                del self._ended  # a waiting thread looks again, and makes a new one
             event.set()
 
 
@@ -63,10 +63,10 @@ class Lease(LeaseBase[ThreadLeaseState]):
     __slots__ = ()
 
     def wait_lost(self, timeout: float | None = None) -> bool:
-        """Wait until this lease is lost; True if it is, False if it was released or ``timeout`` has passed.
+        """Wait until this lease is lost.  True if it is; False if it was released or ``timeout`` has passed.
 
         Args:
-            timeout: seconds, None: as long as it lasts.  A lease that is extended lasts longer.
+            timeout: seconds; None: no limit.  An extension of the lease makes the wait longer, too.
         """
         return self._state.wait_lost(timeout)
 

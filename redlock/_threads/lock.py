@@ -1,4 +1,8 @@
-"""The lock, for threads."""
+"""The lock, for threads.
+
+All tasks of an event loop run in one thread.  If one task holds a `MultiLock`, or the thread took it outside of all
+tasks, another task of that loop does not re-enter it but gets `WouldDeadlock`.  Else both would be in the section.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ R = TypeVar("R")
 
 
 class MultiLockOptions(LockOptions, total=False):
-    """Those of `MultiLock`, for type checkers."""
+    """The options of `MultiLock`, for type checkers."""
 
     on_lost: Callable[[Lease], object] | None
 
@@ -40,11 +44,11 @@ class MultiLockOptions(LockOptions, total=False):
 class MultiLock(LockBase[Masters, Lease]):
     """A lock on one name, or on several at once, granted by a majority of masters.
 
-    While its `Lease` is valid nobody else holds the name, as long as clocks run at nearly the same
-    rate.  It is not a barrier: a holder that was paused finds its lease lost at its next look, not
-    before.  Where that would do harm, hand `Lease.fence` to what you write to.
+    While its `Lease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is not a
+    barrier: a holder that was paused learns of a lost lease at its next look at it, not before.  Where that would do
+    harm, pass `Lease.fence` to what you write to.
 
-    One object may be used by many threads; each holds for itself.
+    Many threads may use one object; each of them holds the lock for itself.
     """
 
     _masters_class = Masters
@@ -60,7 +64,7 @@ class MultiLock(LockBase[Masters, Lease]):
         return self._own.holds if self._bound else self._holds
 
     def _task(self) -> object:
-        # All tasks of a loop are one thread; a second one must not enter what the first one holds.
+        # See the top of this file.
         loop = running_loop()  # else current_task() would raise
         return None if loop is None else asyncio.current_task(loop)
 
@@ -69,7 +73,7 @@ class MultiLock(LockBase[Masters, Lease]):
 
     @staticmethod
     def _tell(on_lost: Callable[[Lease], object] | None, lease: Lease, state: LeaseState) -> None:
-        with contextlib.ExitStack() as all_of_them:  # also if one raises
+        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
             for told in reversed(to_be_told(on_lost, state)):
                 all_of_them.callback(told, lease)
 
@@ -79,21 +83,22 @@ class MultiLock(LockBase[Masters, Lease]):
     # -- taking and giving back ----------------------------------------------------------------------
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> Lease | None:
-        """Take the lock; None if somebody else held it all the time.
+        """Take the lock.  Returns the lease, or None if others held the lock all the time.
 
         Args:
-            blocking: False tries once, and not at all if others of this process are in front (C3).
-            timeout: seconds to wait; negative waits for ever, 0 tries once, None: the lock's own.
-                An attempt that is under way at the deadline is finished, which takes at most
-                `node_timeout`; the very first one waits for the masters to be connected, at most
-                `connect_timeout` (R2).
+            blocking: False tries once, and not at all if others in this process stand in line (C3).
+            timeout: seconds to wait; negative waits for ever, 0 tries once, None is the lock's own timeout.  An
+                attempt that is under way at the deadline is finished, which takes at most `node_timeout`.  The very
+                first operation also waits for connections to the masters, at most `connect_timeout` (R2).
 
         Raises:
-            QuorumUnreachable: too few masters took part in the last attempt, or so many refuse for
-                a reason that waiting cannot cure (a wrong password) that there is no majority.
-            WouldDeadlock: this thread holds some of the names together with others, or without them; or it holds
-                them in another asyncio task than this one, or outside of its tasks.
-            ConfigurationError: ``blocking=False`` with a ``timeout``, or a ``blocking`` that is neither True nor False.
+            QuorumUnreachable: too few masters took part in the last attempt.  Or so many refuse for a reason that
+                waiting cannot cure (a wrong password) that no majority is left.
+            WouldDeadlock: this thread holds some of the names, but not exactly these.  Or it holds them in another
+                asyncio task than this one, or outside of its tasks.
+            ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
+                a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
+            RedlockError: the masters were closed.
         """
         mine: list[Hold[Lease]] = []
         try:
@@ -110,7 +115,7 @@ class MultiLock(LockBase[Masters, Lease]):
     def _try(
         self, mine: list[Hold[Lease]], *, blocking: bool, timeout: float | None, leaving: Leaving | None = None
     ) -> Lease | Refusal:
-        """``mine``: what was entered; for the caller, if this is interrupted (R11)."""
+        """Acquire.  What was entered goes into ``mine``, so that the caller can undo it after an interruption (R11)."""
         won: list[Grant] = []
         began = _clock.now()
         op = self._acquisition(won, blocking=blocking, timeout=timeout)
@@ -125,13 +130,13 @@ class MultiLock(LockBase[Masters, Lease]):
                 self._keep(self._renewal_of(self._entered(mine, lease, leaving)))
                 return lease
         except BaseException:
-            for grant in () if mine else won:  # interrupted between the grant and our caller
+            for grant in () if mine else won:  # interrupted after the grant, before `mine` had it
                 self._release(self._state_of(grant))
             raise
         return outcome
 
     def _drop(self, mine: list[Hold[Lease]]) -> None:
-        """Interrupted on the way back to who called us, or in a release: nobody will give back what nobody has (R11)."""
+        """Give back what was entered, after an interruption.  Our caller never got it, so nobody else will (R11)."""
         for hold in mine:
             if hold.leave():
                 self._release(hold.state)
@@ -140,12 +145,12 @@ class MultiLock(LockBase[Masters, Lease]):
     def release(self) -> None:
         """Give the lock back, on every master that can be reached.
 
-        It is over when this is called, whatever happens then: masters that do not answer are owed the
-        release and get it as soon as they do.
+        The lease ends with this call, whatever happens then.  Masters that do not answer are owed the release, and
+        get it as soon as they can be reached.
 
         Raises:
             NotHeld: this thread does not hold it.
-            LockLost: it was no longer ours; somebody else may have had it.
+            LockLost: the lease had been lost; others may have held the lock since.
         """
         self._give_back(self._held())
 
@@ -163,13 +168,14 @@ class MultiLock(LockBase[Masters, Lease]):
         return self._run(self._release_of(state))
 
     def extend(self, ttl: float | None = None) -> Lease:
-        """Set the TTL anew, counted from now; it does not add.  None: the lock's TTL.
+        """Set the TTL anew, counted from now; the old one is not added.  ``ttl``: seconds; None: the lock's TTL.
 
         Raises:
             NotHeld: this thread does not hold it.
-            NotExtended: too few masters answered.  The lease is valid for what it had, so this can be
-                tried again (after a shorter ``ttl``: for that).
-            LockLost: it had ended, or a majority of masters says so now.
+            NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
+                try with a shorter ``ttl`` it has only that of the shorter one (C6).
+            LockLost: the lease had ended, or a majority of masters denied it now.
+            ConfigurationError: the ``ttl`` cannot be right.
         """
         hold = self._held()
         self._extended(hold.state, self._run(self._extension_of(hold.state, ttl)))
@@ -179,7 +185,7 @@ class MultiLock(LockBase[Masters, Lease]):
     # -- looking -------------------------------------------------------------------------------------
 
     def locked(self) -> bool:
-        """Whether a majority of masters has a holder, whoever it is.  Of several names: of any.
+        """Whether a majority of masters has a holder for the name, or for any of several names.
 
         Raises:
             QuorumUnreachable: too few masters answered to know.
@@ -188,7 +194,7 @@ class MultiLock(LockBase[Masters, Lease]):
         return any(self._is_locked(*self._run(inspection(name))) for name in self._spec.names)
 
     def close(self) -> None:
-        """Close the masters, if this lock made them for itself."""
+        """Close the masters, if this lock made them for itself; else do nothing."""
         if self._private:
             self._masters.close()
 
@@ -196,8 +202,8 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def __enter__(self) -> Lease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
-        # The same steps as in `acquire`, not a call of it or of a helper: every frame on the way back to the
-        # caller is one more place for a Ctrl-C to strike after the grant (R11).
+        # The same steps as in `acquire`, instead of a call of it: in every frame on the way back to the caller a
+        # Ctrl-C could strike after the grant (R11).
         mine: list[Hold[Lease]] = []
         try:
             outcome = self._try(mine, blocking=True, timeout=None, leaving=beginning(self))
@@ -211,11 +217,11 @@ class MultiLock(LockBase[Masters, Lease]):
     def _leave(
         self,
         entered: Entered,
-        kind: type[BaseException] | None,  # noqa: ARG002 - what `__exit__` is given
+        kind: type[BaseException] | None,  # noqa: ARG002 - the arguments of `__exit__`
         error: BaseException | None,
         trace: TracebackType | None,  # noqa: ARG002
     ) -> None:
-        """The end of a ``with``, or `__exit__` called by hand."""
+        """End a ``with``, or do what `__exit__` does when it is called by hand."""
         hold: Hold[Lease] | None = entered.hold
         try:
             hold = hold or self._latest_by_hand()
@@ -240,7 +246,11 @@ class MultiLock(LockBase[Masters, Lease]):
         __exit__ = AtTheEnd(_leave)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """As a decorator: every call of ``function`` holds the lock."""
+        """Use the lock as a decorator: every call of ``function`` holds it.
+
+        Raises:
+            ConfigurationError: ``function`` cannot be called, or its body would run after the release.
+        """
         decorated.check(function)
         for kind, is_one in _RUNS_LATER:
             if decorated.runs_as(function, is_one):

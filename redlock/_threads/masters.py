@@ -30,19 +30,19 @@ T = TypeVar("T")
 
 
 class _Life:
-    """Ends with a thread."""
+    """An object that ends with its thread."""
 
     __slots__ = ("__weakref__",)
 
 
 class Own(threading.local):
-    """What each thread holds."""
+    """The holds of each thread."""
 
     def __init__(self) -> None:
         self.holds: list[Hold[Lease]] = []
         self._life = _Life()
-        # Whether the thread has not ended (R15).  Not `Thread.is_alive`: of a thread that `threading` did not start
-        # that is always true.
+        # Whether the thread has not ended (R15).  `Thread.is_alive` is always true for threads that `threading` did
+        # not start.
         self.alive: Callable[[], bool] = functools.partial(_goes_on, weakref.ref(self._life))
 
 
@@ -53,27 +53,27 @@ def _goes_on(life: weakref.ref[_Life]) -> bool:
 class Masters(MastersBase):
     """N independent Redis masters, one connection to each, shared by all locks and threads.
 
-    Connecting begins with the first operation and goes on in the background; nothing is sent before.
-    Safe to use from many threads, and after a fork: the child makes connections of its own, and
-    neither holds nor releases what its parent holds.
+    Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Many
+    threads may use one object, and a forked child as well: the child makes connections of its own, and neither holds
+    nor releases what its parent holds.
     """
 
     def _set_up(self) -> None:
         self._driver: Driver | None = None
         self._own = Own()
-        self._process: object = None  # that of the driver
+        self._process: object = None  # the process in which the driver was made
 
     def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
-        """The same as ``MultiLock(name, masters, **options)``."""
-        from redlock._threads.lock import MultiLock  # noqa: PLC0415 - each knows the other
+        """Make a lock: the same as ``MultiLock(name, masters, **options)``."""
+        from redlock._threads.lock import MultiLock  # noqa: PLC0415 - the two modules need each other
 
         return MultiLock(name, self, **options)
 
     def status(self, name: str) -> LockStatus:
-        """Who holds ``name`` now, for how long, and its fence.
+        """Who holds ``name`` now, for how many seconds yet, and its fence.
 
-        Takes at most `node_timeout`; as the very first operation, or the first one after a Ctrl-C in another one, it
-        waits for the masters to be connected, at most `connect_timeout` (R2).
+        It takes at most `node_timeout`.  The very first operation, and the first one after a Ctrl-C in another
+        operation, also waits for connections to the masters, at most `connect_timeout` (R2).
 
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
@@ -83,11 +83,11 @@ class Masters(MastersBase):
     def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
 
-        Asks every master over a connection of its own, all at once, and takes and gives back a lock on a
-        throw-away name.  Nothing that is wrong with the masters is raised: it is in what is returned.
+        It asks all masters at once, over connections of its own, and acquires and releases a lock on a throw-away
+        name.  What is wrong with the masters is not raised: it is in the result.
 
         Args:
-            timeout: seconds that it takes at most, however many masters hang.
+            timeout: the most seconds that it takes, however many masters hang.
             probe: False: no lock is taken, and nothing at all is written.
         """
         from redlock._health.checkup import probe as try_lock  # noqa: PLC0415 - few programs ever check
@@ -98,10 +98,12 @@ class Masters(MastersBase):
         return self._checkup(timeout, probing if probe else None).run()
 
     def close(self) -> None:
-        """End what is under way, send what is owed, for at most `node_timeout`, then leave no thread and no socket.
+        """Close all connections, and leave no thread and no socket.
 
-        Who is acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
-        go when their TTL does.  Called by an observer it may leave the thread in which that is told, until it returns.
+        First the operations under way end, and owed releases are sent for at most `node_timeout`.  A thread that is
+        acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
+        expire with their TTL.  If an observer calls this, the thread in which it was called may go on until it
+        returns.
         """
         with self._making.lock:
             self._closed = True
@@ -128,7 +130,7 @@ class Masters(MastersBase):
 
     def _keep(self, renewal: Renewal) -> None:
         driver = self._driver
-        if driver is not None:  # else these were closed just now, and nothing is renewed any more
+        if driver is not None:  # else the masters were closed just now: nothing is renewed any more
             driver.keep(renewal)
 
     def _make_driver(self) -> Driver:
@@ -147,6 +149,6 @@ class Masters(MastersBase):
                     observer=self._observer,
                 )
                 self._process = process.mark
-                # Dropped without close(): no thread may go on for masters that nobody can reach.
+                # If they are dropped without close(), no thread may go on for them.
                 weakref.finalize(self, driver.stop).atexit = False
             return driver

@@ -1,4 +1,4 @@
-"""Keeps the leases of one `Masters`: one thread for all of them, which is that of the housekeeper."""
+"""Renews the leases of one `Masters`, all of them in the housekeeper's thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RenewalOperation(OperationBase["list[Extension]", "Renewer"]):
-    """An operation under way that renews one lease or many."""
+    """One operation under way that extends one lease or many."""
 
     __slots__ = ("_renewals",)
 
@@ -37,7 +37,7 @@ class RenewalOperation(OperationBase["list[Extension]", "Renewer"]):
     def _wait(self, now: float) -> None:  # noqa: ARG002
         self._host.set_alarm(self)
 
-    def _ended(self, result: list[Extension]) -> None:  # noqa: ARG002 - the leases know
+    def _ended(self, result: list[Extension]) -> None:  # noqa: ARG002 - the leases have it already
         self._host.put_back(*self._renewals)
         self._renewals.clear()
 
@@ -49,24 +49,24 @@ class RenewalOperation(OperationBase["list[Extension]", "Renewer"]):
 
 
 class Renewer:
-    """Renews, and says when a lease is lost.
+    """Renews leases, and tells of those that are lost (R15).
 
-    Leases come from any thread and are looked after in one, by `work`.
+    Leases are added by any thread, and looked after by one, in `work`.
     """
 
     def __init__(self, connections: Connections, wake_thread: Callable[[], None]) -> None:
         self.connections = connections
         self.operations: set[RenewalOperation] = set()
-        self.waiter = Waiter(connections.wake_chain)  # for the answers to all of them
-        self._wake_thread = wake_thread  # the thread that works is to come back to `work` now
-        self._wakes_at = math.inf  # when it does so by itself
+        self.waiter = Waiter(connections.wake_chain)  # for the answers to all operations
+        self._wake_thread = wake_thread  # has the housekeeper's thread call `work` now
+        self._wakes_at = math.inf  # when that thread calls it by itself
         self._schedule = Schedule()
-        self._mutex = ForkLock()  # of the schedule
+        self._mutex = ForkLock()  # guards the schedule
         self._ready: deque[RenewalOperation] = deque()
         self._alarms: list[tuple[float, int, RenewalOperation]] = []
         self._number = 0
-        self._lost: deque[Renewal] = deque()  # and not told yet
-        self._left_behind: deque[Renewal] = deque()  # to be looked at, whether anybody holds them yet
+        self._lost: deque[Renewal] = deque()  # lost leases that were not told yet
+        self._left_behind: deque[Renewal] = deque()  # whose holder is gone: does anybody still hold them?
 
     # -- from any thread -----------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Renewer:
         over: list[Renewal] = []
         with self._mutex.lock:
             first = renewal.soonest
-            if too_many:  # here and not by the one who works, which may be busy with somebody's callback
+            if too_many:  # here: the other thread may be busy with a user's callback
                 first, over = self._schedule.take_in()
             sooner = first < self._wakes_at
             self._wakes_at = min(first, self._wakes_at)
@@ -89,7 +89,7 @@ class Renewer:
             self._wake_thread()
 
     def _changed(self, renewal: Renewal, left_behind: bool) -> None:
-        """Its lease has ended, or its time has moved; or a holder of it has gone, and the collector tells us."""
+        """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
         if left_behind:
             self._left_behind.append(renewal)
             self._wake_thread()
@@ -97,7 +97,7 @@ class Renewer:
             self.put_back(renewal)
 
     def put_back(self, *renewals: Renewal) -> None:
-        """The same, of several that are no newcomers."""
+        """Schedule renewals anew that are not new."""
         with self._mutex.lock:
             first, over = self._schedule.put(renewals)
             sooner = first < self._wakes_at
@@ -106,18 +106,18 @@ class Renewer:
             self._wake_thread()
 
     def _see_off(self, over: list[Renewal]) -> None:
-        """Those whose leases have ended."""
+        """Drop the renewals whose leases are ``over``; note those that were lost, to tell of them."""
         for renewal in over:
             if renewal.lease.lost:
-                for effect in leave_line(renewal.lease):  # others need not wait for who has lost it (R23)
+                for effect in leave_line(renewal.lease):  # others in line need not wait for the former holder (R23)
                     self.connections.perform_local(effect, self.waiter)
                 self._lost.append(renewal)
                 self._wake_thread()
 
-    # -- in the thread that works --------------------------------------------------------------------
+    # -- in the housekeeper's thread -----------------------------------------------------------------
 
     def work(self) -> float:
-        """Do what is due; returns when there is more."""
+        """Do what is due.  Returns the time at which there is more to do."""
         while self._ready:
             self._ready.popleft().step()
         now = _clock.now()
@@ -139,7 +139,7 @@ class Renewer:
                 with self._mutex.lock:
                     self._schedule.lend(renewals)
             self.put_back(*rest)
-        self.connections.flush()  # what they sent, in one packet for each master
+        self.connections.flush()  # what the operations sent, in one packet for each master
         while self._lost:
             self._tell(self._lost.popleft())
         if not self._set_wake_time(now) or self._ready or self._lost or self._left_behind:
@@ -147,18 +147,19 @@ class Renewer:
         return min(self._wakes_at, self._alarms[0][0] if self._alarms else math.inf)
 
     def _set_wake_time(self, now: float) -> bool:
-        """To that of the first one that is due; False: there are newcomers, who may have thought that it is sooner."""
+        """Set it to when the next lease is due.  False: leases were added by threads that saw the old time."""
         with self._mutex.lock:
-            # A time that is set already stays, though who was due then may have been released: most leases
-            # are, long before, and a thread that is woken for each of them costs more than the lock does.
+            # A time that is set already stays, although the lease that was due then may have been released.  Most
+            # leases are released long before they are due, and to wake a thread for each of them costs more than the
+            # lock does.
             stays = self._wakes_at if self._wakes_at > now else math.inf
             self._wakes_at = min(self._schedule.next(), stays)
-            return not self._schedule.newcomers  # who comes from now on has seen it
+            return not self._schedule.newcomers  # a lease that is added from now on sees the new time
 
     def _tell(self, renewal: Renewal) -> None:
         try:
             renewal.tell()
-        except BaseException:  # noqa: BLE001 - a user's, also its sys.exit(): others have to be told as well
+        except BaseException:  # noqa: BLE001 - a user's, even sys.exit(): others have to be told
             report_failure(f"on_lost of {renewal.lease!r} failed")
 
     # -- for its operations --------------------------------------------------------------------------
@@ -170,13 +171,13 @@ class Renewer:
         self.connections.perform_local(effect, operation)
 
     def last_look(self, request: Send | None) -> None:
-        """Whoever leads has read; from now on it counts nothing more for ``request``."""
+        """The leading thread has read.  From now on ``request`` is told of no more answers."""
         if request is not None:
             self.connections.close_round(request)
 
     def wake(self, operation: Any) -> None:
         self._ready.append(operation)
-        if len(self._ready) == 1:  # else that is known
+        if len(self._ready) == 1:  # else the thread was woken before
             self._wake_thread()
 
     def set_alarm(self, operation: RenewalOperation) -> None:

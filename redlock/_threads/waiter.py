@@ -1,4 +1,4 @@
-"""One operation under way in one thread: its inbox, and how to wake it."""
+"""One operation under way in one thread: its events, and how to wake it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Waiter:
-    """Where the answers for one operation arrive.
+    """Where the events of one operation arrive.
 
-    Its thread either reads for everybody (it leads) or sleeps in `sleep` until whoever leads has an
-    answer for it, or hands the lead over (it follows).
+    Its thread leads or follows.  The leading thread reads from all masters for all threads.  A following one sleeps
+    in `sleep` until the leading thread has an event for it, or hands it the lead.
     """
 
     __slots__ = ("_signal", "_wake_chain", "events", "subscription", "wakes_next")
@@ -26,22 +26,22 @@ class Waiter:
         self._wake_chain = wake_chain
         self.events: deque[Event] = deque()
         self.subscription: Subscription | None = None
-        self.wakes_next = False  # it was served, and is to wake the next one
-        self._signal: Lock | None = None  # most operations never follow
+        self.wakes_next = False  # it has to wake the next one in the chain
+        self._signal: Lock | None = None  # made on demand: most operations never follow
 
     def prepare_to_sleep(self) -> None:
-        """Before it can be found by `wake`: from now on a wake-up is not missed."""
+        """Call this before `wake` can find the waiter: from now on no wake-up is missed."""
         if self._signal is None:
             self._signal = Lock()
         self._signal.acquire(blocking=False)
 
     def sleep(self, seconds: float) -> bool:
-        """Until `wake`, or for so long; True if nobody woke us."""
+        """Sleep until `wake`, for ``seconds`` at most.  True if nobody woke us."""
         assert self._signal is not None  # noqa: S101 - prepare_to_sleep() came first
         return not self._signal.acquire(timeout=seconds)
 
     def put(self, event: Event) -> None:
-        """It happened."""
+        """Add ``event``.  Wake the thread, or put it on the wake chain."""
         self.events.append(event)
         wake_chain = self._wake_chain
         if wake_chain.reader is None:
@@ -50,14 +50,14 @@ class Waiter:
             wake_chain.served.append(self)
 
     def wake(self) -> bool:
-        """Let it look at its events; False: it does so anyway."""
+        """Wake the thread to look at its events.  False: it is awake, and will look anyway."""
         signal = self._signal
         if signal is not None and signal.locked():
-            with contextlib.suppress(RuntimeError):  # somebody else woke it just now
+            with contextlib.suppress(RuntimeError):  # another thread woke it just now
                 signal.release()
                 return True
         return False
 
     def stay_awake(self) -> None:
-        """It will not sleep any more, unless it prepares for it."""
+        """It will not sleep again without `prepare_to_sleep`."""
         self._signal = None

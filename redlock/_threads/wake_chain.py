@@ -1,4 +1,4 @@
-"""Waking those who were served one after the other."""
+"""Wakes the threads that have their answers one after the other."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ if TYPE_CHECKING:
 
 
 class WakeChain:
-    """Who was served wakes when the one before it in here is done, or sleeps again.
+    """A queue of waiters with events.  A thread wakes the next one when it has finished or sleeps again.
 
-    Threads of Python take turns anyway.  Those who are woken all at once fight for the interpreter's lock,
-    with whoever leads as well, and each of them loses it again and again.
+    The threads of Python run in turns anyway.  If all were woken at once, they would fight for the interpreter's lock
+    with each other and with the leading thread, and each would lose it again and again.
 
-    If one never passes it on, interrupted in just the wrong moment, whoever leads does before it reads
-    again; and nobody relies on it for longer than its patience.
+    An interruption may keep a thread from waking the next one.  Then the leading thread does so before it reads
+    again.  And no thread sleeps for longer than its patience without a look of its own.
     """
 
     __slots__ = ("reader", "served")
 
     def __init__(self) -> None:
-        self.reader: Waiter | None = None  # it reads for all, and wakes the first one when it has
+        self.reader: Waiter | None = None  # the thread that is reading; it wakes the first one afterwards
         self.served: deque[Waiter] = deque()
 
     def pass_on(self, by: Waiter) -> None:
-        """Wake the next one, of those who sleep, which is to wake the one after it.  Nothing if ``by`` is not to wake anybody."""
+        """Wake the next waiter that sleeps; that one has to wake the one after it.  Only if ``by`` has to."""
         if not by.wakes_next:
             return
         by.wakes_next = False

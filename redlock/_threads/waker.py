@@ -1,4 +1,4 @@
-"""Waking a thread that sits in poll()."""
+"""Wakes a thread that sits in poll()."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 
 
 class _WriteEnd:
-    """Where a pipe is written to, open for as long as anybody refers to it.
+    """The write end of a pipe.  It stays open for as long as anything refers to it.
 
-    Whoever writes has let go of the interpreter's lock.  If it were closed then, its number could be somebody else's
-    by the time at which the kernel looks at it.
+    A thread that writes to it has let go of the interpreter's lock.  If another thread closed it then, its number
+    could belong to another file by the time the kernel looks at it.
     """
 
     __slots__ = ("_fd",)
@@ -22,17 +22,17 @@ class _WriteEnd:
         os.write(self._fd, b"!")
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # a signal handler raised before it was told
+        with contextlib.suppress(OSError, AttributeError):  # a signal handler raised in `__init__`
             os.close(self._fd)
 
 
 class Waker:
-    """A pipe to poll on: `wake` makes its `fd` readable, `drain` ends that."""
+    """A pipe for `poll`: `wake` makes its `fd` readable, `drain` makes it unreadable again."""
 
     __slots__ = ("_write", "fd")
 
     def __init__(self) -> None:
-        self.fd = -1  # for `close`, if a signal handler raises here
+        self.fd = -1  # `close` needs it if a signal handler raises here
         self._write: _WriteEnd | None = None
         self.fd, write = os.pipe()
         self._write = _WriteEnd(write)
@@ -41,8 +41,8 @@ class Waker:
 
     def wake(self) -> None:
         end = self._write
-        if end is not None:  # else nobody is left to hear it
-            with contextlib.suppress(OSError):  # full: it is readable already
+        if end is not None:  # else it is closed
+            with contextlib.suppress(OSError):  # the pipe is full, so it is readable already
                 end.write()
 
     def drain(self) -> None:
@@ -50,7 +50,7 @@ class Waker:
             os.read(self.fd, 4096)
 
     def close(self) -> None:
-        """Takes no lock: the collector may do this in any thread, and a forked child does."""
+        """Close both ends.  Takes no lock: the collector may call this in any thread, and a forked child does."""
         read, self.fd, self._write = self.fd, -1, None
         with contextlib.suppress(OSError):
             os.close(read)

@@ -1,7 +1,7 @@
-"""The Lua scripts: everything that a master decides by itself, one file a verb.
+"""The Lua scripts: everything that a master decides by itself, one file for each verb.
 
-Each file starts with its contract.  A master runs a script without interleaving it with any other
-command, which is what makes "if it is mine, then" safe.
+Each file starts with its contract.  A master runs no other command while it runs a script.  So a script can look
+who holds a key, and then act on that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Script:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = text
-        # The protocol's own name for a script, not a use of SHA-1 for security.
+        # The protocol names a script by its SHA-1.  Security does not rest on it.
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -45,6 +46,18 @@ anything = st.one_of(
     st.just(Masters),
     st.builds(Shy),
 )
+
+
+@pytest.mark.parametrize("setting", ["host", "path"])
+def test_a_name_that_no_server_has_is_refused_in_a_text_of_a_few_lines(setting):
+    """It is shown in every error; here also where redis-py refuses another setting."""
+    options: dict[str, Any] = {setting: "x" * 10_000, "username": "", "credential_provider": object()}
+    if setting == "path":
+        options["connection_class"] = redis.UnixDomainSocketConnection
+    pool = redis.ConnectionPool(**options)
+    with pytest.raises(ConfigurationError, match=f"a server has no such {setting}") as caught:
+        Masters([redis.Redis(connection_pool=pool)])
+    assert len(str(caught.value)) < 1000
 
 
 def taken_or_refused(function):
