@@ -1,8 +1,8 @@
-"""redis-py at arm's length: who a master is, how to reach it, what it says of itself.
+"""The border to redis-py: the identity of a master, the connection to it, and the facts that it tells then.
 
-redis-py builds and authenticates the connection, for it knows URLs, TLS, ACL users, unix sockets and
-credential providers.  Then the bare socket is taken over: a vote has our deadlines and no retries
-(R4).  Everything that depends on the inside of redis-py is in this file.
+redis-py builds and authenticates the connection, as it knows TLS, ACL users, unix sockets and credential providers.
+Then this library takes over the bare socket: a vote has our deadlines and no retries (R4). All code that depends on
+the inside of redis-py is in this file.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What of a client's settings says where a server is and who we are.  Its timeouts, retries, decoding
-# and pooling are its own business (R4, C17).
+# The settings of a redis client that say where the server is and who we are. Its timeouts, retries, decoding and
+# pooling are not used (R4, C17).
 _SETTINGS = frozenset(
     ("host", "port", "db", "path", "username", "password", "credential_provider", "client_name", "socket_type")
 )
 
-# A connection whose packets nobody confirms for so long is given up, and a new one is tried: the host
-# is gone or cut off.  A server that merely hangs does not count, its kernel still confirms.
+# Seconds. A connection whose packets are not confirmed for that long is given up, and a new one is tried: the host is
+# gone or cut off. If only the server hangs, its kernel still confirms packets.
 _UNCONFIRMED = 3.0
-# Of what redis-py or a master says; it may quote a setting of any length.
+# Characters of an error text of redis-py or a master. It may quote a setting of any length.
 _LONGEST = 500
 # Characters of a host (a name in the DNS has 253) or a path (sockets have 107).
 _LONGEST_NAME = 255
-# An uptime in seconds has no more; a number of any size would not fit into a time.
+# Digits of an uptime in seconds. A longer number is no uptime, and may not fit into a time.
 _DIGITS = 15
 
 
@@ -75,7 +75,7 @@ class Endpoint:
     """One configured master: its name for people, its identity, and how to connect."""
 
     name: str  # host:port or the path of a socket; never a password
-    identity: tuple[str, int] | str  # what makes two entries the same server (C15)
+    identity: tuple[str, int] | str  # equal for two entries of the same server (C15)
     kind: Callable[..., AbstractConnection]  # a class of redis-py
     settings: dict[str, Any] = field(repr=False)
 
@@ -85,7 +85,7 @@ class Endpoint:
 
 
 def endpoints(masters: Iterable[object]) -> tuple[Endpoint, ...]:
-    """Of each one its endpoint.  Raises `ConfigurationError`, which says of several which one it is."""
+    """The endpoint of each master. Raises `ConfigurationError`. If there are several, its text says which is wrong."""
     several = tuple(masters)
     return tuple(_nth(index, master, len(several)) for index, master in enumerate(several))
 
@@ -101,10 +101,11 @@ def _nth(index: int, master: object, size: int) -> Endpoint:
 
 
 def endpoint(master: object) -> Endpoint:
-    """From a URL or a client of redis-py to an endpoint.
+    """The endpoint of a master, which is given as a URL or as a client of redis-py.
 
     Raises:
-        ConfigurationError: if it is neither, or the URL cannot be read.  The text has no password.
+        ConfigurationError: it is neither, the URL cannot be read, or redis-py refuses a setting. The text contains no
+            password.
     """
     if isinstance(master, str):
         scheme, settings = _url.read(master)
@@ -150,7 +151,7 @@ def _setting(settings: dict[str, Any], name: str, default: Any, read: Callable[[
         raise ConfigurationError(f"{name}={options.shown(value)}: a server has no such {name}") from None
 
 
-# A name is shown in every error: whatever is in it must not forge a line, or be more than a terminal can print.
+# Every error shows the name of a master. It must not forge a line, nor be more than a terminal can print.
 
 
 def _host(given: Any) -> str:
@@ -170,24 +171,24 @@ def _path(given: Any) -> str:
 
 def _port(given: Any) -> int:
     port = int(given)
-    if not 0 < port < 65536:  # noqa: PLR2004 - what TCP has
+    if not 0 < port < 65536:  # noqa: PLR2004 - the ports of TCP
         raise ValueError
     return port
 
 
 def _checked(target: Endpoint) -> Endpoint:
-    """Let redis-py look at the settings now, while somebody is there who can change them."""
+    """Let redis-py check the settings now, while the error still reaches the code that gave them."""
     try:
         _build(target, 1.0)
         if target.tls:
             _check_files(target.settings)
-    except Exception as error:  # noqa: BLE001 - TypeError, ValueError or its own, as the setting is
+    except Exception as error:  # noqa: BLE001 - each setting has its own error: TypeError, ValueError, redis-py's own
         raise ConfigurationError(f"the settings for {target.name} are refused: {masked(target, str(error))}") from None
     return target
 
 
 def _check_files(settings: dict[str, Any]) -> None:
-    """Raise ValueError for a file that TLS could never be spoken with: redis-py looks at them when it connects."""
+    """Raise ValueError for a file that TLS cannot use. redis-py would look at the files only when it connects."""
     given = {
         option: settings[option] for option in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile") if settings.get(option)
     }
@@ -204,7 +205,7 @@ def _check_files(settings: dict[str, Any]) -> None:
         raise ValueError(f"ssl_keyfile={key} without ssl_certfile: a key belongs to a certificate")
     if certificate:
         try:
-            # "" for none: OpenSSL would ask on the terminal
+            # Without a password pass "": with None, OpenSSL would ask for one on the terminal.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
                 certificate, key, settings.get("ssl_password") or ""
             )
@@ -217,8 +218,11 @@ def _check_files(settings: dict[str, Any]) -> None:
 
 
 @functools.lru_cache(maxsize=16)
-def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - else it would not be looked at again
-    """The authorities of a whole system take some ten milliseconds; every master may name them."""
+def _has_certificates(file: str, changed: int) -> bool:  # noqa: ARG001 - so a changed file is read again
+    """Whether ``file`` has certificates.
+
+    It is cached. The file of all authorities of a system takes some ten milliseconds, and every master may name it.
+    """
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
     except ssl.SSLError:
@@ -232,7 +236,7 @@ def _build(target: Endpoint, timeout: float) -> Any:
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
-        protocol=2,  # one answer to one command, nothing pushed in between
+        protocol=2,  # in RESP2 each command gets one answer, and nothing is pushed in between
         parser_class=_Parser,
     )
     connection.send_packed_command = functools.partial(_send, connection)  # type: ignore[method-assign]
@@ -246,10 +250,10 @@ def _send(connection: Any, packed: Any, check_health: bool = False) -> None:  # 
 
 
 def send(sock: socket.socket, data: Any) -> bool:
-    """Send ``data``, of which the answer will be read in any case; False: it hung up.
+    """Send ``data``. False: the master hung up. The caller must read the answer in any case.
 
-    That is no error yet, for it may have said why, and only who reads learns it: in TLS 1.3 that it wants another
-    certificate, in plain text that it takes no more clients.
+    To hang up is no error yet: the master may have said why, and only a read shows that. In TLS 1.3 it may want another
+    certificate. In plain text it may accept no more clients.
     """
     try:
         sock.sendall(data)
@@ -259,22 +263,23 @@ def send(sock: socket.socket, data: Any) -> bool:
 
 
 def masked(target: Endpoint, text: str) -> str:
-    """``text`` without the password, on one line that can be read."""
+    """``text`` without the password, on one line of limited length."""
     if "AUTH" in text and "args beginning with" in text:
-        return "it does not know the command AUTH"  # and quotes what it was given, cut somewhere
+        # The rest of its text quotes our password, cut at some place: so the password cannot be replaced in it.
+        return "it does not know the command AUTH"
     for setting in ("password", "ssl_password"):
         secret = target.settings.get(setting)
         if isinstance(secret, bytes):
             secret = secret.decode("utf-8", "replace")
         if secret:
-            with contextlib.suppress(Exception):  # what has no text is in no text
+            with contextlib.suppress(Exception):  # a secret that cannot be made a str is in no text
                 text = text.replace(str(secret), "***")
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 class Connector:
-    """One attempt to connect to a master, to be made in a thread of its own; `abort` ends it early."""
+    """One attempt to connect to a master. Call it in a thread of its own. `abort` ends it early."""
 
     def __init__(self, target: Endpoint, timeout: float) -> None:
         self._target = target
@@ -282,14 +287,14 @@ class Connector:
         self._connection: Any = None
 
     def __call__(self, prefix: str, max_ttl: float) -> tuple[socket.socket, Facts]:
-        """Connect, authenticate, load the scripts, ask who it is, announce ``max_ttl`` (R21).
+        """Connect, authenticate, load the scripts, ask for its identity, and announce ``max_ttl`` (R21).
 
-        Blocks, at most ``timeout`` at each read.  Raises what redis-py raises; see `failure`.
+        Blocks for at most ``timeout`` seconds at each read. Raises the errors of redis-py; see `failure`.
         """
         return self._taken(lambda connection: _handshake(connection, prefix, max_ttl))
 
     def bare(self) -> socket.socket:
-        """Connect and authenticate, and nothing else.  Raises what redis-py raises."""
+        """Connect and authenticate, and do nothing else. Raises the errors of redis-py."""
         return self._taken(lambda _: None)[0]
 
     def _taken(self, first: Callable[[Any], T]) -> tuple[socket.socket, T]:
@@ -297,8 +302,8 @@ class Connector:
         try:
             connection.connect()
             result = first(connection)
-            sock: socket.socket = connection._sock  # noqa: SLF001 - there is no public way to it
-            connection._sock = None  # noqa: SLF001 - ours from now on
+            sock: socket.socket = connection._sock  # noqa: SLF001 - redis-py has no public way to get it
+            connection._sock = None  # noqa: SLF001 - the socket is ours from now on
         except BaseException:
             with contextlib.suppress(Exception):
                 connection.disconnect()
@@ -307,43 +312,43 @@ class Connector:
         return sock, result
 
     def abort(self) -> None:
-        """Wake the thread that connects, from another one."""
+        """Wake the thread that connects. May be called from another thread."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
     def disown(self) -> None:
-        """In a forked child: close our copy of the descriptor without a word to the other side."""
+        """Close the copy of the descriptor in a forked child. Nothing is sent to the master."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
-            with contextlib.suppress(OSError):  # its owner was closing it when we were forked
+            with contextlib.suppress(OSError):  # another thread was closing it at the moment of the fork
                 os.close(sock.detach())
 
     def failure(self, error: BaseException) -> Failure:
-        """What a failed attempt means for the vote of this master."""
+        """The meaning of a failed attempt for the vote of this master."""
         found = classify(error, self.words(error))
-        if self._target.tls and found.outcome == "timeout":  # the server waits for a command in plain text
+        if self._target.tls and found.outcome == "timeout":  # the server may be waiting for a command in plain text
             return found._replace(reason=f"{found.reason} (a port without TLS behaves like this as well)")
         return found
 
     def words(self, error: BaseException) -> str:
-        """What ``error`` says, on one line and without the password."""
+        """The text of ``error``, on one line and without the password."""
         try:
             text = str(error)
-        except Exception:  # noqa: BLE001 - a user's, of a credential provider for instance, and whoever connects depends on us
+        # It may be of a user's class, from a credential provider for instance. The connecting thread must survive it.
+        except Exception:  # noqa: BLE001
             text = ""
         return masked(self._target, text) or type(error).__name__
 
 
-# What we say of the server's certificate and its TLS, and what it says of ours.
+# Errors of TLS: ours about the server's certificate and TLS, and the server's alerts about ours.
 _TLS = re.compile(
     "CERTIFICATE_VERIFY_FAILED|WRONG_VERSION_NUMBER|Hostname mismatch|UNSUPPORTED_PROTOCOL"
     "|_ALERT_[A-Z_]*(CERTIFICATE|UNKNOWN_CA|PROTOCOL_VERSION|HANDSHAKE_FAILURE)"
 )
 
-# What is wrong when no connection can be made.  Waiting may cure the last two; somebody has to change
-# something for the others.
+# Why no connection can be made. Waiting may cure the last two. For the others somebody has to change something.
 Trouble: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 _SAID: dict[Trouble, str] = {
     "auth": "wrong user or password: ",
@@ -355,12 +360,12 @@ _SAID: dict[Trouble, str] = {
 
 
 def trouble(error: BaseException, text: str) -> Trouble:
-    """What kind of thing went wrong; ``text`` is what the error says."""
+    """The kind of trouble. ``text`` is the text of the error."""
     if isinstance(error, (AuthenticationError, AuthorizationError)):
         return "auth"
     if isinstance(error, NoPermissionError):
         return "permission"
-    if "DB index is out of range" in text or "SELECT is not allowed" in text:  # a cluster has one
+    if "DB index is out of range" in text or "SELECT is not allowed" in text:  # a cluster has only one database
         return "database"
     if isinstance(error, InvalidResponse):
         return "protocol"
@@ -372,7 +377,7 @@ def trouble(error: BaseException, text: str) -> Trouble:
 
 
 def classify(error: BaseException, text: str) -> Failure:
-    """Tell what waiting may cure from what somebody has to configure."""
+    """The failure that ``error`` is. Its ``configuration`` is True if somebody has to change something."""
     kind = trouble(error, text)
     passing = kind in ("timeout", "connection") and not ErrorReply.read(text).configuration
     outcome: Literal["timeout", "error"] = "timeout" if kind == "timeout" else "error"
@@ -393,18 +398,17 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
     for _ in commands:
         try:
             answers.append(connection.read_response())
-        except ResponseError as error:  # redis-py has closed the connection if it is any other
-            answers.append(error)  # an answer all the same; the rest still has to be read
+        except ResponseError as error:  # at any other error redis-py has closed the connection
+            answers.append(error)  # an error is an answer too, and the others still have to be read
     info, config, announced = answers[-3:]
     for loaded in answers[:-3]:
-        # Where only SCRIPT LOAD is not permitted, the texts are sent when they are needed.
+        # If SCRIPT LOAD is not permitted, the scripts' texts are sent when they are needed.
         if isinstance(loaded, RedisError) and not isinstance(loaded, NoPermissionError):
             raise loaded
     if isinstance(announced, NoPermissionError):
         raise NoPermissionError(f"{announced} (grant EVAL and the key {announce.keys[0]})")
-    if isinstance(announced, ResponseError) and "WRONGTYPE" in str(
-        announced
-    ):  # in the words of the script, which names the key
+    # Reported in the words that the script has for a wrong value: they name the key.
+    if isinstance(announced, ResponseError) and "WRONGTYPE" in str(announced):
         raise ResponseError(f"BADMAXTTL {announce.keys[0]} does not hold the max_ttl of a client: delete it")
     if isinstance(announced, RedisError):
         raise announced
@@ -418,7 +422,7 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
 
 
 def read_info(reply: bytes) -> dict[str, str]:
-    """The fields of an answer of INFO."""
+    """The fields of an answer to INFO."""
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
     return {key: value for key, colon, value in lines if colon}
 
@@ -429,17 +433,17 @@ def _uptime(text: str | None) -> int | None:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
         raise wire.BadReply(f"INFO says that uptime_in_seconds is {text!r:.40}")
-    return max(0, int(text))  # it is negative if its clock was set back to before its start
+    return max(0, int(text))  # negative: the master's clock was set back to before its start
 
 
 def durable(reply: Any) -> bool:
-    """Whether the answer of CONFIG GET says that the master forgets nothing in a restart."""
-    # CONFIG is not permitted, or answers nonsense: the exemption does not apply (R21)
+    """Whether the answer to CONFIG GET says that the master forgets nothing in a restart."""
+    # If CONFIG is not permitted, or its answer makes no sense, the exemption does not apply (R21).
     if not isinstance(reply, list) or not all(isinstance(word, bytes) for word in reply):
         return False
     config = dict(zip(reply[::2], reply[1::2], strict=False))
     always = config.get(b"appendonly") == b"yes" and config.get(b"appendfsync") == b"always"
-    # Or it is not always: not while the file is rewritten, which may take minutes.
+    # With this option "always" has a gap: nothing is synced while the file is rewritten, which may take minutes.
     return bool(always and config.get(b"no-appendfsync-on-rewrite") != b"yes")
 
 
@@ -448,7 +452,7 @@ def _tune(sock: socket.socket) -> None:
     if sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # An idle connection that a firewall forgot, or whose host vanished, is found before it is needed.
+    # So an idle connection is noticed before it is needed if a firewall forgot it, or its host vanished.
     for option, value in (
         ("TCP_KEEPIDLE", 10),
         ("TCP_KEEPALIVE", 10),  # its name on macOS
@@ -466,26 +470,26 @@ def _tune(sock: socket.socket) -> None:
 
 
 def pack(call: Call) -> bytes:
-    """The command that runs a script by its name in the master's cache."""
+    """The command EVALSHA, which runs a script by its name in the master's cache."""
     return pack_words(("EVALSHA", call.script.sha, str(len(call.keys)), *call.keys, *call.args))
 
 
 def pack_text(call: Call) -> bytes:
-    """The same with the text of the script, for a master that has forgotten it."""
+    """The command EVAL, with the text of the script, for a master that has forgotten it."""
     return pack_words(("EVAL", call.script.text, str(len(call.keys)), *call.keys, *call.args))
 
 
 def pack_words(words: tuple[Any, ...]) -> bytes:
-    """A command.  Of strings only: at a number hiredis runs signal handlers, and crashes if one raises."""
+    """A packed command. Pass only strings: for a number hiredis runs signal handlers, and crashes if one raises."""
     packed: bytes = hiredis.pack_command(words)
     return packed
 
 
-NOTHING = object()  # what a parser says while an answer is not complete
+NOTHING = object()  # a parser returns this while an answer is not complete
 
 
 class _Reader:
-    """A parser of hiredis, which is not handed what announces more than anybody would answer."""
+    """A parser of hiredis, protected from answers that announce a size beyond all reason."""
 
     __slots__ = ("_reader", "_sizes", "gets", "has_data")
 
@@ -496,8 +500,8 @@ class _Reader:
         self.has_data = reader.has_data
 
     def feed(self, data: Any, begin: int = 0, length: int | None = None) -> None:
-        """Raises `InvalidResponse`."""
-        if length is not None:  # redis-py's buffer
+        """Take bytes of an answer. Raises `InvalidResponse` if they announce too much."""
+        if length is not None:  # redis-py passes its buffer, and which part of it is new
             data = bytes(data[begin : begin + length])
         try:
             self._sizes.add(data)
@@ -507,7 +511,7 @@ class _Reader:
 
 
 class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
-    """That of redis-py, which is in use until we take the socket over."""
+    """The parser of redis-py with the same protection. It is in use until we take over the socket."""
 
     def on_connect(self, connection: Any, **options: Any) -> None:
         super().on_connect(connection, **options)
@@ -515,6 +519,6 @@ class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
 
 
 def parser() -> Any:
-    """A parser that is fed bytes and gives answers, errors as `ErrorReply`."""
+    """A parser that takes bytes and returns answers. Error replies are returned as `ErrorReply`."""
     reply_error: Callable[[str], Any] = ErrorReply.read
     return _Reader(hiredis.Reader(protocolError=InvalidResponse, replyError=reply_error, notEnoughData=NOTHING))
