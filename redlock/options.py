@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from redlock.errors import ConfigurationError
 
-LONGEST_NAME = 512  # bytes of UTF-8; see docs/reference/wire.md
+LONGEST_NAME = 512  # bytes of UTF-8 (docs/reference/wire.md)
 BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, which are exact below this
-_LONGEST_SHOWN = 200  # characters of a wrong value
+_LONGEST_SHOWN = 200  # characters of a wrong value that an error shows
 
 LONGEST = 1e9  # seconds: thirty years. With more, timers of the operating system overflow
 
@@ -20,7 +20,7 @@ LONGEST = 1e9  # seconds: thirty years. With more, timers of the operating syste
 def seconds(
     option: str, value: object, *, above: float = 0.0, at_most: float = LONGEST, below: float = math.inf, why: str = ""
 ) -> float:
-    """A finite number of seconds in ``(above, at_most]``, and less than ``below``."""
+    """A finite number of seconds: more than ``above``, at most ``at_most``, and less than ``below``."""
     number = _number(option, value, "a number of seconds")
     if math.isfinite(number) and above < number <= at_most and number < below:
         return number
@@ -89,7 +89,7 @@ def shown(value: object) -> str:
     """``value`` as text for an error. Its type is shown if its repr fails, and long texts are cut."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - a user's object, or an int of more digits than Python prints
+    except Exception:  # noqa: BLE001 - a user's object, or an int with more digits than Python prints
         return f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 

@@ -1,1 +1,1 @@
-"""The commands `redlock-check` and `redlock-run`: docs/redlock-check.md, docs/redlock-run.md."""
+"""The commands `redlock-check` and `redlock-run`. See docs/redlock-check.md and docs/redlock-run.md."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from _typeshed import SupportsWrite
 
-_LONGEST = 1e9  # seconds, as for `Masters`: beyond it the operating system's timers overflow
+_LONGEST = 1e9  # seconds, as for `Masters`: with more, timers of the operating system overflow
 FAILED = 71  # EX_OSERR of sysexits.h. Its code for errors of a program, 70, means "lost" here
 # Open files. Each master takes two connections, and one more file per connection while TLS or the resolver is busy.
 # Python opens a few more, also at its end: without room for those it aborts.
@@ -185,7 +185,7 @@ def _open_streams() -> None:
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error
+        sys.stdout.reconfigure(errors="backslashreplace")  # as Python does for standard error
 
 
 def print_utf_8() -> None:
@@ -197,7 +197,7 @@ def print_utf_8() -> None:
 def _explained(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {error}"
-    if isinstance(error, RedlockError):  # a limit of the system: no thread, for example
+    if isinstance(error, RedlockError):  # a limit of the system, for example no more threads
         return str(error)
     import traceback  # noqa: PLC0415 - seldom needed
 

@@ -1,4 +1,4 @@
-"""``redlock-check``: is the quorum healthy, and is it safe?  See docs/redlock-check.md."""
+"""``redlock-check``: is the quorum healthy, and is it safe? See docs/redlock-check.md."""
 
 from __future__ import annotations
 

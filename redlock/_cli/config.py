@@ -159,7 +159,7 @@ def _instead(key: str, value: object) -> str:
         return ""
     try:
         return f", not {reprlib.repr(value)}"
-    except ValueError:  # an int of more digits than Python prints
+    except ValueError:  # an int with more digits than Python prints
         return ""
 
 

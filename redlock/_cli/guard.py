@@ -33,7 +33,7 @@ _LOOK_AGAIN = 0.02  # seconds between two looks whether a signalled group is gon
 
 
 class Guard:
-    """Watches over the process group ``group``, whose leader is our child."""
+    """Watches over the process group ``group``. Its leader is our child."""
 
     def __init__(self, clock: int, orders: int, news: int, group: int) -> None:
         self._clock = clock

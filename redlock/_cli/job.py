@@ -43,15 +43,15 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
-_NOT_FOUND, _NOT_STARTED = 127, 126  # as in shells (C24)
-_WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)  # the terminal
-_LOOK_AGAIN = 0.5  # seconds
-_DIES_WITHIN = 1.0  # seconds, of SIGKILL
+_NOT_FOUND, _NOT_STARTED = 127, 126  # exit codes, as in shells (C24)
+_WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)  # stopped by these, the command wants the terminal
+_LOOK_AGAIN = 0.5  # seconds between two looks at the terminal, while the command is stopped
+_DIES_WITHIN = 1.0  # seconds from SIGKILL to the end of a process
 _ERROR = struct.Struct("i")
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # Python sets one of these instead of the locale C
 
 
-class NotStarted(Exception):  # noqa: N818 - named for what happened
+class NotStarted(Exception):  # noqa: N818 - its name says what happened
     """The command cannot be started. ``code`` is the exit code that a shell would give."""
 
     def __init__(self, command: str, error: int) -> None:
@@ -93,7 +93,7 @@ class Signals:
 
     def wake(self) -> None:
         """Make `Job.wait` look again. May be called from any thread."""
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups
+        with contextlib.suppress(BlockingIOError):  # the pipe is full, so a wake-up is in it already
             os.write(self._write, b"\0")
 
     def take(self) -> list[int]:

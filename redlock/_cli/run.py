@@ -27,7 +27,7 @@ USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75  # as in sysexits.h
 
 _TTL = 30.0
 _MAX_TTL = 60.0  # the default of `Masters`
-_GRACE = 5.0  # C23
+_GRACE = 5.0  # seconds (C23)
 # Seconds between SIGKILL and the end of the lease, in case the machine is busy; at most this share of the TTL.
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
 _TELL_AGAIN = 10.0  # seconds between two messages while waiting
@@ -173,11 +173,11 @@ class Run:
                 "to be renewed before that: take a longer --ttl"
             )
         self._max_hold: float = math.inf if given.max_hold is None else given.max_hold
-        self._since = 0.0  # when it was acquired
+        self._since = 0.0  # when the lock was acquired
         self._lost = False  # the lease was lost, or was held for --max-hold
         self._answers: tuple[Vote, ...] = ()  # the votes of the release
         self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").split()]
-        self._signals: Signals | None = None  # while the command runs
+        self._signals: Signals | None = None  # not None while the command runs
         self._down: set[str] = set()  # masters that were reported as down
 
     def run(self) -> int:
@@ -297,7 +297,7 @@ class Run:
             job.send(signal.SIGKILL)  # once more: the guard may have died before it sent the signal
             job.reap()
             return LOST
-        if TERMINATED in self._dog.had_done():  # after our last look, and before the command ended
+        if TERMINATED in self._dog.had_done():  # SIGTERM came after our last look, and before the command ended
             self._losing(lease, self._says_when())
         if self._lost:
             # The first process of the group has ended. The others have the rest of the grace.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from redlock import Finding, Health, MasterHealth
 
-_REMEMBERED = 8  # changes
+_REMEMBERED = 8  # changes that are shown
 _CLEAR, _HOME, _TO_THE_END = "\x1b[2J", "\x1b[H", "\x1b[J"
 _HIDE, _SHOW, _REST_OF_LINE = "\x1b[?25l", "\x1b[?25h", "\x1b[K"
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")

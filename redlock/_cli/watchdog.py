@@ -148,7 +148,7 @@ class Watchdog:
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
             os.write(self._orders, guard.ORDER.pack(what, term_at, kill_at))
         if not self.gone:
-            os.kill(self._pid, signal.SIGCONT)  # somebody may have stopped it
+            os.kill(self._pid, signal.SIGCONT)  # somebody may have stopped the guard
 
     def _hear(self) -> None:
         """Read one piece of news. News behind an answer stays in the pipe, so that a later wait sees it."""

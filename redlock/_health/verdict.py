@@ -282,7 +282,7 @@ _INDEPENDENT = (
 )
 
 
-def _not_master(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001 - a rule
+def _not_master(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001 - all rules have the same parameters
     if _role(facts) == "replica":
         of = f" of {facts.info['master_host']}" if facts.info.get("master_host") else ""
         yield Finding("critical", "not-master", f"it is a replica{of}, which cannot grant a lock", _A_MASTER)
@@ -563,7 +563,7 @@ def summary(status: Status, quorum: QuorumHealth, masters: Sequence[MasterHealth
     # The sentence says anyway that too few vote. The advice comes from the masters that do not vote, if there are any.
     wrong = [(master.name, finding) for master in masters for finding in master.findings]
     wrong += [("", finding) for finding in findings if finding.code != "too-few" or not wrong]
-    wrong.sort(key=lambda one: one[1].level != "critical")  # stable: critical ones first
+    wrong.sort(key=lambda one: one[1].level != "critical")  # critical findings first; the sort is stable
     if status == "CRITICAL" and quorum.voting >= quorum.majority:
         wrong.sort(key=lambda one: one[1].code != "probe")
     worst = wrong[0][1]

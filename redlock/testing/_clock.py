@@ -21,7 +21,7 @@ _PLACES: Final = (
 
 
 class ClockUnavailable(RuntimeError):  # noqa: N818 - its name says what is the case, like those of redlock's errors
-    """Clocks of servers cannot be moved here.  The text says why and what to do."""
+    """Clocks of servers cannot be moved here. The text says why and what to do."""
 
 
 class Clock:
@@ -96,4 +96,4 @@ def forget_shared_memory(pid: int) -> None:
     """
     for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
         with suppress(FileNotFoundError):
-            Path("/dev/shm", name).unlink()  # noqa: S108 - the C library's choice
+            Path("/dev/shm", name).unlink()  # noqa: S108 - the C library chooses this place

@@ -33,7 +33,7 @@ _LOG_LINES: Final = 15
 
 
 class ServerNotFound(RuntimeError):  # noqa: N818 - its name says what happened, like those of redlock's errors
-    """There is no Redis or Valkey server here.  The text says what to install."""
+    """There is no Redis or Valkey server here. The text says what to install."""
 
 
 class ServerFailed(RuntimeError):  # noqa: N818
@@ -204,7 +204,7 @@ class Server:
             if probe.connect_ex((LOOPBACK, self.port)) != 0:
                 return False
         try:
-            self.client.ping()  # refused while it loads
+            self.client.ping()  # the server refuses this while it loads its data
             answered_by = self.client.info("server")["process_id"]
         except redis_errors() as error:
             self._trouble = f"{type(error).__name__}: {error}"
