@@ -8,6 +8,8 @@ SEEDS ?= 100000
 OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py flavours.py minority.py metrics.py)
 # So many processes for the tests; auto: one per core.
 JOBS ?= auto
+# The same for tests that wait for servers more than they compute: half as many again as there are cores.
+WAITING := $(if $(filter auto,$(JOBS)),$(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)'),$(JOBS))
 # Options of `python -m chaos ci`.
 CHAOS ?=
 
@@ -63,8 +65,7 @@ simulation: $(BIN)/.ready
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(JOBS) tests/servers
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup tests/benchmarks
+	$(BIN)/pytest -q -n $(WAITING) --dist loadgroup tests/servers tests/benchmarks
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
 harness: $(BIN)/.ready

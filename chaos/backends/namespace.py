@@ -13,9 +13,12 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import redis
 
 from chaos.backends.local import LocalRig, local_masters, relayed
 from chaos.backends.relay import Relay
@@ -205,8 +208,21 @@ class NamespaceRig(LocalRig):
 
     def free_disk(self, master: int) -> None:
         (self._disks[master] / "filler").unlink()
-        if not self.masters.alive(master - 1):  # appendfsync always: it gave up
+        if self._gave_up(master):
             self.restart(master, keep_data=True)
+
+    def _gave_up(self, master: int) -> bool:
+        """With appendfsync always a master that cannot write exits. Its connections end before its process does."""
+        while self.masters.alive(master - 1):
+            try:
+                self.masters.client(master - 1).ping()
+            except redis.ResponseError:  # with everysec it lives, and may refuse writes for a moment yet
+                return False
+            except redis.RedisError:  # it is slow, or about to end
+                time.sleep(0.01)
+            else:
+                return False
+        return True
 
 
 def _host(client: int) -> str:

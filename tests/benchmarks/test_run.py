@@ -38,7 +38,7 @@ def run(folder, *arguments):
 TINY = pytest.mark.xdist_group("tiny")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     return run(tmp_path_factory.mktemp("tiny"), "--no-peers")
 
