@@ -74,12 +74,11 @@ class Driver:
         self._put_off: deque[Callable[[], None]] = deque()  # calls that wait for the loop to run
         _DRIVERS.add(self)
 
-    async def run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
+    async def run(self, op: Op[T]) -> T:
         """Drive ``op`` to its end, and return its result.
 
         A cancellation, or any other exception at the await, is thrown into the operation.  That cleans up without
-        waiting, and then the exception goes on (R11).  If the operation was over by then, nobody gets its result:
-        ``undo`` returns an operation that takes it back, or None.
+        waiting, and then the exception goes on (R11).  If the operation was over by then, nobody gets its result.
         """
         if not self._housekeeper.ready.is_set():
             self._housekeeper.start()
@@ -92,19 +91,13 @@ class Driver:
                 await self._let_others_go_on()
             return await operation.ended
         except GeneratorExit:  # thrown away, in any thread; its loop may be closed
-            self._on_loop(functools.partial(self._break_off, operation, asyncio.CancelledError(), undo))
+            self._on_loop(functools.partial(self._abandon, operation, asyncio.CancelledError()))
             raise
         except BaseException as error:
-            self._break_off(operation, error, undo)
+            self._abandon(operation, error)
             raise
         finally:
             self._connections.unclaimed.discard(operation)
-
-    def _break_off(self, operation: Operation[Any], error: BaseException, undo: Callable[[], Op[Any] | None]) -> None:
-        self._abandon(operation, error)
-        taken_back = undo()
-        if taken_back is not None:
-            self.post(taken_back)
 
     async def _let_others_go_on(self) -> None:
         """End the turn of the loop at the second operation in it that ended without a wait.

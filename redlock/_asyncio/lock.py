@@ -21,11 +21,10 @@ from redlock._asyncio.lease import AsyncLease, TaskLeaseState
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
 from redlock._base.connections import report_failure
-from redlock._base.holds import AtTheEnd, Hold, beginning
+from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
 from redlock._base.lock import LockBase, to_be_told
 from redlock._base.typed import LockOptions
-from redlock._core.acquire import Grant, Refusal
-from redlock._core.release import abandon
+from redlock._core.acquire import Refusal
 from redlock.errors import ConfigurationError, LockLost, RedlockError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._base.holds import Entered, Leaving
+    from redlock._base.holds import Entered
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
 
@@ -150,9 +149,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     def _set_up(self) -> None:
         self._own = self._masters._own  # noqa: SLF001 - see `LockBase`
         self._run = self._masters._run  # noqa: SLF001
-        self._post = self._masters._post  # noqa: SLF001
 
-    def _caller(self) -> list[Hold[AsyncLease]]:
+    def _caller(self) -> Holder[AsyncLease]:
         if not self._bound:
             return self._holds
         try:
@@ -160,17 +158,20 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         except RuntimeError:  # no loop runs in this thread
             task = None
         if task is None:
-            return []
-        holds = self._own.get(task)
-        if holds is None:
-            self._own[task] = holds = []
-        return holds
+            return Holder(bool)
+        holder = self._own.get(task)
+        if holder is None:
+            self._own[task] = holder = Holder(functools.partial(_is_alive, weakref.ref(task)))
+        return holder
+
+    def _hold_class(self, leaving: object) -> type[Hold[AsyncLease]]:
+        return Hold if leaving is None or not self._cancel_on_loss else Body
+
+    def _post(self, op: Op[None], driver: Any = None) -> None:
+        self._masters._post(op, driver)  # noqa: SLF001 - see `LockBase`
 
     def _driver(self) -> object:
         return self._masters._known_driver()  # noqa: SLF001 - see `LockBase`
-
-    def _alive(self) -> Callable[[], bool]:
-        return functools.partial(_is_alive, weakref.ref(_this_task()))
 
     @staticmethod
     def _tell(on_lost: Callable[[AsyncLease], object] | None, lease: AsyncLease, state: LeaseState) -> None:
@@ -182,9 +183,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
             for told in reversed(to_be_told(on_lost, state)):
                 all_of_them.callback(_call, told, lease)
-
-    def _abandon(self, state: LeaseState) -> None:
-        self._post(abandon(self._spec, state))
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -205,65 +203,18 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
             RedlockError: the masters were closed.
         """
-        mine: list[Hold[AsyncLease]] = []
+        hold, began = self._hold(), _clock.now()
         try:
-            outcome = await self._try(mine, blocking=blocking, timeout=timeout)
-            if isinstance(outcome, AsyncLease):
-                return outcome
-        except BaseException:
-            self._drop(mine)
+            outcome = await self._run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
+            self._tried(outcome, began)
+            if not isinstance(outcome, Refusal):
+                return hold.lease
+        except BaseException:  # our caller never gets it
+            self._take_back(hold)
             raise
         if outcome.kind != "held":
             raise self._unreachable(outcome)
         return None
-
-    async def _try(
-        self,
-        mine: list[Hold[AsyncLease]],
-        *,
-        blocking: bool,
-        timeout: float | None,  # noqa: ASYNC109
-        leaving: Leaving | None = None,
-        hold_class: type[Hold[AsyncLease]] = Hold,
-    ) -> AsyncLease | Refusal:
-        """Acquire.  What was entered goes into ``mine``, so that the caller can undo it after an interruption (R11)."""
-        won: list[Grant] = []
-        began = _clock.now()
-        op = self._acquisition(won, blocking=blocking, timeout=timeout)
-        again = self._reentered(mine, leaving, hold_class)
-        if again is not None:
-            return again
-
-        def undo() -> Op[bool] | None:
-            """The release of a grant whose result reaches nobody (R11)."""
-            return self._release_of(self._state_of(won.pop())) if won else None
-
-        try:
-            outcome = await self._run(op, undo)
-            self._tried(outcome, began)
-            if isinstance(outcome, Grant):
-                self._lease = lease = self._lease_of(outcome)
-                self._keep(self._renewal_of(self._entered(mine, lease, leaving, hold_class)))
-                return lease
-        except GeneratorExit:
-            raise  # the driver calls `undo`, now or in the loop's thread
-        except BaseException:
-            for grant in () if mine else won:  # the grants that `undo` has not taken
-                self._post(self._release_of(self._state_of(grant)))
-            raise
-        return outcome
-
-    def _drop(self, mine: list[Hold[AsyncLease]]) -> None:
-        """Give back what was entered, after an interruption.  Our caller never got it, so nobody else will (R11)."""
-        for hold in mine:
-            if hold.leave():
-                self._throw_away(hold)
-
-    def _throw_away(self, hold: Hold[AsyncLease]) -> None:
-        """Give it back without waiting.  Any thread may call this."""
-        hold.state.let_go()
-        self._post(abandon(self._spec, hold.state), hold.driver)
-        self._gave_back_so_far(hold.state)
 
     async def release(self) -> None:
         """Give the lock back, on every master that can be reached.
@@ -278,17 +229,12 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         await self._give_back(self._held())
 
     async def _give_back(self, hold: Hold[AsyncLease]) -> None:
-        state = hold.state
-        last = hold.leave()
         try:
-            ours = await self._run(self._release_of(state)) if last else not state.lost
-        except BaseException:
-            if state.over:
-                self._gave_back_so_far(state)
-            else:  # interrupted before anything was sent (R11)
-                self._throw_away(hold)
+            how = await self._run(self._giving_back(hold))
+        except BaseException:  # interrupted, perhaps before anything was done
+            self._take_back(hold)
             raise
-        self._gave_back(state, ours=ours, last=last)
+        self._gave_back(hold.state, how)
 
     async def extend(self, ttl: float | None = None) -> AsyncLease:
         """Set the TTL anew, counted from now; the old one is not added.  ``ttl``: seconds; None: the lock's TTL.
@@ -301,8 +247,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             ConfigurationError: the ``ttl`` cannot be right.
         """
         hold = self._held()
-        self._extended(hold.state, await self._run(self._extension_of(hold.state, ttl)))
-        self._keep_what_was_resumed()
+        self._extended(hold.state, await self._run(self._extending(hold, ttl)))
         return hold.lease
 
     # -- looking -------------------------------------------------------------------------------------
@@ -328,16 +273,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     async def __aenter__(self) -> AsyncLease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
-        leaving = beginning(self)
-        mine: list[Hold[AsyncLease]] = []
-        hold_class: type[Hold[AsyncLease]] = Body if self._cancel_on_loss else Hold
-        try:
-            outcome = await self._try(mine, blocking=True, timeout=None, leaving=leaving, hold_class=hold_class)
-            if isinstance(outcome, AsyncLease):
-                return outcome
-        except BaseException:
-            self._drop(mine)
-            raise
+        hold, began = self._hold(beginning(self)), _clock.now()
+        outcome = await self._run(self._acquiring(hold, self._deadline(began)))
+        self._tried(outcome, began)
+        if not isinstance(outcome, Refusal):
+            return hold.lease
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
     async def _leave(
@@ -354,7 +294,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             hold = hold or self._latest_by_hand()
             self._check(hold)
             if kind is GeneratorExit:  # the coroutine is thrown away, and must not wait
-                self._drop([hold])
+                self._take_back(hold)
             else:
                 await self._give_back(hold)
         except RedlockError as why:

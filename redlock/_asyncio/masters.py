@@ -16,17 +16,17 @@ from redlock._asyncio.driver import Driver
 from redlock._base import process
 from redlock._base.connections import CLOSED
 from redlock._base.loop import running_loop
-from redlock._base.masters import MastersBase, known
+from redlock._base.masters import MastersBase, known, without_masters
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
     from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock, AsyncMultiLockOptions
-    from redlock._base.holds import Hold
+    from redlock._base.holds import Holder
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.renewals import Renewal
@@ -49,7 +49,7 @@ class AsyncMasters(MastersBase):
         # Drivers of closed loops, as long as leases of theirs are held.
         self._past: weakref.WeakSet[Driver] = weakref.WeakSet()
         # The holds of each task.
-        self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Hold[AsyncLease]]] = weakref.WeakKeyDictionary()
+        self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], Holder[AsyncLease]] = weakref.WeakKeyDictionary()
         self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
         self._process = process.mark
         # If they are dropped without close(), nothing may go on for them.
@@ -123,8 +123,10 @@ class AsyncMasters(MastersBase):
 
     # -- for the locks -------------------------------------------------------------------------------
 
-    async def _run(self, op: Op[T], undo: Callable[[], Op[Any] | None] = lambda: None) -> T:
-        return await self._driver().run(op, undo)
+    async def _run(self, op: Op[T]) -> T:
+        if self._closed:
+            return without_masters(op)
+        return await self._driver().run(op)
 
     def _post(self, op: Op[Any], driver: Driver | None = None) -> None:
         """Carry out what ``op`` sends, without waiting for answers.  With a ``driver`` any thread may call this."""

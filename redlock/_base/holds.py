@@ -94,12 +94,24 @@ class Life:
 _OURS = Life(End()).references()
 
 
+class Holder(list["Hold[AnyLease]"]):
+    """All holds of one thread or task, or of a lock that is not bound; the latest is the last one.
+
+    ``alive()``: whether the thread or task has not ended.
+    """
+
+    __slots__ = ("alive",)
+
+    def __init__(self, alive: Callable[[], bool]) -> None:
+        self.alive = alive
+
+
 class Hold(Generic[AnyLease]):
-    """One acquire, or one ``with``, of ``lease`` through ``lock``, until it is given back.
+    """One acquire, or one ``with``, through ``lock``: made by the call, entered with the grant, and left once.
 
     - ``through``: identifies the lock, and keeps nothing alive.
-    - ``holder``: the list of all holds of one thread or task, or of a lock that is not bound.
-    - ``leaving``: the end of its ``with``; None: it is given back by hand.
+    - ``holder``: whose it is.
+    - ``leaving``: a weak reference to the end of its ``with``; None: it is given back by hand.
     - ``end``: the `End` of the lock, if that is not bound.
     - ``max_hold``: the limit of the lease, in seconds.
     - ``task``: the asyncio task in which a thread entered it.
@@ -107,8 +119,10 @@ class Hold(Generic[AnyLease]):
     """
 
     __slots__ = (
+        "_leaving",
         "_life",
         "_lock",
+        "_unwanted",
         "_watches",
         "by_hand",
         "driver",
@@ -120,37 +134,32 @@ class Hold(Generic[AnyLease]):
         "through",
     )
 
+    lease: AnyLease  # from `enter` on
+    state: LeaseState
+
     def __init__(
         self,
         lock: Any,
-        lease: AnyLease,
-        holder: list[Hold[AnyLease]],
-        leaving: Leaving | None,
+        holder: Holder[AnyLease],
+        leaving: Callable[[], Leaving | None] | None,
         *,
         through: object,
         end: End | None,
         max_hold: float | None = None,
         task: object = None,
-        driver: Any = None,
     ) -> None:
         # A renewer refers to the holds of its leases, and must not keep a lock or its masters alive.
         self._lock = weakref.ref(lock)
         self.through = through
-        self.lease = lease
-        self.state: LeaseState = lease._state  # noqa: SLF001 - the lease is the users' view of it
         self.holder = holder
         self.max_hold = max_hold
         self.task = task
-        self.driver = driver
+        self.driver: Any = None
         self.by_hand = leaving is None
-        if leaving is not None:
-            leaving.entered.hold = self
-            end = leaving.end or leaving.entered.end
-        self._life: Life | None = None
-        self._watches: weakref.ref[Any] | None = None
-        if end is not None:
-            self._life = Life(end)
-            self._watches = weakref.ref(end.then, self.state.left_behind)
+        self._leaving = leaving
+        self._life = None if end is None else Life(end)
+        self._watches: weakref.ref[Any] | None = None if end is None else weakref.ref(end.then)
+        self._unwanted = False
 
     @property
     def lock_is_gone(self) -> bool:
@@ -180,18 +189,35 @@ class Hold(Generic[AnyLease]):
     def given_back(self) -> bool:
         return self not in self.holder
 
-    def enter(self) -> None:
-        holder, state = self.holder, self.state
+    def enter(self, lease: AnyLease, state: LeaseState) -> bool:
+        """From now on the lease is held.  False: nobody wants it any more."""
+        self.lease, self.state = lease, state
+        if self._leaving is not None:
+            leaving = self._leaving()
+            if leaving is None:
+                return False
+            leaving.entered.hold = self
+            end = leaving.end or leaving.entered.end
+            assert end is not None  # noqa: S101 - `AtTheEnd` makes one
+            self._life = Life(end)
+            self._watches = weakref.ref(end.then, state.left_behind)
+        elif self._watches is not None:
+            self._watches = weakref.ref(self._watches(), state.left_behind)
+        holder = self.holder
         if len(holder) >= _MANY and not len(holder) & (len(holder) - 1):  # the caller acquires and never releases
             _look_through(holder)
         holder.append(self)
-        first = not state.holds
         state.holds.append(self)
-        if first:
-            _ENTERED.set((*_not_over(_ENTERED.get()), weakref.ref(state)))
+        return not self._unwanted
 
     def leave(self) -> bool:
-        """Give it back.  True if no other hold can give back its lease.  A second call does no harm."""
+        """Give it back.  True if no other hold can give back its lease.  A second call does no harm.
+
+        Any thread may call this, at any time.  If it was not entered yet, it will not be.
+        """
+        self._unwanted = True
+        if not hasattr(self, "state"):
+            return False
         holds = self.state.holds
         _remove(self, self.holder)
         _remove(self, holds)
@@ -202,6 +228,11 @@ class Hold(Generic[AnyLease]):
         if entered and entered[-1]() is self.state:
             _ENTERED.set(entered[:-1])
         return True
+
+
+def note_here(state: LeaseState) -> None:
+    """The caller is about to acquire the lease ``state``: it belongs to this context (R26)."""
+    _ENTERED.set((*_not_over(_ENTERED.get()), weakref.ref(state)))
 
 
 def _remove(hold: Hold[Any], holds: list[Hold[Any]]) -> None:
@@ -311,8 +342,9 @@ _begins = _Begins()
 _NONE = _Begins.leaving
 
 
-def beginning(lock: object) -> Leaving | None:
-    """The `Leaving` of the ``with`` that enters ``lock`` just now.  None: `__enter__` was called by hand."""
-    leaving = _begins.leaving()
+def beginning(lock: object) -> Callable[[], Leaving | None] | None:
+    """A weak reference to the `Leaving` of the ``with`` that enters ``lock`` now.  None: there is no ``with``."""
+    reference = _begins.leaving
     _begins.leaving = _NONE
-    return leaving if leaving is not None and leaving.lock in (lock, None) else None
+    leaving = reference()
+    return reference if leaving is not None and leaving.lock in (lock, None) else None

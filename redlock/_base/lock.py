@@ -13,16 +13,16 @@ import functools
 import math
 import random
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, options
 from redlock._base import process
-from redlock._base.holds import AnyLease, End, Hold, owner
+from redlock._base.holds import AnyLease, End, Hold, Holder, note_here, owner
 from redlock._base.masters import MastersBase
 from redlock._core import quorum
 from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.extend import extend
-from redlock._core.release import release
+from redlock._core.release import abandon, release
 from redlock._core.renewals import Renewal
 from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
@@ -32,6 +32,7 @@ from redlock.errors import (
     NotExtended,
     NotHeld,
     QuorumUnreachable,
+    RedlockError,
     WouldDeadlock,
     printable,
 )
@@ -144,7 +145,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
-        self._holds: list[Hold[AnyLease]] = []  # if it is not bound: of all its users, the latest last
+        self._holds: Holder[AnyLease] = Holder(_nobody)  # of all its users, if it is not bound
         self._word = object()  # identifies this lock in a `Hold`
         self._end = None if self._bound else End()
         self._resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
@@ -157,9 +158,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _resume(self, token: str, fence: int | None) -> None:
         everywhere = frozenset(range(len(self._settings.masters)))
-        grant = Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple)
-        self._lease = self._lease_of(grant, resumed=True)
-        self._resumed = [self._entered([], self._lease, None)]
+        state = self._new_state(resumed=Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple))
+        hold = self._hold()
+        self._lease = self._lease_class(state)
+        hold.enter(self._lease, state)
+        self._resumed = [hold]
 
     def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
         if isinstance(masters, self._masters_class):
@@ -187,7 +190,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """Set up what the subclass needs, once the masters are known."""
 
     @abstractmethod
-    def _caller(self) -> list[Hold[AnyLease]]:
+    def _caller(self) -> Holder[AnyLease]:
         """The caller's holds, through any lock of these masters.  If this lock is not bound: its own holds."""
 
     def _task(self) -> object:
@@ -198,17 +201,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """The driver that can carry out a release for a caller that cannot wait for it."""
         return None
 
-    @abstractmethod
-    def _alive(self) -> Callable[[], bool]:
-        """A function that tells later whether the calling thread or task has not ended."""
-
     # The renewer calls it with our `on_lost` when a lease is lost.  It is a static method: we and our masters may be
     # dropped.
     _tell: Callable[[Callable[[AnyLease], object] | None, AnyLease, LeaseState], object]
 
     @abstractmethod
-    def _abandon(self, state: LeaseState) -> None:
-        """Release a lease that nobody can give back, without waiting."""
+    def _post(self, op: Op[None], driver: Any = None) -> None:
+        """Carry out what ``op`` sends, without waiting for answers; by ``driver``, if there is one."""
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -253,27 +252,22 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 return hold
         return None
 
-    def _reentered(
-        self, mine: list[Hold[AnyLease]], leaving: Leaving | None, hold_class: type[Hold[AnyLease]] = Hold
-    ) -> AnyLease | None:
-        """The lease that the caller holds on the same names already, with one hold more; None: it holds none.
+    def _reenter(self, again: Hold[AnyLease]) -> bool:
+        """Enter ``again`` into the lease that the caller holds on the same names already.  False: it holds none.
 
         Raises:
             WouldDeadlock: it holds some of the names, or a lease with too little time left, and would wait for itself
                 (C5).
             ConfigurationError: this lock asks for what that lease does not have.
         """
-        if not self._bound:
-            return None
-        holder = self._caller()
-        for hold in reversed(holder):
+        for hold in reversed(again.holder):
             lease = hold.lease
             if self._names.isdisjoint(lease.names) or not lease.valid:
                 continue  # a lost lease is not entered again
             if hold.abandoned:
-                self._abandon(hold.state)
+                self._post(abandon(self._spec, hold.state))
                 continue
-            if hold.task is not self._task():
+            if hold.task is not again.task:
                 raise WouldDeadlock(
                     f"another task of this thread holds {lease.name!r}, and could not release it while this one waits: "
                     "in coroutines use AsyncMasters",
@@ -282,11 +276,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if not hold.entered_here:
                 continue  # another request of this pool's thread, which goes on later
             self._check_asked(hold)
-            self._entered(mine, lease, leaving, hold_class, max_hold=hold.max_hold)
+            again.max_hold = hold.max_hold or self._max_hold
+            again.enter(lease, hold.state)
             if self._on_lost is not None:
                 hold.state.tells += (self._on_lost,)
-            return lease
-        return None
+            return True
+        return False
 
     def _check_asked(self, hold: Hold[AnyLease]) -> None:
         """Check that the lease of ``hold`` has all that this lock asks for."""
@@ -313,30 +308,20 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 name=self._name,
             )
 
-    def _entered(
-        self,
-        mine: list[Hold[AnyLease]],
-        lease: AnyLease,
-        leaving: Leaving | None,
-        hold_class: type[Hold[AnyLease]] = Hold,
-        *,
-        max_hold: float | None = None,
-    ) -> Hold[AnyLease]:
-        """Note that the caller holds ``lease``; first in ``mine``, so that it can be undone after an interruption."""
-        hold = hold_class(
+    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AnyLease]:
+        """A hold of the caller, to be entered."""
+        return self._hold_class(leaving)(
             self,
-            lease,
             self._caller(),
             leaving,
             through=self._word,
             end=self._end,
-            max_hold=max_hold or self._max_hold,
+            max_hold=self._max_hold,
             task=self._task(),
-            driver=self._driver(),
         )
-        mine.append(hold)
-        hold.enter()
-        return hold
+
+    def _hold_class(self, leaving: object) -> type[Hold[AnyLease]]:  # noqa: ARG002 - for the subclass
+        return Hold
 
     # -- giving back ---------------------------------------------------------------------------------
 
@@ -372,7 +357,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     # -- operations, and what their results mean -----------------------------------------------------
 
-    def _acquisition(self, won: list[Grant], *, blocking: bool, timeout: float | None) -> Op[Grant | Refusal]:
+    def _deadline(self, now: float, timeout: float | None = None, *, blocking: bool = True) -> float:
         if blocking not in (True, False):
             raise ConfigurationError(
                 f"blocking={options.shown(blocking)}: allowed are True and False; "
@@ -385,22 +370,72 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         patience = self._timeout if timeout is None else options.timeout("timeout", timeout)
         if self._resumed is not None:
             raise ConfigurationError(f"{self._shown} resumes a lease by its token: extend or release it")
-        now = _clock.now()
-        return acquire(self._settings, self._spec, now + patience if blocking else now, won)
+        return now + patience if blocking else now
 
-    def _lease_of(self, grant: Grant, *, resumed: bool = False) -> AnyLease:
-        return self._lease_class(self._state_of(grant, resumed=resumed))
+    def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
+        """Take the lock, enter ``hold``, and begin to renew.  None: the caller held the lock already (R26).
 
-    def _state_of(self, grant: Grant, *, resumed: bool = False) -> LeaseState:
-        return self._state_class(
-            self._spec.names, self._spec.ttl, grant, clock=_clock.now, mine=process.here, resumed=resumed
-        )
+        An interruption before the end of this leaves no key, and no hold (R11).
+        """
+        hold.driver = self._driver()
+        if self._bound and hold.holder and self._reenter(hold):
+            return None
+        state = self._new_state()
+        note_here(state)  # now: on an event loop, what follows does not run in the caller's context
+        won: list[Grant] = []
+        try:
+            outcome = yield from acquire(self._settings, self._spec, deadline, won)
+            if isinstance(outcome, Grant):
+                state.granted(outcome)
+                self._lease = lease = self._lease_class(state)
+                if hold.enter(lease, state):
+                    self._keep(self._renewal_of(hold))
+                else:
+                    yield from abandon(self._spec, state)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if won:
+                state.granted(won[0])
+                yield from abandon(self._spec, state)
+            raise
+        return outcome
 
-    def _keep_what_was_resumed(self) -> None:
-        """Hand a resumed lease to the renewer: an extension has confirmed it.  Of several threads one finds it here."""
-        if self._resumed:
-            with contextlib.suppress(IndexError):
+    def _giving_back(self, hold: Hold[AnyLease]) -> Op[Literal["released", "left", "lost"]]:
+        """Leave ``hold``, and release the lease if it was the last one.  ``lost``: it was not ours any more."""
+        state = hold.state
+        if hold.leave():
+            return "released" if (yield from release(self._settings, self._spec, state)) else "lost"
+        self._left(state)
+        return "lost" if state.lost else "left"
+
+    def _extending(self, hold: Hold[AnyLease], ttl: float | None) -> Op[Extension]:
+        state = hold.state
+        ttl = self._spec.ttl if ttl is None else self._check_ttl(ttl)
+        extension = yield from extend(self._settings, self._spec, state, ttl, _clock.now())
+        if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
+            with contextlib.suppress(IndexError):  # of several threads one finds it here
                 self._keep(self._renewal_of(self._resumed.pop()))
+        return extension
+
+    def _take_back(self, hold: Hold[AnyLease]) -> None:
+        """Give ``hold`` back, entered or not, after an interruption: nobody else will (R11)."""
+        if hold.leave():
+            state = hold.state
+            if not state.released:
+                with contextlib.suppress(RedlockError):  # the masters were closed
+                    self._post(abandon(self._spec, state), hold.driver)
+            self._gave_back_so_far(state)
+
+    def _new_state(self, *, resumed: Grant | None = None) -> LeaseState:
+        return self._state_class(
+            self._spec.names,
+            self._spec.ttl,
+            resumed,
+            clock=_clock.now,
+            mine=process.here,
+            resumed=resumed is not None,
+        )
 
     def _renewal_of(self, hold: Hold[AnyLease]) -> Renewal:
         """What a renewer has to do for the lease of ``hold``: if nothing else, let others pass when it ends (R23)."""
@@ -421,17 +456,17 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             _clock.now(),
             renew=self._auto_extend,
             max_hold=self._max_hold,
-            owner=functools.partial(owner, state, self._alive() if self._bound else _nobody),
+            owner=functools.partial(owner, state, hold.holder.alive),
             random=random.random,
             tell=lost,
             kept=kept,
             released=released,
         )
 
-    def _tried(self, outcome: Grant | Refusal, began: float) -> None:
-        """Tell the observer how an acquire ended."""
+    def _tried(self, outcome: Grant | Refusal | None, began: float) -> None:
+        """Tell the observer how an acquire ended that asked the masters."""
         observer = self._observer
-        if observer is None:
+        if observer is None or outcome is None:
             return
         took = _clock.now() - began
         if isinstance(outcome, Refusal):
@@ -439,22 +474,19 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         else:
             observer.acquired(self._name, outcome, took)
 
-    def _gave_back(self, state: LeaseState, *, ours: bool, last: bool) -> None:
-        """A release is over; ``last``: of the last hold.  Raises LockLost if the lease was not ``ours`` any more."""
-        if not last:
-            self._left(state)
-        if last and ours:
-            state.on_change = None  # the renewer has dropped it: this breaks the reference cycle
-        observer = self._observer
-        if ours and last and observer is not None:
-            observer.released(self._name, state)
-        if not ours:
+    def _gave_back(self, state: LeaseState, how: Literal["released", "left", "lost"]) -> None:
+        """A release is over.  Raises LockLost if the lease was not ours any more."""
+        if how == "lost":
             raise state.loss()
+        if how == "released":
+            state.on_change = None  # the renewer has dropped it: this breaks the reference cycle
+            if self._observer is not None:
+                self._observer.released(self._name, state)
 
     def _gave_back_so_far(self, state: LeaseState) -> None:
         """The wait for the answers to a release was interrupted.  If it was sent, it counts as given back."""
         if state.released:
-            self._gave_back(state, ours=True, last=True)
+            self._gave_back(state, "released")
 
     def _left(self, state: LeaseState) -> None:
         """A holder of a re-entered lease has released it: do not tell its `on_lost` any more."""
@@ -508,13 +540,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         other = self._lease is not None and self._lease.valid
         whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
         return NotHeld(f"this {self._holder} does not hold {self._shown}: {whose}", name=self._name)
-
-    def _release_of(self, state: LeaseState) -> Op[bool]:
-        return release(self._settings, self._spec, state)
-
-    def _extension_of(self, state: LeaseState, ttl: float | None) -> Op[Extension]:
-        ttl = self._spec.ttl if ttl is None else self._check_ttl(ttl)
-        return extend(self._settings, self._spec, state, ttl, _clock.now())
 
     def _extended(self, state: LeaseState, extension: Extension) -> None:
         if extension.kind == "kept":

@@ -6,7 +6,7 @@ import logging
 import os
 import random
 import secrets
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from redlock import _clock, _connect, _installed, options
 from redlock._base.connections import CLOSED, report
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from redlock._core.renewals import Renewal
     from redlock._health.checkup import Checkup
     from redlock._health.records import Probe
+
+T = TypeVar("T")
 
 TOKEN_BYTES = 20  # the length of each attempt's token (R8)
 _PROBE_TTL = 5.0  # seconds; the lock of a killed check stays so long
@@ -226,6 +228,17 @@ def known(status: LockStatus, tally: Tally) -> LockStatus:
             f"nobody can tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
         )
     return status
+
+
+def without_masters(op: Op[T]) -> T:
+    """Run ``op`` although the masters were closed.  Raises RedlockError if it asks anything of them."""
+    try:
+        op.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    op.close()
+    raise RedlockError(CLOSED)
 
 
 def _fresh_token() -> str:

@@ -70,37 +70,43 @@ class LeaseState:
         self,
         names: tuple[str, ...],
         ttl: float,
-        grant: Grant,
+        grant: Grant | None = None,
         *,
         clock: Callable[[], float],
         mine: Callable[[], bool],
         resumed: bool = False,
     ) -> None:
         self.names = names
+        self.ttl = ttl  # of the last acquire or extension that was won
+        self.clock = clock
+        self.mine = mine  # False in a process that was forked off the holder
+        self._astray = resumed  # requests that set its keys may have gone over several connections to a master (R10)
+        self.repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
+        # All extensions that overlapped, until none is under way.  True: this one is still under way.
+        self.all_pending: dict[PendingExtension, bool] = {}
+        self.released = False
+        self._lost: Reason | None = None
+        self._late: Reason = "expired"  # the reason to give if its time runs out
+        # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
+        self.on_change: Callable[[bool], None] | None = None
+        self.tells: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
+        self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_base/holds.py
+        if grant is not None:
+            self.granted(grant)
+        # No majority has confirmed it yet: not granted yet, or handed over by a token and not extended (C11).
+        self._resumed = resumed or grant is None
+
+    def granted(self, grant: Grant) -> None:
         self.token = grant.token
         self.fence = grant.fence
-        self.ttl = ttl  # of the last acquire or extension that was won
         self.valid_until = grant.valid_until
         self._votes = grant.votes
         self.said = grant.votes  # the last answers to an extension or a release, won or not: they tell why it was lost
         self._since = grant.decided_at
         self.place = grant.place  # its place in line (R23)
         self.asked = grant.asked  # masters that may have its keys
-        self.keys_until = max(grant.valid_until, grant.decided_at) + ttl  # by then all its keys have expired
-        self._astray = resumed  # requests that set its keys may have gone over several connections to a master (R10)
-        self.repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
-        # All extensions that overlapped, until none is under way.  True: this one is still under way.
-        self.all_pending: dict[PendingExtension, bool] = {}
-        self.clock = clock
-        self.mine = mine  # False in a process that was forked off the holder
-        self.released = False
-        self._lost: Reason | None = None
-        self._late: Reason = "expired"  # the reason to give if its time runs out
-        self._resumed = resumed  # handed over by a token, and not confirmed by an extension yet (C11)
-        # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
-        self.on_change: Callable[[bool], None] | None = None
-        self.tells: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
-        self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_base/holds.py
+        self.keys_until = max(grant.valid_until, grant.decided_at) + self.ttl  # by then all its keys have expired
+        self._resumed = False
 
     @property
     def name(self) -> str:

@@ -10,16 +10,15 @@ import asyncio
 import contextlib
 import functools
 import inspect as introspection
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock
 from redlock._base import decorated
-from redlock._base.holds import AtTheEnd, Hold, beginning
+from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
 from redlock._base.lock import LockBase, to_be_told
 from redlock._base.loop import running_loop
 from redlock._base.typed import LockOptions
-from redlock._core.acquire import Grant, Refusal
-from redlock._core.release import abandon
+from redlock._core.acquire import Refusal
 from redlock._threads.lease import Lease, ThreadLeaseState
 from redlock._threads.masters import Masters
 from redlock.errors import ConfigurationError, RedlockError
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from redlock._base.holds import Entered, Leaving
+    from redlock._base.holds import Entered
+    from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
@@ -60,7 +60,7 @@ class MultiLock(LockBase[Masters, Lease]):
         self._own = self._masters._own  # noqa: SLF001 - see `LockBase`
         self._run = self._masters._run  # noqa: SLF001
 
-    def _caller(self) -> list[Hold[Lease]]:
+    def _caller(self) -> Holder[Lease]:
         return self._own.holds if self._bound else self._holds
 
     def _task(self) -> object:
@@ -68,17 +68,14 @@ class MultiLock(LockBase[Masters, Lease]):
         loop = running_loop()  # else current_task() would raise
         return None if loop is None else asyncio.current_task(loop)
 
-    def _alive(self) -> Callable[[], bool]:
-        return self._own.alive
-
     @staticmethod
     def _tell(on_lost: Callable[[Lease], object] | None, lease: Lease, state: LeaseState) -> None:
         with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
             for told in reversed(to_be_told(on_lost, state)):
                 all_of_them.callback(told, lease)
 
-    def _abandon(self, state: LeaseState) -> None:
-        self._run(abandon(self._spec, state))
+    def _post(self, op: Op[None], driver: Any = None) -> None:  # noqa: ARG002 - asyncio has one for each loop
+        self._run(op)
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -100,47 +97,18 @@ class MultiLock(LockBase[Masters, Lease]):
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
             RedlockError: the masters were closed.
         """
-        mine: list[Hold[Lease]] = []
+        hold, began = self._hold(), _clock.now()
         try:
-            outcome = self._try(mine, blocking=blocking, timeout=timeout)
-            if isinstance(outcome, Lease):
-                return outcome
-        except BaseException:
-            self._drop(mine)
+            outcome = self._run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
+            self._tried(outcome, began)
+            if not isinstance(outcome, Refusal):
+                return hold.lease
+        except BaseException:  # our caller never gets it
+            self._take_back(hold)
             raise
         if outcome.kind != "held":
             raise self._unreachable(outcome)
         return None
-
-    def _try(
-        self, mine: list[Hold[Lease]], *, blocking: bool, timeout: float | None, leaving: Leaving | None = None
-    ) -> Lease | Refusal:
-        """Acquire.  What was entered goes into ``mine``, so that the caller can undo it after an interruption (R11)."""
-        won: list[Grant] = []
-        began = _clock.now()
-        op = self._acquisition(won, blocking=blocking, timeout=timeout)
-        again = self._reentered(mine, leaving)
-        if again is not None:
-            return again
-        try:
-            outcome = self._run(op)
-            self._tried(outcome, began)
-            if isinstance(outcome, Grant):
-                self._lease = lease = self._lease_of(outcome)
-                self._keep(self._renewal_of(self._entered(mine, lease, leaving)))
-                return lease
-        except BaseException:
-            for grant in () if mine else won:  # interrupted after the grant, before `mine` had it
-                self._release(self._state_of(grant))
-            raise
-        return outcome
-
-    def _drop(self, mine: list[Hold[Lease]]) -> None:
-        """Give back what was entered, after an interruption.  Our caller never got it, so nobody else will (R11)."""
-        for hold in mine:
-            if hold.leave():
-                self._release(hold.state)
-                self._gave_back_so_far(hold.state)
 
     def release(self) -> None:
         """Give the lock back, on every master that can be reached.
@@ -155,17 +123,12 @@ class MultiLock(LockBase[Masters, Lease]):
         self._give_back(self._held())
 
     def _give_back(self, hold: Hold[Lease]) -> None:
-        state = hold.state
         try:
-            last = hold.leave()
-            ours = self._release(state) if last else not state.lost
+            how = self._run(self._giving_back(hold))
         except BaseException:  # interrupted, perhaps before anything was done
-            self._drop([hold])
+            self._take_back(hold)
             raise
-        self._gave_back(state, ours=ours, last=last)
-
-    def _release(self, state: LeaseState) -> bool:
-        return self._run(self._release_of(state))
+        self._gave_back(hold.state, how)
 
     def extend(self, ttl: float | None = None) -> Lease:
         """Set the TTL anew, counted from now; the old one is not added.  ``ttl``: seconds; None: the lock's TTL.
@@ -178,8 +141,7 @@ class MultiLock(LockBase[Masters, Lease]):
             ConfigurationError: the ``ttl`` cannot be right.
         """
         hold = self._held()
-        self._extended(hold.state, self._run(self._extension_of(hold.state, ttl)))
-        self._keep_what_was_resumed()
+        self._extended(hold.state, self._run(self._extending(hold, ttl)))
         return hold.lease
 
     # -- looking -------------------------------------------------------------------------------------
@@ -202,16 +164,11 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def __enter__(self) -> Lease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
-        # The same steps as in `acquire`, instead of a call of it: in every frame on the way back to the caller a
-        # Ctrl-C could strike after the grant (R11).
-        mine: list[Hold[Lease]] = []
-        try:
-            outcome = self._try(mine, blocking=True, timeout=None, leaving=beginning(self))
-            if isinstance(outcome, Lease):
-                return outcome
-        except BaseException:
-            self._drop(mine)
-            raise
+        hold, began = self._hold(beginning(self)), _clock.now()
+        outcome = self._run(self._acquiring(hold, self._deadline(began)))
+        self._tried(outcome, began)
+        if not isinstance(outcome, Refusal):
+            return hold.lease
         raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
 
     def _leave(
@@ -222,19 +179,14 @@ class MultiLock(LockBase[Masters, Lease]):
         trace: TracebackType | None,  # noqa: ARG002
     ) -> None:
         """End a ``with``, or do what `__exit__` does when it is called by hand."""
-        hold: Hold[Lease] | None = entered.hold
         try:
-            hold = hold or self._latest_by_hand()
+            hold = entered.hold or self._latest_by_hand()
             self._check(hold)
             self._give_back(hold)
         except RedlockError as failed:
             if error is None:
                 raise
             error.add_note(f"besides, {failed.message}")  # never hide the body's error
-        except BaseException:
-            if hold is not None:
-                self._drop([hold])
-            raise
 
     if TYPE_CHECKING:
 

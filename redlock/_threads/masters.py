@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redlock._base import process
 from redlock._base.connections import CLOSED
-from redlock._base.masters import MastersBase, known
+from redlock._base.holds import Holder
+from redlock._base.masters import MastersBase, known, without_masters
 from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
-    from redlock._base.holds import Hold
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.renewals import Renewal
@@ -39,11 +39,9 @@ class Own(threading.local):
     """The holds of each thread."""
 
     def __init__(self) -> None:
-        self.holds: list[Hold[Lease]] = []
         self._life = _Life()
-        # Whether the thread has not ended (R15).  `Thread.is_alive` is always true for threads that `threading` did
-        # not start.
-        self.alive: Callable[[], bool] = functools.partial(_goes_on, weakref.ref(self._life))
+        # `Thread.is_alive` is always true for threads that `threading` did not start.
+        self.holds: Holder[Lease] = Holder(functools.partial(_goes_on, weakref.ref(self._life)))
 
 
 def _goes_on(life: weakref.ref[_Life]) -> bool:
@@ -125,6 +123,8 @@ class Masters(MastersBase):
     def _run(self, op: Op[T]) -> T:
         driver = self._driver
         if driver is None or self._process is not process.mark:
+            if self._closed:
+                return without_masters(op)
             driver = self._make_driver()
         return driver.run(op)
 

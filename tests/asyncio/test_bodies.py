@@ -437,7 +437,7 @@ class Strike:
 
     def __call__(self, frame: Any, event: str, arg: Any) -> Any:
         code = frame.f_code
-        if code.co_name == "_tried":
+        if code.co_name == "granted":
             self._granted = True
         if self.over or not code.co_filename.endswith(self.FILES):
             return None

@@ -96,6 +96,7 @@ class Page:
         binaries = Path(sys.executable).parent
         environment = {
             **os.environ,
+            "PYTEST_ADDOPTS": "",  # what a page shows of pytest is shown without options of ours
             "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
             "REDLOCK_MASTERS": ",".join(self._urls),
         }
