@@ -52,6 +52,8 @@ def fraction(option: str, value: object, *, below: float) -> float:
 def names(value: object) -> tuple[str, ...]:
     """The names of a lock, from one name or a sequence of different names."""
     if isinstance(value, str):
+        if value.isascii() and 0 < len(value) <= LONGEST_NAME and "\0" not in value:
+            return (value,)
         return (_name(value),)
     if not isinstance(value, Iterable) or isinstance(value, (bytes, bytearray)):
         raise ConfigurationError(f"name={shown(value)}: allowed is a str or a sequence of str")

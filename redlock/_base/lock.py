@@ -19,7 +19,7 @@ from redlock import _clock, options
 from redlock._base import process
 from redlock._base.holds import AnyLease, End, Hold, Holder, note_here, owner
 from redlock._base.masters import MastersBase
-from redlock._core import quorum
+from redlock._base.times import check_ttl, checked
 from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.extend import extend
 from redlock._core.release import abandon, release
@@ -62,6 +62,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     _state_class: type[LeaseState]
     _holder: str
     _elsewhere = ""  # why the holder may be another one although it does not look so
+
+    _end: End | None = None  # of this lock, if it is not bound
+    _holds: Holder[AnyLease]  # of all its users, if it is not bound
+    _resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
 
     def __init__(
         self,
@@ -111,44 +115,33 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             ConfigurationError: a value cannot be right; the text names it and what is allowed.
         """
         names = options.names(name)
-        if retry is not None and not callable(retry):
-            raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
-        self._timeout = options.timeout("timeout", timeout)
-        self._masters = self._masters_of(masters)
+        self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
         self._private = self._masters is not masters
         # Only locks may use these: `LockBase` and `MastersBase` are one module in two files.
         self._settings = self._masters._settings  # noqa: SLF001
+        self._limits = self._masters._limits  # noqa: SLF001
         self._observer = self._masters._observer  # noqa: SLF001
         self._keep = self._masters._keep  # noqa: SLF001
         self._set_up()
-        ttl = self._check_ttl(ttl)
+        times = checked(self._limits, ttl, timeout, max_hold, min_validity)
+        self._timeout, self._max_hold = times.patience, times.max_hold
         self._asks_validity = min_validity is not None
-        longest = ttl - quorum.drift(ttl, self._settings.drift_factor)
-        if min_validity is None:
-            min_validity = ttl / 2
-            if min_validity >= longest:
-                raise ConfigurationError(
-                    f"ttl={ttl:g} with drift_factor={self._settings.drift_factor:g}: {longest:.4g} s are left after "
-                    "the allowance for clock drift, and by default an acquire has to leave half of the TTL: allowed "
-                    "are a longer ttl, a smaller drift_factor, or a min_validity of less than that"
-                )
-        else:
-            why = "the TTL less the allowance for clock drift"
-            min_validity = options.seconds("min_validity", min_validity, below=longest, why=why)
-        keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
-        self._spec = LockSpec(names, keys, ttl, min_validity, BETWEEN_ATTEMPTS if retry is None else retry)
-        self._names = frozenset(names)
-        self._max_hold = None if max_hold is None else options.seconds("max_hold", max_hold)
-        self._auto_extend = bool(auto_extend)
+        if retry is None:
+            retry = BETWEEN_ATTEMPTS
+        elif not callable(retry):
+            raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
+        keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
+        self._spec = LockSpec(names, keys, times.ttl, times.min_validity, retry)
+        self._auto_extend = bool(auto_extend)
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
-        self._holds: Holder[AnyLease] = Holder(_nobody)  # of all its users, if it is not bound
         self._word = object()  # identifies this lock in a `Hold`
-        self._end = None if self._bound else End()
-        self._resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
+        if not self._bound:
+            self._end = End()
+            self._holds = Holder(_nobody)
         if token is not None:
             self._resume(options.token(token), options.fence(fence))
         elif fence is not None:
@@ -165,24 +158,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._resumed = [hold]
 
     def _masters_of(self, masters: AnyMasters | Iterable[object]) -> AnyMasters:
-        if isinstance(masters, self._masters_class):
-            return masters
         if isinstance(masters, MastersBase):
             raise ConfigurationError(
                 f"{type(self).__name__} needs {self._masters_class.__name__}, these are {type(masters).__name__}"
             )
         return self._masters_class(masters)  # it checks them
-
-    def _check_ttl(self, value: float) -> float:
-        ttl = options.seconds("ttl", value, at_most=self._masters.max_ttl, why="max_ttl is the longest")
-        node_timeout = self._settings.node_timeout
-        if node_timeout > options.third(ttl):
-            raise ConfigurationError(
-                f"ttl={options.shown(value)} with node_timeout={node_timeout:g}: allowed is a ttl of at least "
-                f"{3 * node_timeout:g} s, three times node_timeout, or too little of it is left when the "
-                "masters have answered (R7)"
-            )
-        return ttl
 
     # -- what a subclass adds ------------------------------------------------------------------------
 
@@ -262,7 +242,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """
         for hold in reversed(again.holder):
             lease = hold.lease
-            if self._names.isdisjoint(lease.names) or not lease.valid:
+            if not any(name in lease.names for name in self._spec.names) or not lease.valid:
                 continue  # a lost lease is not entered again
             if hold.abandoned:
                 self._post(abandon(self._spec, hold.state))
@@ -286,7 +266,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _check_asked(self, hold: Hold[AnyLease]) -> None:
         """Check that the lease of ``hold`` has all that this lock asks for."""
         lease, holds = hold.lease, f"this {self._holder} holds"
-        if self._names != frozenset(lease.names):
+        if set(self._spec.names) != set(lease.names):
             raise WouldDeadlock(
                 f"{holds} {lease.name!r} already, and would wait for itself to get {self._shown}", name=self._name
             )
@@ -411,7 +391,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _extending(self, hold: Hold[AnyLease], ttl: float | None) -> Op[Extension]:
         state = hold.state
-        ttl = self._spec.ttl if ttl is None else self._check_ttl(ttl)
+        ttl = self._spec.ttl if ttl is None else check_ttl(self._limits, ttl)
         extension = yield from extend(self._settings, self._spec, state, ttl, _clock.now())
         if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
             with contextlib.suppress(IndexError):  # of several threads one finds it here
@@ -530,7 +510,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         raise self._not_held()
 
     def _not_held(self) -> NotHeld:
-        ours = [hold for hold in self._caller() if self._names == set(hold.lease.names) and hold.lease.valid]
+        ours = [hold for hold in self._caller() if set(self._spec.names) == set(hold.lease.names) and hold.lease.valid]
         if any(hold.through is not self._word and hold.entered_here for hold in ours):
             text = (
                 f"this {self._holder} holds {self._shown}, but not through this lock object: "

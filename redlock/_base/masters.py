@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from redlock import _clock, _connect, _installed, options
 from redlock._base.connections import CLOSED, report
 from redlock._base.forklock import ForkLock
+from redlock._base.times import Limits
 from redlock._core import inspect, wire
 from redlock._core.fencing import FenceClock
 from redlock._core.settings import MastersSettings
@@ -114,6 +115,7 @@ class MastersBase:
             phase=random.random(),  # noqa: S311 - not a secret
             attempted=Outages(self._observer),
         )
+        self._limits = Limits(max_ttl, node_timeout, self._settings.drift_factor)
         # One name for all probes of this object: each name leaves a fence key for `fence_ttl` (R20).
         self._probed = f"redlock-check:{secrets.token_hex(8)}"
         self._closed = False
@@ -153,7 +155,7 @@ class MastersBase:
 
     def _keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
         keys = wire.keys_for(self._prefix, names, fencing=fencing)
-        if not {self._announced, *keys.fences}.isdisjoint(keys.locks):
+        if self._announced in keys.locks or (len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)):
             self._refuse(names, keys)
         return keys
 

@@ -40,8 +40,10 @@ class Keys(NamedTuple):
 
 
 def keys_for(prefix: str, names: Sequence[str], *, fencing: bool = True) -> Keys:
-    locks = tuple(prefix + name for name in names)
-    return Keys(locks, tuple(fence_key(lock) for lock in locks) if fencing else ())
+    locks = (prefix + names[0],) if len(names) == 1 else tuple(prefix + name for name in names)
+    if not fencing:
+        return Keys(locks, ())
+    return Keys(locks, (fence_key(locks[0]),) if len(names) == 1 else tuple(map(fence_key, locks)))
 
 
 def fence_key(key: str) -> str:
@@ -50,7 +52,9 @@ def fence_key(key: str) -> str:
     A cluster hashes the text between the first ``{`` and the next ``}``, unless that is empty.
     """
     start = key.find("{")
-    end = key.find("}", start + 1) if start >= 0 else -1
+    if start < 0:
+        return f"{{{key}}}:fence"
+    end = key.find("}", start + 1)
     return f"{key}:fence" if end > start + 1 else f"{{{key}}}:fence"
 
 
