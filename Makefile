@@ -61,7 +61,7 @@ core: $(BIN)/.ready
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(JOBS) tests/simulation
+	$(BIN)/pytest -q -n $(JOBS) --timeout 900 tests/simulation  # it computes, so a busy machine makes it slow
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready

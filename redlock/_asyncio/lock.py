@@ -23,6 +23,7 @@ from redlock._base import decorated
 from redlock._base.connections import report_failure
 from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
 from redlock._base.lock import LockBase, to_be_told
+from redlock._base.refused import is_locked, not_acquired, unreachable
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
 from redlock.errors import ConfigurationError, LockLost, RedlockError
@@ -213,7 +214,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             self._take_back(hold)
             raise
         if outcome.kind != "held":
-            raise self._unreachable(outcome)
+            raise unreachable(self._spec, outcome)
         return None
 
     async def release(self) -> None:
@@ -260,7 +261,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """
         inspection = self._masters._inspection  # noqa: SLF001 - see `LockBase`
         for name in self._spec.names:
-            if self._is_locked(*await self._run(inspection(name))):
+            if is_locked(*await self._run(inspection(name))):
                 return True
         return False
 
@@ -278,7 +279,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         self._tried(outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease
-        raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
+        raise not_acquired(self._spec, outcome) if outcome.kind == "held" else unreachable(self._spec, outcome)
 
     async def _leave(
         self,

@@ -109,61 +109,46 @@ class Holder(list["Hold[AnyLease]"]):
 class Hold(Generic[AnyLease]):
     """One acquire, or one ``with``, through ``lock``: made by the call, entered with the grant, and left once.
 
-    - ``through``: identifies the lock, and keeps nothing alive.
+    - ``through``: the lock, weakly: a renewer refers to holds, and must not keep a lock or its masters alive.
     - ``holder``: whose it is.
-    - ``leaving``: a weak reference to the end of its ``with``; None: it is given back by hand.
+    - ``leaving``: the end of its ``with``, weakly; None: it is given back by hand.
     - ``end``: the `End` of the lock, if that is not bound.
-    - ``max_hold``: the limit of the lease, in seconds.
     - ``task``: the asyncio task in which a thread entered it.
+    - ``max_hold``: the limit of the lease, in seconds.
     - ``driver``: the driver of asyncio whose masters know the lease.
     """
 
-    __slots__ = (
-        "_leaving",
-        "_life",
-        "_lock",
-        "_unwanted",
-        "_watches",
-        "by_hand",
-        "driver",
-        "holder",
-        "lease",
-        "max_hold",
-        "state",
-        "task",
-        "through",
-    )
-
     lease: AnyLease  # from `enter` on
     state: LeaseState
+    driver: Any = None
+    _life: Life | None = None
+    _watches: weakref.ref[Any] | None = None
+    _entered = _unwanted = False
 
     def __init__(
         self,
-        lock: Any,
+        through: weakref.ref[Any],
         holder: Holder[AnyLease],
         leaving: Callable[[], Leaving | None] | None,
-        *,
-        through: object,
         end: End | None,
         max_hold: float | None = None,
         task: object = None,
     ) -> None:
-        # A renewer refers to the holds of its leases, and must not keep a lock or its masters alive.
-        self._lock = weakref.ref(lock)
         self.through = through
         self.holder = holder
+        self.leaving = leaving
+        if end is not None:
+            self._life, self._watches = Life(end), weakref.ref(end.then)
         self.max_hold = max_hold
         self.task = task
-        self.driver: Any = None
-        self.by_hand = leaving is None
-        self._leaving = leaving
-        self._life = None if end is None else Life(end)
-        self._watches: weakref.ref[Any] | None = None if end is None else weakref.ref(end.then)
-        self._unwanted = False
+
+    @property
+    def by_hand(self) -> bool:
+        return self.leaving is None
 
     @property
     def lock_is_gone(self) -> bool:
-        return self._lock() is None
+        return self.through() is None
 
     @property
     def abandoned(self) -> bool:
@@ -192,15 +177,14 @@ class Hold(Generic[AnyLease]):
     def enter(self, lease: AnyLease, state: LeaseState) -> bool:
         """From now on the lease is held.  False: nobody wants it any more."""
         self.lease, self.state = lease, state
-        if self._leaving is not None:
-            leaving = self._leaving()
+        if self.leaving is not None:
+            leaving = self.leaving()
             if leaving is None:
                 return False
             leaving.entered.hold = self
             end = leaving.end or leaving.entered.end
             assert end is not None  # noqa: S101 - `AtTheEnd` makes one
-            self._life = Life(end)
-            self._watches = weakref.ref(end.then, state.left_behind)
+            self._life, self._watches = Life(end), weakref.ref(end.then, state.left_behind)
         elif self._watches is not None:
             self._watches = weakref.ref(self._watches(), state.left_behind)
         holder = self.holder
@@ -208,6 +192,7 @@ class Hold(Generic[AnyLease]):
             _look_through(holder)
         holder.append(self)
         state.holds.append(self)
+        self._entered = True
         return not self._unwanted
 
     def leave(self) -> bool:
@@ -216,11 +201,15 @@ class Hold(Generic[AnyLease]):
         Any thread may call this, at any time.  If it was not entered yet, it will not be.
         """
         self._unwanted = True
-        if not hasattr(self, "state"):
+        if not self._entered:
             return False
         holds = self.state.holds
-        _remove(self, self.holder)
-        _remove(self, holds)
+        for where in (self.holder, holds):
+            if where and where[-1] is self:
+                where.pop()
+            else:
+                with contextlib.suppress(ValueError):  # removed already, by another thread
+                    where.remove(self)
         self._watches = None  # so no callback runs when its ``with`` ends
         if holds and not all(hold.abandoned for hold in holds):
             return False
@@ -233,14 +222,6 @@ class Hold(Generic[AnyLease]):
 def note_here(state: LeaseState) -> None:
     """The caller is about to acquire the lease ``state``: it belongs to this context (R26)."""
     _ENTERED.set((*_not_over(_ENTERED.get()), weakref.ref(state)))
-
-
-def _remove(hold: Hold[Any], holds: list[Hold[Any]]) -> None:
-    if holds and holds[-1] is hold:
-        holds.pop()
-    else:
-        with contextlib.suppress(ValueError):  # removed already, by another thread
-            holds.remove(hold)
 
 
 def _not_over(entered: tuple[weakref.ref[LeaseState], ...]) -> tuple[weakref.ref[LeaseState], ...]:

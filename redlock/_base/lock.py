@@ -12,6 +12,7 @@ import contextlib
 import functools
 import math
 import random
+import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
@@ -19,6 +20,7 @@ from redlock import _clock, options
 from redlock._base import process
 from redlock._base.holds import AnyLease, End, Hold, Holder, note_here, owner
 from redlock._base.masters import MastersBase
+from redlock._base.refused import not_extended
 from redlock._base.times import check_ttl, checked
 from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.extend import extend
@@ -28,13 +30,9 @@ from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock.errors import (
     ConfigurationError,
-    NotAcquired,
-    NotExtended,
     NotHeld,
-    QuorumUnreachable,
     RedlockError,
     WouldDeadlock,
-    printable,
 )
 
 if TYPE_CHECKING:
@@ -46,9 +44,7 @@ if TYPE_CHECKING:
     from redlock._base.observer import Observer
     from redlock._core.effects import Op
     from redlock._core.extend import Extension
-    from redlock._core.inspect import LockStatus
     from redlock._core.lease import LeaseState
-    from redlock._core.quorum import Tally
 
 AnyMasters = TypeVar("AnyMasters", bound=MastersBase)
 
@@ -138,7 +134,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._on_lost = on_lost
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
-        self._word = object()  # identifies this lock in a `Hold`
+        self._me = weakref.ref(self)  # identifies this lock in a `Hold`
         if not self._bound:
             self._end = End()
             self._holds = Holder(_nobody)
@@ -207,15 +203,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._shown} on {len(self._settings.masters)} masters>"
-
-    @property
-    def _name(self) -> str:
-        return ", ".join(self._spec.names)
-
-    @property
-    def _shown(self) -> str:
-        return repr(self._name)
+        return f"<{type(self).__name__} {self._spec.name!r} on {len(self._settings.masters)} masters>"
 
     # -- re-entry (R26) ------------------------------------------------------------------------------
 
@@ -226,7 +214,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         another request.
         """
         for hold in reversed(holder):
-            if hold.through is self._word and (
+            if hold.through is self._me and (
                 hold.by_hand or (not hold.abandoned and (hold.entered_here or not self._bound))
             ):
                 return hold
@@ -251,7 +239,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 raise WouldDeadlock(
                     f"another task of this thread holds {lease.name!r}, and could not release it while this one waits: "
                     "in coroutines use AsyncMasters",
-                    name=self._name,
+                    name=self._spec.name,
                 )
             if not hold.entered_here:
                 continue  # another request of this pool's thread, which goes on later
@@ -268,37 +256,31 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         lease, holds = hold.lease, f"this {self._holder} holds"
         if set(self._spec.names) != set(lease.names):
             raise WouldDeadlock(
-                f"{holds} {lease.name!r} already, and would wait for itself to get {self._shown}", name=self._name
+                f"{holds} {lease.name!r} already, and would wait for itself to get {self._spec.name!r}",
+                name=self._spec.name,
             )
         if lease.fence is None and self._spec.fencing:
             raise ConfigurationError(
-                f"{holds} {self._shown} without a fencing token already, and asks for one: "
+                f"{holds} {self._spec.name!r} without a fencing token already, and asks for one: "
                 "give both locks the same fencing"
             )
         if self._max_hold is not None and (hold.max_hold is None or hold.max_hold > self._max_hold):
             raise ConfigurationError(
-                f"{holds} {self._shown} already, with max_hold={hold.max_hold}, "
+                f"{holds} {self._spec.name!r} already, with max_hold={hold.max_hold}, "
                 f"and asks for max_hold={self._max_hold:g}: give both locks the same max_hold"
             )
         if self._asks_validity and lease.remaining() < self._spec.min_validity:
             raise WouldDeadlock(
-                f"{holds} {self._shown} already, for {lease.remaining():.3f} s yet; "
+                f"{holds} {self._spec.name!r} already, for {lease.remaining():.3f} s yet; "
                 f"min_validity is {self._spec.min_validity:g} s, "
                 "and it would wait for itself to get a new lease: extend the one it has, or release it first",
-                name=self._name,
+                name=self._spec.name,
             )
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AnyLease]:
         """A hold of the caller, to be entered."""
-        return self._hold_class(leaving)(
-            self,
-            self._caller(),
-            leaving,
-            through=self._word,
-            end=self._end,
-            max_hold=self._max_hold,
-            task=self._task(),
-        )
+        kind = self._hold_class(leaving)
+        return kind(self._me, self._caller(), leaving, self._end, self._max_hold, self._task())
 
     def _hold_class(self, leaving: object) -> type[Hold[AnyLease]]:  # noqa: ARG002 - for the subclass
         return Hold
@@ -308,7 +290,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _latest_by_hand(self) -> Hold[AnyLease]:
         """The hold for an `__exit__` that was called by hand, or by a stack that has not entered."""
         holder = self._caller()
-        mine = [hold for hold in reversed(holder) if hold.through is self._word and hold.by_hand]
+        mine = [hold for hold in reversed(holder) if hold.through is self._me and hold.by_hand]
         # Valid ones first.  Two leases of one lock are never valid at once, and to release one that is over does no
         # harm (P8).
         if not self._bound:
@@ -333,7 +315,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise state.loss()
         if self._bound:
             raise self._not_held()
-        raise NotHeld(f"somebody else has released {self._shown}", name=self._name)
+        raise NotHeld(f"somebody else has released {self._spec.name!r}", name=self._spec.name)
 
     # -- operations, and what their results mean -----------------------------------------------------
 
@@ -349,7 +331,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
         patience = self._timeout if timeout is None else options.timeout("timeout", timeout)
         if self._resumed is not None:
-            raise ConfigurationError(f"{self._shown} resumes a lease by its token: extend or release it")
+            raise ConfigurationError(f"{self._spec.name!r} resumes a lease by its token: extend or release it")
         return now + patience if blocking else now
 
     def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
@@ -428,7 +410,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if observer is not None:
             lost = functools.partial(_lost, observer, state, tell)
             kept = functools.partial(observer.extended, state)
-            released = functools.partial(observer.released, self._name, state)
+            released = functools.partial(observer.released, self._spec.name, state)
         return Renewal(
             self._settings,
             self._spec,
@@ -450,9 +432,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return
         took = _clock.now() - began
         if isinstance(outcome, Refusal):
-            observer.refused(self._name, outcome, took)
+            observer.refused(self._spec.name, outcome, took)
         else:
-            observer.acquired(self._name, outcome, took)
+            observer.acquired(self._spec.name, outcome, took)
 
     def _gave_back(self, state: LeaseState, how: Literal["released", "left", "lost"]) -> None:
         """A release is over.  Raises LockLost if the lease was not ours any more."""
@@ -461,7 +443,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if how == "released":
             state.on_change = None  # the renewer has dropped it: this breaks the reference cycle
             if self._observer is not None:
-                self._observer.released(self._name, state)
+                self._observer.released(self._spec.name, state)
 
     def _gave_back_so_far(self, state: LeaseState) -> None:
         """The wait for the answers to a release was interrupted.  If it was sent, it counts as given back."""
@@ -475,33 +457,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             tells.remove(self._on_lost)
             state.tells = tuple(tells)
 
-    def _not_acquired(self, refusal: Refusal) -> NotAcquired:
-        """The error when others hold the lock."""
-        who = f"held by {printable(refusal.holder)}" if refusal.holder else "held by somebody else"
-        if not refusal.attempts:
-            who = "others of this process hold it, or wait for it"
-        if refusal.remaining is not None and math.isfinite(refusal.remaining):
-            who += f" for up to {refusal.remaining:.1f} s"
-        return NotAcquired(
-            f"{self._shown} not acquired in {_attempts(refusal)}: {who}",
-            name=self._name,
-            votes=refusal.tally.votes(),
-        )
-
-    def _unreachable(self, refusal: Refusal) -> QuorumUnreachable:
-        if refusal.kind == "slow":
-            why = (
-                f"the masters answered too late: {refusal.validity:.3f} s of the lease would be left, "
-                f"min_validity is {self._spec.min_validity:g} s"
-            )
-        else:
-            why = refusal.tally.explain()
-        return QuorumUnreachable(
-            f"{self._shown} not acquired in {_attempts(refusal)}: {why}",
-            name=self._name,
-            votes=refusal.tally.votes(),
-        )
-
     def _held(self) -> Hold[AnyLease]:
         """The caller's latest hold, for `release` and `extend`."""
         hold = self._latest(self._caller())
@@ -511,15 +466,15 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _not_held(self) -> NotHeld:
         ours = [hold for hold in self._caller() if set(self._spec.names) == set(hold.lease.names) and hold.lease.valid]
-        if any(hold.through is not self._word and hold.entered_here for hold in ours):
+        if any(hold.through is not self._me and hold.entered_here for hold in ours):
             text = (
-                f"this {self._holder} holds {self._shown}, but not through this lock object: "
+                f"this {self._holder} holds {self._spec.name!r}, but not through this lock object: "
                 "release it through the one that acquired it"
             )
-            return NotHeld(text, name=self._name)
+            return NotHeld(text, name=self._spec.name)
         other = self._lease is not None and self._lease.valid
         whose = f"its holder is another {self._holder}{self._elsewhere}" if other else "nobody does here"
-        return NotHeld(f"this {self._holder} does not hold {self._shown}: {whose}", name=self._name)
+        return NotHeld(f"this {self._holder} does not hold {self._spec.name!r}: {whose}", name=self._spec.name)
 
     def _extended(self, state: LeaseState, extension: Extension) -> None:
         if extension.kind == "kept":
@@ -529,24 +484,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return
         if extension.kind == "lost":
             raise state.loss()
-        raise NotExtended(
-            f"{self._shown} was not extended: too few masters answered; "
-            f"the lease is valid for another {state.remaining():.3f} s",
-            name=self._name,
-            votes=() if extension.tally is None else extension.tally.votes(),
-        )
-
-    @staticmethod
-    def _is_locked(status: LockStatus, tally: Tally) -> bool:
-        if tally.denied:
-            return True
-        if tally.unreachable or tally.perhaps_denied:
-            raise QuorumUnreachable(
-                f"nobody can tell whether {status.name!r} is locked: {tally.explain()}",
-                name=status.name,
-                votes=status.votes,
-            )
-        return False
+        raise not_extended(self._spec, state, extension)
 
 
 def _nobody() -> bool:
@@ -565,9 +503,3 @@ def to_be_told(on_lost: Callable[[AnyLease], object] | None, state: LeaseState) 
         if other not in found:
             found.append(other)
     return found
-
-
-def _attempts(refusal: Refusal) -> str:
-    if not refusal.attempts:
-        return "time"
-    return f"{refusal.attempts} attempt{'s' if refusal.attempts > 1 else ''}"

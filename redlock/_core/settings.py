@@ -40,5 +40,9 @@ class LockSpec(NamedTuple):
     retry: wait_base
 
     @property
+    def name(self) -> str:
+        return ", ".join(self.names)
+
+    @property
     def fencing(self) -> bool:
         return bool(self.keys.fences)

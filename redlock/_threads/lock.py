@@ -17,6 +17,7 @@ from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
 from redlock._base.lock import LockBase, to_be_told
 from redlock._base.loop import running_loop
+from redlock._base.refused import is_locked, not_acquired, unreachable
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
 from redlock._threads.lease import Lease, ThreadLeaseState
@@ -107,7 +108,7 @@ class MultiLock(LockBase[Masters, Lease]):
             self._take_back(hold)
             raise
         if outcome.kind != "held":
-            raise self._unreachable(outcome)
+            raise unreachable(self._spec, outcome)
         return None
 
     def release(self) -> None:
@@ -153,7 +154,7 @@ class MultiLock(LockBase[Masters, Lease]):
             QuorumUnreachable: too few masters answered to know.
         """
         inspection = self._masters._inspection  # noqa: SLF001 - see `LockBase`
-        return any(self._is_locked(*self._run(inspection(name))) for name in self._spec.names)
+        return any(is_locked(*self._run(inspection(name))) for name in self._spec.names)
 
     def close(self) -> None:
         """Close the masters, if this lock made them for itself; else do nothing."""
@@ -169,7 +170,7 @@ class MultiLock(LockBase[Masters, Lease]):
         self._tried(outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease
-        raise self._not_acquired(outcome) if outcome.kind == "held" else self._unreachable(outcome)
+        raise not_acquired(self._spec, outcome) if outcome.kind == "held" else unreachable(self._spec, outcome)
 
     def _leave(
         self,

@@ -20,6 +20,7 @@ from redis.connection import Connection as RedisConnection
 from redlock import Masters, _connect, scripts
 from redlock._base.connection import Connection
 from redlock._base.connections import report
+from redlock._base.refused import not_acquired
 from redlock._base.subscriber import Subscriber
 from redlock._core import quorum, wire
 from redlock._core.acquire import Grant, Refusal
@@ -343,7 +344,7 @@ def test_the_token_of_a_stranger_cannot_forge_a_line(token):
     """It stands in the first line of the error, and in the log."""
     holder = read_back(token)
     lock = Masters(["redis://10.0.0.1"]).lock("a")
-    error = lock._not_acquired(Refusal("held", quorum.Tally(("a:1",)), START, holder=holder))
+    error = not_acquired(lock._spec, Refusal("held", quorum.Tally(("a:1",)), START, holder=holder))
     first, second = str(error).split("\n")
     assert first.isprintable()
     assert second.startswith("  a:1")

@@ -1,0 +1,70 @@
+"""The errors that say why a lock was not taken, or not extended."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable, printable
+
+if TYPE_CHECKING:
+    from redlock._core.acquire import Refusal
+    from redlock._core.extend import Extension
+    from redlock._core.inspect import LockStatus
+    from redlock._core.lease import LeaseState
+    from redlock._core.quorum import Tally
+    from redlock._core.settings import LockSpec
+
+
+def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
+    """The error when others hold the lock."""
+    who = f"held by {printable(refusal.holder)}" if refusal.holder else "held by somebody else"
+    if not refusal.attempts:
+        who = "others of this process hold it, or wait for it"
+    if refusal.remaining is not None and math.isfinite(refusal.remaining):
+        who += f" for up to {refusal.remaining:.1f} s"
+    return NotAcquired(
+        f"{spec.name!r} not acquired in {_attempts(refusal)}: {who}", name=spec.name, votes=refusal.tally.votes()
+    )
+
+
+def unreachable(spec: LockSpec, refusal: Refusal) -> QuorumUnreachable:
+    """The error when too few masters took part, or too late."""
+    if refusal.kind == "slow":
+        why = (
+            f"the masters answered too late: {refusal.validity:.3f} s of the lease would be left, "
+            f"min_validity is {spec.min_validity:g} s"
+        )
+    else:
+        why = refusal.tally.explain()
+    return QuorumUnreachable(
+        f"{spec.name!r} not acquired in {_attempts(refusal)}: {why}", name=spec.name, votes=refusal.tally.votes()
+    )
+
+
+def not_extended(spec: LockSpec, state: LeaseState, extension: Extension) -> NotExtended:
+    return NotExtended(
+        f"{spec.name!r} was not extended: too few masters answered; "
+        f"the lease is valid for another {state.remaining():.3f} s",
+        name=spec.name,
+        votes=() if extension.tally is None else extension.tally.votes(),
+    )
+
+
+def is_locked(status: LockStatus, tally: Tally) -> bool:
+    """Whether a majority has a holder.  Raises QuorumUnreachable: too few masters answered to know."""
+    if tally.denied:
+        return True
+    if tally.unreachable or tally.perhaps_denied:
+        raise QuorumUnreachable(
+            f"nobody can tell whether {status.name!r} is locked: {tally.explain()}",
+            name=status.name,
+            votes=status.votes,
+        )
+    return False
+
+
+def _attempts(refusal: Refusal) -> str:
+    if not refusal.attempts:
+        return "time"
+    return f"{refusal.attempts} attempt{'s' if refusal.attempts > 1 else ''}"
