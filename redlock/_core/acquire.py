@@ -49,7 +49,7 @@ class Refusal(NamedTuple):
     at: float
     attempts: int = 1
     holder: str = ""  # if `held`: the token seen on most masters
-    remaining: float | None = None  # seconds until a majority is free, unless a key is extendeds key
+    remaining: float | None = None  # seconds until a majority is free, unless a key is extended
     split: bool = False  # if `held`: no token was seen on a majority
     validity: float | None = None  # if `slow`: the validity that would have been left
 
