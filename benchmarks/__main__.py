@@ -1,6 +1,7 @@
 """Measure this library beside the limits of the machine, what people write themselves, and other libraries.
 
     python -m benchmarks [SCENARIO …] [--effort tiny|quick|full] [--no-peers] [--out FOLDER]
+    python -m benchmarks shape [--write]
     python -m benchmarks --list
 
 Machines are shared and noisy: what is compared is measured in turn, figures are medians of ratios of neighbours, and a
@@ -22,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import peers
+from benchmarks import peers, shape
 from benchmarks.lab import EFFORTS, Lab
 from benchmarks.records import Results, markdown
 from redlock.testing import LocalMasters
@@ -36,11 +37,15 @@ _MASTERS = 9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["shape"]:  # it counts, and takes no servers
+        return shape.main(arguments[1:])
     options = _parser().parse_args(arguments)
     modules: dict[str, Any] = {name: importlib.import_module(f"benchmarks.scenarios.{name}") for name in SCENARIOS}
     if options.list:
         for name, module in modules.items():
             print(f"{name:<12} {module.TITLE}")
+        print(f"{'shape':<12} {shape.TITLE}")
         return 0
     unknown = [name for name in options.scenario if name not in modules]
     if unknown:

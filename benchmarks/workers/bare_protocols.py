@@ -16,7 +16,8 @@ from benchmarks.workers.bare_sockets import Commands, connected
 from redlock._core.quorum import majority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    import socket
+    from collections.abc import Awaitable, Callable, Sequence
 
 
 class BareProtocols:
@@ -27,11 +28,11 @@ class BareProtocols:
         self.missing = 0
         self.answered: asyncio.Future[None] | None = None
 
-    async def connect(self, addresses: list[tuple[str, int]]) -> None:
+    async def use(self, sockets: Sequence[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
-        for index, (host, port) in enumerate(addresses):
+        for index, sock in enumerate(sockets):
             self.late.append(0)
-            transport, _ = await loop.create_connection(functools.partial(_Reader, self, index), host, port)
+            transport, _ = await loop.create_connection(functools.partial(_Reader, self, index), sock=sock)
             self.transports.append(transport)
 
     async def round(self, command: bytes) -> None:
@@ -67,7 +68,7 @@ class Handle:
     """For one task; it never waits for somebody else, and asks for no answer's meaning."""
 
     def __init__(self, bare: BareProtocols, name: str) -> None:
-        commands = Commands(name, f"{serve.name():0>40.40}")
+        commands = Commands(name, f"{serve.name():0>40.40}", serve.ttl())
         self.acquire: Callable[[], Awaitable[None]] = lambda: bare.round(commands.acquire())
         self.release: Callable[[], Awaitable[None]] = lambda: bare.round(commands.release())
 
@@ -83,7 +84,7 @@ class Handle:
 async def main() -> None:
     found = connected()
     bare = BareProtocols(majority(len(found)))
-    await bare.connect(found)
+    await bare.use(found)
     await serve.serve_tasks(tasks.Load(lambda name: Handle(bare, name)))
 
 

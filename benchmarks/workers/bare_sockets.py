@@ -21,18 +21,15 @@ from redlock._core import wire
 from redlock._core.quorum import majority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 POLL = 0.001  # seconds between two tries, where somebody else has it
 FENCE_TTL = 3600.0
 
 
 class BareSockets:
-    def __init__(self, addresses: list[tuple[str, int]], need: int) -> None:
-        self.sockets = [socket.create_connection(address) for address in addresses]
-        for sock in self.sockets:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setblocking(False)
+    def __init__(self, sockets: Sequence[socket.socket], need: int) -> None:
+        self.sockets = sockets
         self.by_fd = {sock.fileno(): index for index, sock in enumerate(self.sockets)}
         self.readers = [hiredis.Reader() for _ in self.sockets]
         self.poll = select.poll()
@@ -62,13 +59,13 @@ class BareSockets:
 class Commands:
     """What the library would send for one name."""
 
-    def __init__(self, name: str, token: str) -> None:
+    def __init__(self, name: str, token: str, ttl: float) -> None:
         self._keys = wire.keys_for("redlock:", [name])
-        self._token = token
+        self._token, self._ttl = token, ttl
 
     def acquire(self) -> bytes:
         proposal = time.time_ns() // 1000
-        return _connect.pack(wire.acquire(self._keys, self._token, serve.ttl(), proposal, FENCE_TTL))
+        return _connect.pack(wire.acquire(self._keys, self._token, self._ttl, proposal, FENCE_TTL))
 
     def release(self) -> bytes:
         return _connect.pack(wire.release(self._keys, self._token))
@@ -76,7 +73,7 @@ class Commands:
 
 class Handle:
     def __init__(self, bare: BareSockets, name: str) -> None:
-        commands = Commands(name, f"{serve.name():0>40.40}")
+        commands = Commands(name, f"{serve.name():0>40.40}", serve.ttl())
         self._majority = majority(len(bare.sockets))
         self.acquire: Callable[[], list[object]] = lambda: bare.round(commands.acquire())
         self.release: Callable[[], object] = lambda: bare.round(commands.release())
@@ -94,14 +91,16 @@ class Handle:
         return False
 
 
-def connected() -> list[tuple[str, int]]:
-    """The addresses of the masters, which have our scripts now."""
-    for address in serve.addresses():
-        with socket.create_connection(address) as sock:
-            for script in (scripts.ACQUIRE, scripts.RELEASE):
-                sock.sendall(_connect.pack_words(("SCRIPT", "LOAD", script.text)))
-                sock.recv(100)
-    return serve.addresses()
+def connected() -> list[socket.socket]:
+    """To the masters, which have our scripts now."""
+    sockets = [socket.create_connection(address) for address in serve.addresses()]
+    for sock in sockets:
+        for script in (scripts.ACQUIRE, scripts.RELEASE):
+            sock.sendall(_connect.pack_words(("SCRIPT", "LOAD", script.text)))
+            sock.recv(100)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setblocking(False)
+    return sockets
 
 
 def main() -> None:

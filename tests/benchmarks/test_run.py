@@ -123,6 +123,8 @@ def test_the_other_libraries(tmp_path):
     ("arguments", "code", "said"),
     [
         (["--list"], 0, "throughput   "),
+        (["--list"], 0, "shape   "),
+        (["shape", "--help"], 0, "--write"),
         (["--help"], 0, "median"),
         (["speed"], 64, "no such scenario: speed; there are latency"),
     ],

@@ -1,0 +1,227 @@
+"""What one acquire and its release cost, counted instead of timed; and how large the house is.
+
+    python -m benchmarks shape [--write]
+
+Five masters; nobody else wants the lock.  The masters are scripted, and all clocks stand still (`benchmarks.scripted`):
+two runs on one version of Python say the same.
+
+functions   of redlock/ that one warm acquire in a thread enters.  Each counts once, however often it is called, so
+            nothing is counted for each of five masters.  Comprehensions are no functions.
+files       with these functions.
+changes     of folder, for a reader who follows the calls: in the order of first calls, back to the caller of each
+            function, and from there into it.  Each of these two steps may lead into another folder.
+bytecodes   of one acquire and its release in that thread: of all Python code, the standard library and the event loop
+            included.  Of 64 tasks: those of all, by the number of pairs.  The bare loops send the same bytes.
+calls       of the kernel for the same: to send, to receive, to wait, and to wake a thread.
+new lock    bytecodes of making a lock and of its first pair, beyond a pair of an old lock.
+lines       of Python, empty ones included.
+reaches     into private attributes of others, in redlock/: SLF001 of ruff, whatever is excused.
+
+The exit code is 1 if a figure has grown by more than 5 % beyond the one that shape.json keeps.  `--write` keeps those
+of this run; say why in the commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from benchmarks.counter import HOUSE, Counter
+from benchmarks.scripted import MASTERS, scripted, standstill, urls, warming
+from benchmarks.workers.bare_protocols import BareProtocols
+from benchmarks.workers.bare_sockets import BareSockets, Commands
+from redlock import AsyncMasters, Masters
+from redlock._core.quorum import majority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from benchmarks.scripted import Master
+
+TITLE: Final = "What one acquire and its release cost, counted: functions, bytecodes, calls of the kernel; and lines"
+KEPT: Final = Path(__file__).with_suffix(".json")
+VERSION: Final = "{}.{}".format(*sys.version_info)  # another one has other bytecodes
+GROWTH: Final = 1.05
+TTL: Final = 10.0
+PAIRS: Final = 16  # of each kind
+
+Figures: TypeAlias = dict[str, int]
+Pair: TypeAlias = "tuple[Callable[[], Any], Callable[[], Any]]"
+
+LINES: Final[dict[str, tuple[str, int | str]]] = {  # titles, and bars: a number, or a figure of the bare loops
+    "functions": ("functions of an acquire in a thread", 45),
+    "files": ("files of an acquire in a thread", 14),
+    "changes": ("changes of folder of an acquire in a thread", 18),
+    "thread": ("bytecodes of a pair in a thread", 2_400),
+    "task": ("bytecodes of a pair in a task alone", 4_200),
+    "tasks": ("bytecodes of a pair in one of 64 tasks", 3_700),
+    "new lock": ("bytecodes of a new lock, beyond an old one", 250),
+    "thread calls": ("calls of the kernel of a pair in a thread", "bare thread calls"),
+    "task calls": ("calls of the kernel of a pair in a task alone", "bare task calls"),
+    "lines": ("lines of core, base and both worlds", 7_000),
+    "test lines": ("lines of tests", 31_000),
+    "reaches": ("reaches into private attributes of others", 15),
+}
+
+
+# -- what is counted ---------------------------------------------------------------------------------------------------
+
+
+def in_a_thread() -> Figures:
+    with scripted() as wired, Masters(urls(), restart_guard=False) as masters, standstill():
+        old = masters.lock("old", ttl=TTL)
+        for _ in warming(wired):
+            assert old.acquire() is not None
+            old.release()
+        walker = Counter()
+        with walker.counting():
+            old.acquire()
+        old.release()
+        pair, calls = _median(lambda: _of(old))
+        new, _ = _median(lambda: _of(masters.lock("new", ttl=TTL)))
+    return {**walker.walk(), "thread": pair, "new lock": new - pair, "thread calls": calls}
+
+
+def on_bare_sockets() -> Figures:
+    with scripted() as wired:
+        pair = _bare(BareSockets([master.wire for master in wired], majority(MASTERS)))
+        for _ in warming(wired):
+            pair[0]()
+        bytecodes, calls = _median(lambda: pair)
+    return {"bare thread": bytecodes, "bare thread calls": calls}
+
+
+async def in_tasks(number: int) -> Sequence[int]:
+    with scripted() as wired:
+        async with AsyncMasters(urls(), restart_guard=False) as masters:
+            with standstill():
+                return await _mean([_of(masters.lock(f"lock-{one}", ttl=TTL)) for one in range(number)], wired)
+
+
+async def on_bare_protocols() -> Sequence[int]:
+    with scripted() as wired:
+        bare = BareProtocols(majority(MASTERS))
+        await bare.use([master.wire for master in wired])
+        try:
+            return await _mean([_bare(bare)], wired)
+        finally:
+            for transport in bare.transports:
+                transport.close()
+            await asyncio.sleep(0)
+
+
+def _of(lock: Any) -> Pair:
+    return lock.acquire, lock.release
+
+
+def _bare(bare: Any) -> Pair:
+    commands = Commands("old", "0" * 40, TTL)
+    return (lambda: bare.round(commands.acquire())), (lambda: bare.round(commands.release()))
+
+
+def _median(make: Callable[[], Pair]) -> Sequence[int]:
+    """Bytecodes and calls of making a pair and of the pair.  A thread in the background may disturb some of them."""
+    counter, each = Counter(), []
+    with counter.counting():
+        for _ in range(PAIRS):
+            before = counter.bytecodes, counter.calls
+            acquire, release = make()
+            acquire()
+            release()
+            each.append((counter.bytecodes - before[0], counter.calls - before[1]))
+    return [statistics.median_low(figures) for figures in zip(*each, strict=True)]
+
+
+async def _mean(pairs: list[Pair], wired: list[Master]) -> Sequence[int]:
+    """Bytecodes and calls of a pair, where each has a task of its own and all of them are at work."""
+    counter, each = Counter(), []
+
+    async def work(pair: Pair, times: int) -> None:
+        acquire, release = pair
+        for _ in range(times):
+            await acquire()
+            await release()
+            each.append((counter.bytecodes, counter.calls))
+
+    for _ in warming(wired):
+        await asyncio.gather(*(work(pair, 1) for pair in pairs))
+    each.clear()
+    with counter.counting():
+        await asyncio.gather(*(work(pair, PAIRS + 1) for pair in pairs))
+    first, last = each[len(pairs) - 1], each[-1]  # without the first of each
+    return [round((end - start) / PAIRS / len(pairs)) for start, end in zip(first, last, strict=True)]
+
+
+def of_the_house() -> Figures:
+    def lines(folder: Path) -> int:
+        return sum(len(path.read_bytes().splitlines()) for path in folder.rglob("*.py"))
+
+    ruff = [sys.executable, "-m", "ruff", "check", "--select", "SLF001", "--ignore-noqa", "--output-format", "json"]
+    found = subprocess.run([*ruff, HOUSE], cwd=HOUSE.parent, capture_output=True, check=False).stdout
+    return {
+        "lines": sum(lines(HOUSE / floor) for floor in ("_core", "_base", "_threads", "_asyncio")),
+        "test lines": lines(HOUSE.parent / "tests"),
+        "reaches": len(json.loads(found)),
+    }
+
+
+def measured() -> Figures:
+    figures = {**in_a_thread(), **on_bare_sockets(), **of_the_house()}
+    figures["task"], figures["task calls"] = asyncio.run(in_tasks(1))
+    figures["tasks"], _ = asyncio.run(in_tasks(64))
+    figures["bare task"], figures["bare task calls"] = asyncio.run(on_bare_protocols())
+    return figures
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def table(figures: Figures, kept: Figures) -> Iterator[str]:
+    yield f"{f'Python {platform.python_version()}, five masters':<48}{'now':>8}{'kept':>8}{'bar':>8}{'bare':>8}"
+    for key, (title, of) in LINES.items():
+        bar = figures[of] if isinstance(of, str) else of
+        columns = (figures[key], kept.get(key), bar, figures.get(f"bare {key}"))
+        shown = "".join(f"{'' if one is None else format(one, ','):>8}" for one in columns)
+        yield f"{title:<48}{shown}{'   missed' if figures[key] > bar else ''}".rstrip()
+
+
+def grown(figures: Figures, kept: Figures) -> list[str]:
+    return [
+        f"{LINES[key][0]}: {figures[key]:,}, which is more than {GROWTH} times {kept[key]:,}"
+        for key in LINES
+        if key in kept and figures[key] > GROWTH * kept[key]
+    ]
+
+
+def kept_figures() -> dict[str, Figures]:
+    """By the version of Python."""
+    found: dict[str, Figures] = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks shape", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true", help=f"keep the figures in {KEPT.name}")
+    options = parser.parse_args(arguments)
+    figures, kept = measured(), kept_figures()
+    if options.write:
+        kept[VERSION] = {key: figures[key] for key in LINES}
+        KEPT.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    print(*table(figures, kept.get(VERSION, {})), sep="\n")
+    larger = grown(figures, kept.get(VERSION, {}))
+    if larger:
+        print(
+            "\nIt has grown.  Make it smaller; or, if that is worth it, `--write` and say why in the commit.",
+            *larger,
+            sep="\n  ",
+        )
+    return 1 if larger else 0
