@@ -10,10 +10,7 @@ import pytest
 from redlock import _installed
 from tests.packaging.build import distribution
 
-FOREIGN = {
-    "redlock/__init__.py": "class RedLock: pass\n",
-    "redlock/lock.py": "",
-}
+FOREIGN = {"redlock/__init__.py": "class RedLock: pass\n", "redlock/lock.py": ""}
 MAKE_MASTERS = "from redlock import Masters; Masters(['redis://10.0.0.1'])"
 
 

@@ -593,11 +593,7 @@ def test_a_password_is_in_the_urls(password):
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [
-        ({"n": 0}, "at least 1"),
-        ({"persistence": "sometimes"}, "everysec"),
-        ({"config": {"Port": "6379"}}, "Port"),
-    ],
+    [({"n": 0}, "at least 1"), ({"persistence": "sometimes"}, "everysec"), ({"config": {"Port": "6379"}}, "Port")],
 )
 def test_wrong_options_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
@@ -780,13 +776,7 @@ pids.append(child)
 
 @pytest.mark.parametrize(
     "end",
-    [
-        "os._exit(0)",
-        "sys.exit(0)",
-        "masters.stop(); sys.exit(0)",
-        "del masters; sys.exit(0)",
-        "raise SystemError",
-    ],
+    ["os._exit(0)", "sys.exit(0)", "masters.stop(); sys.exit(0)", "del masters; sys.exit(0)", "raise SystemError"],
 )
 def test_a_forked_child_that_ends_does_not_stop_them(end, tmp_path):
     first = CHILD.format(child=end) + "os.waitpid(child, 0)"
@@ -904,16 +894,9 @@ def test_the_plugin_costs_nothing_until_it_is_used():
         "import sys, types; package = types.ModuleType('redlock'); package.__path__ = ['redlock'];"
         "sys.modules['redlock'] = package; import {}; print(*sys.modules)"
     )
-    for module, forbidden in (
-        ("redlock.testing", {"pytest", "redis"}),
-        ("redlock.testing.plugin", {"redis"}),
-    ):
+    for module, forbidden in (("redlock.testing", {"pytest", "redis"}), ("redlock.testing.plugin", {"redis"})):
         loaded = subprocess.run(
-            [sys.executable, "-c", report.format(module)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
+            [sys.executable, "-c", report.format(module)], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout.split()
         assert module in loaded
         assert not forbidden & set(loaded)

@@ -11,14 +11,7 @@ import time
 import pytest
 from tenacity import wait_fixed
 
-from redlock import (
-    ConfigurationError,
-    LockLost,
-    NotAcquired,
-    NotExtended,
-    NotHeld,
-    QuorumUnreachable,
-)
+from redlock import ConfigurationError, LockLost, NotAcquired, NotExtended, NotHeld, QuorumUnreachable
 from redlock._base.stream import Stream
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
 

@@ -320,8 +320,7 @@ def test_one_that_ran_out_is_not_entered_again(world, redlock_servers, quiet):
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted"),
-    [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"]), (["a", "b", "c"], ["c", "a"])],
+    ("held", "wanted"), [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"]), (["a", "b", "c"], ["c", "a"])]
 )
 @pytest.mark.parametrize("options", [{}, {"timeout": 0}, {"blocking": False}], ids=["waits", "timeout-0", "at-once"])
 def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_servers, world, quiet, held, wanted, options):

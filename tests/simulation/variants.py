@@ -667,13 +667,7 @@ def _() -> list[Any]:
 # -- fencing -----------------------------------------------------------------------------------------
 
 # Proposals that the wall clock does not keep apart: all but one client go by the highest seen.
-_SKEWED: dict[str, Any] = {
-    "skew": 30.0,
-    "fence_ttl": 3600.0,
-    "clients": 4,
-    "names": 1,
-    "faults": (("cut", 0.2),),
-}
+_SKEWED: dict[str, Any] = {"skew": 30.0, "fence_ttl": 3600.0, "clients": 4, "names": 1, "faults": (("cut", 0.2),)}
 
 
 @variant("fence-not-written-back", P2, **_SKEWED)
