@@ -119,14 +119,11 @@ def test_the_other_libraries(tmp_path):
             }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["--list"], 0, "throughput   "),
-        (["--help"], 0, "median"),
-        (["speed"], 64, "no such scenario: speed; there are latency"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (["--list"], 0, "throughput   "),
+    (["--help"], 0, "median"),
+    (["speed"], 64, "no such scenario: speed; there are latency"),
+])  # fmt: skip
 def test_arguments(arguments, code, said):
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments],

@@ -203,15 +203,12 @@ def test_any_label_can_be_read_back(observed, label):
     assert observed.labels("redlock.hold.duration", "lock", "count") == {expected}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"label": "lock"}, "label='lock': allowed is a function"),
-        ({"label": str, "max_labels": 0}, "max_labels=0: allowed is a whole number"),
-        ({"label": str, "max_labels": True}, "max_labels=True"),
-        ({"label": str, "max_labels": 1.5}, "max_labels=1.5"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [
+    ({"label": "lock"}, "label='lock': allowed is a function"),
+    ({"label": str, "max_labels": 0}, "max_labels=0: allowed is a whole number"),
+    ({"label": str, "max_labels": True}, "max_labels=True"),
+    ({"label": str, "max_labels": 1.5}, "max_labels=1.5"),
+])  # fmt: skip
 def test_wrong_options(observed, options, said):
     with pytest.raises(ConfigurationError) as caught:
         observed.make(**options)

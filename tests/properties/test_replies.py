@@ -143,19 +143,16 @@ def test_answers_are_the_same_wherever_they_are_cut(values, places):
 USUAL = encoded([1, 0])
 
 
-@pytest.mark.parametrize(
-    "chunks",
-    [
-        pytest.param([b"*1\r\n", USUAL], id="a part of another answer"),
-        pytest.param([b"*1\r\n" + USUAL], id="a part of it, in one"),
-        pytest.param([b"$12\r\n", USUAL, b"\r\n"], id="a text that looks like it"),
-        pytest.param([USUAL[:4], USUAL[4:]], id="its own end"),
-        pytest.param([USUAL + USUAL[:9], USUAL[9:] + USUAL], id="cut behind another one"),
-        pytest.param([b":7\r\n" + USUAL, USUAL], id="behind an unusual one"),
-        pytest.param([b":7\r\n" + USUAL + b"*2\r\n", b":1\r\n:0\r\n"], id="cut behind an unusual one"),
-        pytest.param([b":7", b"\r\n", USUAL], id="behind one that was cut"),
-    ],
-)
+@pytest.mark.parametrize("chunks", [
+    pytest.param([b"*1\r\n", USUAL], id="a part of another answer"),
+    pytest.param([b"*1\r\n" + USUAL], id="a part of it, in one"),
+    pytest.param([b"$12\r\n", USUAL, b"\r\n"], id="a text that looks like it"),
+    pytest.param([USUAL[:4], USUAL[4:]], id="its own end"),
+    pytest.param([USUAL + USUAL[:9], USUAL[9:] + USUAL], id="cut behind another one"),
+    pytest.param([b":7\r\n" + USUAL, USUAL], id="behind an unusual one"),
+    pytest.param([b":7\r\n" + USUAL + b"*2\r\n", b":1\r\n:0\r\n"], id="cut behind an unusual one"),
+    pytest.param([b":7", b"\r\n", USUAL], id="behind one that was cut"),
+])  # fmt: skip
 def test_what_only_looks_usual_is_parsed(chunks):
     """A usual answer is not parsed; so the parser must not be in the middle of something else."""
     data = b"".join(chunks)

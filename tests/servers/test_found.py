@@ -75,15 +75,12 @@ def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_el
 ECHO = "unknown command 'AUTH', with args beginning with: '{}'"  # as an old Redis does, cut at 128
 
 
-@pytest.mark.parametrize(
-    ("words", "given", "credentials"),
-    [
-        pytest.param(ECHO, SECRET, {"credential_provider": _Provider()}, id="provider"),
-        pytest.param(ECHO, SECRET, {"password": SECRET + "x" * 200}, id="longer-than-what-is-echoed"),
-        pytest.param("I dislike '{}'", SECRET + "  spaces", {"password": SECRET + "  spaces"}, id="spaces"),
-        pytest.param("I dislike '{}'", SECRET, {"password": SECRET.encode()}, id="bytes"),
-    ],
-)
+@pytest.mark.parametrize(("words", "given", "credentials"), [
+    pytest.param(ECHO, SECRET, {"credential_provider": _Provider()}, id="provider"),
+    pytest.param(ECHO, SECRET, {"password": SECRET + "x" * 200}, id="longer-than-what-is-echoed"),
+    pytest.param("I dislike '{}'", SECRET + "  spaces", {"password": SECRET + "  spaces"}, id="spaces"),
+    pytest.param("I dislike '{}'", SECRET, {"password": SECRET.encode()}, id="bytes"),
+])  # fmt: skip
 def test_a_server_that_echoes_the_password_is_not_quoted(world, words, given, credentials):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.05)

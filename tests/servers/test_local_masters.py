@@ -232,19 +232,16 @@ def test_a_server_that_never_answers_is_given_up(scene, monkeypatch):
 # The supervisor.
 
 
-@pytest.mark.parametrize(
-    ("python", "why"),
-    [
-        pytest.param(None, r"'' -I", id="unknown"),
-        pytest.param("", r"'' -I", id="empty"),
-        pytest.param("nowhere", "nowhere -I -S .*No such file", id="not-there"),
-        pytest.param("exit 3", "it ended", id="fails"),
-        pytest.param("exit 0", "it ended", id="does-nothing"),
-        pytest.param("echo no module named os >&2; exit 1", "it ended: no module named os", id="says-why"),
-        pytest.param("exec sleep 60", "no answer within 0.3 s", id="hangs"),
-        pytest.param("while :; do echo errno; done", "no answer within 0.3 s: .*errno", id="chatters"),
-    ],
-)
+@pytest.mark.parametrize(("python", "why"), [
+    pytest.param(None, r"'' -I", id="unknown"),
+    pytest.param("", r"'' -I", id="empty"),
+    pytest.param("nowhere", "nowhere -I -S .*No such file", id="not-there"),
+    pytest.param("exit 3", "it ended", id="fails"),
+    pytest.param("exit 0", "it ended", id="does-nothing"),
+    pytest.param("echo no module named os >&2; exit 1", "it ended: no module named os", id="says-why"),
+    pytest.param("exec sleep 60", "no answer within 0.3 s", id="hangs"),
+    pytest.param("while :; do echo errno; done", "no answer within 0.3 s: .*errno", id="chatters"),
+])  # fmt: skip
 def test_without_a_python_for_the_supervisor_nothing_starts(python, why, scene, tmp_path_factory, monkeypatch):
     # As in a program that Python is embedded in.
     if python and python != "nowhere":
@@ -676,20 +673,15 @@ def run(tmp_path, *, first="", then="time.sleep(60)"):
     )
 
 
-@pytest.mark.parametrize(
-    ("first", "number"),
-    [
-        pytest.param("", signal.SIGKILL, id="running-SIGKILL"),
-        pytest.param("", signal.SIGTERM, id="running-SIGTERM"),
-        pytest.param("masters.pause(0)", signal.SIGKILL, id="paused-SIGKILL"),
-        pytest.param("masters.pause(0)", signal.SIGTERM, id="paused-SIGTERM"),
-        pytest.param("masters.pause(0)", signal.SIGHUP, id="paused-SIGHUP"),
-        pytest.param("busy(0)", signal.SIGKILL, id="busy-SIGKILL"),
-        pytest.param(
-            "masters.kill(0); masters.restart(1); pids += masters.pids", signal.SIGKILL, id="replaced-SIGKILL"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("first", "number"), [
+    pytest.param("", signal.SIGKILL, id="running-SIGKILL"),
+    pytest.param("", signal.SIGTERM, id="running-SIGTERM"),
+    pytest.param("masters.pause(0)", signal.SIGKILL, id="paused-SIGKILL"),
+    pytest.param("masters.pause(0)", signal.SIGTERM, id="paused-SIGTERM"),
+    pytest.param("masters.pause(0)", signal.SIGHUP, id="paused-SIGHUP"),
+    pytest.param("busy(0)", signal.SIGKILL, id="busy-SIGKILL"),
+    pytest.param("masters.kill(0); masters.restart(1); pids += masters.pids", signal.SIGKILL, id="replaced-SIGKILL"),
+])  # fmt: skip
 def test_a_killed_process_leaves_nothing(first, number, tmp_path):
     with run(tmp_path, first=first) as process:
         pids = json.loads(process.stdout.readline())
@@ -720,16 +712,13 @@ LocalMasters(1).start()
 """
 
 
-@pytest.mark.parametrize(
-    "window",
-    [
-        "dies_at('subprocess.Popen')",
-        "dies_at('socket.bind')",
-        "dies_at('os.mkdir')",
-        "socket.socket.recv = lambda line, size: die()",
-        pytest.param("socket.socket.recv = answered", id="answered"),
-    ],
-)
+@pytest.mark.parametrize("window", [
+    "dies_at('subprocess.Popen')",
+    "dies_at('socket.bind')",
+    "dies_at('os.mkdir')",
+    "socket.socket.recv = lambda line, size: die()",
+    pytest.param("socket.socket.recv = answered", id="answered"),
+])  # fmt: skip
 def test_a_process_that_is_killed_while_it_starts_them_leaves_nothing(window, tmp_path):
     process = subprocess.run(
         [sys.executable, "-c", WINDOW.format(window=window)],
@@ -774,10 +763,9 @@ pids.append(child)
 """
 
 
-@pytest.mark.parametrize(
-    "end",
-    ["os._exit(0)", "sys.exit(0)", "masters.stop(); sys.exit(0)", "del masters; sys.exit(0)", "raise SystemError"],
-)
+@pytest.mark.parametrize("end", [
+    "os._exit(0)", "sys.exit(0)", "masters.stop(); sys.exit(0)", "del masters; sys.exit(0)", "raise SystemError",
+])  # fmt: skip
 def test_a_forked_child_that_ends_does_not_stop_them(end, tmp_path):
     first = CHILD.format(child=end) + "os.waitpid(child, 0)"
     with run(tmp_path, first=first, then="print(masters.client(0).ping(), masters.alive(1))") as process:

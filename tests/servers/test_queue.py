@@ -271,15 +271,12 @@ def nothing(servers):
     pass
 
 
-@pytest.mark.parametrize(
-    ("what", "options", "bound"),
-    [
-        pytest.param(deleted, {}, TTL / 3, id="deleted"),
-        pytest.param(nothing, {"max_hold": 0.3}, 0.3, id="max_hold"),
-        pytest.param(nothing, {"auto_extend": False}, TTL, id="expired"),
-        pytest.param(frozen, {}, 2 * TTL, id="frozen"),
-    ],
-)
+@pytest.mark.parametrize(("what", "options", "bound"), [
+    pytest.param(deleted, {}, TTL / 3, id="deleted"),
+    pytest.param(nothing, {"max_hold": 0.3}, 0.3, id="max_hold"),
+    pytest.param(nothing, {"auto_extend": False}, TTL, id="expired"),
+    pytest.param(frozen, {}, 2 * TTL, id="frozen"),
+])  # fmt: skip
 def test_a_lease_that_is_lost_lets_the_next_one_pass(world, redlock_servers, what, options, bound):
     """Long before its holder looks at it, and without a word of his."""
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:

@@ -89,17 +89,14 @@ def test_the_command_knows_its_lock_and_gets_what_is_passed(servers):
     eventually(lambda: nothing_left(servers))
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        (["true"], 0),
-        (["sh", "-c", "exit 7"], 7),
-        (["sh", "-c", "kill -KILL $$"], 137),
-        (["sh", "-c", "kill -INT $$"], 130),
-        (["/does/not/exist"], 127),
-        (["/etc/passwd"], 126),
-    ],
-)
+@pytest.mark.parametrize(("command", "code"), [
+    (["true"], 0),
+    (["sh", "-c", "exit 7"], 7),
+    (["sh", "-c", "kill -KILL $$"], 137),
+    (["sh", "-c", "kill -INT $$"], 130),
+    (["/does/not/exist"], 127),
+    (["/etc/passwd"], 126),
+])  # fmt: skip
 def test_the_exit_code_is_that_of_the_command(servers, command, code):
     done = run([*RUN, "job", NEW, "--", *command], servers.urls)
     assert done.returncode == code
@@ -329,18 +326,8 @@ def test_a_command_that_is_stopped_and_let_go_on_by_others_does_so(servers):
 def test_what_is_ignored_stays_ignored(servers):
     """Under nohup, the command is as well."""
     command = [
-        "sh",
-        "-c",
-        'trap "" HUP; exec "$@"',
-        "sh",
-        *RUN,
-        "job",
-        NEW,
-        "--",
-        "sh",
-        "-c",
-        "echo ready; sleep 1; echo end",
-    ]
+        "sh", "-c", 'trap "" HUP; exec "$@"', "sh", *RUN, "job", NEW, "--", "sh", "-c", "echo ready; sleep 1; echo end",
+    ]  # fmt: skip
     process = start(command, servers.urls)
     try:
         assert line(process) == "ready"
@@ -362,10 +349,9 @@ for number in range(256):
 """
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])"],
-)
+@pytest.mark.parametrize("how", [
+    "signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])",
+])  # fmt: skip
 def test_started_by_somebody_who_does_not_wait_for_children(servers, how):
     """Some daemons ignore or block SIGCHLD, and whom they start inherits that; it is seen at once all the same."""
     starts = f"import os, signal, sys; {how}; os.execv(sys.argv[1], sys.argv[1:])"

@@ -192,18 +192,15 @@ def test_nothing_is_left_of_one_who_gave_up() -> None:
 
 
 # Which masters had refused it when they announced a release, and which after the attempt that followed; then one more announces it.
-@pytest.mark.parametrize(
-    ("before", "announced", "after", "last", "due"),
-    [
-        ({2, 3, 4}, [], {2, 3, 4}, [0, 1, 2], True),
-        ({3, 4}, [], {3, 4}, [0, 1, 2], False),  # they had not refused it
-        ({3, 4}, [], {3, 4}, [0, 1, 2, 3], True),
-        ({2, 3, 4}, [0, 1], {2, 3, 4}, [2], True),  # it adds up across an attempt
-        ({3, 4}, [0, 1, 2], {1, 2, 3}, [4], False),  # there was a majority before the attempt already (seed 1023712)
-        (None, [0, 1, 2], {3, 4}, [3], False),
-        (set(), [], set(), [0, 1, 2], False),  # its first round was won, its second one lost (seed 2022798)
-    ],
-)
+@pytest.mark.parametrize(("before", "announced", "after", "last", "due"), [
+    ({2, 3, 4}, [], {2, 3, 4}, [0, 1, 2], True),
+    ({3, 4}, [], {3, 4}, [0, 1, 2], False),  # they had not refused it
+    ({3, 4}, [], {3, 4}, [0, 1, 2, 3], True),
+    ({2, 3, 4}, [0, 1], {2, 3, 4}, [2], True),  # it adds up across an attempt
+    ({3, 4}, [0, 1, 2], {1, 2, 3}, [4], False),  # there was a majority before the attempt already (seed 1023712)
+    (None, [0, 1, 2], {3, 4}, [3], False),
+    (set(), [], set(), [0, 1, 2], False),  # its first round was won, its second one lost (seed 2022798)
+])  # fmt: skip
 def test_who_has_to_try_again_when_a_release_is_announced(before, announced, after, last, due) -> None:
     """The judge: of one that is told and does not try again."""
     scene = Scene()
