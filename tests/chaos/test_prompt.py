@@ -328,17 +328,11 @@ def test_what_another_worker_does_is_no_look() -> None:
 
 ticks = st.integers(0, 40)  # of 25 ms, so that 50 ms are two
 perhaps = st.none() | ticks
-lives = st.fixed_dictionaries(
-    {
-        "process": st.sampled_from(["client-1", "client-2"]),
-        "acquired": ticks,
-        "until": ticks,
-        "extended": st.lists(st.tuples(ticks, ticks), max_size=2),
-        "release": perhaps,
-        "lost": perhaps,
-        "uses": st.lists(ticks, max_size=2),
-    }
-)
+lives = st.fixed_dictionaries({
+    "process": st.sampled_from(["client-1", "client-2"]), "acquired": ticks, "until": ticks,
+    "extended": st.lists(st.tuples(ticks, ticks), max_size=2), "release": perhaps, "lost": perhaps,
+    "uses": st.lists(ticks, max_size=2),
+})  # fmt: skip
 faults = st.tuples(
     st.sampled_from(["stop", "kill", "pause"]), st.sampled_from(["client-1", "client-2"]), ticks, perhaps
 )

@@ -173,15 +173,10 @@ def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
 # -- entering and leaving ----------------------------------------------------------------------------
 
 WAYS: dict[str, list[Master]] = {
-    "held": [held(0.01)] * 3,
-    "unreachable": [down(), down(), Master(0.01)],
-    "broken": [breaks(0.01)] * 3,
-    "silent": [Master(NEVER)] * 3,
-    "slow": [Master(0.2)] * 3,
-    "misconfigured": [refuses()] * 3,
-    "granted": [Master(0.01)] * 3,
-    "second-round": [Master(0.01, {"acquire": [2, b"5"]})] * 3,
-}
+    "held": [held(0.01)] * 3, "unreachable": [down(), down(), Master(0.01)], "broken": [breaks(0.01)] * 3,
+    "silent": [Master(NEVER)] * 3, "slow": [Master(0.2)] * 3, "misconfigured": [refuses()] * 3,
+    "granted": [Master(0.01)] * 3, "second-round": [Master(0.01, {"acquire": [2, b"5"]})] * 3,
+}  # fmt: skip
 
 
 def acquiring(masters: list[Master]) -> tuple[World, Op[Grant | Refusal]]:

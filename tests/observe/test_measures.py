@@ -135,13 +135,9 @@ EVERY = (
     LeaseLost("job:7", "t", 9, "taken", 4.0),
 )
 BY_LOCK = [
-    ("redlock.acquire.duration", "count"),
-    ("redlock.grant.duration", "count"),
-    ("redlock.hold.duration", "count"),
-    ("redlock.attempts", ""),
-    ("redlock.extensions", ""),
-    ("redlock.losses", ""),
-]
+    ("redlock.acquire.duration", "count"), ("redlock.grant.duration", "count"), ("redlock.hold.duration", "count"),
+    ("redlock.attempts", ""), ("redlock.extensions", ""), ("redlock.losses", ""),
+]  # fmt: skip
 
 
 def test_names_of_locks_are_no_labels(observed):

@@ -31,21 +31,12 @@ MASTERS = Masters(["redis://10.0.0.1"])
 ASYNC_MASTERS = AsyncMasters(["redis://10.0.0.1"])
 
 anything = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.complex_numbers(),
-    st.text(max_size=8),
-    st.binary(max_size=8),
-    st.lists(st.one_of(st.text(max_size=3), st.integers()), max_size=3),
+    st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.text(max_size=8),
+    st.binary(max_size=8), st.lists(st.one_of(st.text(max_size=3), st.integers()), max_size=3),
     st.dictionaries(st.text(max_size=2), st.none(), max_size=2),
-    st.sampled_from([10**400, 10**5000, -(10**5000), "x" * 10_000]),
-    st.builds(object),
-    st.just(print),
-    st.just(Masters),
-    st.builds(Shy),
-)
+    st.sampled_from([10**400, 10**5000, -(10**5000), "x" * 10_000]), st.builds(object), st.just(print),
+    st.just(Masters), st.builds(Shy),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("setting", ["host", "path"])
@@ -77,68 +68,14 @@ def check(text):
 
 # -- masters -----------------------------------------------------------------------------------------
 
-pieces = st.sampled_from(
-    [
-        "redis://",
-        "rediss://",
-        "unix://",
-        "http://",
-        "://",
-        ":",
-        "//",
-        "/",
-        "@",
-        "?",
-        "&",
-        "=",
-        "#",
-        "%",
-        "%00",
-        "%0a",
-        "%2C",
-        "[",
-        "]",
-        "[::1]",
-        "user",
-        "10.0.0.1",
-        "localhost",
-        "6379",
-        "0",
-        "-1",
-        "65536",
-        "9" * 30,
-        "\u00b2",
-        "\u0663",
-        ".",
-        "..",
-        " ",
-        "\n",
-        "\0",
-        "\ud800",
-        "\u2100",
-        "\u00fc",
-        "a" * 70,
-        "db=1",
-        "db=x",
-        "protocol=3",
-        "username=u",
-        "password=p",
-        "host=h",
-        "port=x",
-        "port=0",
-        "path=x",
-        "ssl_cert_reqs=none",
-        "ssl_cert_reqs=x",
-        "ssl_min_version=x",
-        "socket_timeout=x",
-        "socket_type=x",
-        "client_name=x y",
-        "max_connections=x",
-        "credential_provider=x",
-        "retry=1",
-        "health_check_interval=1",
-    ]
-)
+pieces = st.sampled_from([
+    "redis://", "rediss://", "unix://", "http://", "://", ":", "//", "/", "@", "?", "&", "=", "#", "%", "%00", "%0a",
+    "%2C", "[", "]", "[::1]", "user", "10.0.0.1", "localhost", "6379", "0", "-1", "65536", "9" * 30, "\u00b2", "\u0663",
+    ".", "..", " ", "\n", "\0", "\ud800", "\u2100", "\u00fc", "a" * 70, "db=1", "db=x", "protocol=3", "username=u",
+    "password=p", "host=h", "port=x", "port=0", "path=x", "ssl_cert_reqs=none", "ssl_cert_reqs=x", "ssl_min_version=x",
+    "socket_timeout=x", "socket_type=x", "client_name=x y", "max_connections=x", "credential_provider=x", "retry=1",
+    "health_check_interval=1",
+])  # fmt: skip
 
 
 @PROPERTY

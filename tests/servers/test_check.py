@@ -421,21 +421,10 @@ def test_a_server_that_refuses_the_clients_tls(servers, certificate, tmp_path, p
     """It wants a certificate, or another version."""
     port, authority = free_port(), certificate / "cert.pem"
     arguments = [
-        "--port",
-        "0",
-        "--tls-port",
-        str(port),
-        "--tls-auth-clients",
-        "yes",
-        "--tls-protocols",
-        protocols,
-        "--tls-cert-file",
+        "--port", "0", "--tls-port", str(port), "--tls-auth-clients", "yes", "--tls-protocols", protocols,
+        "--tls-cert-file", str(authority), "--tls-key-file", str(certificate / "key.pem"), "--tls-ca-cert-file",
         str(authority),
-        "--tls-key-file",
-        str(certificate / "key.pem"),
-        "--tls-ca-cert-file",
-        str(authority),
-    ]
+    ]  # fmt: skip
     url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}{asked}"
     with redis_server(tmp_path, *arguments, port=port), Masters([*servers.urls[:4], url]) as masters:
         [finding] = masters.check(timeout=2.0, probe=False).masters[4].findings

@@ -471,19 +471,10 @@ def certificate(tmp_path_factory):
 def tls_port(certificate, tmp_path):
     port = free_port()
     arguments = [
-        "--port",
-        "0",
-        "--tls-port",
-        str(port),
-        "--tls-auth-clients",
-        "no",
-        "--tls-cert-file",
+        "--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no", "--tls-cert-file",
+        str(certificate / "cert.pem"), "--tls-key-file", str(certificate / "key.pem"), "--tls-ca-cert-file",
         str(certificate / "cert.pem"),
-        "--tls-key-file",
-        str(certificate / "key.pem"),
-        "--tls-ca-cert-file",
-        str(certificate / "cert.pem"),
-    ]
+    ]  # fmt: skip
     with redis_server(tmp_path, *arguments, port=port):
         yield port
 
