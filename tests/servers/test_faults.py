@@ -17,7 +17,7 @@ from redis.retry import Retry
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually, lock_keys, logged, nothing_left
-from tests.servers.one import free_port, redis_server
+from tests.servers.one import free_port, redis_server, tls_server
 from tests.servers.proxy import Proxy
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
@@ -439,43 +439,9 @@ def test_an_acl_user_who_may_not_announce_is_told_the_key(world, four, tmp_path)
     assert "redlock-max-ttl:redlock:" in vote.reason
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost,IP:127.0.0.1",
-            "-keyout",
-            folder / "key.pem",
-            "-out",
-            folder / "cert.pem",
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return folder
-
-
 @pytest.fixture
 def tls_port(certificate, tmp_path):
-    port = free_port()
-    arguments = [
-        "--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no", "--tls-cert-file",
-        str(certificate / "cert.pem"), "--tls-key-file", str(certificate / "key.pem"), "--tls-ca-cert-file",
-        str(certificate / "cert.pem"),
-    ]  # fmt: skip
-    with redis_server(tmp_path, *arguments, port=port):
+    with tls_server(tmp_path, certificate, "--tls-auth-clients", "no") as port:
         yield port
 
 

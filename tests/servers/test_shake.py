@@ -119,34 +119,6 @@ class Patient(redis.CredentialProvider):
         return "user", "password"
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            str(folder / "key.pem"),
-            "-out",
-            str(folder / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return folder
-
-
 @pytest.mark.parametrize("end", ["closed", "reset"])
 def test_a_server_that_wants_a_certificate_is_told_from_one_that_cannot_be_reached(certificate, end):
     """In TLS 1.3 the client is done before the server has looked at its certificate: the first command breaks."""
