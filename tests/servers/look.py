@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -76,3 +77,11 @@ def script_calls(servers) -> list[int]:
 def logged(caplog) -> list[logging.LogRecord]:
     """What the library has logged; asyncio may have complained of a slow machine."""
     return [record for record in caplog.records if record.name.startswith("redlock")]
+
+
+async def connected(masters) -> None:
+    for _ in range(500):
+        if all(vote.outcome in ("free", "held") for vote in (await masters.status("whatever")).votes):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("not connected")

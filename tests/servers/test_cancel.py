@@ -13,7 +13,7 @@ import pytest
 
 from redlock import AsyncMasters, LockLost, NotHeld
 from redlock.testing import LocalMasters
-from tests.servers.look import eventually, lock_keys, nothing_left
+from tests.servers.look import connected, eventually, lock_keys, nothing_left
 
 
 def spy(op, at, cancel):
@@ -378,4 +378,41 @@ def test_cancelled_while_it_waits_for_the_connections(redlock_servers):
 
 
 def test_the_servers_are_clean_at_the_end(redlock_servers):
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+async def granted(masters, task):
+    """Until the masters have granted it, and before ``task`` was resumed."""
+    (driver,) = masters._drivers.values()
+    while driver._connections.operations or not driver._connections.unclaimed:  # noqa: ASYNC110 - to the tick
+        await asyncio.sleep(0)
+    assert not task.done()
+
+
+def test_cancelled_with_a_lock_just_won_while_the_masters_are_being_closed(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await connected(masters)
+            task = asyncio.create_task(masters.lock("job", ttl=30).acquire())
+            await asyncio.sleep(0)
+            await granted(masters, task)
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_any_other_exception_at_the_await(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await connected(masters)
+            coroutine = masters.lock("job", ttl=30).acquire()
+            coroutine.send(None)
+            with pytest.raises(TimeoutError):
+                coroutine.throw(TimeoutError())
+            await asyncio.sleep(0.05)
+
+    asyncio.run(main())
     eventually(lambda: nothing_left(redlock_servers))

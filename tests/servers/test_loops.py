@@ -19,8 +19,10 @@ from tenacity import wait_fixed
 
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
 from redlock._asyncio import driver
+from redlock._asyncio.connections import Connections
+from redlock._asyncio.operation import Operation
 from redlock.testing import LocalMasters
-from tests.servers.look import eventually, lock_keys, nothing_left
+from tests.servers.look import connected, eventually, lock_keys, nothing_left
 from tests.servers.needs import missing
 
 
@@ -549,3 +551,85 @@ def test_masters_that_nobody_ever_used_close_without_a_loop_of_their_own():
         masters = AsyncMasters(servers.urls)
         asyncio.run(masters.close())
         asyncio.run(masters.close())
+
+
+def test_a_loop_that_is_blocked_while_the_masters_answer(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
+            await connected(masters)
+            lock = masters.lock("job", ttl=10)
+
+            async def work():
+                lease = await lock.acquire(timeout=0)
+                assert lease is not None
+                # What was not used for listening is gone: it counts from when it was asked (R6).
+                assert lease.remaining() < 10 - 0.1 - 0.2
+                await lock.release()
+
+            for _ in range(3):
+                task = asyncio.create_task(work())
+                await asyncio.sleep(0)
+                time.sleep(0.2)  # noqa: ASYNC251 - another task does this
+                await task
+
+    asyncio.run(main())
+
+
+class Struck(Exception):  # noqa: N818 - a signal handler raises it
+    pass
+
+
+@pytest.mark.parametrize(("kind", "method"), [(Connections, "flush"), (Connections, "step"), (Operation, "step")])
+def test_an_exception_of_a_signal_handler_breaks_nothing_for_good(redlock_servers, monkeypatch, kind, method):
+    """It may strike at any line; here at the first one of what must not be forgotten."""
+    original = getattr(kind, method)
+    left = [0]
+
+    def struck(self):
+        if left[0]:
+            left[0] -= 1
+            raise Struck
+        return original(self)
+
+    monkeypatch.setattr(kind, method, struck)
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+            await connected(masters)
+
+            async def use(number):
+                with contextlib.suppress(RedlockError, Struck):
+                    async with asyncio.timeout(5), masters.lock(f"job-{number}", ttl=10, timeout=1):
+                        pass
+
+            for _ in range(5):
+                left[0] = 1
+                await asyncio.gather(*map(use, range(3)))  # what one alone sends is not gathered for `flush`
+                assert not left[0]
+                for number in range(3):
+                    async with asyncio.timeout(5), masters.lock(f"job-{number}", ttl=10):
+                        pass
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_master_that_comes_up_while_it_is_interrupted_is_not_forgotten(redlock_servers, monkeypatch):
+    watch = Connections._watch
+    left = [1]
+
+    def struck(self, connection):
+        if left[0]:
+            left[0] -= 1
+            raise Struck
+        watch(self, connection)
+
+    monkeypatch.setattr(Connections, "_watch", struck)
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await connected(masters)
+
+    asyncio.run(main())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.look import eventually, nothing_left
+from tests.servers.look import eventually, lock_keys, nothing_left
 from tests.servers.proxy import Proxy
 
 NODE_TIMEOUT = 5.0
@@ -98,3 +98,80 @@ def test_a_master_that_lets_in_and_throws_out_is_not_hammered(world, redlock_ser
                 time.sleep(0.001)
             # With a pause of 50 ms or more each time; without one it is several times as often.
             assert thrown_out <= 1.0 / 0.05
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_masks(world, redlock_servers, n):
+    """Every set of masters that somebody else occupies: success exactly with a free majority (R1, R2)."""
+    clients = [redlock_servers.client(i) for i in range(n)]
+    # So long that a tie that waits for anything shows.
+    with world.Masters(redlock_servers.urls[:n], restart_guard=False, node_timeout=9.0) as masters:
+        lock = masters.lock("job", ttl=30)
+        with lock:
+            pass
+        for mask in range(2**n):
+            occupied = {i for i in range(n) if mask >> i & 1}
+            eventually(lambda: not any(lock_keys(redlock_servers)))
+            for i in occupied:
+                clients[i].set("redlock:job", "somebody", px=60_000)
+            began = time.monotonic()
+            lease = lock.acquire(timeout=0)
+            assert time.monotonic() - began < 4.0
+            assert (lease is not None) == (n - len(occupied) >= n // 2 + 1), (n, occupied)
+            if lease is not None:
+                # Who is still pending when it is decided answers in its own time.
+                voters = [i for i, vote in enumerate(lease.votes) if vote.outcome == "granted"]
+                assert not occupied.intersection(voters)
+                lock.release()
+            # Nothing of ours is left, and what somebody else has is untouched (P7, P8).
+            left = [{"redlock:job"} if i in occupied else set() for i in range(n)]
+            eventually(lambda left=left: lock_keys(redlock_servers)[:n] == left)
+            for i in occupied:
+                assert clients[i].get("redlock:job") == b"somebody"
+                clients[i].delete("redlock:job")
+
+
+CYCLES = 1000  # uncontended, and nothing is left behind (P7)
+
+
+def test_healthy_masters_keep_no_key(redlock_servers, masters):
+    lock = masters.lock("job", ttl=10)
+    for _ in range(CYCLES):
+        assert lock.acquire() is not None
+        lock.release()
+    # Releases are answered by a majority; the rest have theirs in the order of their connection (R10).
+    eventually(lambda: nothing_left(redlock_servers), 1.0)
+
+
+def test_a_frozen_master_keeps_no_key_once_it_thaws(world, redlock_servers):
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+        lock = masters.lock("job", ttl=10)
+        with lock:
+            pass  # connected before it freezes, so it is sent what follows
+        redlock_servers.pause(2)
+        for _ in range(CYCLES):
+            assert lock.acquire(timeout=1) is not None
+            lock.release()
+        redlock_servers.resume(2)
+        # It works off what it had been sent, acquires and their releases in one order.
+        eventually(lambda: nothing_left(redlock_servers), 2.0)
+        assert redlock_servers.client(2).ping()
+        assert lock_keys(redlock_servers)[2] == set()
+
+
+def test_what_a_frozen_master_was_sent_is_little(world, redlock_servers):
+    """A master that does not answer is sent nothing new, so nothing piles up for it."""
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.02) as masters:
+        lock = masters.lock("job", ttl=10)
+        with lock:
+            pass
+        before = redlock_servers.client(2).info("commandstats")["cmdstat_evalsha"]["calls"]
+        redlock_servers.pause(2)
+        for _ in range(CYCLES):
+            with lock:
+                pass
+        redlock_servers.resume(2)
+        eventually(lambda: nothing_left(redlock_servers), 2.0)
+        after = redlock_servers.client(2).info("commandstats")["cmdstat_evalsha"]["calls"]
+        # Within node_timeout of the freeze some cycles still go out, then none does.
+        assert after - before < CYCLES

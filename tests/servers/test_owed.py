@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left
@@ -128,3 +129,34 @@ def test_at_interpreter_exit_for_at_most_node_timeout(redlock_servers):
     assert process.returncode == 0
     redlock_servers.resume(0)
     eventually(lambda: nothing_left(redlock_servers), 2.0)
+
+
+def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_servers):
+    """R9, R10: the rollback was refused for a moment, and the next attempt is far away."""
+    clients = [redlock_servers.client(i) for i in range(3)]
+    with world.Masters(redlock_servers.urls[:3], restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        for client in clients[:2]:
+            client.set("redlock:job", "somebody", px=60_000)
+        connections = world.connections(masters)
+        send = connections.send
+
+        def refused_at_first(request, waiter):
+            if request.owed_until is not None and connections.send is not send:
+                connections.send = send
+                clients[2].config_set("min-replicas-to-write", 1)
+            return send(request, waiter)
+
+        connections.send = refused_at_first
+        time.sleep(0.3)  # whoever keeps the connections dozes
+        lock = masters.lock("job", ttl=30, retry=lambda _: 2.5)
+        waiting = threading.Thread(target=lambda: lock.acquire(timeout=3))
+        waiting.start()
+        eventually(lambda: connections.send is send and clients[2].get("redlock:job"))
+        clients[2].config_set("min-replicas-to-write", 0)
+        began = time.monotonic()
+        eventually(lambda: clients[2].get("redlock:job") is None)
+        assert time.monotonic() - began < 1.5  # long before the acquire has ended
+        waiting.join()
+        for client in clients[:2]:
+            client.delete("redlock:job")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from redlock import Masters, NotHeld
+from redlock import Masters, NotHeld, RedlockError
 from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
 
@@ -183,7 +183,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what, bound):
     """R11: wherever it strikes, no key stays, and whoever waits for the same name gets it (R23): who stands behind
     already, and who comes then.  Connections that were torn are made again, and the next call waits for them (P4, R2).
     """
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+    with Masters(redlock_servers.urls[:3], restart_guard=False, node_timeout=1.0) as masters:
         eventually(lambda: all_up(masters))
         with masters.lock("warm", ttl=10):
             pass
@@ -323,3 +323,46 @@ def test_ctrl_c_for_real(redlock_servers):
     _, errors = process.communicate(timeout=10)
     assert errors.rstrip().endswith("KeyboardInterrupt")
     eventually(lambda: lock_keys(redlock_servers)[3:] == [set(), set()])
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(redlock_servers, monkeypatch):
+    start = threading.Thread.start
+    left = [1]
+
+    def once_not(thread):
+        if "redlock" in thread.name and left[0]:
+            left[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", once_not)
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        lock = masters.lock("job", ttl=10)
+        with pytest.raises(RedlockError, match="can't start new thread"):
+            lock.acquire(timeout=0)
+        left[0] = 1
+        with contextlib.suppress(RedlockError):
+            lock.acquire(timeout=0)
+            lock.release()
+        with lock as lease:
+            assert lease.valid
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_masters):
+    """Its parent's connections end when the parent ends them, whether the child uses a lock or not."""
+    eventually(lambda: all_up(redlock_masters))
+    assert redlock_masters._driver is not None
+    numbers = [connection.fd for connection in redlock_masters._driver._connections.all]
+    pid = os.fork()
+    if pid == 0:
+        still_open = 0
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                os.fstat(number)
+                still_open += 1
+        os._exit(still_open)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    with redlock_masters.lock("job", ttl=10):
+        eventually(lambda: sum(bool(keys) for keys in lock_keys(redlock_servers)) >= 3)

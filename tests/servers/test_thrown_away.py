@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from redlock import AsyncMasters
-from tests.servers.look import eventually, nothing_left
+from tests.servers.look import connected, eventually, nothing_left
 
 
 def masters_of(servers):
@@ -179,3 +179,51 @@ def test_a_lock_that_is_not_bound_is_dropped_after_its_loop(redlock_servers, ano
         gc.collect()
         eventually(lambda: nothing_left(redlock_servers))
     asyncio.run(masters.close())
+
+
+@pytest.mark.parametrize("then", ["stopped", "closed", "another runs"])
+def test_thrown_away_with_a_lock_just_won(redlock_servers, then):
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    coroutine = masters.lock("job", ttl=30).acquire()
+
+    async def begin():
+        await connected(masters)
+        coroutine.send(None)
+        (driver,) = masters._drivers.values()
+        while driver._connections.operations:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    async def throw_away():
+        coroutine.close()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    if then == "another runs":
+        asyncio.run(throw_away())
+    elif then == "closed":
+        loop.close()
+    coroutine.close()
+    eventually(lambda: nothing_left(redlock_servers))
+    asyncio.run(masters.close())
+    loop.close()
+
+
+def test_a_body_whose_coroutine_is_thrown_away_gives_the_lock_back(redlock_servers):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+            await connected(masters)
+
+            async def work():
+                async with masters.lock("job", ttl=30):
+                    await asyncio.Event().wait()
+
+            coroutine = work()
+            future = coroutine.send(None)
+            while not future.done():  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            coroutine.send(None)  # holds it now
+            coroutine.close()
+            await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))

@@ -152,7 +152,7 @@ def test_a_generator_that_is_dropped_in_another_thread_gives_it_back(redlock_ser
 @pytest.mark.timeout(300)
 def test_a_release_that_is_interrupted_is_observed_once(redlock_servers):
     seen: list[object] = []
-    with Masters(redlock_servers.urls, restart_guard=False, observer=seen.append) as masters:
+    with Masters(redlock_servers.urls[:3], restart_guard=False, observer=seen.append) as masters:
         lock = masters.lock("job", ttl=10)
         for interrupt in at_every_line():
             lock.acquire()
