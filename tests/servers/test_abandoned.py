@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import threading
-import time
-from typing import Any
 
 import pytest
 
@@ -116,67 +113,6 @@ def test_what_was_given_back_for_somebody_is_observed(redlock_servers):
         eventually(lambda: nothing_left(redlock_servers))
         eventually(lambda: any(isinstance(event, LockReleased) for event in seen))
         assert (lease.valid, lease.lost) == (False, False)
-
-
-# -- what the collector takes apart ----------------------------------------------------------------------
-
-
-class Node:
-    """Part of a cycle, so that only the collector ends it."""
-
-    items: Any
-
-    def __init__(self) -> None:
-        self.itself = self
-
-
-def test_a_generator_in_a_cycle_is_inside_until_its_finally_has_run(redlock_servers, redlock_masters):
-    """The collector clears weak references first, and lets the generator run to its end then."""
-    seen = []
-
-    def items():
-        with redlock_masters.lock("job", ttl=30) as lease:
-            try:
-                yield lease
-            finally:
-                time.sleep(0.2)  # for a renewer that has noticed too early
-                seen.append((lease.valid, redlock_masters.status("job").token == lease.token))
-
-    node = Node()
-    node.items = items()
-    lease = next(node.items)
-    del node
-    gc.collect()
-    assert seen == [(True, True)]
-    assert (lease.valid, lease.lost) == (False, False)
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-@pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
-@pytest.mark.parametrize("how", ["release", "stack"])
-def test_an_object_in_a_cycle_that_releases_when_it_is_finalized(redlock_servers, redlock_masters, bound, how):
-    seen = []
-
-    class Service(Node):
-        def __init__(self) -> None:
-            super().__init__()
-            self.lock = redlock_masters.lock("job", ttl=30, bound=bound)
-            self.stack = contextlib.ExitStack()
-            self.lease = self.lock.acquire() if how == "release" else self.stack.enter_context(self.lock)
-
-        def __del__(self) -> None:
-            time.sleep(0.2)
-            seen.append(self.lease.valid)
-            if how == "release":
-                self.lock.release()
-            else:
-                self.stack.close()
-            seen.append(self.lease.lost)
-
-    Service()
-    gc.collect()
-    assert seen == [True, False]
-    eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_an_exception_that_somebody_keeps_keeps_no_lease(redlock_servers):

@@ -73,11 +73,12 @@ def test_close_ends_whoever_waits(world, redlock_servers, masters):
         threads = [threading.Thread(target=wait) for _ in range(4)]
         for thread in threads:
             thread.start()
-        time.sleep(0.2)
+        eventually(lambda: len(redlock_servers.client(0).client_list(_type="pubsub")) == 1)
         others.close()
         for thread in threads:
             thread.join(5)
-        assert len(ended) == 4
+        assert [str(error) for error in ended] == ["these Masters were closed"] * 4
+        eventually(lambda: not redlock_servers.client(0).client_list(_type="pubsub"))
 
 
 def test_dropped_without_close_it_goes_away(world, redlock_servers):

@@ -125,16 +125,6 @@ def test_closed_on_one_loop_while_another_one_uses_it(redlock_servers):
     eventually(lambda: not [thread for thread in threading.enumerate() if "redlock-connect" in thread.name])
 
 
-def test_one_connection_for_each_master_however_many_tasks(redlock_servers):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            await asyncio.gather(*(use(masters, f"job:{i}") for i in range(100)))
-            assert await asyncio.to_thread(connections, redlock_servers) == [1] * 5
-
-    asyncio.run(main())
-    eventually(lambda: connections(redlock_servers) == [0] * 5)
-
-
 def test_dropped_without_close(redlock_servers):
     """Its connections go with it, on a loop that runs on as well as on one that is closed."""
 
@@ -269,30 +259,6 @@ def test_one_that_fails_in_the_end_does_not_keep_others_from_theirs(redlock_serv
     loops[2].close()
     assert caplog.text.count("ZeroDivisionError: shut") == 2
     eventually(lambda: connections(redlock_servers) == [0] * 5)
-
-
-@pytest.mark.parametrize("loop_is", ["open", "closed"])
-def test_a_coroutine_that_is_thrown_away_rolls_back(redlock_servers, loop_is):
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    coroutine = masters.lock("job", ttl=30).acquire()
-
-    async def begin():
-        await use(masters)
-        for i in range(5):
-            redlock_servers.pause(i)
-        coroutine.send(None)  # as far as the wait for the answers
-        await asyncio.sleep(0.01)
-        if loop_is == "open":
-            coroutine.close()
-
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(begin())
-    loop.close()
-    coroutine.close()
-    for i in range(5):
-        redlock_servers.resume(i)
-    eventually(lambda: nothing_left(redlock_servers))
-    asyncio.run(masters.close())
 
 
 def test_nothing_runs_while_nothing_is_to_be_done(redlock_servers):

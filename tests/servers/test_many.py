@@ -11,32 +11,6 @@ import redlock
 from tests.servers.look import all_up, eventually, nothing_left
 
 
-def test_one_counter(redlock_servers, masters):
-    """P1 inside one process, through one object, and nothing left (P7)."""
-    lock = masters.lock("counter", ttl=10)
-    counter = 0
-    inside = 0
-
-    def work():
-        nonlocal counter, inside
-        for _ in range(10):
-            with lock:
-                inside += 1
-                assert inside == 1
-                seen = counter
-                time.sleep(0.0005)
-                counter = seen + 1
-                inside -= 1
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counter == 80
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_they_share_one_connection_a_master(redlock_servers, masters):
     eventually(lambda: all_up(masters))
     clients = redlock_servers.client(0).info("clients")["connected_clients"]
@@ -45,7 +19,7 @@ def test_they_share_one_connection_a_master(redlock_servers, masters):
     def work(name):
         try:
             lock = masters.lock(name, ttl=10)
-            for _ in range(50):
+            for _ in range(15):
                 with lock as lease:
                     assert lease.valid
         except BaseException as error:  # noqa: BLE001

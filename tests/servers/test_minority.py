@@ -66,22 +66,6 @@ def test_nobody_waits_for_it(world, redlock_servers, fault, when):
             eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_replies_lost_after_the_command_was_applied_leave_nothing(world, redlock_servers):
-    """The key is there, the answer is not: the release is owed to the master after reconnecting (R10)."""
-    with Proxy(redlock_servers.ports[0]) as proxy:
-        with world.Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:
-            lock = masters.lock("job", ttl=30)
-            with lock:
-                pass
-            for _ in range(20):
-                proxy.replies = "lose"
-                with lock:
-                    pass
-                proxy.replies = "pass"
-                eventually(lambda: nothing_left(redlock_servers))
-                eventually(lambda: masters.status("job").votes[0].outcome == "free")
-
-
 def test_a_master_that_lets_in_and_throws_out_is_not_hammered(world, redlock_servers):
     with Proxy(redlock_servers.ports[0]) as proxy:
         with world.Masters([proxy.url, *redlock_servers.urls[1:]], restart_guard=False) as masters:

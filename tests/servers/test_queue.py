@@ -11,7 +11,7 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import LockLost, NotAcquired
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
+from tests.servers.look import all_up, eventually, nothing_left, script_calls, take
 from tests.servers.waiter import subscribers_up
 
 
@@ -342,19 +342,3 @@ def test_other_names_do_not_wait(world, masters):
         assert time.monotonic() - began < 5
         assert len(world.connections(masters).local_queue) == 1
     assert nobody_in_line(world, masters)
-
-
-def test_the_end_of_the_masters_is_the_end_of_the_line(world, redlock_servers):
-    """Nobody waits for ever for masters that were closed."""
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        lock = masters.lock("job", ttl=10)
-        lock.acquire()
-        contenders = Contenders(world, masters)
-        for _ in range(3):
-            contenders.come(masters.lock("job", ttl=10))
-        masters.close()
-        contenders.join(3)
-        assert [str(contenders.outcomes[number]) for number in range(3)] == ["these Masters were closed"] * 3
-    for i in range(5):
-        redlock_servers.client(i).delete("redlock:job")
-    assert not any(lock_keys(redlock_servers))
