@@ -31,6 +31,13 @@ def test_a_ratio_is_the_median_of_the_ratios_of_neighbours():
     assert found.ok is False
 
 
+def test_a_neighbour_that_did_nothing_is_none():
+    """As may happen in a tenth of a second on a busy machine."""
+    assert ratio("s", "c", "who", "m", [(20.0, 0.0), (30.0, 10.0)], baseline="limit").value == 3.0
+    nobody = ratio("s", "c", "who", "m", [(20.0, 0.0)], baseline="limit")
+    assert (nobody.value, nobody.note) == (None, "limit did nothing in its time")
+
+
 def test_half_of_the_samples():
     assert middle("s", "c", "who", "m", "ms", [1, 2, 3]).half is None
     assert middle("s", "c", "who", "m", "ms", [5, 1, 2, 4, 3]).half == (2, 4)

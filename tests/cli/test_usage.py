@@ -103,41 +103,13 @@ def test_redlock_run(arguments, says, capsys):
     assert output == ""
 
 
+BOTH = ["--prefix", "--max-ttl", "--no-restart-guard", "--config"]
+
+
 @pytest.mark.parametrize(("main", "options"), [
-    (
-        check.main,
-        [
-            "--json",
-            "--watch",
-            "--prometheus",
-            "--no-probe",
-            "--timeout",
-            "--max-ttl",
-            "--strict",
-            "--acl",
-            "--prefix",
-            "--no-restart-guard",
-            "--config",
-            "REDLOCK_MASTERS",
-        ],
-    ),
-    (
-        run.main,
-        [
-            "--wait",
-            "--no-wait",
-            "--ttl",
-            "--max-hold",
-            "--grace",
-            "--verbose",
-            "--prefix",
-            "--max-ttl",
-            "--no-restart-guard",
-            "--config",
-            "REDLOCK_FENCE",
-            "75",
-        ],
-    ),
+    (check.main, [*BOTH, "--json", "--watch", "--prometheus", "--no-probe", "--timeout", "--strict", "--acl",
+                  "REDLOCK_MASTERS"]),
+    (run.main, [*BOTH, "--wait", "--no-wait", "--ttl", "--max-hold", "--grace", "--verbose", "REDLOCK_FENCE", "75"]),
 ])  # fmt: skip
 def test_help_has_everything(main, options, capsys):
     assert ended(main, ["--help"]) == 0

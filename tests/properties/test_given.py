@@ -125,30 +125,16 @@ def test_no_text_about_a_url_has_its_password(secret, mistake, scheme, is_quoted
         assert WORD not in text
 
 
+SETTINGS = [
+    "host", "port", "db", "username", "password", "client_name", "unix_socket_path", "ssl", "ssl_cert_reqs",
+    "ssl_ca_data", "ssl_min_version", "credential_provider", "protocol",
+]  # fmt: skip
+
+
 @PROPERTY
 @given(
     st.sampled_from([redis.Redis, redis.asyncio.Redis]),
-    st.dictionaries(
-        st.sampled_from(
-            [
-                "host",
-                "port",
-                "db",
-                "username",
-                "password",
-                "client_name",
-                "unix_socket_path",
-                "ssl",
-                "ssl_cert_reqs",
-                "ssl_ca_data",
-                "ssl_min_version",
-                "credential_provider",
-                "protocol",
-            ]
-        ),
-        anything,
-        max_size=3,
-    ),
+    st.dictionaries(st.sampled_from(SETTINGS), anything, max_size=3),
 )
 @example(redis.Redis, {"port": ""})
 @example(redis.Redis, {"port": []})
@@ -216,25 +202,13 @@ def test_options_of_masters(option, value):
 # -- locks -------------------------------------------------------------------------------------------
 
 
+OPTIONS = [
+    "ttl", "timeout", "auto_extend", "max_hold", "min_validity", "fencing", "bound", "retry", "token", "fence", "on_lost",
+]  # fmt: skip
+
+
 @PROPERTY
-@given(
-    st.sampled_from(
-        [
-            "ttl",
-            "timeout",
-            "auto_extend",
-            "max_hold",
-            "min_validity",
-            "fencing",
-            "bound",
-            "retry",
-            "token",
-            "fence",
-            "on_lost",
-        ]
-    ),
-    anything,
-)
+@given(st.sampled_from(OPTIONS), anything)
 @example("token", "\ud800")
 @example("token", "x" * 5000)
 @example("fence", 10**400)

@@ -211,43 +211,11 @@ class Watched:
         return getattr(self._parser, name)
 
 
-garbage = st.one_of(
-    st.binary(max_size=60),
-    st.lists(
-        st.sampled_from(
-            [
-                b"*",
-                b"$",
-                b":",
-                b"+",
-                b"-",
-                b"%",
-                b"~",
-                b">",
-                b"(",
-                b",",
-                b"#",
-                b"_",
-                b"!",
-                b"=",
-                b"|",
-                b"\r\n",
-                b"0",
-                b"1",
-                b"-1",
-                b"2",
-                b"9" * 20,
-                b"100000",
-                b"t",
-                b"x",
-                b"\xff",
-                b"NOSCRIPT ",
-                b"message",
-            ]
-        ),
-        max_size=24,
-    ).map(b"".join),
-)
+pieces = st.sampled_from([
+    b"*", b"$", b":", b"+", b"-", b"%", b"~", b">", b"(", b",", b"#", b"_", b"!", b"=", b"|", b"\r\n", b"0", b"1", b"-1",
+    b"2", b"9" * 20, b"100000", b"t", b"x", b"\xff", b"NOSCRIPT ", b"message",
+])  # fmt: skip
+garbage = st.one_of(st.binary(max_size=60), st.lists(pieces, max_size=24).map(b"".join))
 
 
 @PROPERTY
