@@ -16,7 +16,7 @@ from redlock._core.lease import LeaseState
 from redlock._core.release import ReleaseDoubt
 from tests.simulation.actor import Actor, spec_for
 from tests.simulation.network import REQUESTS
-from tests.simulation.test_found import client_of, quiet
+from tests.simulation.scene import client_of, quiet
 
 TTL = 10.0
 LONGEST_PAUSE = 8  # of the node timeout: so long the key may be there
