@@ -98,3 +98,26 @@ def alive(pid: int) -> bool:
         return False
     ps = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return ps.stdout.strip()[:1] not in ("", "Z")
+
+
+def elsewhere(work):
+    """What ``work()`` returns or raises in another thread, for which another task stands on a loop."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(work())
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            outcome.append(error)
+
+    at_once([run])
+    return outcome[0]
+
+
+def at_once(works) -> None:
+    """Call each of ``works`` in a thread of its own, and wait until all have returned."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 
 import pytest
 
 from redlock import AsyncMasters, LockLost, LockReleased, Masters
 from tests.servers.interrupt import Struck, at_every_opcode
-from tests.servers.look import all_up, eventually, nothing_left
-
-
-def elsewhere(work):
-    """What ``work()`` returns in another thread."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(work()))
-    thread.start()
-    thread.join()
-    return found[0]
+from tests.servers.look import all_up, elsewhere, eventually, nothing_left
 
 
 def turn(masters):

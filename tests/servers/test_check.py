@@ -20,7 +20,7 @@ from redlock._health import rights
 from redlock._health.checkup import Checkup
 from redlock._health.examine import Examination
 from redlock.testing import LocalMasters
-from tests.servers.look import eventually, nothing_left
+from tests.servers.look import at_once, eventually, nothing_left
 from tests.servers.needs import missing
 from tests.servers.one import free_port, redis_server, tls_server
 
@@ -141,11 +141,7 @@ def test_many_checks_leave_one_fence_and_no_connection(world, servers):
 def test_several_checks_at_once_do_not_get_in_each_others_way(world, servers):
     results = []
     with world.Masters(servers.urls) as masters:
-        threads = [threading.Thread(target=lambda: results.append(masters.check(timeout=10.0))) for _ in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once([lambda: results.append(masters.check(timeout=10.0))] * 5)
     assert [health.status for health in results] == ["OK"] * 5
 
 

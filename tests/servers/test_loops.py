@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import importlib.util
 import os
@@ -22,7 +23,7 @@ from redlock._asyncio import driver
 from redlock._asyncio.connections import Connections
 from redlock._asyncio.operation import Operation
 from redlock.testing import LocalMasters
-from tests.servers.look import connected, eventually, lock_keys, nothing_left
+from tests.servers.look import at_once, connected, eventually, lock_keys, nothing_left
 from tests.servers.needs import missing
 
 
@@ -67,11 +68,7 @@ def test_two_loops_in_two_threads(redlock_servers):
     async def both():
         await asyncio.gather(work(), work())
 
-    threads = [threading.Thread(target=asyncio.run, args=(both(),)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([functools.partial(asyncio.run, both()) for _ in range(2)])
     assert counter == 200
     asyncio.run(masters.close())
     eventually(lambda: connections(redlock_servers) == [0] * 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import LockLost, NotAcquired
-from tests.servers.look import all_up, eventually, nothing_left, script_calls, take
+from tests.servers.look import all_up, at_once, eventually, nothing_left, script_calls, take
 from tests.servers.waiter import subscribers_up
 
 
@@ -79,11 +80,7 @@ def test_exactly_one_at_a_time(world, redlock_servers, masters):
                 time.sleep(0)
                 counter = seen + 1
 
-    threads = [threading.Thread(target=work) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([work] * 20)
     assert counter == 20 * 50
     assert nobody_in_line(world, masters)
     eventually(lambda: nothing_left(redlock_servers))
@@ -118,11 +115,7 @@ def test_a_handover_is_one_script_call_and_its_release(world, redlock_servers, m
             with lock:
                 pass
 
-    threads = [threading.Thread(target=work) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([work] * 10)
     eventually(lambda: nothing_left(redlock_servers))
     calls = [now - then for then, now in zip(before, script_calls(redlock_servers), strict=True)]
     assert max(calls) <= 4 * 10 * 20
@@ -165,11 +158,7 @@ def test_many_give_up_while_it_moves(world, redlock_servers, masters):
             errors.append(error)
 
     specs = [[choose.uniform(0, 0.02) for _ in range(30)] for _ in range(12)]
-    threads = [threading.Thread(target=work, args=(spec,)) for spec in specs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([functools.partial(work, spec) for spec in specs])
     assert not errors
     assert min(got) > 20, got
     assert nobody_in_line(world, masters)

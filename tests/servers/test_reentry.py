@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redlock import ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
+from tests.servers.look import all_up, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
 
 
 @pytest.fixture
@@ -21,22 +21,6 @@ def quiet(redlock_servers, masters):
         pass
     eventually(lambda: nothing_left(redlock_servers))
     return masters
-
-
-def elsewhere(work):
-    """What ``work()`` returns or raises in another thread."""
-    found = []
-
-    def run():
-        try:
-            found.append(work())
-        except Exception as error:  # noqa: BLE001 - looked at by the test
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return found[0]
 
 
 def test_the_same_lease_counted_without_a_word_to_the_masters(redlock_servers, quiet):

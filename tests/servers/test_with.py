@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 
 import pytest
 
 from redlock import LockLost, LockReleased, Masters, NotHeld, RedlockError
 from tests.servers.interrupt import at_every_line
-from tests.servers.look import eventually, nothing_left
+from tests.servers.look import elsewhere, eventually, nothing_left
 
 TTL = 0.8
-
-
-def elsewhere(work):
-    """What ``work()`` returns or raises in another thread, for which another task stands on a loop."""
-    outcome = []
-
-    def run():
-        try:
-            outcome.append(work())
-        except Exception as error:  # noqa: BLE001 - for the test to look at
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return outcome[0]
 
 
 def test_threads_that_take_turns_at_entering_and_leaving(redlock_servers, masters):
