@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SEEDS ?= 100000
-OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py flavours.py minority.py metrics.py)
+OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py minority.py metrics.py)
 # So many processes for the tests; auto: one per core.
 JOBS ?= auto
 # The same for tests that wait for servers more than they compute: half as many again as there are cores.

@@ -85,9 +85,12 @@ def ratio(
     unit: str = "µs",
     note: str = "",
 ) -> Record:
-    """The median of the ratios of neighbours; of the subject itself for people to see what it is about."""
+    """The median of the ratios of neighbours; of the subject itself for people to see what it is about.
+
+    A neighbour that did nothing in its time, on a machine that was busy, is none.
+    """
     taken = list(pairs)
-    samples = [mine / other for mine, other in taken]
+    samples = [mine / other for mine, other in taken if other]
     typical = statistics.median(mine for mine, _ in taken) * scale
     return Record(
         scenario,
@@ -95,14 +98,14 @@ def ratio(
         subject,
         measure,
         "×",
-        statistics.median(samples),
+        statistics.median(samples) if samples else None,
         samples,
         baseline,
         typical,
         unit,
         bar,
         at_most,
-        note,
+        note if samples else f"{baseline} did nothing in its time",
     )
 
 

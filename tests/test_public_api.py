@@ -146,19 +146,9 @@ WORLDS = [
 ]
 ONLY_ASYNC = ("cancel_on_loss",)  # there is no way to interrupt a thread
 AWAITABLE = {
-    "close",
-    "status",
-    "check",
-    "acquire",
-    "release",
-    "extend",
-    "locked",
-    "wait_lost",
-    "__aenter__",
-    "__aexit__",
-    "__enter__",
-    "__exit__",
-}
+    "close", "status", "check", "acquire", "release", "extend", "locked", "wait_lost", "__aenter__", "__aexit__",
+    "__enter__", "__exit__",
+}  # fmt: skip
 
 
 def members(kind: type) -> dict[str, object]:
@@ -203,17 +193,14 @@ def test_what_does_io_is_awaitable_in_one_world_and_in_that_alone(one, other):
         assert not inspect.iscoroutinefunction(members(one)[name]), name
 
 
-@pytest.mark.parametrize(
-    "drifted",
-    [
-        {"acquire": lambda self, timeout=None, blocking=True: None},
-        {"acquire": lambda self, blocking=True, timeout=1.0: None},
-        {"acquire": lambda self, blocking=True, *, timeout=None: None},
-        {"acquire": lambda self, blocking=True, wait=None: None},
-        {"renew": lambda self: None},
-        {"lease": lambda self: None},
-    ],
-)
+@pytest.mark.parametrize("drifted", [
+    {"acquire": lambda self, timeout=None, blocking=True: None},
+    {"acquire": lambda self, blocking=True, timeout=1.0: None},
+    {"acquire": lambda self, blocking=True, *, timeout=None: None},
+    {"acquire": lambda self, blocking=True, wait=None: None},
+    {"renew": lambda self: None},
+    {"lease": lambda self: None},
+])  # fmt: skip
 def test_that_they_drift_apart_is_noticed(drifted):
     assert differences(redlock.MultiLock, type("Drifted", (redlock.AsyncMultiLock,), drifted)) == list(drifted)
 

@@ -13,13 +13,10 @@ def record(**given):
     return dataclasses.replace(Record("s", "c", "who", "m", "ms", 1.0), **given)
 
 
-@pytest.mark.parametrize(
-    ("value", "bar", "at_most", "ok"),
-    [
-        (1.2, 1.2, True, True), (1.21, 1.2, True, False), (1.2, 1.2, False, True), (1.19, 1.2, False, False),
-        (None, 1.2, True, False), (None, 1.2, False, False), (99.0, None, True, None), (0.0, 0.0, True, True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "bar", "at_most", "ok"), [
+    (1.2, 1.2, True, True), (1.21, 1.2, True, False), (1.2, 1.2, False, True), (1.19, 1.2, False, False),
+    (None, 1.2, True, False), (None, 1.2, False, False), (99.0, None, True, None), (0.0, 0.0, True, True),
+])  # fmt: skip
 def test_a_bar(value, bar, at_most, ok):
     assert record(value=value, bar=bar, at_most=at_most).ok is ok
 
@@ -34,26 +31,22 @@ def test_a_ratio_is_the_median_of_the_ratios_of_neighbours():
     assert found.ok is False
 
 
+def test_a_neighbour_that_did_nothing_is_none():
+    """As may happen in a tenth of a second on a busy machine."""
+    assert ratio("s", "c", "who", "m", [(20.0, 0.0), (30.0, 10.0)], baseline="limit").value == 3.0
+    nobody = ratio("s", "c", "who", "m", [(20.0, 0.0)], baseline="limit")
+    assert (nobody.value, nobody.note) == (None, "limit did nothing in its time")
+
+
 def test_half_of_the_samples():
     assert middle("s", "c", "who", "m", "ms", [1, 2, 3]).half is None
     assert middle("s", "c", "who", "m", "ms", [5, 1, 2, 4, 3]).half == (2, 4)
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0.0, "0"),
-        (64.0, "64"),
-        (1.234, "1.23"),
-        (0.1234, "0.12"),
-        (0.01234, "0.012"),
-        (0.001234, "0.0012"),
-        (12.34, "12.3"),
-        (123.4, "123"),
-        (12345.6, "12,346"),
-        (-0.5, "-0.50"),
-    ],
-)
+@pytest.mark.parametrize(("value", "shown"), [
+    (0.0, "0"), (64.0, "64"), (1.234, "1.23"), (0.1234, "0.12"), (0.01234, "0.012"), (0.001234, "0.0012"),
+    (12.34, "12.3"), (123.4, "123"), (12345.6, "12,346"), (-0.5, "-0.50"),
+])  # fmt: skip
 def test_numbers_for_people(value, shown):
     assert number(value) == shown
 

@@ -30,15 +30,9 @@ PROPERTY = settings(deadline=None, max_examples=300)
 class Tape:
     def __init__(self, *, ttl: float = 10, locks: tuple[str, ...] = (LOCK,), must: tuple[str, ...] = MUST) -> None:
         self.header: dict[str, Any] = {
-            "schema": 1,
-            "seed": 7,
-            "masters": 5,
-            "locks": list(locks),
-            "clients": ["client-1", "client-2"],
-            "clock": "boottime",
-            "ttl": ttl,
-            "must": list(must),
-        }
+            "schema": 1, "seed": 7, "masters": 5, "locks": list(locks), "clients": ["client-1", "client-2"],
+            "clock": "boottime", "ttl": ttl, "must": list(must),
+        }  # fmt: skip
         self.lines: list[dict[str, Any]] = []
 
     def event(self, t: float, process: str, op: str, phase: str, **fields: Any) -> int:

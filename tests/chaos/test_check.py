@@ -260,7 +260,7 @@ def test_what_was_inspected_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixtu
             "phase": "ok",
             "target": ["master-1"],
             "keys": [{"lock": "a", "token": "B", "pttl_ms": -1}],
-        },
+        }
     ]
 
 

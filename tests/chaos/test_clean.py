@@ -68,22 +68,11 @@ def test_a_hold_that_begins_later_was_not_alive_then() -> None:
     assert len(tape.judge("clean")) == 1
 
 
-@pytest.mark.parametrize(
-    ("op", "phase", "sets"),
-    [
-        ("acquire", "invoke", True),
-        ("acquire", "ok", True),
-        ("acquire", "fail", True),
-        ("acquire", "info", True),
-        ("extend", "ok", True),
-        ("resume", "ok", True),
-        ("extend", "invoke", False),
-        ("extend", "fail", False),
-        ("release", "invoke", False),
-        ("use", "invoke", False),
-        ("lost", "info", False),
-    ],
-)
+@pytest.mark.parametrize(("op", "phase", "sets"), [
+    ("acquire", "invoke", True), ("acquire", "ok", True), ("acquire", "fail", True), ("acquire", "info", True),
+    ("extend", "ok", True), ("resume", "ok", True), ("extend", "invoke", False), ("extend", "fail", False),
+    ("release", "invoke", False), ("use", "invoke", False), ("lost", "info", False),
+])  # fmt: skip
 def test_the_last_event_that_could_have_set_it(op: str, phase: str, sets: bool) -> None:
     tape = acquired()
     tape.event(95, "client-1", op, phase, lock="a", token="A", valid_until=96)

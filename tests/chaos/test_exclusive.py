@@ -28,8 +28,7 @@ def test_two_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second_at", "overlaps"),
-    [(10.999999, True), (11, False), (11.000001, False), (1, True), (0.5, True)],
+    ("second_at", "overlaps"), [(10.999999, True), (11, False), (11.000001, False), (1, True), (0.5, True)]
 )
 def test_holds_are_half_open(second_at: float, overlaps: bool) -> None:
     """C25: touching is not overlapping."""

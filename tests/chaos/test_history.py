@@ -90,76 +90,59 @@ def test_what_is_not_known_is_not_minded() -> None:
     assert found.events[0].op == "ponder"
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        pytest.param(b"", "is empty", id="empty"),
-        pytest.param(file(event())[:-1], "line 2: has no newline", id="no-newline"),
-        pytest.param(file(event())[:-9], "line 2: has no newline", id="cut-in-the-middle"),
-        pytest.param(file()[:-1], "line 1: has no newline", id="only-half-a-header"),
-        pytest.param(file(event()[:-9]), "line 2: is not JSON", id="cut-and-a-newline"),
-        pytest.param(file(event(), b"{nonsense", event()), "line 3: is not JSON", id="nonsense-in-the-middle"),
-        pytest.param(file(event(), b""), "line 3: is not JSON", id="empty-line"),
-        pytest.param(file(event().replace(b"client", b"\xff\xfe")), "line 2: is not JSON", id="not-utf-8"),
-        pytest.param(file(event(detail=1).replace(b"1}", b"[" * 100_000 + b"}")), "line 2: is not JSON", id="nested"),
-        pytest.param(file(b"[1]"), "line 2: is list", id="a-list"),
-        pytest.param(b"7\n", "line 1: is int", id="a-number-as-header"),
-        pytest.param(event() + b"\n", "line 1: schema is None", id="no-header"),
-        pytest.param(file(header={"schema": 2}), "line 1: schema is 2, only 1", id="schema-2"),
-        pytest.param(file(header={"schema": "1"}), "line 1: schema is '1'", id="schema-text"),
-        pytest.param(file(header={"schema": True}), "line 1: schema is True", id="schema-true"),
-        pytest.param(file(header={"ttl": 0}), "'ttl' is 0, it must be more than 0", id="no-ttl"),
-        pytest.param(file(header={"ttl": None}), "'ttl' is missing", id="ttl-missing"),
-        pytest.param(file(header={"locks": "a"}), "'locks' is 'a', it must be a list of strings", id="locks"),
-        pytest.param(file(header={"clients": "client-1"}), "'clients' is 'client-1', it must be a list", id="clients"),
-        pytest.param(file(header={"masters": 2.5}), "'masters' is 2.5, it must be a whole number", id="masters"),
-        pytest.param(file(header={"seed": [1]}), "'seed' is [1]", id="seed"),
-        pytest.param(file(header={"must": ["exclusive", "fast"]}), "'fast' is nothing that can be demanded", id="must"),
-        pytest.param(file(event(t="1")), "line 2: 't' is '1', it must be a number", id="t-text"),
-        pytest.param(file(event(t=True)), "'t' is True", id="t-true"),
-        pytest.param(file(event(t="left out")), "'t' is missing", id="t-missing"),
-        pytest.param(file(event(t=float("nan"))), "NaN is no number", id="t-nan"),
-        pytest.param(file(event(valid_until=float("inf"))), "Infinity is no number", id="infinite"),
-        pytest.param(
-            file(event(t=1).replace(b'"t": 1', b'"t": 1e999')), "'t' is inf, it must be a finite", id="too-great"
-        ),
-        pytest.param(file(event(t=10**400)), "it must be a finite number", id="much-too-great"),
-        pytest.param(file(event(process=3)), "'process' is 3, it must be a string", id="process"),
-        pytest.param(
-            file(event(phase="done")), "'phase' is 'done', it must be one of invoke, ok, fail, info", id="phase"
-        ),
-        pytest.param(file(event(lock=["a"])), "'lock' is ['a'], it must be a string", id="lock"),
-        pytest.param(file(event(fence=1.5)), "'fence' is 1.5, it must be a whole number", id="fence"),
-        pytest.param(file(event(store="red")), "'store' is 'red', it must be one of fenced, plain", id="store"),
-        pytest.param(file(event(accepted=1)), "'accepted' is 1, it must be true or false", id="accepted"),
-        pytest.param(file(event(target=[1])), "'target' is [1], it must be a list of strings", id="target"),
-        pytest.param(
-            file(event(op="inspect", phase="ok", process="observer", keys=["a"])), "'keys' is ['a']", id="keys"
-        ),
-        pytest.param(file(event(keys=[{"lock": "a"}])), "'token' is missing", id="key-token"),
-        pytest.param(file(event(keys=[{"lock": "a", "token": "A", "pttl_ms": "1"}])), "'pttl_ms' is '1'", id="pttl"),
-        pytest.param(file(event(phase="ok", token="A")), "acquire ok without 'valid_until'", id="acquire"),
-        pytest.param(file(event(phase="ok", valid_until=3)), "acquire ok without 'token'", id="acquire-token"),
-        pytest.param(
-            file(event(phase="ok", token="A", valid_until=3, lock=None)), "acquire ok without 'lock'", id="acquire-lock"
-        ),
-        pytest.param(file(event(op="resume", phase="ok", token="A")), "resume ok without 'valid_until'", id="resume"),
-        pytest.param(file(event(op="extend", phase="ok", token="A")), "extend ok without 'valid_until'", id="extend"),
-        pytest.param(file(event(op="release")), "release invoke without 'token'", id="release"),
-        pytest.param(file(event(op="lost", phase="info")), "lost info without 'token'", id="lost"),
-        pytest.param(
-            file(event(op="use", phase="ok", token="A", store="plain")), "use ok without 'accepted'", id="use"
-        ),
-        pytest.param(
-            file(event(op="use", phase="ok", token="A", store="fenced", accepted=True)),
-            "without 'fence'",
-            id="unfenced",
-        ),
-        pytest.param(
-            file(event(op="inspect", phase="ok", process="observer")), "inspect ok without 'keys'", id="inspect"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("data", "says"), [
+    pytest.param(b"", "is empty", id="empty"),
+    pytest.param(file(event())[:-1], "line 2: has no newline", id="no-newline"),
+    pytest.param(file(event())[:-9], "line 2: has no newline", id="cut-in-the-middle"),
+    pytest.param(file()[:-1], "line 1: has no newline", id="only-half-a-header"),
+    pytest.param(file(event()[:-9]), "line 2: is not JSON", id="cut-and-a-newline"),
+    pytest.param(file(event(), b"{nonsense", event()), "line 3: is not JSON", id="nonsense-in-the-middle"),
+    pytest.param(file(event(), b""), "line 3: is not JSON", id="empty-line"),
+    pytest.param(file(event().replace(b"client", b"\xff\xfe")), "line 2: is not JSON", id="not-utf-8"),
+    pytest.param(file(event(detail=1).replace(b"1}", b"[" * 100_000 + b"}")), "line 2: is not JSON", id="nested"),
+    pytest.param(file(b"[1]"), "line 2: is list", id="a-list"),
+    pytest.param(b"7\n", "line 1: is int", id="a-number-as-header"),
+    pytest.param(event() + b"\n", "line 1: schema is None", id="no-header"),
+    pytest.param(file(header={"schema": 2}), "line 1: schema is 2, only 1", id="schema-2"),
+    pytest.param(file(header={"schema": "1"}), "line 1: schema is '1'", id="schema-text"),
+    pytest.param(file(header={"schema": True}), "line 1: schema is True", id="schema-true"),
+    pytest.param(file(header={"ttl": 0}), "'ttl' is 0, it must be more than 0", id="no-ttl"),
+    pytest.param(file(header={"ttl": None}), "'ttl' is missing", id="ttl-missing"),
+    pytest.param(file(header={"locks": "a"}), "'locks' is 'a', it must be a list of strings", id="locks"),
+    pytest.param(file(header={"clients": "client-1"}), "'clients' is 'client-1', it must be a list", id="clients"),
+    pytest.param(file(header={"masters": 2.5}), "'masters' is 2.5, it must be a whole number", id="masters"),
+    pytest.param(file(header={"seed": [1]}), "'seed' is [1]", id="seed"),
+    pytest.param(file(header={"must": ["exclusive", "fast"]}), "'fast' is nothing that can be demanded", id="must"),
+    pytest.param(file(event(t="1")), "line 2: 't' is '1', it must be a number", id="t-text"),
+    pytest.param(file(event(t=True)), "'t' is True", id="t-true"),
+    pytest.param(file(event(t="left out")), "'t' is missing", id="t-missing"),
+    pytest.param(file(event(t=float("nan"))), "NaN is no number", id="t-nan"),
+    pytest.param(file(event(valid_until=float("inf"))), "Infinity is no number", id="infinite"),
+    pytest.param(file(event(t=1).replace(b'"t": 1', b'"t": 1e999')), "'t' is inf, it must be a finite", id="too-great"),
+    pytest.param(file(event(t=10**400)), "it must be a finite number", id="much-too-great"),
+    pytest.param(file(event(process=3)), "'process' is 3, it must be a string", id="process"),
+    pytest.param(file(event(phase="done")), "'phase' is 'done', it must be one of invoke, ok, fail, info", id="phase"),
+    pytest.param(file(event(lock=["a"])), "'lock' is ['a'], it must be a string", id="lock"),
+    pytest.param(file(event(fence=1.5)), "'fence' is 1.5, it must be a whole number", id="fence"),
+    pytest.param(file(event(store="red")), "'store' is 'red', it must be one of fenced, plain", id="store"),
+    pytest.param(file(event(accepted=1)), "'accepted' is 1, it must be true or false", id="accepted"),
+    pytest.param(file(event(target=[1])), "'target' is [1], it must be a list of strings", id="target"),
+    pytest.param(file(event(op="inspect", phase="ok", process="observer", keys=["a"])), "'keys' is ['a']", id="keys"),
+    pytest.param(file(event(keys=[{"lock": "a"}])), "'token' is missing", id="key-token"),
+    pytest.param(file(event(keys=[{"lock": "a", "token": "A", "pttl_ms": "1"}])), "'pttl_ms' is '1'", id="pttl"),
+    pytest.param(file(event(phase="ok", token="A")), "acquire ok without 'valid_until'", id="acquire"),
+    pytest.param(file(event(phase="ok", valid_until=3)), "acquire ok without 'token'", id="acquire-token"),
+    pytest.param(file(event(phase="ok", token="A", valid_until=3, lock=None)), "acquire ok without 'lock'",
+        id="acquire-lock"),
+    pytest.param(file(event(op="resume", phase="ok", token="A")), "resume ok without 'valid_until'", id="resume"),
+    pytest.param(file(event(op="extend", phase="ok", token="A")), "extend ok without 'valid_until'", id="extend"),
+    pytest.param(file(event(op="release")), "release invoke without 'token'", id="release"),
+    pytest.param(file(event(op="lost", phase="info")), "lost info without 'token'", id="lost"),
+    pytest.param(file(event(op="use", phase="ok", token="A", store="plain")), "use ok without 'accepted'", id="use"),
+    pytest.param(file(event(op="use", phase="ok", token="A", store="fenced", accepted=True)), "without 'fence'",
+        id="unfenced"),
+    pytest.param(file(event(op="inspect", phase="ok", process="observer")), "inspect ok without 'keys'", id="inspect"),
+])  # fmt: skip
 def test_what_is_refused(data: bytes, says: str) -> None:
     with pytest.raises(Unreadable) as caught:
         parse(data)
@@ -206,23 +189,17 @@ def test_a_history_from_before_there_were_footers_can_be_read_and_is_perhaps_cut
         assert parse(data).perhaps_cut
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (file(event(), b'{"events": 2}'), "line 3: the footer says that 2 events were written, and 1 are there"),
-        (
-            file(event(), event(), b'{"events": 1}'),
-            "line 4: the footer says that 1 events were written, and 2 are there",
-        ),
-        (file(event(), b'{"events": "1"}'), "the footer says that '1' events"),
-        (file(event(), b'{"events": null}'), "the footer says that None events"),
-        (file(b'{"events": 0}', event()), "line 3: stands behind the footer"),
-        (file(b'{"events": 0}', b'{"events": 0}'), "line 3: stands behind the footer"),
-        (file(event(), header={"footer": True}), "line 2: is the last one, and the header promises a footer"),
-        (file(header={"footer": True}), "line 1: is the last one, and the header promises a footer"),
-        (file(header={"footer": 1}), "'footer' is 1, it must be true or false"),
-    ],
-)
+@pytest.mark.parametrize(("data", "says"), [
+    (file(event(), b'{"events": 2}'), "line 3: the footer says that 2 events were written, and 1 are there"),
+    (file(event(), event(), b'{"events": 1}'), "line 4: the footer says that 1 events were written, and 2 are there"),
+    (file(event(), b'{"events": "1"}'), "the footer says that '1' events"),
+    (file(event(), b'{"events": null}'), "the footer says that None events"),
+    (file(b'{"events": 0}', event()), "line 3: stands behind the footer"),
+    (file(b'{"events": 0}', b'{"events": 0}'), "line 3: stands behind the footer"),
+    (file(event(), header={"footer": True}), "line 2: is the last one, and the header promises a footer"),
+    (file(header={"footer": True}), "line 1: is the last one, and the header promises a footer"),
+    (file(header={"footer": 1}), "'footer' is 1, it must be true or false"),
+])  # fmt: skip
 def test_a_footer_that_does_not_fit(data: bytes, says: str) -> None:
     with pytest.raises(Unreadable) as caught:
         parse(data)

@@ -19,15 +19,12 @@ def renewed(*, until: float = 14) -> Tape:
     return tape
 
 
-@pytest.mark.parametrize(
-    ("t", "well"),
-    [
-        (5, True),
-        (14, True),  # until its very end
-        (14.000001, False),
-        (20, False),
-    ],
-)
+@pytest.mark.parametrize(("t", "well"), [
+    (5, True),
+    (14, True),  # until its very end
+    (14.000001, False),
+    (20, False),
+])  # fmt: skip
 def test_until_its_holder_releases_it(t: float, well: bool) -> None:
     tape = renewed()
     tape.release(t, "client-1", "A")

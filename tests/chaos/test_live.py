@@ -17,19 +17,10 @@ def healed(*acquired: float, ttl: float = 10) -> Tape:
     return tape
 
 
-@pytest.mark.parametrize(
-    ("acquired", "holds"),
-    [
-        ([105], True),
-        ([100.3], True),
-        ([120.3], True),
-        ([120.300001], False),
-        ([], False),
-        ([70, 100.2], False),
-        ([70, 110], True),
-        ([130, 105], True),
-    ],
-)
+@pytest.mark.parametrize(("acquired", "holds"), [
+    ([105], True), ([100.3], True), ([120.3], True), ([120.300001], False), ([], False), ([70, 100.2], False),
+    ([70, 110], True), ([130, 105], True),
+])  # fmt: skip
 def test_within_twice_the_ttl(acquired: list[float], holds: bool) -> None:
     assert bool(healed(*acquired).judge("live")) != holds
 

@@ -101,19 +101,16 @@ def test_a_shorter_one_as_well() -> None:
 
 
 @pytest.mark.parametrize("op", ["stop", "kill"])
-@pytest.mark.parametrize(
-    ("begin", "end", "exempt"),
-    [
-        pytest.param(5, 20, True, id="around"),
-        pytest.param(5, 11, True, id="until-the-end"),
-        pytest.param(5, 10.999999, False, id="over-before"),
-        pytest.param(11.02, 11.03, True, id="within"),
-        pytest.param(11.05, 20, True, id="from-the-last-moment-on"),
-        pytest.param(11.050001, 20, False, id="too-late"),
-        pytest.param(5, None, True, id="for-ever"),
-        pytest.param(12, None, False, id="for-ever-but-later"),
-    ],
-)
+@pytest.mark.parametrize(("begin", "end", "exempt"), [
+    pytest.param(5, 20, True, id="around"),
+    pytest.param(5, 11, True, id="until-the-end"),
+    pytest.param(5, 10.999999, False, id="over-before"),
+    pytest.param(11.02, 11.03, True, id="within"),
+    pytest.param(11.05, 20, True, id="from-the-last-moment-on"),
+    pytest.param(11.050001, 20, False, id="too-late"),
+    pytest.param(5, None, True, id="for-ever"),
+    pytest.param(12, None, False, id="for-ever-but-later"),
+])  # fmt: skip
 def test_stopped_or_killed_then(op: str, begin: float, end: float | None, exempt: bool) -> None:
     """C27: the interval touches [valid_until, valid_until + 50 ms]."""
     tape = expired()
@@ -121,16 +118,13 @@ def test_stopped_or_killed_then(op: str, begin: float, end: float | None, exempt
     assert bool(tape.judge("prompt")) != exempt
 
 
-@pytest.mark.parametrize(
-    ("op", "target", "exempt"),
-    [
-        ("stop", ["client-2", "client-1"], True),
-        ("stop", "client-2", False),
-        ("stop", ["client-2", "client-11"], False),
-        ("pause", "client-1", False),
-        ("halves", ["client-1"], False),
-    ],
-)
+@pytest.mark.parametrize(("op", "target", "exempt"), [
+    ("stop", ["client-2", "client-1"], True),
+    ("stop", "client-2", False),
+    ("stop", ["client-2", "client-11"], False),
+    ("pause", "client-1", False),
+    ("halves", ["client-1"], False),
+])  # fmt: skip
 def test_that_process_and_those_faults(op: str, target: object, exempt: bool) -> None:
     tape = expired()
     tape.fault(op, target, 5, 20)
@@ -285,17 +279,14 @@ def test_of_a_token_that_nobody_holds() -> None:
     assert tape.judge("prompt") == []
 
 
-@pytest.mark.parametrize(
-    ("begin", "end", "exempt"),
-    [
-        pytest.param(10.5, 19, True, id="between-the-look-and-the-use"),
-        pytest.param(9, 10, True, id="when-it-looked"),
-        pytest.param(20, 21, True, id="when-it-was-invoked"),
-        pytest.param(5, 9.9, False, id="before-it-looked"),
-        pytest.param(20.1, 30, False, id="after-it-was-invoked"),
-        pytest.param(15, None, True, id="for-ever"),
-    ],
-)
+@pytest.mark.parametrize(("begin", "end", "exempt"), [
+    pytest.param(10.5, 19, True, id="between-the-look-and-the-use"),
+    pytest.param(9, 10, True, id="when-it-looked"),
+    pytest.param(20, 21, True, id="when-it-was-invoked"),
+    pytest.param(5, 9.9, False, id="before-it-looked"),
+    pytest.param(20.1, 30, False, id="after-it-was-invoked"),
+    pytest.param(15, None, True, id="for-ever"),
+])  # fmt: skip
 def test_stopped_between_the_last_look_and_the_invocation(begin: float, end: float | None, exempt: bool) -> None:
     """C29: it looked at 10, when all was well, and then at nothing."""
     tape = told()
@@ -337,17 +328,11 @@ def test_what_another_worker_does_is_no_look() -> None:
 
 ticks = st.integers(0, 40)  # of 25 ms, so that 50 ms are two
 perhaps = st.none() | ticks
-lives = st.fixed_dictionaries(
-    {
-        "process": st.sampled_from(["client-1", "client-2"]),
-        "acquired": ticks,
-        "until": ticks,
-        "extended": st.lists(st.tuples(ticks, ticks), max_size=2),
-        "release": perhaps,
-        "lost": perhaps,
-        "uses": st.lists(ticks, max_size=2),
-    }
-)
+lives = st.fixed_dictionaries({
+    "process": st.sampled_from(["client-1", "client-2"]), "acquired": ticks, "until": ticks,
+    "extended": st.lists(st.tuples(ticks, ticks), max_size=2), "release": perhaps, "lost": perhaps,
+    "uses": st.lists(ticks, max_size=2),
+})  # fmt: skip
 faults = st.tuples(
     st.sampled_from(["stop", "kill", "pause"]), st.sampled_from(["client-1", "client-2"]), ticks, perhaps
 )

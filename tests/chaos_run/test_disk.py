@@ -30,18 +30,15 @@ class Master:
         return answer
 
 
-@pytest.mark.parametrize(
-    ("answers", "restarted"),
-    [
-        ([None], True),
-        # With appendfsync always: its connections end before its process does.
-        ([redis.ConnectionError(), redis.ConnectionError(), None], True),
-        # With everysec a restart would lose what it has not written: it is slow, or refuses writes yet.
-        ([redis.TimeoutError(), True], False),
-        ([redis.ResponseError("MISCONF")], False),
-        ([True], False),
-    ],
-)
+@pytest.mark.parametrize(("answers", "restarted"), [
+    ([None], True),
+    # With appendfsync always: its connections end before its process does.
+    ([redis.ConnectionError(), redis.ConnectionError(), None], True),
+    # With everysec a restart would lose what it has not written: it is slow, or refuses writes yet.
+    ([redis.TimeoutError(), True], False),
+    ([redis.ResponseError("MISCONF")], False),
+    ([True], False),
+])  # fmt: skip
 def test_a_master_that_gave_up_is_started_again(tmp_path, answers, restarted):
     (tmp_path / "filler").touch()
     rig: Any = object.__new__(NamespaceRig)

@@ -175,18 +175,15 @@ def test_every_scenario_is_made_of_what_there_is(name):
         assert plan(made)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"ttl": 0.0}, "--ttl is 0.0"),
-        ({"duration": float("inf")}, "--duration is inf"),
-        ({"masters": 0}, "--masters is 0"),
-        ({"clients": 201}, "--clients is 201"),
-        ({"node_timeout": 1.0}, "a third of the TTL"),
-        ({"max_ttl": 1.0}, "--max-ttl is 1"),
-        ({"faults": ("nonsense",)}, "no 'nonsense'"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"ttl": 0.0}, "--ttl is 0.0"),
+    ({"duration": float("inf")}, "--duration is inf"),
+    ({"masters": 0}, "--masters is 0"),
+    ({"clients": 201}, "--clients is 201"),
+    ({"node_timeout": 1.0}, "a third of the TTL"),
+    ({"max_ttl": 1.0}, "--max-ttl is 1"),
+    ({"faults": ("nonsense",)}, "no 'nonsense'"),
+])  # fmt: skip
 def test_what_cannot_be_is_refused(changes, said):
     with pytest.raises(ValueError, match=said):
         settings(1, **changes).check()

@@ -30,20 +30,17 @@ def record(directory, *, told, waited, released=None, struck=()):
             writer.write("stop", phase, t=t, target=["client-1", "client-2"])
 
 
-@pytest.mark.parametrize(
-    ("told", "waited", "excused"),
-    [
-        pytest.param(10.2, [[9.9, 10.15, 0.2]], 1, id="it-waited-for-a-processor"),
-        pytest.param(10.2, [[10.0, 10.1, 0.08], [10.1, 10.2, 0.08]], 1, id="now-and-again"),
-        pytest.param(10.2, [[10.0, 10.1, 0.08]], 0, id="but-not-for-that-long"),
-        pytest.param(10.2, [[9.0, 9.9, 0.9]], 0, id="but-before"),
-        pytest.param(10.2, [[10.3, 10.9, 0.6]], 0, id="but-later"),
-        pytest.param(10.2, [], 0, id="nothing-was-the-matter"),
-        pytest.param(10.04, [[9.9, 10.1, 0.2]], 0, id="in-time"),
-        pytest.param(10.9, [[9.9, 10.9, 0.9]], 0, id="too-near-to-the-end"),
-        pytest.param(None, [[9.9, 11.0, 1.1]], 0, id="never-told"),
-    ],
-)
+@pytest.mark.parametrize(("told", "waited", "excused"), [
+    pytest.param(10.2, [[9.9, 10.15, 0.2]], 1, id="it-waited-for-a-processor"),
+    pytest.param(10.2, [[10.0, 10.1, 0.08], [10.1, 10.2, 0.08]], 1, id="now-and-again"),
+    pytest.param(10.2, [[10.0, 10.1, 0.08]], 0, id="but-not-for-that-long"),
+    pytest.param(10.2, [[9.0, 9.9, 0.9]], 0, id="but-before"),
+    pytest.param(10.2, [[10.3, 10.9, 0.6]], 0, id="but-later"),
+    pytest.param(10.2, [], 0, id="nothing-was-the-matter"),
+    pytest.param(10.04, [[9.9, 10.1, 0.2]], 0, id="in-time"),
+    pytest.param(10.9, [[9.9, 10.9, 0.9]], 0, id="too-near-to-the-end"),
+    pytest.param(None, [[9.9, 11.0, 1.1]], 0, id="never-told"),
+])  # fmt: skip
 def test_only_what_the_machine_explains_is_excused(tmp_path, told, waited, excused):
     record(tmp_path, told=told, waited=waited)
     assert pulse.excuse(tmp_path, ["client-1", "client-9"], until=10.8) == excused

@@ -89,23 +89,20 @@ def test_what_was_to_be_shown_and_was_not_proves_nothing(tmp_path, shows, shown)
     assert found.note == (f"shows {shows} 1 times" if shown else f"proves nothing: {shows} was not shown")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--faults", "nonsense"], "no fault 'nonsense'"),
-        (["--ttl", "0"], "--ttl is 0.0, it must be more than 0 seconds"),
-        (["--ttl", "nan"], "--ttl is nan"),
-        (["--ttl", "0.5"], "--node-timeout is 0.25, it must be at most a third of the TTL"),
-        (["--clients", "0"], "--clients is 0"),
-        (["--must", "nonsense"], "'nonsense' is nothing that can be demanded"),
-        (["--server", "/no/such/server"], "/no/such/server"),
-        (["--server", "/bin/true", "--backend", "proxy"], "ended with status 0"),
-        (["--backend", "proxy", "--faults", "disk"], "it cannot mount a small disk"),
-        (["--out", "/dev/null/out"], "/dev/null/out"),
-        (["--scenario", "nonsense"], "invalid choice: 'nonsense'"),
-        (["--duration", "long"], "invalid float value: 'long'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["--faults", "nonsense"], "no fault 'nonsense'"),
+    (["--ttl", "0"], "--ttl is 0.0, it must be more than 0 seconds"),
+    (["--ttl", "nan"], "--ttl is nan"),
+    (["--ttl", "0.5"], "--node-timeout is 0.25, it must be at most a third of the TTL"),
+    (["--clients", "0"], "--clients is 0"),
+    (["--must", "nonsense"], "'nonsense' is nothing that can be demanded"),
+    (["--server", "/no/such/server"], "/no/such/server"),
+    (["--server", "/bin/true", "--backend", "proxy"], "ended with status 0"),
+    (["--backend", "proxy", "--faults", "disk"], "it cannot mount a small disk"),
+    (["--out", "/dev/null/out"], "/dev/null/out"),
+    (["--scenario", "nonsense"], "invalid choice: 'nonsense'"),
+    (["--duration", "long"], "invalid float value: 'long'"),
+])  # fmt: skip
 def test_what_cannot_be_is_said_plainly(words, said, tmp_path):
     out = [] if "--out" in words else ["--out", str(tmp_path)]
     ran = chaos("run", *words, *out)

@@ -37,17 +37,14 @@ BEYOND = job("amnesia")
 WITHIN = job("kill")
 
 
-@pytest.mark.parametrize(
-    ("one", "codes", "code", "seeds"),
-    [
-        (WITHIN, [PASSED], PASSED, [7]),
-        (WITHIN, [VIOLATED, PASSED], VIOLATED, [7]),        # what must hold holds at the first try, or does not
-        (WITHIN, [UNKNOWN, PASSED], UNKNOWN, [7]),
-        (VARIANT, [VIOLATED, PASSED], PASSED, [7, 8]),      # not caught, caught
-        (VARIANT, [VIOLATED] * ci._TRIES, VIOLATED, list(range(7, 7 + ci._TRIES))),
-        (BEYOND, [UNKNOWN, PASSED], PASSED, [7, 8]),        # it proved nothing, it showed what breaks
-        (BEYOND, [VIOLATED, PASSED], VIOLATED, [7]),        # fencing must hold there, too
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("one", "codes", "code", "seeds"), [
+    (WITHIN, [PASSED], PASSED, [7]),
+    (WITHIN, [VIOLATED, PASSED], VIOLATED, [7]),  # what must hold holds at the first try, or does not
+    (WITHIN, [UNKNOWN, PASSED], UNKNOWN, [7]),
+    (VARIANT, [VIOLATED, PASSED], PASSED, [7, 8]),  # not caught, caught
+    (VARIANT, [VIOLATED] * ci._TRIES, VIOLATED, list(range(7, 7 + ci._TRIES))),
+    (BEYOND, [UNKNOWN, PASSED], PASSED, [7, 8]),  # it proved nothing, it showed what breaks
+    (BEYOND, [VIOLATED, PASSED], VIOLATED, [7]),  # fencing must hold there, too
+])  # fmt: skip
 def test_tries(one, codes, code, seeds, monkeypatch):
     assert outcome(one, codes, monkeypatch) == (code, seeds)

@@ -182,19 +182,16 @@ def test_a_masters_own_password_wins_over_that_of_all_whatever_their_kinds(file,
     assert urls == ("redis://:common@a", "redis://:own@b")
 
 
-@pytest.mark.parametrize(
-    ("url", "named"),
-    [
-        ("redis://h", False),
-        ("redis://h/0", False),
-        ("redis://h?db=0", False),
-        ("redis://h/2", True),
-        ("redis://h?db=2", True),
-        ("redis://h/2?db=0", False),
-        ("unix:///run/redis.sock", False),
-        ("unix:///run/redis.sock?db=2", True),
-    ],
-)
+@pytest.mark.parametrize(("url", "named"), [
+    ("redis://h", False),
+    ("redis://h/0", False),
+    ("redis://h?db=0", False),
+    ("redis://h/2", True),
+    ("redis://h?db=2", True),
+    ("redis://h/2?db=0", False),
+    ("unix:///run/redis.sock", False),
+    ("unix:///run/redis.sock?db=2", True),
+])  # fmt: skip
 def test_a_database_is_named_in_the_path_or_in_the_query(url, named):
     assert names_a_database(url) is named
 
@@ -242,51 +239,39 @@ def test_a_file_may_leave_the_masters_to_the_arguments_or_the_environment(file, 
     assert deployment([], config).urls == ("redis://:p@env",)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("masters = [", "is not TOML"),
-        ("", "names no masters"),
-        ("masters = []", "names no masters"),
-        ("masters = 3", "names no masters"),
-        ("masters = [3]", "master 1: write a URL"),
-        ('masters = [{ username = "x" }]', "master 1: write a URL"),
-        ('masters = ["redis://a", { url = "redis://b", pasword = "geheim" }]', "master 2: 'pasword' is not known"),
-        ('masters = ["redis://a"]\nmax_tll = 3', "'max_tll' is not known, allowed are"),
-        ('masters = ["redis://a"]\nmax_ttl = "3"', "max_ttl has to be a number, not '3'$"),
-        (
-            'masters = ["redis://a"]\nmax_ttl = -3',
-            r"toml: max_ttl = -3: allowed is a number of seconds, more than 0 and at most 1e\+09$",
-        ),
-        ('masters = ["redis://a"]\nmax_ttl = nan', "toml: max_ttl = nan: allowed is"),
-        ('masters = ["redis://a"]\nmax_ttl = inf', "toml: max_ttl = inf: allowed is"),
-        ('masters = ["redis://a"]\nnode_timeout = 0', "toml: node_timeout = 0: allowed is"),
-        ('masters = ["redis://a"]\nmax_ttl = true', "max_ttl has to be a number, not True$"),
-        ('masters = ["redis://a"]\nrestart_guard = 1', "restart_guard has to be true or false, not 1$"),
-        ('masters = ["redis://a"]\nprefix = 0x' + "f" * 5000, "prefix has to be text"),
-        ('masters = ["redis://a"]\nmax_ttl' + ".a" * 500 + " = 1", "max_ttl has to be a number, not "),
-        ('masters = ["redis://a"]\npassword = 12345', "password has to be text"),
-        ('masters = ["redis://a"]\nusername = 12345', "username has to be text$"),
-        (
-            'masters = ["redis://a"]\npassword_env = "NOT_SET"',
-            "toml, master 1: password_env names a variable that is not set",
-        ),
-        (
-            'masters = ["redis://a", { url = "redis://b", password_env = "geheim" }]',
-            "master 2: password_env names a var",
-        ),
-        ('masters = ["redis://a"]\npassword_file = "/does/not/exist"', "toml, master 1: password_file: No such file"),
-        (
-            'masters = ["redis://a", { url = "redis://b", password_file = "geheim" }]',
-            "master 2: password_file: No such file",
-        ),
-        ('masters = ["redis://a"]\npassword_file = "/dev/null/geheim"', "master 1: password_file: Not a directory"),
-        ('masters = ["redis://a"]\npassword_file = "geheim\\u0000"', "master 1: password_file: not the name of a file"),
-        ("max_ttl = " + "9" * 5000, "is not TOML that can be read: a number in it is too long"),
-        ("x = " + "[" * 2000 + "]" * 2000, "is not TOML that can be read: it is nested too deeply"),
-        ("x = " + "{a=" * 2000 + "1" + "}" * 2000, "is not TOML that can be read: it is nested too deeply"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), [
+    ("masters = [", "is not TOML"),
+    ("", "names no masters"),
+    ("masters = []", "names no masters"),
+    ("masters = 3", "names no masters"),
+    ("masters = [3]", "master 1: write a URL"),
+    ('masters = [{ username = "x" }]', "master 1: write a URL"),
+    ('masters = ["redis://a", { url = "redis://b", pasword = "geheim" }]', "master 2: 'pasword' is not known"),
+    ('masters = ["redis://a"]\nmax_tll = 3', "'max_tll' is not known, allowed are"),
+    ('masters = ["redis://a"]\nmax_ttl = "3"', "max_ttl has to be a number, not '3'$"),
+    ('masters = ["redis://a"]\nmax_ttl = -3',
+     r"toml: max_ttl = -3: allowed is a number of seconds, more than 0 and at most 1e\+09$"),
+    ('masters = ["redis://a"]\nmax_ttl = nan', "toml: max_ttl = nan: allowed is"),
+    ('masters = ["redis://a"]\nmax_ttl = inf', "toml: max_ttl = inf: allowed is"),
+    ('masters = ["redis://a"]\nnode_timeout = 0', "toml: node_timeout = 0: allowed is"),
+    ('masters = ["redis://a"]\nmax_ttl = true', "max_ttl has to be a number, not True$"),
+    ('masters = ["redis://a"]\nrestart_guard = 1', "restart_guard has to be true or false, not 1$"),
+    ('masters = ["redis://a"]\nprefix = 0x' + "f" * 5000, "prefix has to be text"),
+    ('masters = ["redis://a"]\nmax_ttl' + ".a" * 500 + " = 1", "max_ttl has to be a number, not "),
+    ('masters = ["redis://a"]\npassword = 12345', "password has to be text"),
+    ('masters = ["redis://a"]\nusername = 12345', "username has to be text$"),
+    ('masters = ["redis://a"]\npassword_env = "NOT_SET"',
+     "toml, master 1: password_env names a variable that is not set"),
+    ('masters = ["redis://a", { url = "redis://b", password_env = "geheim" }]', "master 2: password_env names a var"),
+    ('masters = ["redis://a"]\npassword_file = "/does/not/exist"', "toml, master 1: password_file: No such file"),
+    ('masters = ["redis://a", { url = "redis://b", password_file = "geheim" }]',
+     "master 2: password_file: No such file"),
+    ('masters = ["redis://a"]\npassword_file = "/dev/null/geheim"', "master 1: password_file: Not a directory"),
+    ('masters = ["redis://a"]\npassword_file = "geheim\\u0000"', "master 1: password_file: not the name of a file"),
+    ("max_ttl = " + "9" * 5000, "is not TOML that can be read: a number in it is too long"),
+    ("x = " + "[" * 2000 + "]" * 2000, "is not TOML that can be read: it is nested too deeply"),
+    ("x = " + "{a=" * 2000 + "1" + "}" * 2000, "is not TOML that can be read: it is nested too deeply"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_file_is_said_with_the_place_and_without_the_password(file, text, says):
     with pytest.raises(ConfigurationError, match=says) as caught:
         deployment([], file(text))
@@ -301,15 +286,12 @@ def test_a_password_file_that_is_not_utf_8(file, tmp_path):
     assert "geheim" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        ("redis://u:geheim@h", "redis://***@h: No such file"),
-        ("redis://h?password=geheim", "redis://h?password=***: No such file"),
-        ("u:gehe@im@h", "***@h: No such file"),
-        ("/does/not/exist@h.toml", "/does/not/exist@h.toml: No such file"),  # no address at all
-    ],
-)
+@pytest.mark.parametrize(("config", "says"), [
+    ("redis://u:geheim@h", "redis://***@h: No such file"),
+    ("redis://h?password=geheim", "redis://h?password=***: No such file"),
+    ("u:gehe@im@h", "***@h: No such file"),
+    ("/does/not/exist@h.toml", "/does/not/exist@h.toml: No such file"),  # no address at all
+])  # fmt: skip
 def test_an_address_in_the_place_of_the_file_shows_no_password(config, says):
     with pytest.raises(ConfigurationError) as caught:
         deployment([], given(config=config))

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
-import pty
 import re
-import select
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
 
 import pytest
 
-from tests.servers.commands import CHECK, ON_A_TERMINAL, RUN, environment, run
+from tests.servers.commands import CHECK, RUN, environment, run
 from tests.servers.needs import missing
+from tests.servers.terminal import Terminal
 
 NOBODY = "redis://127.0.0.1:1"  # answers there
 ASKED = [*CHECK, "--no-probe", "--timeout", "2", NOBODY]
@@ -156,68 +150,13 @@ def test_nothing_that_is_opened_gets_the_number_of_a_stream(closed, tmp_path):
 # -- on a terminal -----------------------------------------------------------------------------------
 
 
-class OnTerminal:
-    """A command on a terminal of 24 lines of 80 columns; ``controlling``: which sends it signals."""
-
-    def __init__(self, command: list[str], *, controlling: bool = False, **variables: str) -> None:
-        self._ours, its = pty.openpty()
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        variables = {"TERM": "xterm"} | variables
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", ON_A_TERMINAL, *command] if controlling else command,
-            stdin=its,
-            stdout=its,
-            stderr=its,
-            start_new_session=not controlling,
-            env=environment(None, **variables),
-        )
-        os.close(its)
-        self.seen = ""
-
-    def read_until(self, wanted: str, seconds: float = 20.0) -> str:
-        until = time.monotonic() + seconds
-        while wanted not in self.seen:
-            assert time.monotonic() < until, self.seen
-            self._read(0.1)
-        return self.seen
-
-    def type(self, keys: str) -> None:
-        os.write(self._ours, keys.encode())
-
-    def end(self) -> int:
-        """Its exit code, once it has ended; all that it has written is in `seen` then."""
-        code = self.process.wait(20)
-        while self._read(0.1):
-            pass
-        return code
-
-    def _read(self, seconds: float) -> bytes:
-        data = b""
-        if select.select([self._ours], [], [], seconds)[0]:
-            with contextlib.suppress(OSError):  # EIO: the other side is closed
-                data = os.read(self._ours, 65536)
-        self.seen += data.decode()
-        return data
-
-    def hang_up(self) -> None:
-        os.close(self._ours)
-        self._ours = -1
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        if self._ours >= 0:
-            self.hang_up()
-
-
 @pytest.fixture
 def terminal():
     with contextlib.ExitStack() as all_of_them:
 
-        def on(command, **options):
-            one = OnTerminal(command, **options)
-            all_of_them.callback(one.close)
-            return one
+        def on(command, *, controlling=False, **variables):
+            one = Terminal(command, controlling=controlling, **{"TERM": "xterm"} | variables)
+            return all_of_them.enter_context(one)
 
         yield on
 
@@ -254,43 +193,38 @@ def bash() -> str:
     return shutil.which("bash") or missing("bash")
 
 
+@pytest.fixture
+def prompt(terminal):
+    """A shell that a person types into."""
+    return lambda **variables: terminal([bash(), "--norc", "--noediting", "-i"], controlling=True, **variables)
+
+
 @pytest.mark.parametrize(("options", "variables"), [([], {}), (["--json"], {}), ([], {"TERM": "dumb"})])
-def test_the_prompt_after_a_watch_stands_on_a_line_of_its_own(terminal, options, variables):
+def test_the_prompt_after_a_watch_stands_on_a_line_of_its_own(prompt, options, variables):
     """The terminal shows the ^C that was typed, wherever the cursor is."""
-    watch = terminal([bash(), "--norc", "--noediting", "-i"], controlling=True, PS1="<$ >", **variables)
-    watch.type(" ".join([*ASKED, "--watch", "0.2", *options]) + "\n")
-    watch.read_until("refused")
+    watch = prompt(**variables)
+    watch.type(" ".join([*ASKED, "--watch", "0.2", *options]) + "\n", "refused")
     watch.type("\x03")
-    watch.seen = watch.seen.partition("refused")[2]
-    watch.read_until("<$ >")
-    assert re.search(r"\^C(\x1b\[[?\d]*[a-zA-Z])*\r\n(\x1b\[[?\d]*[a-zA-Z])*<\$ >", watch.seen), watch.seen
+    shown = watch.read_until("<$ >")
+    assert re.search(r"\^C(\x1b\[[?\d]*[a-zA-Z])*\r\n(\x1b\[[?\d]*[a-zA-Z])*<\$ >", shown), shown
 
 
-def test_a_watch_that_is_stopped_leaves_a_cursor_and_hides_it_again(terminal):
-    watch = terminal([bash(), "--norc", "--noediting", "-i"], controlling=True, PS1="<$ >")
+def test_a_watch_that_is_stopped_leaves_a_cursor_and_hides_it_again(prompt):
+    watch = prompt()
     watch.type(" ".join([*ASKED, "--watch", "60"]) + "\n")
-    watch.read_until("refused")
-    assert watch.seen.rpartition(HIDE)[2].count(SHOW) == 0
-    watch.seen = ""
+    assert SHOW not in watch.read_until("refused").rpartition(HIDE)[2]
     watch.type("\x1a")
-    watch.read_until("Stopped")
-    assert HIDE not in watch.seen.partition("Stopped")[0]
-    assert SHOW in watch.seen.partition("Stopped")[0]
-    watch.seen = ""
+    shown = watch.read_until("Stopped")
+    assert HIDE not in shown
+    assert SHOW in shown
     watch.type("fg\n")
-    watch.read_until("refused")  # the next look is a minute away
-    assert HIDE in watch.seen
-    assert SHOW not in watch.seen
-    watch.seen = ""
+    shown = watch.read_until("refused")  # the next look is a minute away
+    assert HIDE in shown
+    assert SHOW not in shown.rpartition(HIDE)[2]
     watch.type("\x1a")
-    watch.read_until("Stopped")
-    assert SHOW in watch.seen.partition("Stopped")[0]
-    watch.type("fg\n")
-    watch.seen = ""
-    watch.read_until("refused")
-    watch.type("\x03")
-    watch.read_until(SHOW)
-    watch.seen = ""
+    assert SHOW in watch.read_until("Stopped")
+    watch.type("fg\n", "refused")
+    watch.type("\x03", SHOW)
     watch.type("exit\n")
     watch.end()
 
@@ -308,7 +242,6 @@ def test_a_signal_that_is_ignored_stays_ignored(terminal):
     watch.read_until("CRITICAL")
     watch.process.send_signal(signal.SIGHUP)
     for _ in range(2):  # goes on
-        watch.seen = ""
         watch.read_until("\x1b[H")
     watch.process.send_signal(signal.SIGINT)
     assert watch.end() == 2

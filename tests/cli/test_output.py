@@ -134,33 +134,21 @@ def test_on_a_terminal_no_sentence_is_wider_than_it(monkeypatch):
     assert mixed().summary.split() == " ".join(plain[plain.index("") :]).split()[-len(mixed().summary.split()) :]
 
 
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ("abcdef", "abcde"),
-        ("abc", "abc"),
-        ("\x1b[31mabc\x1b[0mdef", "\x1b[31mabc\x1b[0mde"),
-        ("\x1b[31mabcdef\x1b[0m", "\x1b[31mabcde\x1b[0m"),  # a colour ends all the same
-        ("abcdef\x1b[1mg\x1b[0m", "abcde\x1b[1m\x1b[0m"),
-    ],
-)
+@pytest.mark.parametrize(("line", "shown"), [
+    ("abcdef", "abcde"),
+    ("abc", "abc"),
+    ("\x1b[31mabc\x1b[0mdef", "\x1b[31mabc\x1b[0mde"),
+    ("\x1b[31mabcdef\x1b[0m", "\x1b[31mabcde\x1b[0m"),  # a colour ends all the same
+    ("abcdef\x1b[1mg\x1b[0m", "abcde\x1b[1m\x1b[0m"),
+])  # fmt: skip
 def test_a_line_is_cut_and_its_colours_are_not(line, shown):
     assert cut(line, 5) == shown
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (59.4, "59 s"),
-        (119, "119 s"),
-        (120, "2 min"),
-        (7199, "120 min"),
-        (7200, "2 h"),
-        (86400, "24 h"),
-        (1_000_000, "12 d"),
-    ],
-)
+@pytest.mark.parametrize(("seconds", "text"), [
+    (0, "0 s"), (59.4, "59 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (86400, "24 h"),
+    (1_000_000, "12 d"),
+])  # fmt: skip
 def test_durations(seconds, text):
     assert table.duration(seconds) == text
 
@@ -241,32 +229,18 @@ def test_a_master_goes_and_comes_back():
 MEMORY = {"maxmemory": "1000", "used_memory": "950"}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "says"),
-    [
-        (
-            {"info": {"maxmemory_policy": "allkeys-lru"}},
-            {"info": {"maxmemory_policy": "allkeys-lru", "maxmemory": "100000000"}},
-            "evicting: maxmemory-policy is allkeys-lru: it may drop a lock",
-        ),
-        (
-            {"info": {"maxmemory_policy": "allkeys-lru"}},
-            {"info": {"maxmemory_policy": "allkeys-lfu"}},
-            "evicting: maxmemory-policy is allkeys-lfu",
-        ),
-        (
-            {"info": MEMORY},
-            {"info": MEMORY, "write": RefusedCommand("OOM", "OOM command not allowed")},
-            "low-memory: its memory is full",
-        ),
-        (
-            {"failure": "connection", "text": "Connection refused."},
-            {"failure": "timeout", "text": "no answer within 3 s"},
-            "unreachable: it does not answer",
-        ),
-        ({"latency": 0.2}, {"latency": 0.3}, "slow: its votes come too late"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "says"), [
+    ({"info": {"maxmemory_policy": "allkeys-lru"}},
+     {"info": {"maxmemory_policy": "allkeys-lru", "maxmemory": "100000000"}},
+     "evicting: maxmemory-policy is allkeys-lru: it may drop a lock"),
+    ({"info": {"maxmemory_policy": "allkeys-lru"}}, {"info": {"maxmemory_policy": "allkeys-lfu"}},
+     "evicting: maxmemory-policy is allkeys-lfu"),
+    ({"info": MEMORY}, {"info": MEMORY, "write": RefusedCommand("OOM", "OOM command not allowed")},
+     "low-memory: its memory is full"),
+    ({"failure": "connection", "text": "Connection refused."}, {"failure": "timeout", "text": "no answer within 3 s"},
+     "unreachable: it does not answer"),
+    ({"latency": 0.2}, {"latency": 0.3}, "slow: its votes come too late"),
+])  # fmt: skip
 def test_a_finding_that_becomes_another_is_a_change(before, after, says):
     """The same code, and worse news, or other ones."""
     first, then = (judge(with_last(healthy(4, **facts)), CLIENT_OPTIONS, TOOK) for facts in (before, after))
@@ -275,16 +249,13 @@ def test_a_finding_that_becomes_another_is_a_change(before, after, says):
     assert not any(text.endswith("is over") for text in texts)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({"info": {"uptime_in_seconds": "2"}}, {"info": {"uptime_in_seconds": "3"}}),
-        ({"info": MEMORY}, {"info": MEMORY | {"used_memory": "980"}}),
-        ({"latency": 0.2}, {"latency": 0.21}),
-        ({"clock": Clock(1.0, 0.001)}, {"clock": Clock(1.234, 0.001)}),
-        ({"clock": Clock(119.0, 0.001)}, {"clock": Clock(121.0, 0.001)}),  # s, then min
-    ],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    ({"info": {"uptime_in_seconds": "2"}}, {"info": {"uptime_in_seconds": "3"}}),
+    ({"info": MEMORY}, {"info": MEMORY | {"used_memory": "980"}}),
+    ({"latency": 0.2}, {"latency": 0.21}),
+    ({"clock": Clock(1.0, 0.001)}, {"clock": Clock(1.234, 0.001)}),
+    ({"clock": Clock(119.0, 0.001)}, {"clock": Clock(121.0, 0.001)}),  # s, then min
+])  # fmt: skip
 def test_other_figures_are_no_change(before, after):
     """They differ at every look."""
     first, then = (judge(with_last(healthy(4, **facts)), CLIENT_OPTIONS, TOOK) for facts in (before, after))

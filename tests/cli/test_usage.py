@@ -23,39 +23,36 @@ def ended(main, arguments):
         return ending.code
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--no-such-option"], "unrecognized arguments"),
-        ([], "REDLOCK_MASTERS"),
-        (["redis://127.0.0.1:6379", "redis://127.0.0.1:6379/1"], "same server"),
-        (["redis://:geheim@127.0.0.1:x"], "is no URL of a master"),
-        (["redis://:geheim@"], "names no host"),
-        (["nonsense"], "write redis://HOST:PORT"),
-        (["redis://h,redis://i"], "give them one by one"),
-        (["--timeout", "0", "redis://h"], "more than 0"),
-        (["--timeout", "nan", "redis://h"], "more than 0"),
-        (["--timeout", "1e308", "redis://h"], "'1e308': allowed is a number of seconds, more than 0 and at most 1e+09"),
-        (["--timeout", "4e9", "redis://h"], "at most 1e+09"),
-        (["--watch=1e12", "redis://h"], "at most 1e+09"),
-        (["--config", "redis://u:geheim@h"], "redis://***@h: No such file"),
-        (["--max-ttl", "0.1", "redis://h"], "node_timeout"),
-        (["--watch", "--prometheus", "redis://h"], "--watch goes with"),
-        (["--json", "--prometheus", "redis://h"], "not allowed with"),
-        (["--nonsense=redis://:geheim@h"], "unrecognized arguments: --nonsense=redis://***@h"),
-        (["--watch", "redis://:geheim@"], "names no host"),
-        (["--watch", "0", "redis://h"], "more than 0"),
-        (["--config", "/does/not/exist"], "No such file"),
-        (["--acl", "--config", "/does/not/exist"], "No such file"),
-        (["--prefix", "a\0b", "redis://h"], "NUL"),
-        (["--prefix", "caf\udce9", "redis://h"], "UTF-8"),
-        (["--acl", "--prefix", "caf\udce9"], "UTF-8"),  # else the rule would be one for other keys
-        (["--acl", "redis://:geheim@[::1:6379"], "is no URL of a master"),
-        (["rediss://h?ssl_ca_certs=/does/not/exist"], "ssl_ca_certs=/does/not/exist: No such file"),
-        ([""], "write redis://HOST:PORT"),
-        (["--timeout", "redis://u:my geheim@h"], "argument --timeout: 'redis://***@h': allowed is"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--no-such-option"], "unrecognized arguments"),
+    ([], "REDLOCK_MASTERS"),
+    (["redis://127.0.0.1:6379", "redis://127.0.0.1:6379/1"], "same server"),
+    (["redis://:geheim@127.0.0.1:x"], "is no URL of a master"),
+    (["redis://:geheim@"], "names no host"),
+    (["nonsense"], "write redis://HOST:PORT"),
+    (["redis://h,redis://i"], "give them one by one"),
+    (["--timeout", "0", "redis://h"], "more than 0"),
+    (["--timeout", "nan", "redis://h"], "more than 0"),
+    (["--timeout", "1e308", "redis://h"], "'1e308': allowed is a number of seconds, more than 0 and at most 1e+09"),
+    (["--timeout", "4e9", "redis://h"], "at most 1e+09"),
+    (["--watch=1e12", "redis://h"], "at most 1e+09"),
+    (["--config", "redis://u:geheim@h"], "redis://***@h: No such file"),
+    (["--max-ttl", "0.1", "redis://h"], "node_timeout"),
+    (["--watch", "--prometheus", "redis://h"], "--watch goes with"),
+    (["--json", "--prometheus", "redis://h"], "not allowed with"),
+    (["--nonsense=redis://:geheim@h"], "unrecognized arguments: --nonsense=redis://***@h"),
+    (["--watch", "redis://:geheim@"], "names no host"),
+    (["--watch", "0", "redis://h"], "more than 0"),
+    (["--config", "/does/not/exist"], "No such file"),
+    (["--acl", "--config", "/does/not/exist"], "No such file"),
+    (["--prefix", "a\0b", "redis://h"], "NUL"),
+    (["--prefix", "caf\udce9", "redis://h"], "UTF-8"),
+    (["--acl", "--prefix", "caf\udce9"], "UTF-8"),  # else the rule would be one for other keys
+    (["--acl", "redis://:geheim@[::1:6379"], "is no URL of a master"),
+    (["rediss://h?ssl_ca_certs=/does/not/exist"], "ssl_ca_certs=/does/not/exist: No such file"),
+    ([""], "write redis://HOST:PORT"),
+    (["--timeout", "redis://u:my geheim@h"], "argument --timeout: 'redis://***@h': allowed is"),
+])  # fmt: skip
 def test_redlock_check(arguments, says, capsys):
     assert ended(check.main, arguments) == 3
     output, errors = capsys.readouterr()
@@ -67,43 +64,37 @@ def test_redlock_check(arguments, says, capsys):
 HOST = ["--masters", "redis://h"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "no command"),
-        (["job", "--", ""], "no command"),
-        (["--", "true"], "NAME"),
-        (["job"], "write -- before the command"),
-        (["job", "true"], "write -- before the command"),
-        (["job", "redis://u:geheim@h", "--", "true"], "unrecognized arguments: redis://***@h"),
-        (["job", "--"], "write it behind --"),
-        (["job", "--", "true"], "REDLOCK_MASTERS"),
-        (["job", "--no-such-option", "--", "true"], "unrecognized arguments"),
-        (["job", "--wait", "3", "--no-wait", "--", "true"], "not allowed with"),
-        (["job", "--wait", "-1", "--", "true"], "0 or more"),
-        (["job", *HOST, "--ttl", "0", "--", "true"], "more than 0"),
-        (["job", *HOST, "--ttl", "61", "--", "true"], "max_ttl"),
-        (["job", *HOST, "--ttl", "0.5", "--", "true"], "node_timeout"),
-        (["job", *HOST, "--ttl", "9", "--grace", "5", "--", "true"], "at most half of the TTL"),
-        (["job", *HOST, "--max-hold", "0", "--", "true"], "'0': allowed is a number of seconds, more than 0"),
-        (["", *HOST, "--", "true"], "1 to 512"),
-        (["job", "--masters", "redis://:geheim@h:x", "--", "true"], "is no URL of a master"),
-        (["job", "--config", "/does/not/exist", "--", "true"], "No such file"),
-        (["job", "--config", "redis://u:geheim@h", "--", "true"], "redis://***@h: No such file"),
-        (["job", *HOST, "--ttl", "1e12", "--", "true"], "at most 1e+09"),
-        (["job", "--masters", "", "--", "true"], "--masters is empty"),
-        (
-            ["job", "--masters", "rediss://h?ssl_ca_certs=/not/there", "--", "true"],
-            "ssl_ca_certs=/not/there: No such file",
-        ),
-        # With a blank, without a scheme, two of them, in a query: not a word of it is shown.
-        (["job", "redis://:my geheim@h", "--", "true"], "unrecognized arguments: redis://***@h"),
-        (["job", "u:geheim@h", "--", "true"], "unrecognized arguments: ***@h"),
-        (["job", "u:geheim@h", "redis://u:ge heim@geheim@i", "--", "true"], "unrecognized arguments: ***@i"),
-        (["job", "--x=u: geheim@h", "--", "true"], "unrecognized arguments: --x=***@h"),
-        (["job", "redis://h?password=my geheim", "--", "true"], "unrecognized arguments: redis://h?password=***"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "says"), [
+    ([], "no command"),
+    (["job", "--", ""], "no command"),
+    (["--", "true"], "NAME"),
+    (["job"], "write -- before the command"),
+    (["job", "true"], "write -- before the command"),
+    (["job", "redis://u:geheim@h", "--", "true"], "unrecognized arguments: redis://***@h"),
+    (["job", "--"], "write it behind --"),
+    (["job", "--", "true"], "REDLOCK_MASTERS"),
+    (["job", "--no-such-option", "--", "true"], "unrecognized arguments"),
+    (["job", "--wait", "3", "--no-wait", "--", "true"], "not allowed with"),
+    (["job", "--wait", "-1", "--", "true"], "0 or more"),
+    (["job", *HOST, "--ttl", "0", "--", "true"], "more than 0"),
+    (["job", *HOST, "--ttl", "61", "--", "true"], "max_ttl"),
+    (["job", *HOST, "--ttl", "0.5", "--", "true"], "node_timeout"),
+    (["job", *HOST, "--ttl", "9", "--grace", "5", "--", "true"], "at most half of the TTL"),
+    (["job", *HOST, "--max-hold", "0", "--", "true"], "'0': allowed is a number of seconds, more than 0"),
+    (["", *HOST, "--", "true"], "1 to 512"),
+    (["job", "--masters", "redis://:geheim@h:x", "--", "true"], "is no URL of a master"),
+    (["job", "--config", "/does/not/exist", "--", "true"], "No such file"),
+    (["job", "--config", "redis://u:geheim@h", "--", "true"], "redis://***@h: No such file"),
+    (["job", *HOST, "--ttl", "1e12", "--", "true"], "at most 1e+09"),
+    (["job", "--masters", "", "--", "true"], "--masters is empty"),
+    (["job", "--masters", "rediss://h?ssl_ca_certs=/not/there", "--", "true"], "ssl_ca_certs=/not/there: No such file"),
+    # With a blank, without a scheme, two of them, in a query: not a word of it is shown.
+    (["job", "redis://:my geheim@h", "--", "true"], "unrecognized arguments: redis://***@h"),
+    (["job", "u:geheim@h", "--", "true"], "unrecognized arguments: ***@h"),
+    (["job", "u:geheim@h", "redis://u:ge heim@geheim@i", "--", "true"], "unrecognized arguments: ***@i"),
+    (["job", "--x=u: geheim@h", "--", "true"], "unrecognized arguments: --x=***@h"),
+    (["job", "redis://h?password=my geheim", "--", "true"], "unrecognized arguments: redis://h?password=***"),
+])  # fmt: skip
 def test_redlock_run(arguments, says, capsys):
     assert ended(run.main, arguments) == 64
     output, errors = capsys.readouterr()
@@ -112,45 +103,14 @@ def test_redlock_run(arguments, says, capsys):
     assert output == ""
 
 
-@pytest.mark.parametrize(
-    ("main", "options"),
-    [
-        (
-            check.main,
-            [
-                "--json",
-                "--watch",
-                "--prometheus",
-                "--no-probe",
-                "--timeout",
-                "--max-ttl",
-                "--strict",
-                "--acl",
-                "--prefix",
-                "--no-restart-guard",
-                "--config",
-                "REDLOCK_MASTERS",
-            ],
-        ),
-        (
-            run.main,
-            [
-                "--wait",
-                "--no-wait",
-                "--ttl",
-                "--max-hold",
-                "--grace",
-                "--verbose",
-                "--prefix",
-                "--max-ttl",
-                "--no-restart-guard",
-                "--config",
-                "REDLOCK_FENCE",
-                "75",
-            ],
-        ),
-    ],
-)
+BOTH = ["--prefix", "--max-ttl", "--no-restart-guard", "--config"]
+
+
+@pytest.mark.parametrize(("main", "options"), [
+    (check.main, [*BOTH, "--json", "--watch", "--prometheus", "--no-probe", "--timeout", "--strict", "--acl",
+                  "REDLOCK_MASTERS"]),
+    (run.main, [*BOTH, "--wait", "--no-wait", "--ttl", "--max-hold", "--grace", "--verbose", "REDLOCK_FENCE", "75"]),
+])  # fmt: skip
 def test_help_has_everything(main, options, capsys):
     assert ended(main, ["--help"]) == 0
     text = capsys.readouterr().out

@@ -212,29 +212,16 @@ def test_try_says_what_is_missing(tmp_path):
     assert "docker.io" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "there", "said"),
-    [
-        (
-            ["--backend", "compose"],
-            False,
-            "backend compose: no docker (Debian: apt-get install docker.io docker-compose); --backend auto",
-        ),
-        (
-            ["--backend", "compose", "--masters", "7"],
-            True,
-            "--masters is 7, with --backend compose it must be at most 5",
-        ),
-        (["--backend", "compose", "--persistence", "everysec"], True, "it must be always or none"),
-        (
-            ["--backend", "compose", "--faults", "clock"],
-            True,
-            "fault clock with backend compose: containers have the machine's clock",
-        ),
-        (["--backend", "compose", "--server", "/no/server"], True, "'/no/server' is not a program"),
-        (["--backend", "compose", "--faults", "disk"], True, "fault disk with backend compose"),
-    ],
-)
+@pytest.mark.parametrize(("words", "there", "said"), [
+    (["--backend", "compose"], False,
+     "backend compose: no docker (Debian: apt-get install docker.io docker-compose); --backend auto"),
+    (["--backend", "compose", "--masters", "7"], True, "--masters is 7, with --backend compose it must be at most 5"),
+    (["--backend", "compose", "--persistence", "everysec"], True, "it must be always or none"),
+    (["--backend", "compose", "--faults", "clock"], True,
+     "fault clock with backend compose: containers have the machine's clock"),
+    (["--backend", "compose", "--server", "/no/server"], True, "'/no/server' is not a program"),
+    (["--backend", "compose", "--faults", "disk"], True, "fault disk with backend compose"),
+])  # fmt: skip
 def test_the_harness_says_what_it_cannot_do(words, there, said, tmp_path):
     """Where there is no Docker; and, with one that only says that it is there, what no Docker could do."""
     for program in ("bash", "dirname", "setpriv", "setsid"):

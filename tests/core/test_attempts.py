@@ -22,17 +22,14 @@ def frees_itself(after: int, refused_with: object = HELD) -> Master:
     return Master(0.01, {"acquire": turns(*[refused_with] * after, lambda call: [1, call.args[3].encode()])})
 
 
-@pytest.mark.parametrize(
-    ("timeout", "attempts", "ends"),
-    [
-        # Every attempt takes 0.01 s, the pause between two is 0.5 s.
-        pytest.param(0.0, [0.0], 0.01, id="once"),
-        pytest.param(-5.0, [0.0], 0.01, id="deadline-in-the-past"),
-        pytest.param(0.3, [0.0, 0.3], 0.31, id="last-look-at-the-deadline"),
-        pytest.param(0.51, [0.0, 0.51], 0.52, id="pause-ends-with-the-deadline"),
-        pytest.param(1.2, [0.0, 0.51, 1.02, 1.2], 1.21, id="pause-is-cut-short"),
-    ],
-)
+@pytest.mark.parametrize(("timeout", "attempts", "ends"), [
+    # Every attempt takes 0.01 s, the pause between two is 0.5 s.
+    pytest.param(0.0, [0.0], 0.01, id="once"),
+    pytest.param(-5.0, [0.0], 0.01, id="deadline-in-the-past"),
+    pytest.param(0.3, [0.0, 0.3], 0.31, id="last-look-at-the-deadline"),
+    pytest.param(0.51, [0.0, 0.51], 0.52, id="pause-ends-with-the-deadline"),
+    pytest.param(1.2, [0.0, 0.51, 1.02, 1.2], 1.21, id="pause-is-cut-short"),
+])  # fmt: skip
 def test_tries_until_the_deadline_and_once_more_at_it(timeout: float, attempts: list[float], ends: float) -> None:
     world = World(*[held(0.01)] * 3)
     refusal = world.run(world.acquire(world.spec(pause=0.5), deadline=world.now + timeout))
@@ -66,19 +63,16 @@ def test_the_last_attempt_says_what_was_wrong() -> None:
     assert (refusal.kind, refusal.attempts) == ("held", 2)
 
 
-@pytest.mark.parametrize(
-    ("masters", "attempts"),
-    [
-        # Waiting does not cure a wrong password; but only a majority of them makes it hopeless.
-        pytest.param([refuses()] * 3, 1, id="all"),
-        pytest.param([refuses(), refuses(), Master()], 1, id="majority"),
-        pytest.param([refuses(), held(), held()], 2, id="minority"),
-        pytest.param([refuses(), Master()], 1, id="half-of-two"),
-        pytest.param([refuses(), refuses(), down(), Master(), Master()], 2, id="minority-and-an-outage"),
-        pytest.param([refuses(configuration=False)] * 3, 2, id="passing-errors"),
-        pytest.param([down(configuration=True)] * 3, 1, id="wrong-password-while-connecting"),
-    ],
-)
+@pytest.mark.parametrize(("masters", "attempts"), [
+    # Waiting does not cure a wrong password; but only a majority of them makes it hopeless.
+    pytest.param([refuses()] * 3, 1, id="all"),
+    pytest.param([refuses(), refuses(), Master()], 1, id="majority"),
+    pytest.param([refuses(), held(), held()], 2, id="minority"),
+    pytest.param([refuses(), Master()], 1, id="half-of-two"),
+    pytest.param([refuses(), refuses(), down(), Master(), Master()], 2, id="minority-and-an-outage"),
+    pytest.param([refuses(configuration=False)] * 3, 2, id="passing-errors"),
+    pytest.param([down(configuration=True)] * 3, 1, id="wrong-password-while-connecting"),
+])  # fmt: skip
 def test_a_misconfigured_majority_ends_it_at_once(masters: list[Master], attempts: int) -> None:
     world = World(*masters)
     refusal = world.run(world.acquire(world.spec(), deadline=world.now + 0.1))
@@ -113,15 +107,12 @@ def test_late_answers_do_not_cut_a_pause_short() -> None:
     assert [sent.at - START for sent in world.all("acquire")] == pytest.approx([0.0, 0.4])
 
 
-@pytest.mark.parametrize(
-    ("timeout", "attempts", "ends"),
-    [
-        pytest.param(0.125, [0.0], 0.25, id="outlives-the-deadline"),
-        pytest.param(0.25, [0.0], 0.25, id="ends-with-the-deadline"),
-        pytest.param(0.375, [0.0, 0.375], 0.625, id="ends-before-the-deadline"),
-        pytest.param(0.875, [0.0, 0.75], 1.0, id="the-second-one-outlives-it"),
-    ],
-)
+@pytest.mark.parametrize(("timeout", "attempts", "ends"), [
+    pytest.param(0.125, [0.0], 0.25, id="outlives-the-deadline"),
+    pytest.param(0.25, [0.0], 0.25, id="ends-with-the-deadline"),
+    pytest.param(0.375, [0.0, 0.375], 0.625, id="ends-before-the-deadline"),
+    pytest.param(0.875, [0.0, 0.75], 1.0, id="the-second-one-outlives-it"),
+])  # fmt: skip
 def test_an_attempt_that_ends_at_the_deadline_or_later_is_the_last(
     timeout: float, attempts: list[float], ends: float
 ) -> None:

@@ -16,28 +16,25 @@ URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 SECRET = "s3cr3t-word"  # noqa: S105
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"node_timeout": 0}, "node_timeout=0: allowed is more than 0"),
-        ({"node_timeout": -1}, "node_timeout=-1"),
-        ({"node_timeout": math.nan}, "node_timeout=nan"),
-        ({"node_timeout": math.inf}, "node_timeout=inf"),
-        ({"node_timeout": "1"}, "node_timeout='1': allowed is a number of seconds, not str"),
-        ({"node_timeout": True}, "not bool"),
-        ({"node_timeout": 21.0}, "at most 20"),  # a third of max_ttl
-        ({"connect_timeout": 0}, "connect_timeout=0"),
-        ({"drift_factor": -0.1}, "drift_factor=-0.1"),
-        ({"drift_factor": None}, "drift_factor=None: allowed is a number, not NoneType"),
-        ({"drift_factor": 0.5}, "not including, 0.5"),
-        ({"max_ttl": 0}, "max_ttl=0"),
-        ({"max_ttl": math.nan}, "max_ttl=nan"),
-        ({"fence_ttl": 10.0}, "at least max_ttl"),
-        ({"fence_ttl": -1}, "fence_ttl=-1"),
-        ({"prefix": "a\0b"}, "without NUL"),
-        ({"prefix": None}, "prefix=None"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [
+    ({"node_timeout": 0}, "node_timeout=0: allowed is more than 0"),
+    ({"node_timeout": -1}, "node_timeout=-1"),
+    ({"node_timeout": math.nan}, "node_timeout=nan"),
+    ({"node_timeout": math.inf}, "node_timeout=inf"),
+    ({"node_timeout": "1"}, "node_timeout='1': allowed is a number of seconds, not str"),
+    ({"node_timeout": True}, "not bool"),
+    ({"node_timeout": 21.0}, "at most 20"),  # a third of max_ttl
+    ({"connect_timeout": 0}, "connect_timeout=0"),
+    ({"drift_factor": -0.1}, "drift_factor=-0.1"),
+    ({"drift_factor": None}, "drift_factor=None: allowed is a number, not NoneType"),
+    ({"drift_factor": 0.5}, "not including, 0.5"),
+    ({"max_ttl": 0}, "max_ttl=0"),
+    ({"max_ttl": math.nan}, "max_ttl=nan"),
+    ({"fence_ttl": 10.0}, "at least max_ttl"),
+    ({"fence_ttl": -1}, "fence_ttl=-1"),
+    ({"prefix": "a\0b"}, "without NUL"),
+    ({"prefix": None}, "prefix=None"),
+])  # fmt: skip
 def test_masters(options, said):
     with pytest.raises(ConfigurationError) as caught:
         Masters(URLS, **options)
@@ -45,36 +42,33 @@ def test_masters(options, said):
     assert isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"ttl": 0}, "ttl=0"),
-        ({"ttl": -3}, "ttl=-3"),
-        ({"ttl": math.nan}, "ttl=nan"),
-        ({"ttl": 61}, "ttl=61: allowed is more than 0 and at most 60 s"),
-        ({"ttl": 0.5}, "at least 0.75 s, three times node_timeout"),  # R7
-        ({"ttl": "30"}, "not str"),
-        ({"timeout": math.nan}, "timeout=nan"),
-        ({"timeout": None}, "not NoneType"),
-        ({"min_validity": 0}, "min_validity=0"),
-        ({"min_validity": 30}, "min_validity=30: allowed is more than 0 and less than 29.698 s"),
-        ({"min_validity": 29.698}, "less than 29.698 s"),  # all of it would have to be left
-        ({"retry": 3}, "tenacity"),
-        ({"name": ""}, "0 bytes"),
-        ({"name": "x" * 513}, "513 bytes"),
-        ({"name": "ü" * 257}, "514 bytes"),
-        ({"name": "a\0b"}, "NUL"),
-        ({"name": "\ud800"}, "UTF-8"),
-        ({"name": 7}, "name=7"),
-        ({"name": b"bytes"}, "name=b'bytes'"),
-        ({"name": []}, "at least one"),
-        ({"name": ["a", 1]}, "name=1"),
-        ({"name": ["a", "b", "a"]}, "'a' is there twice"),
-        # One would be granted the other's fence, or the fence the other's token.
-        ({"name": ["{u}", "{u}:fence"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
-        ({"name": ["{u}:fence", "b", "{u}"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [
+    ({"ttl": 0}, "ttl=0"),
+    ({"ttl": -3}, "ttl=-3"),
+    ({"ttl": math.nan}, "ttl=nan"),
+    ({"ttl": 61}, "ttl=61: allowed is more than 0 and at most 60 s"),
+    ({"ttl": 0.5}, "at least 0.75 s, three times node_timeout"),  # R7
+    ({"ttl": "30"}, "not str"),
+    ({"timeout": math.nan}, "timeout=nan"),
+    ({"timeout": None}, "not NoneType"),
+    ({"min_validity": 0}, "min_validity=0"),
+    ({"min_validity": 30}, "min_validity=30: allowed is more than 0 and less than 29.698 s"),
+    ({"min_validity": 29.698}, "less than 29.698 s"),  # all of it would have to be left
+    ({"retry": 3}, "tenacity"),
+    ({"name": ""}, "0 bytes"),
+    ({"name": "x" * 513}, "513 bytes"),
+    ({"name": "ü" * 257}, "514 bytes"),
+    ({"name": "a\0b"}, "NUL"),
+    ({"name": "\ud800"}, "UTF-8"),
+    ({"name": 7}, "name=7"),
+    ({"name": b"bytes"}, "name=b'bytes'"),
+    ({"name": []}, "at least one"),
+    ({"name": ["a", 1]}, "name=1"),
+    ({"name": ["a", "b", "a"]}, "'a' is there twice"),
+    # One would be granted the other's fence, or the fence the other's token.
+    ({"name": ["{u}", "{u}:fence"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
+    ({"name": ["{u}:fence", "b", "{u}"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
+])  # fmt: skip
 def test_locks(options, said):
     options = {"name": "job", **options}
     with pytest.raises(ConfigurationError) as caught:
@@ -140,29 +134,23 @@ def test_calls():
         lock.acquire(5)  # type: ignore[arg-type]  # seconds, it may have meant
 
 
-@pytest.mark.parametrize(
-    ("masters", "said"),
-    [
-        ([], "empty"),
-        ("redis://10.0.0.1", "a list of URLs"),
-        (None, "a list of URLs"),
-        ([3], "not int"),
-        (["http://10.0.0.1"], "http://… is no URL of a master"),
-        (["10.0.0.1:6379"], "this one does not: write redis://HOST:PORT"),
-        (["redis://10.0.0.1,redis://10.0.0.2"], "redis://… has several URLs in it, separated by commas"),
-        (["redis://"], "names no host"),
-        (["redis://10.0.0.1:0"], "has port 0"),
-        (["redis://10.0.0.1:99999"], "port from 1 to 65535"),
-        (
-            ["redis://10.0.0.1", "redis://10.0.0.1:6379/0"],
-            "masters[0] and masters[1] are the same server, 10.0.0.1:6379",
-        ),
-        (["redis://10.0.0.1/1", "redis://10.0.0.1/2"], "same server"),  # C15: two databases are one server
-        (["redis://a.example", "redis://A.example"], "same server"),
-        (["redis://10.0.0.1", redis.Redis(host="10.0.0.1")], "same server"),
-        (["unix:///tmp/a", "unix:///tmp/a?db=1"], "same server"),
-    ],
-)
+@pytest.mark.parametrize(("masters", "said"), [
+    ([], "empty"),
+    ("redis://10.0.0.1", "a list of URLs"),
+    (None, "a list of URLs"),
+    ([3], "not int"),
+    (["http://10.0.0.1"], "http://… is no URL of a master"),
+    (["10.0.0.1:6379"], "this one does not: write redis://HOST:PORT"),
+    (["redis://10.0.0.1,redis://10.0.0.2"], "redis://… has several URLs in it, separated by commas"),
+    (["redis://"], "names no host"),
+    (["redis://10.0.0.1:0"], "has port 0"),
+    (["redis://10.0.0.1:99999"], "port from 1 to 65535"),
+    (["redis://10.0.0.1", "redis://10.0.0.1:6379/0"], "masters[0] and masters[1] are the same server, 10.0.0.1:6379"),
+    (["redis://10.0.0.1/1", "redis://10.0.0.1/2"], "same server"),  # C15: two databases are one server
+    (["redis://a.example", "redis://A.example"], "same server"),
+    (["redis://10.0.0.1", redis.Redis(host="10.0.0.1")], "same server"),
+    (["unix:///tmp/a", "unix:///tmp/a?db=1"], "same server"),
+])  # fmt: skip
 def test_who_the_masters_are(masters, said):
     with pytest.raises(ConfigurationError) as caught:
         Masters(masters)
@@ -176,15 +164,10 @@ def test_a_master_that_sentinel_may_replace_is_refused():
         Masters([sentinel.master_for("name")])
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"redis://user:{SECRET}@10.0.0.1:6379",
-        f"rediss://:{SECRET}@10.0.0.1",
-        f"redis://10.0.0.1?password={SECRET}",
-        f"unix://user:{SECRET}@/tmp/redis.sock",
-    ],
-)
+@pytest.mark.parametrize("url", [
+    f"redis://user:{SECRET}@10.0.0.1:6379", f"rediss://:{SECRET}@10.0.0.1", f"redis://10.0.0.1?password={SECRET}",
+    f"unix://user:{SECRET}@/tmp/redis.sock",
+])  # fmt: skip
 def test_no_repr_shows_a_password(url):
     """C20."""
     masters = Masters([url])
@@ -194,28 +177,25 @@ def test_no_repr_shows_a_password(url):
         assert SECRET not in str(shown)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"redis://user:{SECRET}/x@10.0.0.1:6379",  # what comes before the slash looks like a port
-        f"redis://user:{SECRET}@10.0.0.1:port",
-        f"redis://user:{SECRET}@10.0.0.1:70000",
-        f"redis:/user:{SECRET}@10.0.0.1",
-        f"user:{SECRET}@10.0.0.1",
-        f"redis://user:{SECRET}@[10.0.0.1",
-        f"redis://user:{SECRET}@10.0.0.1?db={SECRET}",
-        f"redis://user:12/{SECRET}@10.0.0.1",  # as does what comes before these: it would be shown as host and port
-        f"redis://{SECRET}/x@10.0.0.1",
-        f"redis://{SECRET}#x@10.0.0.1",
-        f"redis://{SECRET}?x@10.0.0.1",
-        f"redis://user:a@{SECRET}/x@10.0.0.1",
-        f"unix://user:x/{SECRET}@/tmp/redis.sock",
-        f"unix://user:a@x/{SECRET}@/tmp/redis.sock",
-        f"redis://:{SECRET}\udce9@10.0.0.1",
-        f"redis://10.0.0.1?password=a&{SECRET}",
-        f"rediss://10.0.0.1?ssl_password=a&{SECRET}=b",
-    ],
-)
+@pytest.mark.parametrize("url", [
+    f"redis://user:{SECRET}/x@10.0.0.1:6379",  # what comes before the slash looks like a port
+    f"redis://user:{SECRET}@10.0.0.1:port",
+    f"redis://user:{SECRET}@10.0.0.1:70000",
+    f"redis:/user:{SECRET}@10.0.0.1",
+    f"user:{SECRET}@10.0.0.1",
+    f"redis://user:{SECRET}@[10.0.0.1",
+    f"redis://user:{SECRET}@10.0.0.1?db={SECRET}",
+    f"redis://user:12/{SECRET}@10.0.0.1",  # as does what comes before these: it would be shown as host and port
+    f"redis://{SECRET}/x@10.0.0.1",
+    f"redis://{SECRET}#x@10.0.0.1",
+    f"redis://{SECRET}?x@10.0.0.1",
+    f"redis://user:a@{SECRET}/x@10.0.0.1",
+    f"unix://user:x/{SECRET}@/tmp/redis.sock",
+    f"unix://user:a@x/{SECRET}@/tmp/redis.sock",
+    f"redis://:{SECRET}\udce9@10.0.0.1",
+    f"redis://10.0.0.1?password=a&{SECRET}",
+    f"rediss://10.0.0.1?ssl_password=a&{SECRET}=b",
+])  # fmt: skip
 def test_no_error_about_a_url_shows_its_password(url):
     with pytest.raises(ConfigurationError) as caught:
         Masters([url])
@@ -230,47 +210,41 @@ def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
     assert endpoint.name == "/tmp/redis@1.sock"  # noqa: S108 - never opened
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("redis://h:p/abc", "port from 1 to 65535"),
-        ("redis://h/abc", "a database that does not exist: allowed is a number from 0 on"),
-        ("redis://h/-1", "a number from 0 on"),
-        ("redis://h/1/2", "a number from 0 on"),
-        ("redis://h//1", "a number from 0 on"),
-        ("redis://h/\u0663", "a number from 0 on"),
-        ("redis://h?db=abc", "a number from 0 on"),
-        ("redis://h?db=9999999999", "a number from 0 on"),
-        ("redis://h/1?db=2", "says db twice"),
-        ("redis://h?db=1&db=2", "says db twice"),
-        ("redis://:one@h?password=two", "says password twice"),
-        ("redis://h?foo=1", "the option 'foo', which says nothing here: allowed are db, username"),
-        ("redis://h?foo", "the option 'foo'"),
-        ("redis://h?socket_timeout=5", "timeouts and the like are options of Masters"),
-        ("redis://h?decode_responses=true", "the option 'decode_responses'"),
-        ("redis://h?protocol=3", "the option 'protocol'"),
-        ("redis://h?host=other", "the option 'host'"),
-        ("redis://h?ssl_ca_certs=/x", "speaks no TLS: write rediss://"),
-        ("redis://h?DB=1", "the option 'DB'"),
-        ("redis://h?password=", "the option password without a value"),
-        (
-            "redis://h?password=a&b",
-            "an option that is not known (in a password write %26 for &), which says nothing here",
-        ),
-        ("rediss://h?ssl_certfile=", "the option ssl_certfile without a value"),
-        ("rediss://h?ssl_check_hostname=flase", "a wrong ssl_check_hostname: allowed is true or false"),
-        ("rediss://h?ssl_min_version=1.3", "allowed is 771 (TLS 1.2) or 772 (TLS 1.3)"),
-        ("rediss://h?ssl_cert_reqs=perhaps", "settings for h:6379 are refused"),
-        ("rediss://h?ssl_include_verify_flags=VERIFY_ALL", "VERIFY_X509_STRICT"),
-        ("rediss://h?ssl_foo=1", "the option 'ssl_foo'"),
-        ("redis://h#1", "has a # in it"),
-        ("redis://h/1#", "has a # in it"),
-        ("unix://run/redis.sock", "three slashes"),
-        ("unix:///run/redis.sock?foo=1", "the option 'foo'"),
-        ("unix:///run/redis.sock?db=abc", "a number from 0 on"),
-        ("unix:///run/redis.sock?ssl_ca_certs=/x", "speaks no TLS"),
-    ],
-)
+@pytest.mark.parametrize(("url", "said"), [
+    ("redis://h:p/abc", "port from 1 to 65535"),
+    ("redis://h/abc", "a database that does not exist: allowed is a number from 0 on"),
+    ("redis://h/-1", "a number from 0 on"),
+    ("redis://h/1/2", "a number from 0 on"),
+    ("redis://h//1", "a number from 0 on"),
+    ("redis://h/\u0663", "a number from 0 on"),
+    ("redis://h?db=abc", "a number from 0 on"),
+    ("redis://h?db=9999999999", "a number from 0 on"),
+    ("redis://h/1?db=2", "says db twice"),
+    ("redis://h?db=1&db=2", "says db twice"),
+    ("redis://:one@h?password=two", "says password twice"),
+    ("redis://h?foo=1", "the option 'foo', which says nothing here: allowed are db, username"),
+    ("redis://h?foo", "the option 'foo'"),
+    ("redis://h?socket_timeout=5", "timeouts and the like are options of Masters"),
+    ("redis://h?decode_responses=true", "the option 'decode_responses'"),
+    ("redis://h?protocol=3", "the option 'protocol'"),
+    ("redis://h?host=other", "the option 'host'"),
+    ("redis://h?ssl_ca_certs=/x", "speaks no TLS: write rediss://"),
+    ("redis://h?DB=1", "the option 'DB'"),
+    ("redis://h?password=", "the option password without a value"),
+    ("redis://h?password=a&b", "an option that is not known (in a password write %26 for &), which says nothing here"),
+    ("rediss://h?ssl_certfile=", "the option ssl_certfile without a value"),
+    ("rediss://h?ssl_check_hostname=flase", "a wrong ssl_check_hostname: allowed is true or false"),
+    ("rediss://h?ssl_min_version=1.3", "allowed is 771 (TLS 1.2) or 772 (TLS 1.3)"),
+    ("rediss://h?ssl_cert_reqs=perhaps", "settings for h:6379 are refused"),
+    ("rediss://h?ssl_include_verify_flags=VERIFY_ALL", "VERIFY_X509_STRICT"),
+    ("rediss://h?ssl_foo=1", "the option 'ssl_foo'"),
+    ("redis://h#1", "has a # in it"),
+    ("redis://h/1#", "has a # in it"),
+    ("unix://run/redis.sock", "three slashes"),
+    ("unix:///run/redis.sock?foo=1", "the option 'foo'"),
+    ("unix:///run/redis.sock?db=abc", "a number from 0 on"),
+    ("unix:///run/redis.sock?ssl_ca_certs=/x", "speaks no TLS"),
+])  # fmt: skip
 def test_what_a_url_says_and_nobody_would_do_is_refused(url, said):
     """Ignored, it would be another database, another timeout or no TLS, in silence."""
     with pytest.raises(ConfigurationError) as caught:
@@ -302,20 +276,17 @@ def test_what_a_url_says_is_what_is_done():
     assert target.settings == {"host": "h", "port": 6379, "username": "u", "password": "p"}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (f"redis://user:{SECRET}@10.0.0.3:6379/abc", "masters[1] (10.0.0.3:6379): redis://… has a database"),
-        (f"redis://user:{SECRET}@10.0.0.3?foo=1", "masters[1] (10.0.0.3): redis://… has the option 'foo'"),
-        (f"redis://:{SECRET}@10.0.0.3:port", "masters[1] (10.0.0.3): redis://… is no URL"),
-        (f"redis://:{SECRET}@[::1]:1/abc", "masters[1] ([::1]:1): "),
-        (f"redis://user:x/{SECRET}@10.0.0.3", "masters[1]: redis://… is no URL"),  # "user" would be part of a login
-        (f"redis://{SECRET}?x@10.0.0.3", "masters[1]: redis://… is no URL"),
-        (f"redis://h?a=b&{SECRET}@10.0.0.3", "masters[1]: redis://… has an option that is not known"),
-        (f":{SECRET}@10.0.0.3", "masters[1]: the URL of a master begins with"),
-        (7, "masters[1]: a master is a URL or a redis.Redis, not int"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "said"), [
+    (f"redis://user:{SECRET}@10.0.0.3:6379/abc", "masters[1] (10.0.0.3:6379): redis://… has a database"),
+    (f"redis://user:{SECRET}@10.0.0.3?foo=1", "masters[1] (10.0.0.3): redis://… has the option 'foo'"),
+    (f"redis://:{SECRET}@10.0.0.3:port", "masters[1] (10.0.0.3): redis://… is no URL"),
+    (f"redis://:{SECRET}@[::1]:1/abc", "masters[1] ([::1]:1): "),
+    (f"redis://user:x/{SECRET}@10.0.0.3", "masters[1]: redis://… is no URL"),  # "user" would be part of a login
+    (f"redis://{SECRET}?x@10.0.0.3", "masters[1]: redis://… is no URL"),
+    (f"redis://h?a=b&{SECRET}@10.0.0.3", "masters[1]: redis://… has an option that is not known"),
+    (f":{SECRET}@10.0.0.3", "masters[1]: the URL of a master begins with"),
+    (7, "masters[1]: a master is a URL or a redis.Redis, not int"),
+])  # fmt: skip
 def test_which_of_several_urls_is_wrong_is_said(wrong, said):
     with pytest.raises(ConfigurationError) as caught:
         Masters([URLS[0], wrong, URLS[1]])

@@ -43,20 +43,11 @@ def test_there_are_as_many_as_there_are_things_to_do_about_it() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("kind", "builtin"),
-    [
-        (RedlockError, Exception),
-        (ConfigurationError, ValueError),
-        (NotAcquired, TimeoutError),
-        (QuorumUnreachable, NotAcquired),
-        (QuorumUnreachable, TimeoutError),
-        (NotExtended, TimeoutError),
-        (NotHeld, RuntimeError),
-        (WouldDeadlock, RuntimeError),
-        (LockLost, Exception),
-    ],
-)
+@pytest.mark.parametrize(("kind", "builtin"), [
+    (RedlockError, Exception), (ConfigurationError, ValueError), (NotAcquired, TimeoutError),
+    (QuorumUnreachable, NotAcquired), (QuorumUnreachable, TimeoutError), (NotExtended, TimeoutError),
+    (NotHeld, RuntimeError), (WouldDeadlock, RuntimeError), (LockLost, Exception),
+])  # fmt: skip
 def test_each_is_the_builtin_that_a_caller_may_catch_already(kind: type[RedlockError], builtin: type) -> None:
     assert issubclass(kind, builtin)
     assert issubclass(kind, RedlockError)

@@ -107,14 +107,11 @@ def test_every_proposal_is_greater_than_all_before(steps: list[tuple[str, int]])
 # -- one round, mostly -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "masters",
-    [
-        pytest.param([Master(0.01)] * 3, id="all"),
-        pytest.param([Master(0.01), Master(0.01), has(HIGH, 0.02)], id="two-of-three"),
-        pytest.param([Master(0.01), Master(0.01), Master(0.01), has(HIGH), down()], id="three-of-five"),
-    ],
-)
+@pytest.mark.parametrize("masters", [
+    pytest.param([Master(0.01)] * 3, id="all"),
+    pytest.param([Master(0.01), Master(0.01), has(HIGH, 0.02)], id="two-of-three"),
+    pytest.param([Master(0.01), Master(0.01), Master(0.01), has(HIGH), down()], id="three-of-five"),
+])  # fmt: skip
 def test_stored_by_a_majority_it_needs_no_second_round(masters: list[Master]) -> None:
     world = World(*masters)
     grant = world.run(attempt(world.settings, world.spec()))
@@ -123,18 +120,15 @@ def test_stored_by_a_majority_it_needs_no_second_round(masters: list[Master]) ->
     assert world.verbs() == ["acquire"]
 
 
-@pytest.mark.parametrize(
-    ("masters", "to", "at"),
-    [
-        # The second round goes to those that granted or may yet grant, and to nobody else.
-        pytest.param([has(HIGH), has(HIGH), Master(0.02)], {0, 1, 2}, 0.02, id="nobody-stored-it"),
-        pytest.param([has(HIGH), Master(0.02), Master(0.1)], {0, 1, 2}, 0.04, id="one-of-two-stored-it"),
-        pytest.param([has(HIGH), has(HIGH), held(0.0)], {0, 1}, 0.02, id="not-to-the-one-that-refused"),
-        pytest.param([has(HIGH), has(HIGH), down()], {0, 1}, 0.02, id="not-to-the-one-that-is-down"),
-        pytest.param([has(HIGH), has(HIGH), breaks(0.0)], {0, 1}, 0.02, id="not-to-the-one-that-broke"),
-        pytest.param([has(HIGH), has(HIGH), Master(NEVER)], {0, 1, 2}, 0.02, id="to-the-one-that-is-slow"),
-    ],
-)
+@pytest.mark.parametrize(("masters", "to", "at"), [
+    # The second round goes to those that granted or may yet grant, and to nobody else.
+    pytest.param([has(HIGH), has(HIGH), Master(0.02)], {0, 1, 2}, 0.02, id="nobody-stored-it"),
+    pytest.param([has(HIGH), Master(0.02), Master(0.1)], {0, 1, 2}, 0.04, id="one-of-two-stored-it"),
+    pytest.param([has(HIGH), has(HIGH), held(0.0)], {0, 1}, 0.02, id="not-to-the-one-that-refused"),
+    pytest.param([has(HIGH), has(HIGH), down()], {0, 1}, 0.02, id="not-to-the-one-that-is-down"),
+    pytest.param([has(HIGH), has(HIGH), breaks(0.0)], {0, 1}, 0.02, id="not-to-the-one-that-broke"),
+    pytest.param([has(HIGH), has(HIGH), Master(NEVER)], {0, 1, 2}, 0.02, id="to-the-one-that-is-slow"),
+])  # fmt: skip
 def test_otherwise_there_is_one(masters: list[Master], to: set[int], at: float) -> None:
     world = World(*masters)
     grant = world.run(attempt(world.settings, world.spec()))
@@ -183,24 +177,17 @@ def test_who_refused_before_still_refuses() -> None:
     assert outcomes(refusal.tally.votes()) == ["granted", "granted", "timeout", "held", "held"]
 
 
-@pytest.mark.parametrize(
-    ("masters", "kind", "at"),
-    [
-        # Equal is not greater, and neither is smaller (R18).
-        pytest.param([has(HIGH, then=[0, str(HIGH + 1).encode()])] * 3, "held", 0.02, id="equal"),
-        pytest.param([has(HIGH, then=[0, str(HIGH + 9).encode()])] * 3, "held", 0.02, id="overtaken"),
-        pytest.param([has(HIGH, then=[-1, b"0"])] * 3, "held", 0.02, id="not-the-owner-any-more"),
-        pytest.param([has(HIGH, later=NEVER)] * 3, "unreachable", 0.25, id="within-the-time-of-the-attempt"),
-        pytest.param(
-            [has(HIGH), has(HIGH, then=[0, str(HIGH + 1).encode()]), Master(0.01, slow={"fence": NEVER})],
-            "held",
-            0.25,
-            id="one-vote-is-no-majority",
-        ),
-        pytest.param([has(HIGH), has(HIGH, later=0.2), down()], None, 0.21, id="just-in-time"),
-        pytest.param([has(HIGH), has(HIGH, later=0.245), down()], "unreachable", 0.25, id="just-too-late"),
-    ],
-)
+@pytest.mark.parametrize(("masters", "kind", "at"), [
+    # Equal is not greater, and neither is smaller (R18).
+    pytest.param([has(HIGH, then=[0, str(HIGH + 1).encode()])] * 3, "held", 0.02, id="equal"),
+    pytest.param([has(HIGH, then=[0, str(HIGH + 9).encode()])] * 3, "held", 0.02, id="overtaken"),
+    pytest.param([has(HIGH, then=[-1, b"0"])] * 3, "held", 0.02, id="not-the-owner-any-more"),
+    pytest.param([has(HIGH, later=NEVER)] * 3, "unreachable", 0.25, id="within-the-time-of-the-attempt"),
+    pytest.param([has(HIGH), has(HIGH, then=[0, str(HIGH + 1).encode()]), Master(0.01, slow={"fence": NEVER})], "held",
+        0.25, id="one-vote-is-no-majority"),
+    pytest.param([has(HIGH), has(HIGH, later=0.2), down()], None, 0.21, id="just-in-time"),
+    pytest.param([has(HIGH), has(HIGH, later=0.245), down()], "unreachable", 0.25, id="just-too-late"),
+])  # fmt: skip
 def test_the_majority_of_the_second_round_decides(masters: list[Master], kind: str | None, at: float) -> None:
     world = World(*masters)
     outcome = world.run(attempt(world.settings, world.spec()))
@@ -252,19 +239,12 @@ def test_having_learned_the_next_attempt_needs_one_round() -> None:
     assert world.verbs() == ["acquire", "release", "acquire"]
 
 
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        pytest.param({"acquire": [2, str(2**53 - 1).encode()]}, id="taken"),
-        pytest.param({"acquire": [0, str(2**53 - 1).encode(), b"ann", 10]}, id="held"),
-        pytest.param(
-            {"acquire": [2, str(HIGH).encode()], "fence": [0, str(2**53 - 1).encode()]}, id="in-the-second-round"
-        ),
-        pytest.param(
-            {"acquire": [2, str(HIGH).encode()], "fence": [-1, str(2**53 - 1).encode()]}, id="not-ours-any-more"
-        ),
-    ],
-)
+@pytest.mark.parametrize("spoilt", [
+    pytest.param({"acquire": [2, str(2**53 - 1).encode()]}, id="taken"),
+    pytest.param({"acquire": [0, str(2**53 - 1).encode(), b"ann", 10]}, id="held"),
+    pytest.param({"acquire": [2, str(HIGH).encode()], "fence": [0, str(2**53 - 1).encode()]}, id="in-the-second-round"),
+    pytest.param({"acquire": [2, str(HIGH).encode()], "fence": [-1, str(2**53 - 1).encode()]}, id="not-ours-any-more"),
+])  # fmt: skip
 def test_a_fence_that_no_clock_can_have_made_does_not_spoil_other_names(spoilt: dict[str, list[object]]) -> None:
     """A proposal of 2**53 would be refused by every master, for ever, for every name of these masters."""
 

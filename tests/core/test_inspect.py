@@ -24,35 +24,24 @@ def look(*masters: Master, **options: Any) -> tuple[LockStatus, World]:
     return status, world
 
 
-@pytest.mark.parametrize(
-    ("masters", "token", "remaining"),
-    [
-        pytest.param([sees(), sees(), sees()], None, 0.0, id="free"),
-        pytest.param([sees("ann", 1000)] * 3, "ann", 1.0, id="all"),
-        # The majority lasts as long as the second longest of three keys: not the median of what answered.
-        pytest.param([sees("ann", 1000), sees("ann", 9000), sees("ann", 2000)], "ann", 2.0, id="second-longest"),
-        pytest.param([sees("ann", 1500), sees("ann", 19_800), down()], "ann", 1.5, id="two-answer"),
-        pytest.param(
-            [sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), down(), down()],
-            "ann",
-            3.0,
-            id="three-of-five",
-        ),
-        pytest.param([sees("ann", 1000), sees(), sees()], None, 0.0, id="minority"),
-        pytest.param([sees("ann", 1000), sees("bob", 1000), sees()], None, 0.0, id="split"),
-        pytest.param([sees("ann", 9000), sees("bob", 1000), sees("bob", 4000)], "bob", 1.0, id="two-of-bob"),
-        pytest.param([sees("ann", -1), sees("ann", -1), sees()], "ann", math.inf, id="without-expiry"),
-        pytest.param([sees("ann", 1000), sees("ann", 1000)], "ann", 1.0, id="two-masters"),
-        pytest.param([sees("ann", 1000), sees()], None, 0.0, id="one-of-two"),
-        pytest.param([down()] * 3, None, 0.0, id="down"),
-        pytest.param(
-            [sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), sees("ann", 2000), down()],
-            "ann",
-            3.0,
-            id="five",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("masters", "token", "remaining"), [
+    pytest.param([sees(), sees(), sees()], None, 0.0, id="free"),
+    pytest.param([sees("ann", 1000)] * 3, "ann", 1.0, id="all"),
+    # The majority lasts as long as the second longest of three keys: not the median of what answered.
+    pytest.param([sees("ann", 1000), sees("ann", 9000), sees("ann", 2000)], "ann", 2.0, id="second-longest"),
+    pytest.param([sees("ann", 1500), sees("ann", 19_800), down()], "ann", 1.5, id="two-answer"),
+    pytest.param([sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), down(), down()], "ann", 3.0,
+        id="three-of-five"),
+    pytest.param([sees("ann", 1000), sees(), sees()], None, 0.0, id="minority"),
+    pytest.param([sees("ann", 1000), sees("bob", 1000), sees()], None, 0.0, id="split"),
+    pytest.param([sees("ann", 9000), sees("bob", 1000), sees("bob", 4000)], "bob", 1.0, id="two-of-bob"),
+    pytest.param([sees("ann", -1), sees("ann", -1), sees()], "ann", math.inf, id="without-expiry"),
+    pytest.param([sees("ann", 1000), sees("ann", 1000)], "ann", 1.0, id="two-masters"),
+    pytest.param([sees("ann", 1000), sees()], None, 0.0, id="one-of-two"),
+    pytest.param([down()] * 3, None, 0.0, id="down"),
+    pytest.param([sees("ann", 5000), sees("ann", 4000), sees("ann", 3000), sees("ann", 2000), down()], "ann", 3.0,
+        id="five"),
+])  # fmt: skip
 def test_holder(masters: list[Master], token: str | None, remaining: float) -> None:
     status, _ = look(*masters)
     assert (status.name, status.token, status.remaining) == ("a", token, remaining)
@@ -94,18 +83,15 @@ def test_a_key_without_expiry_has_no_number_of_seconds():
     assert [vote.reason for vote in status.votes] == ["by ann without expiry", "by ann for 1.500 s", ""]
 
 
-@pytest.mark.parametrize(
-    ("masters", "locked"),
-    [
-        pytest.param([sees("ann", 1000)] * 3 + [sees()] * 2, True, id="a-majority-has-a-holder"),
-        pytest.param([sees("ann", 1000)] * 2 + [sees("bob", 1000)] + [sees()] * 2, True, id="whoever-it-is"),
-        pytest.param([sees("ann", 1000)] * 2 + [sees()] * 3, False, id="a-minority"),
-        pytest.param([sees("ann", 1000)] * 2 + [sees()] * 2, False, id="a-tie-of-all"),
-        pytest.param([sees("ann", 1000)] + [sees()] * 3 + [down()], False, id="the-absent-one-cannot-matter"),
-        pytest.param([sees("ann", 1000)] * 2 + [sees()] * 2 + [down()], None, id="the-absent-one-decides"),
-        pytest.param([sees()] * 2 + [down()] * 3, None, id="too-few"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("masters", "locked"), [
+    pytest.param([sees("ann", 1000)] * 3 + [sees()] * 2, True, id="a-majority-has-a-holder"),
+    pytest.param([sees("ann", 1000)] * 2 + [sees("bob", 1000)] + [sees()] * 2, True, id="whoever-it-is"),
+    pytest.param([sees("ann", 1000)] * 2 + [sees()] * 3, False, id="a-minority"),
+    pytest.param([sees("ann", 1000)] * 2 + [sees()] * 2, False, id="a-tie-of-all"),
+    pytest.param([sees("ann", 1000)] + [sees()] * 3 + [down()], False, id="the-absent-one-cannot-matter"),
+    pytest.param([sees("ann", 1000)] * 2 + [sees()] * 2 + [down()], None, id="the-absent-one-decides"),
+    pytest.param([sees()] * 2 + [down()] * 3, None, id="too-few"),
+])  # fmt: skip
 def test_locked_is_not_said_where_it_is_not_known(masters, locked):
     world = World(*masters)
     status, tally = world.run(inspect(world.settings, "a", "redlock:a"))

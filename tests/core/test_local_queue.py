@@ -31,36 +31,30 @@ def line(*names: str) -> tuple[LocalQueue, list[Place]]:
 # -- the line ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("names", "turns"),
-    [
-        pytest.param(["a"], [True], id="alone"),
-        pytest.param(["a", "a", "a"], [True, False, False], id="first-come"),
-        pytest.param(["a", "b"], [True, True], id="other-names-are-other-lines"),
-        pytest.param(["ab", "ba"], [True, False], id="both-orders"),
-        pytest.param(["a", "ab", "b"], [True, False, False], id="who-wants-both-stands-in-front-of-b"),
-        pytest.param(["a", "b", "ab"], [True, True, False], id="both-are-taken"),
-        pytest.param(["ab", "bc", "cd", "d"], [True, False, False, False], id="a-chain"),
-    ],
-)
+@pytest.mark.parametrize(("names", "turns"), [
+    pytest.param(["a"], [True], id="alone"),
+    pytest.param(["a", "a", "a"], [True, False, False], id="first-come"),
+    pytest.param(["a", "b"], [True, True], id="other-names-are-other-lines"),
+    pytest.param(["ab", "ba"], [True, False], id="both-orders"),
+    pytest.param(["a", "ab", "b"], [True, False, False], id="who-wants-both-stands-in-front-of-b"),
+    pytest.param(["a", "b", "ab"], [True, True, False], id="both-are-taken"),
+    pytest.param(["ab", "bc", "cd", "d"], [True, False, False, False], id="a-chain"),
+])  # fmt: skip
 def test_whose_turn_it_is_when_they_come(names: list[str], turns: list[bool]) -> None:
     assert [place.turn for place in line(*names)[1]] == turns
 
 
-@pytest.mark.parametrize(
-    ("names", "leaves", "next_ones"),
-    [
-        pytest.param(["a"], 0, [], id="nobody-behind"),
-        pytest.param(["a", "a", "a"], 0, [1], id="the-next-one"),
-        pytest.param(["a", "a", "a"], 1, [], id="from-the-middle"),
-        pytest.param(["a", "a", "a"], 2, [], id="from-the-end"),
-        pytest.param(["ab", "a", "b"], 0, [1, 2], id="one-in-each-line"),
-        pytest.param(["ab", "ba"], 0, [1], id="told-once"),
-        pytest.param(["a", "b", "ab"], 0, [], id="first-in-one-line-only"),
-        pytest.param(["a", "ab", "b"], 1, [2], id="who-stood-in-the-way"),
-        pytest.param(["ab", "bc", "cd"], 1, [2], id="the-middle-of-a-chain"),
-    ],
-)
+@pytest.mark.parametrize(("names", "leaves", "next_ones"), [
+    pytest.param(["a"], 0, [], id="nobody-behind"),
+    pytest.param(["a", "a", "a"], 0, [1], id="the-next-one"),
+    pytest.param(["a", "a", "a"], 1, [], id="from-the-middle"),
+    pytest.param(["a", "a", "a"], 2, [], id="from-the-end"),
+    pytest.param(["ab", "a", "b"], 0, [1, 2], id="one-in-each-line"),
+    pytest.param(["ab", "ba"], 0, [1], id="told-once"),
+    pytest.param(["a", "b", "ab"], 0, [], id="first-in-one-line-only"),
+    pytest.param(["a", "ab", "b"], 1, [2], id="who-stood-in-the-way"),
+    pytest.param(["ab", "bc", "cd"], 1, [2], id="the-middle-of-a-chain"),
+])  # fmt: skip
 def test_who_is_next_when_one_leaves(names: list[str], leaves: int, next_ones: list[int]) -> None:
     local_queue, places = line(*names)
     assert local_queue.leave(places[leaves]) == [places[number] for number in next_ones]
@@ -179,15 +173,10 @@ def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
 # -- entering and leaving ----------------------------------------------------------------------------
 
 WAYS: dict[str, list[Master]] = {
-    "held": [held(0.01)] * 3,
-    "unreachable": [down(), down(), Master(0.01)],
-    "broken": [breaks(0.01)] * 3,
-    "silent": [Master(NEVER)] * 3,
-    "slow": [Master(0.2)] * 3,
-    "misconfigured": [refuses()] * 3,
-    "granted": [Master(0.01)] * 3,
-    "second-round": [Master(0.01, {"acquire": [2, b"5"]})] * 3,
-}
+    "held": [held(0.01)] * 3, "unreachable": [down(), down(), Master(0.01)], "broken": [breaks(0.01)] * 3,
+    "silent": [Master(NEVER)] * 3, "slow": [Master(0.2)] * 3, "misconfigured": [refuses()] * 3,
+    "granted": [Master(0.01)] * 3, "second-round": [Master(0.01, {"acquire": [2, b"5"]})] * 3,
+}  # fmt: skip
 
 
 def acquiring(masters: list[Master]) -> tuple[World, Op[Grant | Refusal]]:

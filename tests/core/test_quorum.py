@@ -116,22 +116,10 @@ def test_a_tie_ends_at_once() -> None:
     assert tally_of(["granted", "granted", "held"], 4).decided is False
 
 
-@pytest.mark.parametrize(
-    ("absent", "size", "unreachable"),
-    [
-        (0, 1, False),
-        (1, 1, True),
-        (1, 2, True),
-        (1, 3, False),
-        (2, 3, True),
-        (1, 4, False),
-        (2, 4, True),
-        (2, 5, False),
-        (3, 5, True),
-        (2, 6, False),
-        (3, 6, True),
-    ],
-)
+@pytest.mark.parametrize(("absent", "size", "unreachable"), [
+    (0, 1, False), (1, 1, True), (1, 2, True), (1, 3, False), (2, 3, True), (1, 4, False), (2, 4, True), (2, 5, False),
+    (3, 5, True), (2, 6, False), (3, 6, True),
+])  # fmt: skip
 @pytest.mark.parametrize("kind", ABSENT)
 def test_those_known_not_to_have_voted_exclude_a_majority(
     absent: int, size: int, unreachable: bool, kind: Outcome
@@ -251,19 +239,16 @@ def test_without_one_that_is_in_the_way_the_next_round_is_lost_as_well(size: int
     assert seen
 
 
-@pytest.mark.parametrize(
-    ("said", "unreachable", "outage"),
-    [
-        pytest.param("nnn", True, False, id="a-majority-objects-to-the-name"),
-        pytest.param("nnnnn", True, False, id="all-object"),
-        pytest.param("nddg", True, False, id="two-are-dead-and-one-votes"),
-        pytest.param("ndd", True, False, id="two-are-dead"),
-        pytest.param("nddd", True, True, id="three-are-dead"),
-        pytest.param("ddd", True, True, id="dead-as-ever"),
-        pytest.param("nnhhh", False, False, id="held-elsewhere"),
-        pytest.param("ggg", False, False, id="granted"),
-    ],
-)
+@pytest.mark.parametrize(("said", "unreachable", "outage"), [
+    pytest.param("nnn", True, False, id="a-majority-objects-to-the-name"),
+    pytest.param("nnnnn", True, False, id="all-object"),
+    pytest.param("nddg", True, False, id="two-are-dead-and-one-votes"),
+    pytest.param("ndd", True, False, id="two-are-dead"),
+    pytest.param("nddd", True, True, id="three-are-dead"),
+    pytest.param("ddd", True, True, id="dead-as-ever"),
+    pytest.param("nnhhh", False, False, id="held-elsewhere"),
+    pytest.param("ggg", False, False, id="granted"),
+])  # fmt: skip
 def test_masters_that_object_to_a_name_are_no_outage(said: str, unreachable: bool, outage: bool) -> None:
     """C1: other names can be locked, so the quorum is not gone, though this one cannot be had."""
     tally = Tally([f"redis-{number}" for number in range(5)])

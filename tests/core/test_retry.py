@@ -18,21 +18,18 @@ class Odd(wait_base):
         return 0.125 * (retry_state.attempt_number % 2)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "delays"),
-    [
-        pytest.param(tenacity.wait_fixed(0.5), [0.5] * 4, id="fixed"),
-        pytest.param(tenacity.wait_incrementing(start=1, increment=2), [1, 3, 5, 7], id="incrementing"),
-        pytest.param(tenacity.wait_exponential(multiplier=0.1, max=0.5), [0.1, 0.2, 0.4, 0.5], id="exponential"),
-        pytest.param(tenacity.wait_none(), [0.0] * 4, id="none"),
-        pytest.param(tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(2)), [1, 2, 2, 2], id="chain"),
-        pytest.param(tenacity.wait_fixed(1) + tenacity.wait_fixed(0.5), [1.5] * 4, id="sum"),
-        pytest.param(Odd(), [0.125, 0.0, 0.125, 0.0], id="a-class-of-the-user"),
-        pytest.param(lambda state: 2.0**-state.attempt_number, [0.5, 0.25, 0.125, 0.0625], id="a-function"),
-        pytest.param(lambda _: 3, [3.0] * 4, id="an-int"),
-        pytest.param(lambda _: -1.0, [0.0] * 4, id="negative"),
-    ],
-)
+@pytest.mark.parametrize(("strategy", "delays"), [
+    pytest.param(tenacity.wait_fixed(0.5), [0.5] * 4, id="fixed"),
+    pytest.param(tenacity.wait_incrementing(start=1, increment=2), [1, 3, 5, 7], id="incrementing"),
+    pytest.param(tenacity.wait_exponential(multiplier=0.1, max=0.5), [0.1, 0.2, 0.4, 0.5], id="exponential"),
+    pytest.param(tenacity.wait_none(), [0.0] * 4, id="none"),
+    pytest.param(tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(2)), [1, 2, 2, 2], id="chain"),
+    pytest.param(tenacity.wait_fixed(1) + tenacity.wait_fixed(0.5), [1.5] * 4, id="sum"),
+    pytest.param(Odd(), [0.125, 0.0, 0.125, 0.0], id="a-class-of-the-user"),
+    pytest.param(lambda state: 2.0**-state.attempt_number, [0.5, 0.25, 0.125, 0.0625], id="a-function"),
+    pytest.param(lambda _: 3, [3.0] * 4, id="an-int"),
+    pytest.param(lambda _: -1.0, [0.0] * 4, id="negative"),
+])  # fmt: skip
 def test_it_is_asked_with_the_number_of_failures(strategy: wait_base, delays: list[float]) -> None:
     given = [delay(strategy, failed) for failed in range(1, 5)]
     assert given == pytest.approx(delays)

@@ -33,17 +33,14 @@ class Cancelled(BaseException):
     """As asyncio.CancelledError is: not an Exception."""
 
 
-@pytest.mark.parametrize(
-    ("masters", "to"),
-    [
-        pytest.param([held(), held(), held(), Master(), Master()], {0, 1, 2, 3, 4}, id="pending-ones-too"),
-        pytest.param([Master(), Master(NEVER), Master(NEVER)], {0, 1, 2}, id="silent-ones-too"),
-        pytest.param([Master(), breaks(), breaks()], {0, 1, 2}, id="broken-while-asked"),
-        pytest.param([down(), down(), Master()], {2}, id="never-asked"),
-        pytest.param([down()], set(), id="nobody-asked"),
-        pytest.param([refuses(), refuses(), Master()], {0, 1, 2}, id="refused-by-an-error"),
-    ],
-)
+@pytest.mark.parametrize(("masters", "to"), [
+    pytest.param([held(), held(), held(), Master(), Master()], {0, 1, 2, 3, 4}, id="pending-ones-too"),
+    pytest.param([Master(), Master(NEVER), Master(NEVER)], {0, 1, 2}, id="silent-ones-too"),
+    pytest.param([Master(), breaks(), breaks()], {0, 1, 2}, id="broken-while-asked"),
+    pytest.param([down(), down(), Master()], {2}, id="never-asked"),
+    pytest.param([down()], set(), id="nobody-asked"),
+    pytest.param([refuses(), refuses(), Master()], {0, 1, 2}, id="refused-by-an-error"),
+])  # fmt: skip
 def test_a_failed_attempt_is_released_where_it_may_have_arrived(masters: list[Master], to: set[int]) -> None:
     world = World(*masters)
     spec = world.spec()

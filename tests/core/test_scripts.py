@@ -72,15 +72,12 @@ def test_acquire_takes_none_if_somebody_holds_one(keys: wire.Keys) -> None:
     assert (master.values, master.expiries) == before
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "answer"),
-    [
-        ((b"ann", 3000), (b"bob", 4000), [b"bob", 4000]),
-        ((b"ann", 4000), (b"bob", 3000), [b"ann", 4000]),
-        ((b"ann", -1), (b"bob", 3000), [b"ann", -1]),
-        ((b"ann", 3000), (b"bob", -1), [b"bob", -1]),
-    ],
-)
+@pytest.mark.parametrize(("a", "b", "answer"), [
+    ((b"ann", 3000), (b"bob", 4000), [b"bob", 4000]),
+    ((b"ann", 4000), (b"bob", 3000), [b"ann", 4000]),
+    ((b"ann", -1), (b"bob", 3000), [b"ann", -1]),
+    ((b"ann", 3000), (b"bob", -1), [b"bob", -1]),
+])  # fmt: skip
 def test_acquire_tells_the_holder_that_lasts_longest(
     a: tuple[bytes, int], b: tuple[bytes, int], answer: list[object]
 ) -> None:
@@ -293,18 +290,10 @@ def test_extend_sets_the_ttl_and_keeps_the_fences_alive() -> None:
     assert [master.get(fence) for fence in TWO.fences] == ["500", "500"]  # R19
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "other"),
-    [
-        ("tok", None, b""),
-        (None, "tok", b""),
-        (None, None, b""),
-        ("tok", "ann", b"ann"),
-        ("ann", "tok", b"ann"),
-        ("ann", None, b"ann"),
-        (None, "ann", b"ann"),
-    ],
-)
+@pytest.mark.parametrize(("a", "b", "other"), [
+    ("tok", None, b""), (None, "tok", b""), (None, None, b""), ("tok", "ann", b"ann"), ("ann", "tok", b"ann"),
+    ("ann", None, b"ann"), (None, "ann", b"ann"),
+])  # fmt: skip
 @pytest.mark.parametrize("fences", [True, False])
 def test_extend_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, other: bytes, fences: bool) -> None:
     """R12, P8: no key is made, none of somebody else's gets longer."""
@@ -339,19 +328,10 @@ def test_renew_does_for_each_what_extend_does_for_one() -> None:
     assert master.get(THIRD.fences[0]) is None
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "answer"),
-    [
-        ("tok", None, b""),
-        (None, "tok", b""),
-        (None, None, b""),
-        ("tok", "ann", b"ann"),
-        ("ann", "tok", b"ann"),
-        ("ann", None, b"ann"),
-        (None, "ann", b"ann"),
-        ("tic", "tic", b"tic"),
-    ],
-)
+@pytest.mark.parametrize(("a", "b", "answer"), [
+    ("tok", None, b""), (None, "tok", b""), (None, None, b""), ("tok", "ann", b"ann"), ("ann", "tok", b"ann"),
+    ("ann", None, b"ann"), (None, "ann", b"ann"), ("tic", "tic", b"tic"),
+])  # fmt: skip
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_renew_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, answer: bytes, index: int) -> None:
     """R12, P8: no key is made, none of somebody else's gets longer; and to the others of the round that is nothing."""
@@ -404,21 +384,18 @@ def test_renew_and_extend_say_the_same() -> None:
 # -- repair ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lock", "fence", "left"),
-    [
-        pytest.param(None, None, "500", id="forgot-everything"),
-        pytest.param(None, "400", "500", id="missed-the-acquire"),
-        pytest.param(None, "500", "500", id="lost-the-key-only"),
-        pytest.param("tok", "500", "500", id="has-it"),
-        pytest.param("tok", "501", "501", id="has-it-and-a-greater-fence"),
-        # of somebody who waits: the attempt was taken back, and its fence stays
-        pytest.param(None, "501", "501", id="forgot-and-somebody-tried"),
-        pytest.param(None, str(2**53), str(2**53), id="a-fence-beyond-all"),
-        pytest.param(None, "abc", "abc", id="a-fence-that-is-none"),
-        pytest.param(None, "1e2", "1e2", id="what-only-lua-calls-a-number"),
-    ],
-)
+@pytest.mark.parametrize(("lock", "fence", "left"), [
+    pytest.param(None, None, "500", id="forgot-everything"),
+    pytest.param(None, "400", "500", id="missed-the-acquire"),
+    pytest.param(None, "500", "500", id="lost-the-key-only"),
+    pytest.param("tok", "500", "500", id="has-it"),
+    pytest.param("tok", "501", "501", id="has-it-and-a-greater-fence"),
+    # of somebody who waits: the attempt was taken back, and its fence stays
+    pytest.param(None, "501", "501", id="forgot-and-somebody-tried"),
+    pytest.param(None, str(2**53), str(2**53), id="a-fence-beyond-all"),
+    pytest.param(None, "abc", "abc", id="a-fence-that-is-none"),
+    pytest.param(None, "1e2", "1e2", id="what-only-lua-calls-a-number"),
+])  # fmt: skip
 def test_repair(lock: str | None, fence: str | None, left: str) -> None:
     """R14: whatever fence is there, the name is given back, and the greater of the two stays."""
     master = ScriptedMaster()
@@ -484,17 +461,14 @@ def test_release_deletes_and_tells_whoever_waits() -> None:
     assert master.get(FA) == "500"  # the fence outlives the lock
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "other", "left"),
-    [
-        (None, None, b"", []),
-        ("tok", None, b"", []),
-        ("ann", "tok", b"ann", ["ann"]),
-        ("tok", "ann", b"ann", ["ann"]),
-        ("ann", None, b"ann", ["ann"]),
-        ("ann", "bob", b"bob", ["ann", "bob"]),
-    ],
-)
+@pytest.mark.parametrize(("a", "b", "other", "left"), [
+    (None, None, b"", []),
+    ("tok", None, b"", []),
+    ("ann", "tok", b"ann", ["ann"]),
+    ("tok", "ann", b"ann", ["ann"]),
+    ("ann", None, b"ann", ["ann"]),
+    ("ann", "bob", b"bob", ["ann", "bob"]),
+])  # fmt: skip
 def test_release_leaves_the_keys_of_others_alone(a: str | None, b: str | None, other: bytes, left: list[str]) -> None:
     """P8; and what is ours goes, also where not all is (P7)."""
     master = ScriptedMaster()

@@ -23,20 +23,17 @@ def outcome(voters: Voters, at: float, master: int = 0) -> str | None:
     return None if not_counted is None else not_counted.outcome
 
 
-@pytest.mark.parametrize(
-    ("uptime", "votes_after"),
-    [
-        # INFO counts whole seconds and cuts at both ends: an uptime of 1 may have been a moment.
-        pytest.param(0, 60.0, id="just-now"),
-        pytest.param(1, 60.0, id="one-second-may-be-none"),
-        pytest.param(2, 59.0, id="two"),
-        pytest.param(30, 31.0, id="half-way"),
-        pytest.param(60, 1.0, id="sixty-may-be-fifty-nine"),
-        pytest.param(61, 0.0, id="not-yet-exceeded"),
-        pytest.param(62, None, id="exceeded"),
-        pytest.param(10**6, None, id="old"),
-    ],
-)
+@pytest.mark.parametrize(("uptime", "votes_after"), [
+    # INFO counts whole seconds and cuts at both ends: an uptime of 1 may have been a moment.
+    pytest.param(0, 60.0, id="just-now"),
+    pytest.param(1, 60.0, id="one-second-may-be-none"),
+    pytest.param(2, 59.0, id="two"),
+    pytest.param(30, 31.0, id="half-way"),
+    pytest.param(60, 1.0, id="sixty-may-be-fifty-nine"),
+    pytest.param(61, 0.0, id="not-yet-exceeded"),
+    pytest.param(62, None, id="exceeded"),
+    pytest.param(10**6, None, id="old"),
+])  # fmt: skip
 def test_it_votes_when_its_uptime_exceeds_max_ttl_for_certain(uptime: int, votes_after: float | None) -> None:
     voters = voters_of(60.0)
     voters.admit(0, Facts("run", uptime), NOW)
@@ -310,18 +307,15 @@ def test_a_difference_is_told_once_also_if_masters_differ() -> None:
     assert sum(notice is not None for notice in notices) == 1
 
 
-@pytest.mark.parametrize(
-    ("announced", "told"),
-    [
-        (60.001, False),
-        (59.999, False),
-        (0.0, False),  # rounded to a millisecond, or nothing
-        (60.002, True),
-        (59.998, True),
-        (10.0, True),
-        (600.0, True),
-    ],
-)
+@pytest.mark.parametrize(("announced", "told"), [
+    (60.001, False),
+    (59.999, False),
+    (0.0, False),  # rounded to a millisecond, or nothing
+    (60.002, True),
+    (59.998, True),
+    (10.0, True),
+    (600.0, True),
+])  # fmt: skip
 def test_a_rounded_one_is_no_difference(announced: float, told: bool) -> None:
     voters = voters_of(60.0)
     assert (voters.admit(0, Facts("a", 100, announced=announced), NOW) is not None) == told

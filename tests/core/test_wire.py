@@ -17,27 +17,24 @@ from tests.core.world import PROPERTY
 # -- keys --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("key", "fence"),
-    [
-        ("redlock:a", "{redlock:a}:fence"),
-        ("redlock:{user}:a", "redlock:{user}:a:fence"),
-        ("{a}", "{a}:fence"),
-        ("{a}{b}", "{a}{b}:fence"),
-        ("a{b}c", "a{b}c:fence"),
-        ("{", "{{}:fence"),
-        ("}", "{}}:fence"),
-        # An empty tag is none, and the whole key is hashed.
-        ("{}", "{{}}:fence"),
-        ("a{}b", "{a{}b}:fence"),
-        # Redis looks no further than the first brace, so neither is this a tag.
-        ("{}{b}", "{{}{b}}:fence"),
-        ("a}b{c", "{a}b{c}:fence"),
-        ("a}b{c}d", "a}b{c}d:fence"),
-        ("a{b", "{a{b}:fence"),
-        ("a{{b}}c", "a{{b}}c:fence"),
-    ],
-)
+@pytest.mark.parametrize(("key", "fence"), [
+    ("redlock:a", "{redlock:a}:fence"),
+    ("redlock:{user}:a", "redlock:{user}:a:fence"),
+    ("{a}", "{a}:fence"),
+    ("{a}{b}", "{a}{b}:fence"),
+    ("a{b}c", "a{b}c:fence"),
+    ("{", "{{}:fence"),
+    ("}", "{}}:fence"),
+    # An empty tag is none, and the whole key is hashed.
+    ("{}", "{{}}:fence"),
+    ("a{}b", "{a{}b}:fence"),
+    # Redis looks no further than the first brace, so neither is this a tag.
+    ("{}{b}", "{{}{b}}:fence"),
+    ("a}b{c", "{a}b{c}:fence"),
+    ("a}b{c}d", "a}b{c}d:fence"),
+    ("a{b", "{a{b}:fence"),
+    ("a{{b}}c", "a{{b}}c:fence"),
+])  # fmt: skip
 def test_fence_key(key: str, fence: str) -> None:
     assert wire.fence_key(key) == fence
 
@@ -80,24 +77,10 @@ def test_announcement_key() -> None:
 # -- milliseconds ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("seconds", "ms"),
-    [
-        (30.0, "30000"),
-        (0.07, "70"),
-        (0.0701, "71"),
-        (0.001, "1"),
-        (0.0001, "1"),
-        (0.0, "1"),
-        (1.1, "1100"),
-        (0.29, "290"),
-        (1.005, "1005"),
-        (4.35, "4350"),
-        (3600.0, "3600000"),
-        (1e6, "1000000000"),
-        (2.0000001, "2001"),
-    ],
-)
+@pytest.mark.parametrize(("seconds", "ms"), [
+    (30.0, "30000"), (0.07, "70"), (0.0701, "71"), (0.001, "1"), (0.0001, "1"), (0.0, "1"), (1.1, "1100"),
+    (0.29, "290"), (1.005, "1005"), (4.35, "4350"), (3600.0, "3600000"), (1e6, "1000000000"), (2.0000001, "2001"),
+])  # fmt: skip
 def test_milliseconds(seconds: float, ms: str) -> None:
     assert wire.milliseconds(seconds) == ms
 
@@ -162,18 +145,15 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
 # -- replies -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "answer"),
-    [
-        ([1, b"77"], wire.Taken(77, stored=True)),
-        ([1, b"0"], wire.Taken(0, stored=True)),
-        ([2, b"77"], wire.Taken(77, stored=False)),
-        ([0, b"77", b"ann", 2500], wire.Held(77, "ann", 2.5)),
-        ([0, b"0", b"ann", -1], wire.Held(0, "ann", math.inf)),
-        ([0, b"0", b"ann", -2], wire.Held(0, "ann", 0.0)),
-        ([0, b"0", b"\xff\x00", 1], wire.Held(0, "\\xff\x00", 0.001)),
-    ],
-)
+@pytest.mark.parametrize(("value", "answer"), [
+    ([1, b"77"], wire.Taken(77, stored=True)),
+    ([1, b"0"], wire.Taken(0, stored=True)),
+    ([2, b"77"], wire.Taken(77, stored=False)),
+    ([0, b"77", b"ann", 2500], wire.Held(77, "ann", 2.5)),
+    ([0, b"0", b"ann", -1], wire.Held(0, "ann", math.inf)),
+    ([0, b"0", b"ann", -2], wire.Held(0, "ann", 0.0)),
+    ([0, b"0", b"\xff\x00", 1], wire.Held(0, "\\xff\x00", 0.001)),
+])  # fmt: skip
 def test_read_acquire(value: Any, answer: wire.Taken | wire.Held) -> None:
     read = wire.read_acquire(value)
     assert (type(read), read) == (type(answer), answer)  # as tuples two of them may be equal
@@ -184,16 +164,13 @@ def test_read_fence(verdict: int) -> None:
     assert wire.read_fence([verdict, b"88"]) == (verdict, 88)
 
 
-@pytest.mark.parametrize(
-    ("value", "answer"),
-    [
-        ([1], wire.Owned()),
-        ([1, 4], wire.Owned(4)),
-        ([0, b""], wire.NotOwned("")),
-        ([0, b"ann"], wire.NotOwned("ann")),
-        ([0, b"\xfe"], wire.NotOwned("\\xfe")),
-    ],
-)
+@pytest.mark.parametrize(("value", "answer"), [
+    ([1], wire.Owned()),
+    ([1, 4], wire.Owned(4)),
+    ([0, b""], wire.NotOwned("")),
+    ([0, b"ann"], wire.NotOwned("ann")),
+    ([0, b"\xfe"], wire.NotOwned("\\xfe")),
+])  # fmt: skip
 def test_read_owned(value: Any, answer: wire.Owned | wire.NotOwned) -> None:
     read = wire.read_owned(value)
     assert (type(read), read) == (type(answer), answer)
@@ -202,16 +179,13 @@ def test_read_owned(value: Any, answer: wire.Owned | wire.NotOwned) -> None:
 ERROR = ErrorReply("WRONGTYPE x")
 
 
-@pytest.mark.parametrize(
-    ("value", "others"),
-    [
-        ([1], {}),
-        ([1, 1, 1], {}),
-        ([1, b"", 1], {1: wire.NotOwned("")}),
-        ([b"ann", 1, b"\xfe"], {0: wire.NotOwned("ann"), 2: wire.NotOwned("\\xfe")}),
-        ([1, ERROR], {1: ERROR}),
-    ],
-)
+@pytest.mark.parametrize(("value", "others"), [
+    ([1], {}),
+    ([1, 1, 1], {}),
+    ([1, b"", 1], {1: wire.NotOwned("")}),
+    ([b"ann", 1, b"\xfe"], {0: wire.NotOwned("ann"), 2: wire.NotOwned("\\xfe")}),
+    ([1, ERROR], {1: ERROR}),
+])  # fmt: skip
 def test_read_renew(value: Any, others: dict[int, Any]) -> None:
     read = wire.read_renew(value, len(value))
     assert read == others
@@ -244,36 +218,11 @@ def read_renew(value: Any) -> Any:
 
 READERS = [wire.read_acquire, wire.read_fence, wire.read_owned, read_renew, wire.read_status, wire.read_announce]
 NONSENSE = [
-    None,
-    -1,
-    0,
-    b"OK",
-    "OK",
-    [],
-    [None],
-    [2],
-    [3, b"1"],
-    [2, b"x"],
-    [2, b"1", b"ann", 5],
-    [1, 1, 1],
-    [1, None],
-    [b"1", b"2"],
-    [[1, b"2"]],
-    {1: b"2"},
-    1.5,
-    ErrorReply("ERR x"),
-    [ErrorReply("ERR x")],
-    [0, b"x", b"ann", 5],
-    [1, b"x"],
-    [1, b""],
-    [0, b"1", b"ann", None],
-    [0, b"1", None, 5],
-    [0],
-    [-1],
-    [b"ann", 5, b"x"],
-    [b"ann", None, b"1"],
-    [1, b"9" * 5000],
-]
+    None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None],
+    [b"1", b"2"], [[1, b"2"]], {1: b"2"}, 1.5, ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5],
+    [1, b"x"], [1, b""], [0, b"1", b"ann", None], [0, b"1", None, 5], [0], [-1], [b"ann", 5, b"x"],
+    [b"ann", None, b"1"], [1, b"9" * 5000],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", NONSENSE, ids=lambda value: repr(value)[:30])

@@ -55,14 +55,10 @@ def row(size: int) -> list[str]:
     in_a_row = [(now, last) for first in steps(now, "new1") for last in steps(first, "new2")]
     side_by_side = [(one, other) for one in steps(now, "new1") for other in steps(now, "new2")]
     return [
-        str(size),
-        str(majority(size)),
-        verdict([(now, added(now, "new1"))]),
-        verdict((now, fewer) for fewer in removed(now)),
-        verdict((now, other) for other in replaced),
-        verdict(in_a_row),
+        str(size), str(majority(size)), verdict([(now, added(now, "new1"))]),
+        verdict((now, fewer) for fewer in removed(now)), verdict((now, other) for other in replaced), verdict(in_a_row),
         verdict(side_by_side),
-    ]
+    ]  # fmt: skip
 
 
 def test_the_table_of_changes_is_what_the_majorities_say():

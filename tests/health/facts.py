@@ -15,28 +15,14 @@ CLIENT_OPTIONS = ClientOptions(max_ttl=60.0, restart_guard=True, node_timeout=0.
 def healthy(number: int = 0, *, info: dict[str, str] | None = None, **facts: Any) -> MasterFacts:
     """A master that has been up for a day, without persistence; ``info`` on top of what it says."""
     says = {
-        "redis_version": "7.4.1",
-        "run_id": secrets.token_hex(20),
-        "uptime_in_seconds": "86400",
-        "role": "master",
-        "redis_mode": "standalone",
-        "maxmemory": "0",
-        "used_memory": "1000000",
-        "maxmemory_policy": "noeviction",
-        "evicted_keys": "0",
-        "connected_slaves": "0",
-        "cluster_enabled": "0",
-        "aof_enabled": "0",
-    }
+        "redis_version": "7.4.1", "run_id": secrets.token_hex(20), "uptime_in_seconds": "86400", "role": "master",
+        "redis_mode": "standalone", "maxmemory": "0", "used_memory": "1000000", "maxmemory_policy": "noeviction",
+        "evicted_keys": "0", "connected_slaves": "0", "cluster_enabled": "0", "aof_enabled": "0",
+    }  # fmt: skip
     known: dict[str, Any] = {
-        "connected": True,
-        "at": NOW,
-        "latency": 0.001,
-        "clock": Clock(0.0, 0.0005),
-        "appendonly": "no",
-        "appendfsync": "everysec",
-        "info": says | (info or {}),
-    }
+        "connected": True, "at": NOW, "latency": 0.001, "clock": Clock(0.0, 0.0005), "appendonly": "no",
+        "appendfsync": "everysec", "info": says | (info or {}),
+    }  # fmt: skip
     return MasterFacts(f"10.0.0.{number}:6379", f"redis://10.0.0.{number}:6379", **(known | facts))
 
 

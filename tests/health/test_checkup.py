@@ -175,15 +175,12 @@ class Lock:
             raise LockLost("it was gone")
 
 
-@pytest.mark.parametrize(
-    ("trouble", "calls", "error"),
-    [
-        ("", ["acquire", "extend", "release"], None),
-        ("acquire", ["acquire"], "somebody else holds"),
-        ("extend", ["acquire", "extend", "release"], "it is gone"),
-        ("release", ["acquire", "extend", "release"], "it was gone"),
-    ],
-)
+@pytest.mark.parametrize(("trouble", "calls", "error"), [
+    ("", ["acquire", "extend", "release"], None),
+    ("acquire", ["acquire"], "somebody else holds"),
+    ("extend", ["acquire", "extend", "release"], "it is gone"),
+    ("release", ["acquire", "extend", "release"], "it was gone"),
+])  # fmt: skip
 def test_the_probe_acquires_extends_and_releases_and_says_what_went_wrong(trouble, calls, error):
     lock = Lock(trouble)
     result = checkup.probe(lock)

@@ -60,15 +60,12 @@ def test_a_database_has_to_be_selected():
     assert "+select" in rights.rule("p:", database=True).split()
 
 
-@pytest.mark.parametrize(
-    ("refusal", "missing"),
-    [
-        ("NOPERM this user has no permissions to run the 'set' command", "+set"),
-        ("NOPERM User u has no permissions to run the 'set' command", "+set"),
-        ("NOPERM this user has no permissions to access one of the keys used as arguments", "~p:*"),
-        ("NOPERM No permissions to access a key", "~p:*"),
-        ("NOPERM this user has no permissions to access one of the channels used as arguments", "~p:*"),
-    ],
-)
+@pytest.mark.parametrize(("refusal", "missing"), [
+    ("NOPERM this user has no permissions to run the 'set' command", "+set"),
+    ("NOPERM User u has no permissions to run the 'set' command", "+set"),
+    ("NOPERM this user has no permissions to access one of the keys used as arguments", "~p:*"),
+    ("NOPERM No permissions to access a key", "~p:*"),
+    ("NOPERM this user has no permissions to access one of the channels used as arguments", "~p:*"),
+])  # fmt: skip
 def test_what_a_refusal_complains_of(refusal, missing):
     assert rights.missing(rights.Question(("SET",), "set", "~p:*"), refusal) == missing

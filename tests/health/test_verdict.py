@@ -29,116 +29,63 @@ def test_five_healthy_ones():
     assert "nothing is to be done" in health.summary
 
 
-@pytest.mark.parametrize(
-    ("last", "code", "votes", "says"),
-    [
-        pytest.param(dead(4), "unreachable", False, "start the server", id="refused"),
-        pytest.param(dead(4, "timeout", "no answer within 3.0 s"), "unreachable", False, "hangs", id="hangs"),
-        pytest.param(dead(4, text="Connection closed by server"), "unreachable", False, "rediss://", id="hangs-up"),
-        pytest.param(dead(4, text="Name or service not known"), "unreachable", False, "host name", id="no-such-host"),
-        pytest.param(dead(4, text="max number of clients reached"), "busy", False, "maxclients", id="maxclients"),
-        pytest.param(dead(4, "auth", "WRONGPASS"), "auth", False, "ACL SETUSER", id="auth"),
-        pytest.param(dead(4, "permission", "NOPERM"), "no-permission", False, "--acl", id="may-not-connect"),
-        pytest.param(dead(4, "protocol", "H"), "not-redis", False, "host and port", id="http"),
-        pytest.param(dead(4, "tls", "CERTIFICATE_VERIFY_FAILED"), "tls", False, "ssl_ca_certs", id="tls"),
-        pytest.param(
-            dead(4, "tls", "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]"),
-            "tls",
-            False,
-            "ssl_certfile",
-            id="tls-certificate",
-        ),
-        pytest.param(
-            dead(4, "tls", "certificate verify failed: certificate has expired (_ssl.c:1006)"),
-            "tls",
-            False,
-            "renew",
-            id="tls-expired",
-        ),
-        pytest.param(
-            dead(4, "tls", "certificate verify failed: certificate is not yet valid (_ssl.c:1006)"),
-            "tls",
-            False,
-            "clock",
-            id="tls-not-yet",
-        ),
-        pytest.param(
-            dead(4, "tls", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired"),
-            "tls",
-            False,
-            "renew the one of ssl_certfile",
-            id="tls-our-own-expired",
-        ),
-        pytest.param(
-            dead(4, text="[Errno 24] Too many open files"), "unreachable", False, "ulimit -n", id="our-own-limit"
-        ),
-        pytest.param(
-            dead(4, text="DENIED Redis is running in protected mode"),
-            "unreachable",
-            False,
-            "a password there",
-            id="protected",
-        ),
-        pytest.param(dead(4, text="it does not know the command AUTH"), "unreachable", False, "AUTH", id="no-auth"),
-        pytest.param(dead(4, "database", "DB index"), "no-database", False, "one vote", id="database"),
-        pytest.param(
-            healthy(4, info={"role": "slave", "master_host": "h"}, write=RefusedCommand("READONLY", "R")),
-            "not-master",
-            False,
-            "REPLICAOF NO ONE",
-            id="replica",
-        ),
-        pytest.param(healthy(4, info={"redis_mode": "sentinel"}), "not-master", False, "independent", id="sentinel"),
-        pytest.param(
-            healthy(4, refused=RefusedCommand("MASTERDOWN", "M")), "not-master", False, "REPLICAOF", id="masterdown"
-        ),
-        pytest.param(healthy(4, missing=("+set", "~redlock:*")), "no-permission", False, "--acl", id="rights"),
-        pytest.param(
-            healthy(4, lacks={"EVAL": "ERR unknown command"}), "no-command", False, "rename-command", id="renamed"
-        ),
-        pytest.param(healthy(4, info={"uptime_in_seconds": ""}), "no-command", False, "itself", id="no-uptime"),
-        pytest.param(healthy(4, optional=("+publish",)), "no-permission", True, "--acl", id="rights-it-can-do-without"),
-        pytest.param(healthy(4, write=RefusedCommand("OOM", "O")), "low-memory", False, "maxmemory", id="full"),
-        pytest.param(healthy(4, info={"maxmemory": "1000001"}), "low-memory", True, "maxmemory", id="nearly-full"),
-        pytest.param(healthy(4, write=RefusedCommand("MISCONF", "M")), "read-only", False, "disk", id="disk-full"),
-        pytest.param(
-            healthy(4, write=RefusedCommand("NOREPLICAS", "N")), "read-only", False, "min-replicas", id="replicas"
-        ),
-        pytest.param(
-            healthy(4, write=RefusedCommand("WHATEVER", "W")), "read-only", False, "its log", id="another-refusal"
-        ),
-        pytest.param(
-            healthy(4, write=RefusedCommand("READONLY", "R")), "read-only", False, "its log", id="read-only-master"
-        ),
-        pytest.param(
-            healthy(4, info={"maxmemory": "9000000", "maxmemory_policy": "volatile-lru"}),
-            "evicting",
-            True,
-            "noeviction",
-            id="evicting",
-        ),
-        pytest.param(
-            healthy(4, info={"maxmemory_policy": "allkeys-lfu"}), "evicting", True, "noeviction", id="would-evict"
-        ),
-        pytest.param(healthy(4, info={"connected_slaves": "2"}), "failover", True, "failover", id="has-replicas"),
-        pytest.param(healthy(4, info={"cluster_enabled": "1"}), "failover", True, "failover", id="cluster"),
-        pytest.param(
-            healthy(4, write=RefusedCommand("MOVED", "M"), info={"cluster_enabled": "1"}),
-            "failover",
-            False,
-            "failover",
-            id="cluster-that-moves",
-        ),
-        pytest.param(healthy(4, latency=0.2), "slow", True, "node_timeout", id="slow"),
-        pytest.param(healthy(4, latency=0.3), "slow", False, "node_timeout", id="too-slow"),
-        pytest.param(
-            healthy(4, refused=RefusedCommand("BUSY", "B")), "busy", False, "SCRIPT KILL", id="runaway-script"
-        ),
-        pytest.param(healthy(4, refused=RefusedCommand("LOADING", "L")), "busy", False, "wait", id="loading"),
-        pytest.param(healthy(4, info={"uptime_in_seconds": "3"}), "recently-restarted", False, "wait", id="restarted"),
-        pytest.param(healthy(4, clock=Clock(5.0, 0.001)), "clock-skew", True, "chrony", id="clock"),
-    ],
-)
+@pytest.mark.parametrize(("last", "code", "votes", "says"), [
+    pytest.param(dead(4), "unreachable", False, "start the server", id="refused"),
+    pytest.param(dead(4, "timeout", "no answer within 3.0 s"), "unreachable", False, "hangs", id="hangs"),
+    pytest.param(dead(4, text="Connection closed by server"), "unreachable", False, "rediss://", id="hangs-up"),
+    pytest.param(dead(4, text="Name or service not known"), "unreachable", False, "host name", id="no-such-host"),
+    pytest.param(dead(4, text="max number of clients reached"), "busy", False, "maxclients", id="maxclients"),
+    pytest.param(dead(4, "auth", "WRONGPASS"), "auth", False, "ACL SETUSER", id="auth"),
+    pytest.param(dead(4, "permission", "NOPERM"), "no-permission", False, "--acl", id="may-not-connect"),
+    pytest.param(dead(4, "protocol", "H"), "not-redis", False, "host and port", id="http"),
+    pytest.param(dead(4, "tls", "CERTIFICATE_VERIFY_FAILED"), "tls", False, "ssl_ca_certs", id="tls"),
+    pytest.param(dead(4, "tls", "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]"), "tls", False, "ssl_certfile",
+        id="tls-certificate"),
+    pytest.param(dead(4, "tls", "certificate verify failed: certificate has expired (_ssl.c:1006)"), "tls", False,
+        "renew", id="tls-expired"),
+    pytest.param(dead(4, "tls", "certificate verify failed: certificate is not yet valid (_ssl.c:1006)"), "tls", False,
+        "clock", id="tls-not-yet"),
+    pytest.param(dead(4, "tls", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] ssl/tls alert certificate expired"), "tls",
+        False, "renew the one of ssl_certfile", id="tls-our-own-expired"),
+    pytest.param(dead(4, text="[Errno 24] Too many open files"), "unreachable", False, "ulimit -n", id="our-own-limit"),
+    pytest.param(dead(4, text="DENIED Redis is running in protected mode"), "unreachable", False, "a password there",
+        id="protected"),
+    pytest.param(dead(4, text="it does not know the command AUTH"), "unreachable", False, "AUTH", id="no-auth"),
+    pytest.param(dead(4, "database", "DB index"), "no-database", False, "one vote", id="database"),
+    pytest.param(healthy(4, info={"role": "slave", "master_host": "h"}, write=RefusedCommand("READONLY", "R")),
+        "not-master", False, "REPLICAOF NO ONE", id="replica"),
+    pytest.param(healthy(4, info={"redis_mode": "sentinel"}), "not-master", False, "independent", id="sentinel"),
+    pytest.param(healthy(4, refused=RefusedCommand("MASTERDOWN", "M")), "not-master", False, "REPLICAOF",
+        id="masterdown"),
+    pytest.param(healthy(4, missing=("+set", "~redlock:*")), "no-permission", False, "--acl", id="rights"),
+    pytest.param(healthy(4, lacks={"EVAL": "ERR unknown command"}), "no-command", False, "rename-command",
+        id="renamed"),
+    pytest.param(healthy(4, info={"uptime_in_seconds": ""}), "no-command", False, "itself", id="no-uptime"),
+    pytest.param(healthy(4, optional=("+publish",)), "no-permission", True, "--acl", id="rights-it-can-do-without"),
+    pytest.param(healthy(4, write=RefusedCommand("OOM", "O")), "low-memory", False, "maxmemory", id="full"),
+    pytest.param(healthy(4, info={"maxmemory": "1000001"}), "low-memory", True, "maxmemory", id="nearly-full"),
+    pytest.param(healthy(4, write=RefusedCommand("MISCONF", "M")), "read-only", False, "disk", id="disk-full"),
+    pytest.param(healthy(4, write=RefusedCommand("NOREPLICAS", "N")), "read-only", False, "min-replicas",
+        id="replicas"),
+    pytest.param(healthy(4, write=RefusedCommand("WHATEVER", "W")), "read-only", False, "its log",
+        id="another-refusal"),
+    pytest.param(healthy(4, write=RefusedCommand("READONLY", "R")), "read-only", False, "its log",
+        id="read-only-master"),
+    pytest.param(healthy(4, info={"maxmemory": "9000000", "maxmemory_policy": "volatile-lru"}), "evicting", True,
+        "noeviction", id="evicting"),
+    pytest.param(healthy(4, info={"maxmemory_policy": "allkeys-lfu"}), "evicting", True, "noeviction",
+        id="would-evict"),
+    pytest.param(healthy(4, info={"connected_slaves": "2"}), "failover", True, "failover", id="has-replicas"),
+    pytest.param(healthy(4, info={"cluster_enabled": "1"}), "failover", True, "failover", id="cluster"),
+    pytest.param(healthy(4, write=RefusedCommand("MOVED", "M"), info={"cluster_enabled": "1"}), "failover", False,
+        "failover", id="cluster-that-moves"),
+    pytest.param(healthy(4, latency=0.2), "slow", True, "node_timeout", id="slow"),
+    pytest.param(healthy(4, latency=0.3), "slow", False, "node_timeout", id="too-slow"),
+    pytest.param(healthy(4, refused=RefusedCommand("BUSY", "B")), "busy", False, "SCRIPT KILL", id="runaway-script"),
+    pytest.param(healthy(4, refused=RefusedCommand("LOADING", "L")), "busy", False, "wait", id="loading"),
+    pytest.param(healthy(4, info={"uptime_in_seconds": "3"}), "recently-restarted", False, "wait", id="restarted"),
+    pytest.param(healthy(4, clock=Clock(5.0, 0.001)), "clock-skew", True, "chrony", id="clock"),
+])  # fmt: skip
 def test_one_of_five(last, code, votes, says):
     """C22: whatever is wrong with one of five, locks work, and the exit code is 1."""
     health = judge(with_last(last), CLIENT_OPTIONS, TOOK)
@@ -412,20 +359,9 @@ def test_the_json_is_plain_and_has_what_is_documented():
     assert set(document["quorum"]) == {"size", "majority", "voting", "can_lose", "max_ttl", "probe"}
     assert document["quorum"]["probe"] == {"ok": True, "seconds": 0.01, "fence": 7, "error": None}
     wanted = {
-        "url",
-        "reachable",
-        "latency_ms",
-        "role",
-        "version",
-        "run_id",
-        "uptime_s",
-        "quarantined_s",
-        "appendonly",
-        "appendfsync",
-        "maxmemory_policy",
-        "clock_offset_ms",
-        "findings",
-    }
+        "url", "reachable", "latency_ms", "role", "version", "run_id", "uptime_s", "quarantined_s", "appendonly",
+        "appendfsync", "maxmemory_policy", "clock_offset_ms", "findings",
+    }  # fmt: skip
     for master in document["masters"]:
         assert wanted <= set(master)
     assert [set(finding) for finding in document["masters"][4]["findings"]] == [{"level", "code", "message", "advice"}]

@@ -12,15 +12,7 @@ from opentelemetry import metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 import redlock.observe
-from redlock import (
-    ConfigurationError,
-    LockAcquired,
-    LockReleased,
-    MasterUp,
-    QuorumBack,
-    QuorumLost,
-    Vote,
-)
+from redlock import ConfigurationError, LockAcquired, LockReleased, MasterUp, QuorumBack, QuorumLost, Vote
 from redlock.errors import Reason
 from redlock.observe import _measures, all_of
 from redlock.observe.otel import OpenTelemetryObserver
@@ -101,15 +93,12 @@ def test_the_instruments_of_opentelemetry():
     assert point.attributes == {"server.address": "a", "server.port": 1}
 
 
-@pytest.mark.parametrize(
-    ("master", "attributes"),
-    [
-        ("10.0.0.1:6379", {"server.address": "10.0.0.1", "server.port": 6379}),
-        ("[fe80::1]:6379", {"server.address": "fe80::1", "server.port": 6379}),
-        ("/run/redis.sock", {"server.address": "/run/redis.sock"}),
-        ("/run/odd:name", {"server.address": "/run/odd:name"}),
-    ],
-)
+@pytest.mark.parametrize(("master", "attributes"), [
+    ("10.0.0.1:6379", {"server.address": "10.0.0.1", "server.port": 6379}),
+    ("[fe80::1]:6379", {"server.address": "fe80::1", "server.port": 6379}),
+    ("/run/redis.sock", {"server.address": "/run/redis.sock"}),
+    ("/run/odd:name", {"server.address": "/run/odd:name"}),
+])  # fmt: skip
 def test_how_a_server_is_named(master, attributes):
     system = OfOpenTelemetry()
     system.make()(MasterUp(master, 0.0))
@@ -186,13 +175,10 @@ def test_all_of_takes_functions():
 # -- without the extra -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("module", "needs", "extra"),
-    [
-        ("redlock.observe.prometheus", "prometheus_client", "prometheus"),
-        ("redlock.observe.otel", "opentelemetry", "otel"),
-    ],
-)
+@pytest.mark.parametrize(("module", "needs", "extra"), [
+    ("redlock.observe.prometheus", "prometheus_client", "prometheus"),
+    ("redlock.observe.otel", "opentelemetry", "otel"),
+])  # fmt: skip
 def test_what_is_missing_is_said(module, needs, extra):
     code = f"import sys; sys.modules[{needs!r}] = None; import redlock.observe; import {module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

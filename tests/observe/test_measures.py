@@ -135,13 +135,9 @@ EVERY = (
     LeaseLost("job:7", "t", 9, "taken", 4.0),
 )
 BY_LOCK = [
-    ("redlock.acquire.duration", "count"),
-    ("redlock.grant.duration", "count"),
-    ("redlock.hold.duration", "count"),
-    ("redlock.attempts", ""),
-    ("redlock.extensions", ""),
-    ("redlock.losses", ""),
-]
+    ("redlock.acquire.duration", "count"), ("redlock.grant.duration", "count"), ("redlock.hold.duration", "count"),
+    ("redlock.attempts", ""), ("redlock.extensions", ""), ("redlock.losses", ""),
+]  # fmt: skip
 
 
 def test_names_of_locks_are_no_labels(observed):
@@ -203,15 +199,12 @@ def test_any_label_can_be_read_back(observed, label):
     assert observed.labels("redlock.hold.duration", "lock", "count") == {expected}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"label": "lock"}, "label='lock': allowed is a function"),
-        ({"label": str, "max_labels": 0}, "max_labels=0: allowed is a whole number"),
-        ({"label": str, "max_labels": True}, "max_labels=True"),
-        ({"label": str, "max_labels": 1.5}, "max_labels=1.5"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [
+    ({"label": "lock"}, "label='lock': allowed is a function"),
+    ({"label": str, "max_labels": 0}, "max_labels=0: allowed is a whole number"),
+    ({"label": str, "max_labels": True}, "max_labels=True"),
+    ({"label": str, "max_labels": 1.5}, "max_labels=1.5"),
+])  # fmt: skip
 def test_wrong_options(observed, options, said):
     with pytest.raises(ConfigurationError) as caught:
         observed.make(**options)

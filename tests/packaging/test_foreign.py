@@ -10,10 +10,7 @@ import pytest
 from redlock import _installed
 from tests.packaging.build import distribution
 
-FOREIGN = {
-    "redlock/__init__.py": "class RedLock: pass\n",
-    "redlock/lock.py": "",
-}
+FOREIGN = {"redlock/__init__.py": "class RedLock: pass\n", "redlock/lock.py": ""}
 MAKE_MASTERS = "from redlock import Masters; Masters(['redis://10.0.0.1'])"
 
 
@@ -91,21 +88,16 @@ def record(site, name, *, record=None, top_level=None, kind="dist-info"):
         (folder / "top_level.txt").write_text("".join(f"{module}\n" for module in top_level))
 
 
-@pytest.mark.parametrize(
-    ("options", "noticed"),
-    [
-        pytest.param({"record": ["redlock/__init__.py"]}, True, id="record"),
-        pytest.param({"record": ["a/b.py", "redlock/cli.py"]}, True, id="any file"),
-        pytest.param({"record": ["a.py", "redlock.py"]}, True, id="module"),
-        pytest.param({"top_level": ["redlock"], "record": []}, True, id="top level"),
-        pytest.param({"top_level": ["a", "redlock"], "kind": "egg-info"}, True, id="egg-info"),
-        pytest.param(
-            {"record": ["aioredlock/__init__.py", "x/redlock/a.py", "redlock_more.py"]}, False, id="other names"
-        ),
-        pytest.param({"top_level": ["redlocked", "aioredlock"], "record": []}, False, id="other top level"),
-        pytest.param({}, False, id="nothing recorded"),
-    ],
-)
+@pytest.mark.parametrize(("options", "noticed"), [
+    pytest.param({"record": ["redlock/__init__.py"]}, True, id="record"),
+    pytest.param({"record": ["a/b.py", "redlock/cli.py"]}, True, id="any file"),
+    pytest.param({"record": ["a.py", "redlock.py"]}, True, id="module"),
+    pytest.param({"top_level": ["redlock"], "record": []}, True, id="top level"),
+    pytest.param({"top_level": ["a", "redlock"], "kind": "egg-info"}, True, id="egg-info"),
+    pytest.param({"record": ["aioredlock/__init__.py", "x/redlock/a.py", "redlock_more.py"]}, False, id="other names"),
+    pytest.param({"top_level": ["redlocked", "aioredlock"], "record": []}, False, id="other top level"),
+    pytest.param({}, False, id="nothing recorded"),
+])  # fmt: skip
 def test_which_ones_are_noticed(tmp_path, options, noticed):
     record(tmp_path, "redlock-quorum", record=["redlock/__init__.py"])
     record(tmp_path, "made-up", **options)

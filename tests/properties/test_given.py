@@ -31,21 +31,12 @@ MASTERS = Masters(["redis://10.0.0.1"])
 ASYNC_MASTERS = AsyncMasters(["redis://10.0.0.1"])
 
 anything = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.complex_numbers(),
-    st.text(max_size=8),
-    st.binary(max_size=8),
-    st.lists(st.one_of(st.text(max_size=3), st.integers()), max_size=3),
+    st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.text(max_size=8),
+    st.binary(max_size=8), st.lists(st.one_of(st.text(max_size=3), st.integers()), max_size=3),
     st.dictionaries(st.text(max_size=2), st.none(), max_size=2),
-    st.sampled_from([10**400, 10**5000, -(10**5000), "x" * 10_000]),
-    st.builds(object),
-    st.just(print),
-    st.just(Masters),
-    st.builds(Shy),
-)
+    st.sampled_from([10**400, 10**5000, -(10**5000), "x" * 10_000]), st.builds(object), st.just(print),
+    st.just(Masters), st.builds(Shy),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("setting", ["host", "path"])
@@ -77,68 +68,14 @@ def check(text):
 
 # -- masters -----------------------------------------------------------------------------------------
 
-pieces = st.sampled_from(
-    [
-        "redis://",
-        "rediss://",
-        "unix://",
-        "http://",
-        "://",
-        ":",
-        "//",
-        "/",
-        "@",
-        "?",
-        "&",
-        "=",
-        "#",
-        "%",
-        "%00",
-        "%0a",
-        "%2C",
-        "[",
-        "]",
-        "[::1]",
-        "user",
-        "10.0.0.1",
-        "localhost",
-        "6379",
-        "0",
-        "-1",
-        "65536",
-        "9" * 30,
-        "\u00b2",
-        "\u0663",
-        ".",
-        "..",
-        " ",
-        "\n",
-        "\0",
-        "\ud800",
-        "\u2100",
-        "\u00fc",
-        "a" * 70,
-        "db=1",
-        "db=x",
-        "protocol=3",
-        "username=u",
-        "password=p",
-        "host=h",
-        "port=x",
-        "port=0",
-        "path=x",
-        "ssl_cert_reqs=none",
-        "ssl_cert_reqs=x",
-        "ssl_min_version=x",
-        "socket_timeout=x",
-        "socket_type=x",
-        "client_name=x y",
-        "max_connections=x",
-        "credential_provider=x",
-        "retry=1",
-        "health_check_interval=1",
-    ]
-)
+pieces = st.sampled_from([
+    "redis://", "rediss://", "unix://", "http://", "://", ":", "//", "/", "@", "?", "&", "=", "#", "%", "%00", "%0a",
+    "%2C", "[", "]", "[::1]", "user", "10.0.0.1", "localhost", "6379", "0", "-1", "65536", "9" * 30, "\u00b2", "\u0663",
+    ".", "..", " ", "\n", "\0", "\ud800", "\u2100", "\u00fc", "a" * 70, "db=1", "db=x", "protocol=3", "username=u",
+    "password=p", "host=h", "port=x", "port=0", "path=x", "ssl_cert_reqs=none", "ssl_cert_reqs=x", "ssl_min_version=x",
+    "socket_timeout=x", "socket_type=x", "client_name=x y", "max_connections=x", "credential_provider=x", "retry=1",
+    "health_check_interval=1",
+])  # fmt: skip
 
 
 @PROPERTY
@@ -188,30 +125,16 @@ def test_no_text_about_a_url_has_its_password(secret, mistake, scheme, is_quoted
         assert WORD not in text
 
 
+SETTINGS = [
+    "host", "port", "db", "username", "password", "client_name", "unix_socket_path", "ssl", "ssl_cert_reqs",
+    "ssl_ca_data", "ssl_min_version", "credential_provider", "protocol",
+]  # fmt: skip
+
+
 @PROPERTY
 @given(
     st.sampled_from([redis.Redis, redis.asyncio.Redis]),
-    st.dictionaries(
-        st.sampled_from(
-            [
-                "host",
-                "port",
-                "db",
-                "username",
-                "password",
-                "client_name",
-                "unix_socket_path",
-                "ssl",
-                "ssl_cert_reqs",
-                "ssl_ca_data",
-                "ssl_min_version",
-                "credential_provider",
-                "protocol",
-            ]
-        ),
-        anything,
-        max_size=3,
-    ),
+    st.dictionaries(st.sampled_from(SETTINGS), anything, max_size=3),
 )
 @example(redis.Redis, {"port": ""})
 @example(redis.Redis, {"port": []})
@@ -279,25 +202,13 @@ def test_options_of_masters(option, value):
 # -- locks -------------------------------------------------------------------------------------------
 
 
+OPTIONS = [
+    "ttl", "timeout", "auto_extend", "max_hold", "min_validity", "fencing", "bound", "retry", "token", "fence", "on_lost",
+]  # fmt: skip
+
+
 @PROPERTY
-@given(
-    st.sampled_from(
-        [
-            "ttl",
-            "timeout",
-            "auto_extend",
-            "max_hold",
-            "min_validity",
-            "fencing",
-            "bound",
-            "retry",
-            "token",
-            "fence",
-            "on_lost",
-        ]
-    ),
-    anything,
-)
+@given(st.sampled_from(OPTIONS), anything)
 @example("token", "\ud800")
 @example("token", "x" * 5000)
 @example("fence", 10**400)

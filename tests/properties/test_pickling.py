@@ -29,17 +29,10 @@ votes = st.lists(
     max_size=5,
 ).map(tuple)
 made_of = {
-    "name": st.text(max_size=20),
-    "token": st.text(max_size=20),
-    "fence": st.none() | st.integers(1, 2**53),
-    "attempts": st.integers(0, 99),
-    "seconds": seconds,
-    "held": seconds,
-    "remaining": seconds,
-    "quarantined": seconds | st.just(float("inf")),
-    "votes": votes,
-    "master": st.text(max_size=20),
-}
+    "name": st.text(max_size=20), "token": st.text(max_size=20), "fence": st.none() | st.integers(1, 2**53),
+    "attempts": st.integers(0, 99), "seconds": seconds, "held": seconds, "remaining": seconds,
+    "quarantined": seconds | st.just(float("inf")), "votes": votes, "master": st.text(max_size=20),
+}  # fmt: skip
 KINDS = get_args(redlock.Event)
 
 

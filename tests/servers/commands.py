@@ -10,14 +10,6 @@ from typing import Any
 RUN = [sys.executable, "-W", "error", "-m", "redlock._cli.run"]
 CHECK = [sys.executable, "-W", "error", "-m", "redlock._cli.check"]
 
-# A program in a session of its own whose terminal is its standard input.
-ON_A_TERMINAL = """
-import fcntl, os, sys, termios
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-
 
 def environment(urls: list[str] | None = None, **more: str) -> dict[str, str]:
     """Without what whoever runs the tests has set for masters of their own."""

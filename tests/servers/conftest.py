@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 
 import pytest
@@ -54,3 +55,13 @@ def pairs(monkeypatch):
     pairs = Pairs(NODE_TIMEOUT)
     yield pairs
     pairs.close()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """The folder of a key and its certificate, which is its own authority."""
+    folder = tmp_path_factory.mktemp("tls")
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout key.pem -out cert.pem"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*make.split(), *names], cwd=folder, check=True, capture_output=True)
+    return folder

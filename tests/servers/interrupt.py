@@ -1,9 +1,10 @@
-"""Ctrl-C at a line that a test chooses."""
+"""Ctrl-C at a line that a test chooses, or a signal handler that raises at a bytecode of its choice."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import linecache
 import os
 import sys
@@ -17,10 +18,13 @@ class Interrupt:
     Ctrl-C comes between two bytecodes, wherever; a trace function can put it at every line in turn.
     """
 
+    error: type[BaseException] = KeyboardInterrupt
+    package = os.path.dirname(redlock.__file__) + os.sep
+
     def __init__(self, at: int) -> None:
-        self.left = at
+        self.at = self.left = at
         self.where = ""
-        self._package = os.path.dirname(redlock.__file__) + os.sep
+        self.struck = False
 
     @contextlib.contextmanager
     def tracing(self):
@@ -34,16 +38,69 @@ class Interrupt:
             sys.settrace(previous)
             gc.enable()
 
+    @contextlib.contextmanager
+    def strikes(self):
+        """The same, and goes on behind it when it was struck."""
+        try:
+            with self.tracing():
+                yield
+        except self.error:
+            self.struck = True
+
     def __call__(self, frame, event, arg):
-        if not frame.f_code.co_filename.startswith(self._package):
+        if not frame.f_code.co_filename.startswith(self.package):
             return None
         # Leaving a `with` and entering a `try` are lines of their own for a trace function, but not places
         # where the interpreter looks for signals (that is after calls and on jumps back): nothing can
         # strike between the body of a `with` and its end.
         text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         if event == "line" and not text.lstrip().startswith(("with ", "try:")):
-            self.left -= 1
-            if self.left == 0:
-                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                raise KeyboardInterrupt
+            self.count(frame)
         return self
+
+    def count(self, frame):
+        self.left -= 1
+        if self.left == 0:
+            self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            raise self.error
+
+
+def at_every_line(least: int = 50, make=Interrupt):
+    """An `Interrupt` for each line in turn, until one is over before its line; of the others at least so many strike."""
+    struck = 0
+    for at in itertools.count(1):
+        interrupt = make(at)
+        yield interrupt
+        print(interrupt.at, interrupt.where)  # of the one that went wrong
+        struck += interrupt.struck
+        if interrupt.left > 0:
+            break
+    assert struck > least
+
+
+class Struck(Exception):  # noqa: N818 - what a signal handler raises
+    pass
+
+
+class AtOpcode(Interrupt):
+    """Raises `Struck` at the n-th bytecode of one function of a user, as a signal handler may."""
+
+    error = Struck
+
+    def __init__(self, code, at: int) -> None:
+        super().__init__(at)
+        self.code = code
+
+    def __call__(self, frame, event, arg):
+        if frame.f_code is not self.code:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.count(frame)
+        return self
+
+
+def at_every_opcode(function):
+    """The same for the bytecodes of ``function``."""
+    told = sys.version_info[:2] != (3, 12)  # which tells a trace function of the bytecodes once, and not again
+    return at_every_line(10 if told else -1, lambda at: AtOpcode(function.__code__, at))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redlock import Lease, MultiLock, QuorumUnreachable
@@ -76,3 +80,44 @@ def script_calls(servers) -> list[int]:
 def logged(caplog) -> list[logging.LogRecord]:
     """What the library has logged; asyncio may have complained of a slow machine."""
     return [record for record in caplog.records if record.name.startswith("redlock")]
+
+
+async def connected(masters) -> None:
+    for _ in range(500):
+        if all(vote.outcome in ("free", "held") for vote in (await masters.status("whatever")).votes):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("not connected")
+
+
+def alive(pid: int) -> bool:
+    """A process that nobody has waited for yet does nothing any more."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    if Path("/proc/self/stat").exists():
+        return False
+    ps = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return ps.stdout.strip()[:1] not in ("", "Z")
+
+
+def elsewhere(work):
+    """What ``work()`` returns or raises in another thread, for which another task stands on a loop."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(work())
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            outcome.append(error)
+
+    at_once([run])
+    return outcome[0]
+
+
+def at_once(works) -> None:
+    """Call each of ``works`` in a thread of its own, and wait until all have returned."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

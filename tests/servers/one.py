@@ -40,3 +40,12 @@ def redis_server(tmp_path, *arguments: str, port: int | None = None):
     finally:
         process.kill()
         process.wait()
+
+
+@contextlib.contextmanager
+def tls_server(tmp_path, certificate, *arguments: str):
+    """The same with TLS alone; ``certificate`` is the folder that the fixture of this name makes."""
+    port, mine = free_port(), str(certificate / "cert.pem")
+    files = ["--tls-cert-file", mine, "--tls-key-file", str(certificate / "key.pem"), "--tls-ca-cert-file", mine]
+    with redis_server(tmp_path, "--port", "0", "--tls-port", str(port), *files, *arguments, port=port):
+        yield port

@@ -3,65 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import sys
-import threading
-import time
-from typing import Any
 
 import pytest
 
 from redlock import AsyncMasters, LockLost, LockReleased, Masters
-from tests.servers.look import all_up, eventually, nothing_left
-
-
-class Struck(Exception):  # noqa: N818 - what a signal handler raises
-    pass
-
-
-class AtOpcode:
-    """Raises `Struck` at the n-th bytecode of one function of a user, as a signal handler may."""
-
-    def __init__(self, code, at) -> None:
-        self.code = code
-        self.left = at
-
-    @contextlib.contextmanager
-    def tracing(self):
-        previous = sys.gettrace()
-        gc.disable()
-        sys.settrace(self)
-        try:
-            yield
-        finally:
-            sys.settrace(previous)
-            gc.enable()
-
-    def __call__(self, frame, event, arg):
-        if frame.f_code is not self.code:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            self.left -= 1
-            if self.left == 0:
-                raise Struck
-        return self
-
-
-def it_was_struck(times):
-    if sys.version_info[:2] == (3, 12) and not times:
-        pytest.skip("Python 3.12 tells a trace function of the bytecodes once, and not again")
-    assert times > 10
-
-
-def elsewhere(work):
-    """What ``work()`` returns in another thread."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(work()))
-    thread.start()
-    thread.join()
-    return found[0]
+from tests.servers.interrupt import Struck, at_every_opcode
+from tests.servers.look import all_up, elsewhere, eventually, nothing_left
 
 
 def turn(masters):
@@ -81,23 +29,14 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_a_with(redlock_servers,
             with lock as lease:
                 leases.append(lease)
 
-        at, struck = 0, 0
-        while True:
-            at += 1
+        for strike in at_every_opcode(section):
             lock = masters.lock("job", ttl=30, bound=bound)
-            strike = AtOpcode(section.__code__, at)
-            try:
-                with strike.tracing():
-                    section(lock)
-            except Struck:
-                struck += 1
-            assert not lock.owned(), at
+            with strike.strikes():
+                section(lock)
+            assert not lock.owned()
             fences = [elsewhere(lambda: turn(masters)), turn(masters)]
-            assert fences == sorted({*fences, *(lease.fence for lease in leases)})[-2:], at  # nobody entered again
+            assert fences == sorted({*fences, *(lease.fence for lease in leases)})[-2:]  # nobody entered again
             eventually(lambda: nothing_left(redlock_servers))
-            if strike.left > 0:
-                break
-        it_was_struck(struck)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # struck before its first step
@@ -114,23 +53,15 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_s
                     return lease.fence
 
             await next_turn()
-            at, struck, fence = 0, 0, 0
-            while True:
-                at += 1
+            fence = 0
+            for strike in at_every_opcode(section):
                 lock = masters.lock("job", ttl=30)
-                strike = AtOpcode(section.__code__, at)
-                try:
-                    with strike.tracing():
-                        await section(lock)
-                except Struck:
-                    struck += 1
-                assert not lock.owned(), at
+                with strike.strikes():
+                    await section(lock)
+                assert not lock.owned()
                 for fenced in (await asyncio.create_task(next_turn()), await next_turn()):
-                    assert fenced > fence, at
+                    assert fenced > fence
                     fence = fenced
-                if strike.left > 0:
-                    break
-            it_was_struck(struck)
 
     asyncio.run(main())
     eventually(lambda: nothing_left(redlock_servers))
@@ -174,67 +105,6 @@ def test_what_was_given_back_for_somebody_is_observed(redlock_servers):
         assert (lease.valid, lease.lost) == (False, False)
 
 
-# -- what the collector takes apart ----------------------------------------------------------------------
-
-
-class Node:
-    """Part of a cycle, so that only the collector ends it."""
-
-    items: Any
-
-    def __init__(self) -> None:
-        self.itself = self
-
-
-def test_a_generator_in_a_cycle_is_inside_until_its_finally_has_run(redlock_servers, redlock_masters):
-    """The collector clears weak references first, and lets the generator run to its end then."""
-    seen = []
-
-    def items():
-        with redlock_masters.lock("job", ttl=30) as lease:
-            try:
-                yield lease
-            finally:
-                time.sleep(0.2)  # for a renewer that has noticed too early
-                seen.append((lease.valid, redlock_masters.status("job").token == lease.token))
-
-    node = Node()
-    node.items = items()
-    lease = next(node.items)
-    del node
-    gc.collect()
-    assert seen == [(True, True)]
-    assert (lease.valid, lease.lost) == (False, False)
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-@pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
-@pytest.mark.parametrize("how", ["release", "stack"])
-def test_an_object_in_a_cycle_that_releases_when_it_is_finalized(redlock_servers, redlock_masters, bound, how):
-    seen = []
-
-    class Service(Node):
-        def __init__(self) -> None:
-            super().__init__()
-            self.lock = redlock_masters.lock("job", ttl=30, bound=bound)
-            self.stack = contextlib.ExitStack()
-            self.lease = self.lock.acquire() if how == "release" else self.stack.enter_context(self.lock)
-
-        def __del__(self) -> None:
-            time.sleep(0.2)
-            seen.append(self.lease.valid)
-            if how == "release":
-                self.lock.release()
-            else:
-                self.stack.close()
-            seen.append(self.lease.lost)
-
-    Service()
-    gc.collect()
-    assert seen == [True, False]
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_an_exception_that_somebody_keeps_keeps_no_lease(redlock_servers):
     """A future, a notebook and a debugger do: its traceback has the frames in which a signal handler raised it."""
     kept = []
@@ -247,19 +117,15 @@ def test_an_exception_that_somebody_keeps_keeps_no_lease(redlock_servers):
                 pass
 
         lock = masters.lock("job", ttl=30)
-        at = 0
-        while True:
-            at += 1
-            strike = AtOpcode(type(lock).__dict__["__exit__"].__wrapped__.__code__, at)
+        leave = type(lock).__dict__["__exit__"].__wrapped__
+        for strike in at_every_opcode(leave):
             try:
                 with strike.tracing():
                     section(lock)
             except Struck as struck:
                 kept.append(struck)
+            strike.struck = strike.left <= 0
             turn(masters)
-            if strike.left > 0:
-                break
-        it_was_struck(len(kept))
         eventually(lambda: nothing_left(redlock_servers))
 
 

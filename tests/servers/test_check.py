@@ -20,9 +20,9 @@ from redlock._health import rights
 from redlock._health.checkup import Checkup
 from redlock._health.examine import Examination
 from redlock.testing import LocalMasters
-from tests.servers.look import eventually, nothing_left
+from tests.servers.look import at_once, eventually, nothing_left
 from tests.servers.needs import missing
-from tests.servers.one import free_port, redis_server
+from tests.servers.one import free_port, redis_server, tls_server
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
 
@@ -141,11 +141,7 @@ def test_many_checks_leave_one_fence_and_no_connection(world, servers):
 def test_several_checks_at_once_do_not_get_in_each_others_way(world, servers):
     results = []
     with world.Masters(servers.urls) as masters:
-        threads = [threading.Thread(target=lambda: results.append(masters.check(timeout=10.0))) for _ in range(5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once([lambda: results.append(masters.check(timeout=10.0))] * 5)
     assert [health.status for health in results] == ["OK"] * 5
 
 
@@ -386,59 +382,15 @@ def test_without_the_guard_info_may_be_renamed(tmp_path):
     assert health.quorum.probe.ok
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            str(folder / "key.pem"),
-            "-out",
-            str(folder / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("protocols", "asked"), [("TLSv1.3", ""), ("TLSv1.2", ""), ("TLSv1.2", "&ssl_min_version=772")]
-)
+@pytest.mark.parametrize(("protocols", "asked"), [
+    ("TLSv1.3", ""), ("TLSv1.2", ""), ("TLSv1.2", "&ssl_min_version=772"),
+])  # fmt: skip
 def test_a_server_that_refuses_the_clients_tls(servers, certificate, tmp_path, protocols, asked):
     """It wants a certificate, or another version."""
-    port, authority = free_port(), certificate / "cert.pem"
-    arguments = [
-        "--port",
-        "0",
-        "--tls-port",
-        str(port),
-        "--tls-auth-clients",
-        "yes",
-        "--tls-protocols",
-        protocols,
-        "--tls-cert-file",
-        str(authority),
-        "--tls-key-file",
-        str(certificate / "key.pem"),
-        "--tls-ca-cert-file",
-        str(authority),
-    ]
-    url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}{asked}"
-    with redis_server(tmp_path, *arguments, port=port), Masters([*servers.urls[:4], url]) as masters:
-        [finding] = masters.check(timeout=2.0, probe=False).masters[4].findings
+    authority = certificate / "cert.pem"
+    with tls_server(tmp_path, certificate, "--tls-auth-clients", "yes", "--tls-protocols", protocols) as port:
+        with Masters([*servers.urls[:4], f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}{asked}"]) as masters:
+            [finding] = masters.check(timeout=2.0, probe=False).masters[4].findings
     assert finding.code == "tls"
     assert "ssl_certfile" in finding.advice
 

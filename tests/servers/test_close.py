@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import itertools
@@ -14,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from redlock import Masters, RedlockError
-from tests.servers.look import all_up, eventually, lock_keys, no_thread_besides, nothing_left, take
+from redlock import AsyncMasters, Masters, RedlockError
+from redlock._asyncio import connections as connections_module
+from tests.servers.look import all_up, connected, eventually, lock_keys, no_thread_besides, nothing_left, take
 
 
 def descriptors() -> int:
@@ -71,11 +73,12 @@ def test_close_ends_whoever_waits(world, redlock_servers, masters):
         threads = [threading.Thread(target=wait) for _ in range(4)]
         for thread in threads:
             thread.start()
-        time.sleep(0.2)
+        eventually(lambda: len(redlock_servers.client(0).client_list(_type="pubsub")) == 1)
         others.close()
         for thread in threads:
             thread.join(5)
-        assert len(ended) == 4
+        assert [str(error) for error in ended] == ["these Masters were closed"] * 4
+        eventually(lambda: not redlock_servers.client(0).client_list(_type="pubsub"))
 
 
 def test_dropped_without_close_it_goes_away(world, redlock_servers):
@@ -197,3 +200,38 @@ def test_a_renewal_under_way_ends_with_its_masters(redlock_servers, end):
     assert not lease._state.all_pending
     for i in range(5):
         redlock_servers.resume(i)
+
+
+def test_sockets_that_come_while_others_are_closed():
+    class Socket:
+        closed = 0
+
+        def close(self):
+            Socket.closed += 1
+            if Socket.closed < 5:
+                sockets.add(Socket())
+
+    sockets = {Socket(), Socket()}
+    connections_module._close_all(sockets)  # type: ignore[arg-type]
+    assert Socket.closed == 6
+    assert not sockets
+
+
+def test_who_closes_second_waits_for_the_first(redlock_servers):
+    async def main():
+        masters = AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.5)
+        await connected(masters)
+        lock = masters.lock("job", ttl=10)
+        await lock.acquire()
+        redlock_servers.pause(0)  # so that there is something to wait for
+        await lock.release()
+        (driver,) = masters._drivers.values()
+        first = asyncio.create_task(masters.close())
+        await asyncio.sleep(0.05)
+        await masters.close()
+        assert all(connection.sock is None for connection in driver._connections.all)
+        await first
+        redlock_servers.resume(0)
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import socket
 import subprocess
@@ -17,7 +19,7 @@ from redis.retry import Retry
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, eventually, lock_keys, logged, nothing_left
-from tests.servers.one import free_port, redis_server
+from tests.servers.one import free_port, redis_server, tls_server
 from tests.servers.proxy import Proxy
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
@@ -439,52 +441,9 @@ def test_an_acl_user_who_may_not_announce_is_told_the_key(world, four, tmp_path)
     assert "redlock-max-ttl:redlock:" in vote.reason
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost,IP:127.0.0.1",
-            "-keyout",
-            folder / "key.pem",
-            "-out",
-            folder / "cert.pem",
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return folder
-
-
 @pytest.fixture
 def tls_port(certificate, tmp_path):
-    port = free_port()
-    arguments = [
-        "--port",
-        "0",
-        "--tls-port",
-        str(port),
-        "--tls-auth-clients",
-        "no",
-        "--tls-cert-file",
-        str(certificate / "cert.pem"),
-        "--tls-key-file",
-        str(certificate / "key.pem"),
-        "--tls-ca-cert-file",
-        str(certificate / "cert.pem"),
-    ]
-    with redis_server(tmp_path, *arguments, port=port):
+    with tls_server(tmp_path, certificate, "--tls-auth-clients", "no") as port:
         yield port
 
 
@@ -594,3 +553,175 @@ def test_connecting_slowly_does_not_fail_the_first_lock(world):
             assert lock.acquire(blocking=False) is not None
             lock.release()
         thaw.join()
+
+
+class _Provider(redis.CredentialProvider):
+    def get_credentials(self):
+        return "user", SECRET
+
+
+def test_a_setting_that_redis_py_refuses_is_refused_when_it_is_given(world):
+    with pytest.raises(ConfigurationError, match=r"settings for 10\.0\.0\.1:6379 are refused"):
+        world.Masters(["rediss://10.0.0.1?ssl_cert_reqs=nonsense"])
+    both = redis.Redis(host="10.0.0.1", password=SECRET, credential_provider=_Provider())
+    with pytest.raises(ConfigurationError, match="are refused") as caught:
+        world.Masters([both])
+    assert SECRET not in str(caught.value)
+
+
+def test_tls_settings_of_a_plain_client_are_not_its_business(world, redlock_servers):
+    """C17.  In a URL they are refused: who wrote them there thinks that TLS is spoken."""
+    first = redis.Redis(port=redlock_servers.ports[0])
+    first.connection_pool.connection_kwargs["ssl_cert_reqs"] = "none"
+    masters = [first, *redlock_servers.urls[1:]]
+    with world.Masters(masters, restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
+        assert lease.valid
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [(b"%1\r\n*1\r\n:1\r\n:1\r\n", ""), (b"*1000000000\r\n", ": it announces an answer of 1000000000 values")],
+)
+def test_an_answer_that_no_parser_can_build_breaks_its_connection_and_nothing_else(world, redlock_servers, sent, says):
+    """P4: a map whose key is a list; an array for which there is no room."""
+    with Proxy(redlock_servers.ports[4]) as proxy:
+        with world.Masters([*redlock_servers.urls[:4], proxy.url], restart_guard=False, node_timeout=1.0) as masters:
+            eventually(lambda: all_up(masters))
+            proxy.replies = "hold"
+            redlock_servers.pause(0)
+            redlock_servers.pause(1)  # so that the acquire waits for the fifth, and reads it itself
+
+            def junk():
+                for client, _ in proxy._pairs:
+                    with contextlib.suppress(OSError):
+                        client.sendall(sent)
+
+            timer = threading.Timer(0.2, junk)
+            timer.start()
+            with pytest.raises(QuorumUnreachable, match=f"does not speak the Redis protocol{says}"):
+                masters.lock("job", ttl=10).acquire(timeout=0)
+            timer.join()
+            proxy.replies = "pass"
+            redlock_servers.resume(0)
+            redlock_servers.resume(1)
+            eventually(lambda: all_up(masters))  # the housekeeper has survived it and connects again
+            eventually(lambda: nothing_left(redlock_servers))
+
+
+ECHO = "unknown command 'AUTH', with args beginning with: '{}'"  # as an old Redis does, cut at 128
+
+
+@pytest.mark.parametrize(("words", "given", "credentials"), [
+    pytest.param(ECHO, SECRET, {"credential_provider": _Provider()}, id="provider"),
+    pytest.param(ECHO, SECRET, {"password": SECRET + "x" * 200}, id="longer-than-what-is-echoed"),
+    pytest.param("I dislike '{}'", SECRET + "  spaces", {"password": SECRET + "  spaces"}, id="spaces"),
+    pytest.param("I dislike '{}'", SECRET, {"password": SECRET.encode()}, id="bytes"),
+])  # fmt: skip
+def test_a_server_that_echoes_the_password_is_not_quoted(world, words, given, credentials):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.05)
+        stop = threading.Event()
+
+        def serve():
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    client, _ = listener.accept()
+                    with client:
+                        client.recv(4096)
+                        client.sendall(f"-ERR {words.format(given)}\r\n".encode())
+
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            client = redis.Redis(host="127.0.0.1", port=listener.getsockname()[1], **credentials)
+            with world.Masters([client], restart_guard=False) as masters:
+                with pytest.raises(QuorumUnreachable) as caught:
+                    masters.lock("job", ttl=10).acquire(timeout=0)
+        finally:
+            stop.set()
+            server.join()
+    assert SECRET not in str(caught.value)
+
+
+class Broken(logging.Filter):
+    def filter(self, record):
+        raise ZeroDivisionError
+
+
+def test_a_log_handler_that_raises_is_nothing_to_whoever_waits(world, redlock_servers):
+    """C1: that the quorum is gone is logged by the one that finds it out, and it goes on waiting."""
+    logger, broken = logging.getLogger("redlock"), Broken()
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+        eventually(lambda: all_up(masters))
+        logger.addFilter(broken)
+        try:
+            for i in range(3):
+                redlock_servers.pause(i)
+            with pytest.raises(QuorumUnreachable):
+                masters.lock("job", ttl=10).acquire(timeout=0.3)
+            for i in range(3):
+                redlock_servers.resume(i)
+            assert masters.lock("job", ttl=10).acquire(timeout=5) is not None
+        finally:
+            logger.removeFilter(broken)
+
+
+def test_a_log_handler_that_raises_costs_no_master(world, redlock_servers):
+    logger = logging.getLogger("redlock")
+    broken = Broken()
+    with world.forgives(ZeroDivisionError), world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        logger.addFilter(broken)
+        try:
+            redlock_servers.kill(0)
+            time.sleep(0.2)
+            redlock_servers.restart(0)
+            eventually(lambda: all_up(masters))
+        finally:
+            logger.removeFilter(broken)
+
+
+class _SealedError(Exception):
+    def __str__(self) -> str:
+        return str(self.args[1])  # its author's mistake: there is none
+
+
+class _SealedAtFirst(redis.CredentialProvider):
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def get_credentials(self):
+        self.asked += 1
+        if self.asked == 1:
+            raise _SealedError("the vault is sealed")
+        return "default", ""
+
+
+def test_an_exception_that_cannot_be_shown_ends_one_attempt_to_connect_and_no_more(world, redlock_servers):
+    """Its name has to do; the thread that connects goes on to say that it failed."""
+    provider = _SealedAtFirst()
+    client = redis.Redis(host="127.0.0.1", port=redlock_servers.ports[0], credential_provider=provider)
+    with world.Masters([client], restart_guard=False) as masters:
+        with pytest.raises(QuorumUnreachable, match="error: _SealedError"):
+            masters.lock("job", ttl=10).acquire(timeout=0)
+        assert masters.lock("job", ttl=10).acquire(timeout=5) is not None
+    assert provider.asked == 2
+
+
+class _Moody(redis.CredentialProvider):
+    def __init__(self):
+        self.asked = 0
+
+    def get_credentials(self):
+        self.asked += 1
+        if self.asked == 1:
+            raise asyncio.CancelledError
+        return ("default", "")
+
+
+def test_a_credential_provider_that_raises_what_is_no_exception(world, redlock_servers):
+    moody = _Moody()
+    client = redis.Redis(port=redlock_servers.ports[0], credential_provider=moody)
+    with world.Masters([client, *redlock_servers.urls[1:]], restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+    assert moody.asked == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import LockLost, NotAcquired
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
+from tests.servers.look import all_up, at_once, eventually, nothing_left, script_calls, take
 from tests.servers.waiter import subscribers_up
 
 
@@ -79,11 +80,7 @@ def test_exactly_one_at_a_time(world, redlock_servers, masters):
                 time.sleep(0)
                 counter = seen + 1
 
-    threads = [threading.Thread(target=work) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([work] * 20)
     assert counter == 20 * 50
     assert nobody_in_line(world, masters)
     eventually(lambda: nothing_left(redlock_servers))
@@ -118,11 +115,7 @@ def test_a_handover_is_one_script_call_and_its_release(world, redlock_servers, m
             with lock:
                 pass
 
-    threads = [threading.Thread(target=work) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([work] * 10)
     eventually(lambda: nothing_left(redlock_servers))
     calls = [now - then for then, now in zip(before, script_calls(redlock_servers), strict=True)]
     assert max(calls) <= 4 * 10 * 20
@@ -165,11 +158,7 @@ def test_many_give_up_while_it_moves(world, redlock_servers, masters):
             errors.append(error)
 
     specs = [[choose.uniform(0, 0.02) for _ in range(30)] for _ in range(12)]
-    threads = [threading.Thread(target=work, args=(spec,)) for spec in specs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([functools.partial(work, spec) for spec in specs])
     assert not errors
     assert min(got) > 20, got
     assert nobody_in_line(world, masters)
@@ -271,15 +260,12 @@ def nothing(servers):
     pass
 
 
-@pytest.mark.parametrize(
-    ("what", "options", "bound"),
-    [
-        pytest.param(deleted, {}, TTL / 3, id="deleted"),
-        pytest.param(nothing, {"max_hold": 0.3}, 0.3, id="max_hold"),
-        pytest.param(nothing, {"auto_extend": False}, TTL, id="expired"),
-        pytest.param(frozen, {}, 2 * TTL, id="frozen"),
-    ],
-)
+@pytest.mark.parametrize(("what", "options", "bound"), [
+    pytest.param(deleted, {}, TTL / 3, id="deleted"),
+    pytest.param(nothing, {"max_hold": 0.3}, 0.3, id="max_hold"),
+    pytest.param(nothing, {"auto_extend": False}, TTL, id="expired"),
+    pytest.param(frozen, {}, 2 * TTL, id="frozen"),
+])  # fmt: skip
 def test_a_lease_that_is_lost_lets_the_next_one_pass(world, redlock_servers, what, options, bound):
     """Long before its holder looks at it, and without a word of his."""
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
@@ -345,19 +331,3 @@ def test_other_names_do_not_wait(world, masters):
         assert time.monotonic() - began < 5
         assert len(world.connections(masters).local_queue) == 1
     assert nobody_in_line(world, masters)
-
-
-def test_the_end_of_the_masters_is_the_end_of_the_line(world, redlock_servers):
-    """Nobody waits for ever for masters that were closed."""
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        lock = masters.lock("job", ttl=10)
-        lock.acquire()
-        contenders = Contenders(world, masters)
-        for _ in range(3):
-            contenders.come(masters.lock("job", ttl=10))
-        masters.close()
-        contenders.join(3)
-        assert [str(contenders.outcomes[number]) for number in range(3)] == ["these Masters were closed"] * 3
-    for i in range(5):
-        redlock_servers.client(i).delete("redlock:job")
-    assert not any(lock_keys(redlock_servers))

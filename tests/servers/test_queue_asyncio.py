@@ -40,48 +40,6 @@ def play(servers, scene) -> None:
     eventually(lambda: nothing_left(servers))
 
 
-def test_twenty_tasks_and_a_counter_that_nothing_else_protects(redlock_servers):
-    async def scene(masters):
-        counter = 0
-
-        async def work():
-            nonlocal counter
-            for _ in range(50):
-                async with masters.lock("job", ttl=10):
-                    seen = counter
-                    await asyncio.sleep(0)
-                    counter = seen + 1
-
-        before = script_calls(redlock_servers)
-        await asyncio.gather(*(work() for _ in range(20)))
-        assert counter == 20 * 50
-        calls = [now - then for then, now in zip(before, script_calls(redlock_servers), strict=True)]
-        assert max(calls) <= 2.2 * counter  # an acquire and a release, and few more
-
-    play(redlock_servers, scene)
-
-
-def test_nobody_overtakes(redlock_servers):
-    async def scene(masters):
-        order = []
-
-        async def work(number):
-            for _ in range(3):
-                async with masters.lock("job", ttl=10):
-                    order.append(number)
-
-        async with masters.lock("job", ttl=10):
-            tasks = []
-            for number in range(10):
-                tasks.append(asyncio.create_task(work(number)))
-                await in_line(masters, number + 2)
-        await asyncio.gather(*tasks)
-        assert order[:10] == list(range(10))
-        assert sorted(order) == sorted(list(range(10)) * 3)
-
-    play(redlock_servers, scene)
-
-
 @pytest.mark.parametrize("cancelled", [[0], [2], [4], [0, 1, 2], [1, 3], [0, 1, 2, 3, 4]], ids=str)
 @pytest.mark.parametrize("when", ["before", "with", "after"])
 def test_cancelled_anywhere_in_the_line(redlock_servers, cancelled, when):
@@ -119,28 +77,6 @@ def test_cancelled_anywhere_in_the_line(redlock_servers, cancelled, when):
             await asyncio.wait(tasks)
         assert [number for number in range(5) if tasks[number].cancelled()] == cancelled
         assert order == [number for number in range(5) if number not in cancelled]
-
-    play(redlock_servers, scene)
-
-
-def test_timeouts_of_asyncio_in_the_line(redlock_servers):
-    async def scene(masters):
-        async def impatient():
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1), masters.lock("job", ttl=10):
-                    pytest.fail("it is held")
-
-        async def patient():
-            async with masters.lock("job", ttl=10) as lease:
-                return lease
-
-        async with masters.lock("job", ttl=10):
-            tasks = [asyncio.create_task(work()) for work in (impatient, patient, impatient, patient)]
-            await asyncio.wait([tasks[0], tasks[2]], timeout=5)
-            await in_line(masters, 3)
-        leases = [await tasks[1], await tasks[3]]
-        assert isinstance(leases[0], AsyncLease)
-        assert leases[0].fence < leases[1].fence
 
     play(redlock_servers, scene)
 
@@ -310,29 +246,3 @@ def test_a_body_whose_inner_level_is_over_is_cancelled_all_the_same(redlock_serv
         assert task.cancelling() == 0
 
     play(redlock_servers, scene)
-
-
-def test_loops_in_two_threads_have_a_line_each(redlock_servers):
-    """R23 is per loop; between loops the masters decide."""
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    counter = 0
-
-    async def work():
-        nonlocal counter
-        for _ in range(20):
-            async with masters.lock("job", ttl=10):
-                seen = counter
-                await asyncio.sleep(0)
-                counter = seen + 1
-
-    async def many():
-        await asyncio.gather(*(work() for _ in range(5)))
-        (mine,) = (driver for loop, driver in masters._drivers.items() if loop is asyncio.get_running_loop())
-        assert len(mine._connections.local_queue) == 0
-
-    async def both():
-        await asyncio.gather(many(), asyncio.to_thread(lambda: asyncio.run(many())))
-        await masters.close()
-
-    asyncio.run(both())
-    assert counter == 200

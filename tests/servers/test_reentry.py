@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
 
 import pytest
 
-from redlock import ConfigurationError, LockLost, NotHeld, WouldDeadlock
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
+from redlock import ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
+from tests.servers.look import all_up, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
 
 
 @pytest.fixture
@@ -20,22 +21,6 @@ def quiet(redlock_servers, masters):
         pass
     eventually(lambda: nothing_left(redlock_servers))
     return masters
-
-
-def elsewhere(work):
-    """What ``work()`` returns or raises in another thread."""
-    found = []
-
-    def run():
-        try:
-            found.append(work())
-        except Exception as error:  # noqa: BLE001 - looked at by the test
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return found[0]
 
 
 def test_the_same_lease_counted_without_a_word_to_the_masters(redlock_servers, quiet):
@@ -320,8 +305,7 @@ def test_one_that_ran_out_is_not_entered_again(world, redlock_servers, quiet):
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted"),
-    [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"]), (["a", "b", "c"], ["c", "a"])],
+    ("held", "wanted"), [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"]), (["a", "b", "c"], ["c", "a"])]
 )
 @pytest.mark.parametrize("options", [{}, {"timeout": 0}, {"blocking": False}], ids=["waits", "timeout-0", "at-once"])
 def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_servers, world, quiet, held, wanted, options):
@@ -388,3 +372,67 @@ def test_each_thread_or_task_holds_for_itself(quiet):
         assert elsewhere(lambda: lock.acquire(timeout=0.05)) is None
         assert isinstance(elsewhere(lock.release), NotHeld)
         assert lock.owned()
+
+
+# -- `Masters` in coroutines: a mistake, and no way around the lock ----------------------------------------
+
+
+def test_a_second_task_of_the_thread_does_not_enter(redlock_servers):
+    inside: list[int] = []
+
+    async def section(masters):
+        with masters.lock("job", ttl=10, timeout=1):
+            inside.append(len(inside))
+            await asyncio.sleep(0.1)
+
+    async def main():
+        with Masters(redlock_servers.urls, restart_guard=False) as masters:
+            return await asyncio.gather(section(masters), section(masters), return_exceptions=True)
+
+    first, second = asyncio.run(main())
+    assert first is None
+    assert isinstance(second, WouldDeadlock)
+    assert "use AsyncMasters" in str(second)
+    assert inside == [0]
+
+
+def test_the_same_task_enters_again(redlock_servers):
+    async def main():
+        with Masters(redlock_servers.urls, restart_guard=False) as masters:
+            with masters.lock("job", ttl=10) as outer, masters.lock("job", ttl=10) as inner:
+                assert inner is outer
+
+    asyncio.run(main())
+
+
+def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_servers):
+    """Two of them would be in the section at once."""
+    with Masters(redlock_servers.urls, restart_guard=False) as masters, masters.lock("job", ttl=10) as lease:
+
+        async def main():
+            masters.lock("job", ttl=10).acquire()
+
+        with pytest.raises(WouldDeadlock, match="use AsyncMasters"):
+            asyncio.run(main())
+        assert lease.valid
+
+
+def test_what_a_task_holds_a_plain_function_of_its_loop_does_not_enter(redlock_servers):
+    """A callback of the loop runs in no task."""
+    said = []
+
+    async def main():
+        with Masters(redlock_servers.urls, restart_guard=False) as masters:
+            lock = masters.lock("job", ttl=10)
+
+            def callback():
+                with pytest.raises(WouldDeadlock) as caught:
+                    lock.acquire(blocking=False)
+                said.append(caught.value)
+
+            with lock:
+                asyncio.get_running_loop().call_soon(callback)
+                await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    assert said

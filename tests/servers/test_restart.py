@@ -102,15 +102,11 @@ def test_a_master_that_forgets_nothing_votes_at_once(world):
         lock.release()
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        pytest.param({"persistence": "everysec"}, id="everysec"),
-        pytest.param(
-            {"persistence": "always", "config": {"no-appendfsync-on-rewrite": "yes"}}, id="not-while-it-is-rewritten"
-        ),
-    ],
-)
+@pytest.mark.parametrize("how", [
+    pytest.param({"persistence": "everysec"}, id="everysec"),
+    pytest.param({"persistence": "always", "config": {"no-appendfsync-on-rewrite": "yes"}},
+        id="not-while-it-is-rewritten"),
+])  # fmt: skip
 def test_nearly_always_is_not_exempt(world, how):
     with LocalMasters(3, **how) as servers, world.Masters(servers.urls, **OPTIONS) as masters:
         with pytest.raises(QuorumUnreachable, match="quarantined"):

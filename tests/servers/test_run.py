@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -17,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from redlock.testing import LocalMasters
-from tests.servers.commands import ON_A_TERMINAL, RUN, environment, run, start
-from tests.servers.look import eventually, nothing_left
+from tests.servers.commands import RUN, run, start
+from tests.servers.look import alive, eventually, nothing_left
 from tests.servers.needs import missing
+from tests.servers.terminal import Terminal, kill_session
 
 NEW = "--no-restart-guard"  # the servers are
 
@@ -32,16 +31,6 @@ def servers(redlock_servers):
     return redlock_servers
 
 
-def alive(pid: int) -> bool:
-    """A process that nobody has waited for yet does nothing any more."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    if Path("/proc/self/stat").exists():
-        return False
-    ps = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return ps.stdout.strip()[:1] not in ("", "Z")
-
-
 @contextlib.contextmanager
 def started(arguments, urls, program=RUN, **options):
     """A `redlock-run`, and no process of it is left."""
@@ -51,18 +40,6 @@ def started(arguments, urls, program=RUN, **options):
     finally:
         kill_session(process.pid)
         process.communicate()
-
-
-def session(leader: int) -> list[int]:
-    """Its processes; the command is one of them, and so is the watchdog."""
-    listed = subprocess.run(["ps", "-A", "-o", "sess=,pid="], capture_output=True, text=True, check=True).stdout
-    return [int(pid) for of, pid in map(str.split, listed.splitlines()) if of == str(leader)]
-
-
-def kill_session(leader: int) -> None:
-    for pid in session(leader):
-        with contextlib.suppress(ProcessLookupError):  # some go with others
-            os.kill(pid, signal.SIGKILL)
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -89,17 +66,14 @@ def test_the_command_knows_its_lock_and_gets_what_is_passed(servers):
     eventually(lambda: nothing_left(servers))
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        (["true"], 0),
-        (["sh", "-c", "exit 7"], 7),
-        (["sh", "-c", "kill -KILL $$"], 137),
-        (["sh", "-c", "kill -INT $$"], 130),
-        (["/does/not/exist"], 127),
-        (["/etc/passwd"], 126),
-    ],
-)
+@pytest.mark.parametrize(("command", "code"), [
+    (["true"], 0),
+    (["sh", "-c", "exit 7"], 7),
+    (["sh", "-c", "kill -KILL $$"], 137),
+    (["sh", "-c", "kill -INT $$"], 130),
+    (["/does/not/exist"], 127),
+    (["/etc/passwd"], 126),
+])  # fmt: skip
 def test_the_exit_code_is_that_of_the_command(servers, command, code):
     done = run([*RUN, "job", NEW, "--", *command], servers.urls)
     assert done.returncode == code
@@ -329,18 +303,8 @@ def test_a_command_that_is_stopped_and_let_go_on_by_others_does_so(servers):
 def test_what_is_ignored_stays_ignored(servers):
     """Under nohup, the command is as well."""
     command = [
-        "sh",
-        "-c",
-        'trap "" HUP; exec "$@"',
-        "sh",
-        *RUN,
-        "job",
-        NEW,
-        "--",
-        "sh",
-        "-c",
-        "echo ready; sleep 1; echo end",
-    ]
+        "sh", "-c", 'trap "" HUP; exec "$@"', "sh", *RUN, "job", NEW, "--", "sh", "-c", "echo ready; sleep 1; echo end",
+    ]  # fmt: skip
     process = start(command, servers.urls)
     try:
         assert line(process) == "ready"
@@ -362,10 +326,9 @@ for number in range(256):
 """
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])"],
-)
+@pytest.mark.parametrize("how", [
+    "signal.signal(signal.SIGCHLD, signal.SIG_IGN)", "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])",
+])  # fmt: skip
 def test_started_by_somebody_who_does_not_wait_for_children(servers, how):
     """Some daemons ignore or block SIGCHLD, and whom they start inherits that; it is seen at once all the same."""
     starts = f"import os, signal, sys; {how}; os.execv(sys.argv[1], sys.argv[1:])"
@@ -741,17 +704,6 @@ def test_pkill_by_the_command_line_does_not_reach_the_watchdog(servers, pattern)
         assert line(process) == "cleaned up"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel does not do that")
-def test_a_command_whose_redlock_run_and_watchdog_are_killed_at_once_does_not_go_on(servers):
-    with started(["job", NEW, "--", "sh", "-c", STUBBORN], servers.urls) as process:
-        child, _ = map(int, line(process).split())
-        watchdog = child_of(process.pid)
-        os.kill(watchdog, signal.SIGSTOP)  # else it may be quicker than the second signal
-        process.kill()
-        os.kill(watchdog, signal.SIGKILL)
-        eventually(lambda: not alive(child), 30)
-
-
 STOPPED = ["the masters hang", "it was held for long enough", "SIGTERM", "the command ends"]
 
 
@@ -918,64 +870,6 @@ def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
 # -- the terminal ------------------------------------------------------------------------------------
 
 
-class Terminal:
-    """A person at a terminal, who types and reads."""
-
-    def __init__(self, command: list[str], urls: list[str], cwd: str | Path = "/") -> None:
-        self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", ON_A_TERMINAL, *command],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=cwd,
-            env=environment(urls, PS1="$ ", TERM="dumb"),
-        )
-        os.close(slave)
-        self.seen = ""
-        self._looked = 0  # so much of it
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        kill_session(self.process.pid)
-        self.process.wait()
-        if self._master >= 0:
-            os.close(self._master)
-
-    def wait_for_reader(self) -> None:
-        """Until a `sh` has the terminal and waits: a Ctrl-Z while it is given to one that is stopped stops nothing."""
-
-        def reads() -> bool:
-            leader = os.tcgetpgrp(self._master)
-            shown = subprocess.run(
-                ["ps", "-o", "stat=,comm=", "-p", str(leader)], capture_output=True, text=True, check=False
-            )
-            return shown.stdout.startswith("S") and shown.stdout.split()[-1] == "sh"
-
-        eventually(reads, 30)
-
-    def hang_up(self) -> None:
-        os.close(self._master)
-        self._master = -1
-
-    def type(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def read_until(self, text: str, seconds: float = 30) -> None:
-        """Behind what was read for before: it may have come together with that."""
-        until = time.monotonic() + seconds
-        while text not in self.seen[self._looked :]:
-            assert time.monotonic() < until, f"no {text!r} in {self.seen!r}"
-            if select.select([self._master], [], [], 0.1)[0]:
-                try:
-                    self.seen += os.read(self._master, 4096).decode()
-                except OSError:  # it has ended, and so has its terminal
-                    assert text in self.seen[self._looked :], f"no {text!r} in {self.seen!r}"
-        self._looked = self.seen.index(text, self._looked) + len(text)
-
-
 COUNTS_CTRL_C = """
 import signal, sys, time
 got = []
@@ -991,12 +885,10 @@ sys.exit(40 + len(got))
 def test_ctrl_c_reaches_the_command_once_each_time(servers):
     with Terminal([*RUN, "job", NEW, "--", sys.executable, "-c", COUNTS_CTRL_C], servers.urls) as terminal:
         terminal.read_until("ready")
-        terminal.type("\x03")
-        terminal.read_until("<1>")
+        terminal.type("\x03", "<1>")
         time.sleep(0.3)
         assert "<2>" not in terminal.seen
-        terminal.type("\x03")
-        terminal.read_until("<2>")
+        terminal.type("\x03", "<2>")
         assert terminal.process.wait(30) == 42
     eventually(lambda: nothing_left(servers))
 
@@ -1005,20 +897,32 @@ def test_a_command_that_reads_from_the_terminal_gets_it_and_its_ctrl_c(servers):
     ask = f"read word; echo \"<$word>\"; exec {sys.executable} -c '{COUNTS_CTRL_C}'"
     with Terminal([*RUN, "job", NEW, "--", "sh", "-c", f"echo your word; {ask}"], servers.urls) as terminal:
         terminal.read_until("your word")
-        terminal.type("please\n")
-        terminal.read_until("<please>")
-        terminal.read_until("ready")
-        terminal.type("\x03")
-        terminal.read_until("<1>")
+        terminal.type("please\n", "<please>", "ready")
+        terminal.type("\x03", "<1>")
         terminal.type("\x03")
         assert terminal.process.wait(30) == 42
 
 
+@contextlib.contextmanager
 def shell_on_a_terminal(servers, directory="/"):
-    shell = shutil.which("bash")
-    if shell is None:
-        missing("bash")
-    return Terminal([shell, "--norc", "--noediting", "-i"], servers.urls, cwd=directory)
+    """Which ends by "exit", unless its terminal hung up."""
+    command = [shutil.which("bash") or missing("bash"), "--norc", "--noediting", "-i"]
+    with Terminal(command, servers.urls, cwd=directory) as terminal:
+        yield terminal
+        if terminal.there:
+            terminal.type("exit\n")
+            terminal.process.wait(30)
+
+
+def wait_for_reader(terminal: Terminal) -> None:
+    """Until a `sh` has the terminal and waits: a Ctrl-Z while it is given to one that is stopped stops nothing."""
+
+    def reads() -> bool:
+        ps = ["ps", "-o", "stat=,comm=", "-p", str(terminal.foreground())]
+        shown = subprocess.run(ps, capture_output=True, text=True, check=False).stdout
+        return shown.startswith("S") and shown.split()[-1] == "sh"
+
+    eventually(reads, 30)
 
 
 RUN_JOB = " ".join([*RUN, "job", NEW])
@@ -1027,60 +931,36 @@ RUN_JOB = " ".join([*RUN, "job", NEW])
 def test_ctrl_z_stops_it_all_and_the_shell_has_its_terminal_back(servers):
     command = f"{RUN_JOB} -- sh -c 'echo one; read x; echo \"<$x>\"'"
     with shell_on_a_terminal(servers) as terminal:
-        terminal.type(f"{command}\n")
-        terminal.read_until("one\r\n")
-        terminal.type("two\n")
-        terminal.read_until("<two>")
-        terminal.type(f"{command}\n")
-        terminal.read_until("one\r\n")
-        terminal.wait_for_reader()
-        terminal.type("\x1a")
-        terminal.read_until("Stopped")
-        terminal.type("echo $((40 + 2))\n")
-        terminal.read_until("42")  # the shell reads again
-        terminal.type("fg\n")
-        terminal.read_until("fg\r\n")
-        terminal.read_until("redlock")
-        terminal.type("three\n")
-        terminal.read_until("<three>")
-        terminal.type("echo ended $?\n")
-        terminal.read_until("ended 0")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type(f"{command}\n", "one\r\n")
+        terminal.type("two\n", "<two>")
+        terminal.type(f"{command}\n", "one\r\n")
+        wait_for_reader(terminal)
+        terminal.type("\x1a", "Stopped")
+        terminal.type("echo $((40 + 2))\n", "42")  # the shell reads again
+        terminal.type("fg\n", "fg\r\n", "redlock")
+        terminal.type("three\n", "<three>")
+        terminal.type("echo ended $?\n", "ended 0")
 
 
 def test_a_command_that_opens_the_terminal_itself(servers):
     """As who asks for a password does, wherever the standard streams go; a Ctrl-C still comes."""
     with shell_on_a_terminal(servers) as terminal:
         asks = "'echo word? >/dev/tty; read x </dev/tty; echo \"<$x>\" >/dev/tty; read x </dev/tty'"
-        terminal.type(f"{RUN_JOB} -- sh -c {asks} </dev/null >/dev/null 2>&1; echo ended $?\n")
-        terminal.read_until("word?\r\n")
-        terminal.type("please\n")
-        terminal.read_until("<please>")
-        terminal.type("\x03")
-        terminal.read_until("ended 130")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type(f"{RUN_JOB} -- sh -c {asks} </dev/null >/dev/null 2>&1; echo ended $?\n", "word?\r\n")
+        terminal.type("please\n", "<please>")
+        terminal.type("\x03", "ended 130")
 
 
 def test_one_redlock_run_in_another_on_a_terminal(servers):
     """The inner one asks the outer one for the terminal in the words of the kernel."""
     with shell_on_a_terminal(servers) as terminal:
         inner = " ".join([*RUN, "other", NEW, "-- sh -c 'echo word?; read x; echo \"<$x>\"; read y; exit 5'"])
-        terminal.type(f"{RUN_JOB} -- {inner}\n")
-        terminal.read_until("word?\r\n")
-        terminal.type("please\n")
-        terminal.read_until("<please>")
-        terminal.type("\x1a")
-        terminal.read_until("Stopped")
-        terminal.type("fg\n")
-        terminal.read_until("fg\r\n")
-        terminal.read_until("redlock")
+        terminal.type(f"{RUN_JOB} -- {inner}\n", "word?\r\n")
+        terminal.type("please\n", "<please>")
+        terminal.type("\x1a", "Stopped")
+        terminal.type("fg\n", "fg\r\n", "redlock")
         terminal.type("more\n")
-        terminal.type("echo ended $?\n")
-        terminal.read_until("ended 5")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type("echo ended $?\n", "ended 5")
 
 
 # A shell with one job, which it lets read from the terminal ROUNDS times, each time after it was stopped for that.
@@ -1157,18 +1037,11 @@ def like_top(directory: Path) -> str:
 
 def test_a_command_that_stops_itself_for_the_terminal_gets_it(servers, tmp_path):
     with shell_on_a_terminal(servers) as terminal:
-        terminal.type(f"{RUN_JOB} -- {like_top(tmp_path)}; echo ended $?\n")
-        terminal.read_until("on the screen")
-        terminal.type("x")
-        terminal.read_until("key b'x'")
-        terminal.type("q")
-        terminal.read_until("ended 3")
-        terminal.type(f"{RUN_JOB} -- {like_top(tmp_path)}; echo ended $?\n")
-        terminal.read_until("on the screen")
-        terminal.type("\x03")
-        terminal.read_until("ended 130")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type(f"{RUN_JOB} -- {like_top(tmp_path)}; echo ended $?\n", "on the screen")
+        terminal.type("x", "key b'x'")
+        terminal.type("q", "ended 3")
+        terminal.type(f"{RUN_JOB} -- {like_top(tmp_path)}; echo ended $?\n", "on the screen")
+        terminal.type("\x03", "ended 130")
     eventually(lambda: nothing_left(servers))
 
 
@@ -1176,12 +1049,8 @@ def test_a_script_in_which_a_command_stops_itself_for_the_terminal(servers, tmp_
     """There it is given when it stops: until then a Ctrl-C is for the whole script."""
     (tmp_path / "script").write_text(f"{RUN_JOB} -- {like_top(tmp_path)}\necho ended $?\n", encoding="utf-8")
     with shell_on_a_terminal(servers, tmp_path) as terminal:
-        terminal.type("sh script\n")
-        terminal.read_until("on the screen")
-        terminal.type("q")
-        terminal.read_until("ended 3")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type("sh script\n", "on the screen")
+        terminal.type("q", "ended 3")
 
 
 def test_a_ctrl_c_in_a_script_reaches_the_script(servers, tmp_path):
@@ -1189,29 +1058,18 @@ def test_a_ctrl_c_in_a_script_reaches_the_script(servers, tmp_path):
     text = f"trap 'echo told' INT\n{RUN_JOB} -- sh -c 'echo begun; exec sleep 100'\necho ended $?\n"
     (tmp_path / "script").write_text(text, encoding="utf-8")
     with shell_on_a_terminal(servers, tmp_path) as terminal:
-        terminal.type("sh script\n")
-        terminal.read_until("begun")
-        terminal.type("\x03")
-        terminal.read_until("told")
-        terminal.read_until("ended 130")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type("sh script\n", "begun")
+        terminal.type("\x03", "told", "ended 130")
 
 
 def test_a_pager_behind_it_has_the_terminal(servers, tmp_path):
     """Which it reads from while the command runs."""
     with shell_on_a_terminal(servers, tmp_path) as terminal:
         pager = "sh -c 'read line; echo page: $line; read key </dev/tty; echo key: $key'"
-        terminal.type(f"{RUN_JOB} -- sh -c 'echo text; exec sleep 100' | {pager}\n")
-        terminal.read_until("page: text")
-        terminal.type("down\n")
-        terminal.read_until("key: down")
-        terminal.type("\x03")
-        terminal.read_until("^C")
-        terminal.type("echo $((40 + 2))\n")
-        terminal.read_until("42")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type(f"{RUN_JOB} -- sh -c 'echo text; exec sleep 100' | {pager}\n", "page: text")
+        terminal.type("down\n", "key: down")
+        terminal.type("\x03", "^C")
+        terminal.type("echo $((40 + 2))\n", "42")
 
 
 def test_one_that_was_begun_in_the_background_and_is_fetched(servers, tmp_path):
@@ -1222,10 +1080,7 @@ def test_one_that_was_begun_in_the_background_and_is_fetched(servers, tmp_path):
         eventually(lambda: state_of(int(file.read_text("utf-8"))) == "T", 30)
         terminal.type("fg; echo ended $?\n")
         terminal.read_until("on the screen", 10)  # not with the next renewal
-        terminal.type("q")
-        terminal.read_until("ended 3")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type("q", "ended 3")
 
 
 def test_top(servers):
@@ -1233,36 +1088,25 @@ def test_top(servers):
     if top is None:
         missing("top")
     with shell_on_a_terminal(servers) as terminal:
-        terminal.type(f"TERM=xterm {RUN_JOB} -- {top}; echo ended $?\n")
-        terminal.read_until("PID")
+        terminal.type(f"TERM=xterm {RUN_JOB} -- {top}; echo ended $?\n", "PID")
         terminal.type("h")  # it reads
         terminal.read_until("Help")
-        terminal.type("\x1a")
-        terminal.read_until("Stopped")
-        terminal.type("fg; echo ended $?\n")
-        terminal.read_until("Help")
-        terminal.type("q")
-        terminal.read_until("load average")
-        terminal.type("q")
-        terminal.read_until("ended 0")
-        terminal.type("exit\n")
-        terminal.process.wait(30)
+        terminal.type("\x1a", "Stopped")
+        terminal.type("fg; echo ended $?\n", "Help")
+        terminal.type("q", "load average")
+        terminal.type("q", "ended 0")
 
 
 def test_a_command_that_is_killed_while_it_is_stopped(servers):
     """Nothing has to happen to the lock for it to be seen."""
     with shell_on_a_terminal(servers) as terminal:
-        terminal.type(f"{RUN_JOB} --ttl 60 -- sh -c 'echo I am $$.; read x'\n")
-        terminal.read_until(".\r\n")
-        terminal.wait_for_reader()
+        terminal.type(f"{RUN_JOB} --ttl 60 -- sh -c 'echo I am $$.; read x'\n", ".\r\n")
+        wait_for_reader(terminal)
         (pid,) = re.findall(r"I am (\d+)\.", terminal.seen)
-        terminal.type("\x1a")
-        terminal.read_until("Stopped")
+        terminal.type("\x1a", "Stopped")
         os.kill(int(pid), signal.SIGKILL)
         terminal.type("fg; echo ended $?\n")
         terminal.read_until("ended 137", 10)
-        terminal.type("exit\n")
-        terminal.process.wait(30)
 
 
 def test_a_job_that_no_shell_can_let_go_on_is_told(servers, tmp_path):
@@ -1273,19 +1117,15 @@ def test_a_job_that_no_shell_can_let_go_on_is_told(servers, tmp_path):
         eventually((tmp_path / "begun").exists, 30)
         eventually((tmp_path / "said").exists, 30)
         eventually(lambda: nothing_left(servers), 30)
-        terminal.type("exit\n")
-        terminal.process.wait(30)
 
 
 def test_a_terminal_that_hangs_up_while_it_is_stopped(servers, tmp_path):
     """The command hears of it as it would without us; bash says SIGTERM as well, and then goes itself."""
     with shell_on_a_terminal(servers, tmp_path) as terminal:
         asks = '\'trap "echo told >said; exit 4" HUP; trap "" TERM; echo begun; while :; do read x </dev/tty || sleep 0.1; done\''
-        terminal.type(f"{RUN_JOB} -- sh -c {asks} 2>errors\n")
-        terminal.read_until("begun\r\n")
-        terminal.wait_for_reader()
-        terminal.type("\x1a")
-        terminal.read_until("Stopped")
+        terminal.type(f"{RUN_JOB} -- sh -c {asks} 2>errors\n", "begun\r\n")
+        wait_for_reader(terminal)
+        terminal.type("\x1a", "Stopped")
         terminal.hang_up()
         eventually((tmp_path / "said").exists, 30)
         eventually(lambda: nothing_left(servers), 30)
@@ -1301,8 +1141,6 @@ def test_the_terminal_has_its_modes_back_from_a_command_that_was_killed(servers)
         terminal.read_until("ended 0")
         assert " icanon" in terminal.seen
         assert " echo " in terminal.seen
-        terminal.type("exit\n")
-        terminal.process.wait(30)
 
 
 def test_the_command_is_installed():

@@ -81,15 +81,12 @@ def serving(serve):
 
 @pytest.mark.parametrize("how", ["lock", "check"])
 @pytest.mark.parametrize("after", [0, 2])
-@pytest.mark.parametrize(
-    ("what", "says"),
-    [
-        ("*1000000000", "an answer of 1000000000 values"),
-        ("$536870911", "an answer of 536870911 bytes"),
-        ("*2\r\n*400000000", "values"),
-        ("%500000000", "an answer of 1000000000 values"),
-    ],
-)
+@pytest.mark.parametrize(("what", "says"), [
+    ("*1000000000", "an answer of 1000000000 values"),
+    ("$536870911", "an answer of 536870911 bytes"),
+    ("*2\r\n*400000000", "values"),
+    ("%500000000", "an answer of 1000000000 values"),
+])  # fmt: skip
 def test_who_announces_a_billion_gets_no_room_for_it(what, says, after, how):
     """It is reserved at once, eight bytes for each, and giving it back holds up the whole process for seconds."""
     done = subprocess.run(
@@ -120,34 +117,6 @@ class Patient(redis.CredentialProvider):
         self.asked.set()
         assert self.gone.wait(10)
         return "user", "password"
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            str(folder / "key.pem"),
-            "-out",
-            str(folder / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return folder
 
 
 @pytest.mark.parametrize("end", ["closed", "reset"])

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from redlock import Masters, NotHeld
-from tests.servers.interrupt import Interrupt
+from redlock import Masters, NotHeld, RedlockError
+from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
 
 
@@ -178,85 +178,43 @@ class Behind:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("what", ["acquire", "release", "with"])
-def test_ctrl_c_at_every_line(redlock_servers, what):
-    """R11: wherever it strikes, no key stays, the next user of the same connections is served right, and whoever
-    waits for the same name gets it (R23): who stands behind already, and who comes then.
+@pytest.mark.parametrize(("what", "bound"), [("acquire", True), ("release", True), ("with", True), ("with", False)])
+def test_ctrl_c_at_every_line(redlock_servers, what, bound):
+    """R11: wherever it strikes, no key stays, and whoever waits for the same name gets it (R23): who stands behind
+    already, and who comes then.  Connections that were torn are made again, and the next call waits for them (P4, R2).
     """
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
+    with Masters(redlock_servers.urls[:3], restart_guard=False, node_timeout=1.0) as masters:
         eventually(lambda: all_up(masters))
         with masters.lock("warm", ttl=10):
             pass
         assert masters._driver is not None
         local_queue = masters._driver._connections.local_queue
-        at, struck = 0, 0
-        while True:
-            at += 1
-            lock = masters.lock("job", ttl=10)
-            other = masters.lock("other", ttl=10)
-            behind = None
+        for interrupt in at_every_line():
+            lock, other = masters.lock("job", ttl=10, bound=bound), masters.lock("other", ttl=10)
+            behind = lease = None
             if what == "release":
                 lock.acquire()
                 behind = Behind(lock)
                 eventually(lambda: len(local_queue._lines["redlock:job"]) == 2)
-            lease = None
-            interrupt = Interrupt(at)
-            try:
-                with interrupt.tracing():
-                    if what == "acquire":
-                        lease = lock.acquire()
-                    elif what == "release":
-                        lock.release()
-                    else:
-                        with lock:
-                            pass
-            except KeyboardInterrupt:
-                struck += 1
+            with interrupt.strikes():
+                if what == "acquire":
+                    lease = lock.acquire()
+                elif what == "release":
+                    lock.release()
+                else:
+                    with lock:
+                        pass
+            if interrupt.at % 2:
+                assert take(other, timeout=0).token == masters.status("other").token
+                other.release()
+            else:
+                masters.status("job")
             if lease is not None or (what == "release" and lock.owned()):
                 lock.release()  # it struck after all was done, or before anything was
-            print(at, interrupt.where)
-            with other as mine:
-                assert mine.valid
-                assert masters.status("other").token == mine.token
-            behind.join() if behind else Behind(lock).join()
+            assert not lock.owned()
+            (behind or Behind(lock)).join()
             eventually(lambda: nothing_left(redlock_servers), 3.0)
-            if interrupt.left > 0:
-                break  # it was over before line number `at`
-        assert struck > 50
         assert len(local_queue) == 0
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("what", ["acquire", "release"])
-@pytest.mark.parametrize("then", ["status", "try"])
-def test_the_call_after_ctrl_c_finds_the_masters_up(redlock_servers, what, then):
-    """P4: connections that were torn in the middle of a round are made again, and the next call waits for them (R2)."""
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
-        eventually(lambda: all_up(masters))
-        at, struck = 0, 0
-        while True:
-            at += 1
-            lock = masters.lock("job", ttl=10)
-            if what == "release":
-                lock.acquire()
-            interrupt = Interrupt(at)
-            try:
-                with interrupt.tracing():
-                    (lock.acquire if what == "acquire" else lock.release)()
-            except KeyboardInterrupt:
-                struck += 1
-            print(at, interrupt.where)
-            if then == "status":
-                masters.status("job")
-            else:
-                other = masters.lock(f"other {at}", ttl=10)
-                assert other.acquire(timeout=0) is not None
-                other.release()
-            if lock.owned():
-                lock.release()
-            if interrupt.left > 0:
-                break
-        assert struck > 50
 
 
 @pytest.mark.timeout(300)
@@ -269,22 +227,12 @@ def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
             redlock_servers.client(i).set("redlock:job", "somebody", px=600_000)
         assert masters._driver is not None
         local_queue = masters._driver._connections.local_queue
-        at = 0
-        while True:
-            at += 1
+        for interrupt in at_every_line():
             eventually(lambda: all_up(masters))  # it may have cost a connection
-            interrupt = Interrupt(at)
-            try:
-                with interrupt.tracing():
-                    assert masters.lock("job", ttl=60).acquire(blocking=False) is None
-            except KeyboardInterrupt:
-                pass
-            print(at, interrupt.where)
+            with interrupt.strikes():
+                assert masters.lock("job", ttl=60).acquire(blocking=False) is None
             assert len(local_queue) == 0
             eventually(lambda: not redlock_servers.client(free).exists("redlock:job"), 3.0)
-            if interrupt.left > 0:
-                break
-        assert at > 50
         for i in held:
             redlock_servers.client(i).delete("redlock:job")
         with masters.lock("job", ttl=10, timeout=1):
@@ -341,27 +289,17 @@ def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
     """R26: interrupted while it enters again, or leaves: the count is what it was, and the lease goes on."""
     with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
         lock, again = masters.lock("job", ttl=10), masters.lock("job", ttl=10)
-        at, struck = 0, 0
-        while True:
-            at += 1
-            interrupt = Interrupt(at)
+        for interrupt in at_every_line(20):
             with lock as lease:
-                try:
-                    with interrupt.tracing(), again:
-                        pass
-                except KeyboardInterrupt:
-                    struck += 1
-                print(at, interrupt.where)
+                with interrupt.strikes(), again:
+                    pass
                 assert lease.valid
                 assert lock.owned()
                 assert not again.owned()
-                if at % 10 == 0:
+                if interrupt.at % 10 == 0:
                     Behind(lock, timeout=0.0).join(got=False)
             assert not lease.valid
             Behind(lock).join()
-            if interrupt.left > 0:
-                break  # it was over before line number `at`
-        assert struck > 20
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -385,3 +323,46 @@ def test_ctrl_c_for_real(redlock_servers):
     _, errors = process.communicate(timeout=10)
     assert errors.rstrip().endswith("KeyboardInterrupt")
     eventually(lambda: lock_keys(redlock_servers)[3:] == [set(), set()])
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(redlock_servers, monkeypatch):
+    start = threading.Thread.start
+    left = [1]
+
+    def once_not(thread):
+        if "redlock" in thread.name and left[0]:
+            left[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", once_not)
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        lock = masters.lock("job", ttl=10)
+        with pytest.raises(RedlockError, match="can't start new thread"):
+            lock.acquire(timeout=0)
+        left[0] = 1
+        with contextlib.suppress(RedlockError):
+            lock.acquire(timeout=0)
+            lock.release()
+        with lock as lease:
+            assert lease.valid
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_masters):
+    """Its parent's connections end when the parent ends them, whether the child uses a lock or not."""
+    eventually(lambda: all_up(redlock_masters))
+    assert redlock_masters._driver is not None
+    numbers = [connection.fd for connection in redlock_masters._driver._connections.all]
+    pid = os.fork()
+    if pid == 0:
+        still_open = 0
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                os.fstat(number)
+                still_open += 1
+        os._exit(still_open)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    with redlock_masters.lock("job", ttl=10):
+        eventually(lambda: sum(bool(keys) for keys in lock_keys(redlock_servers)) >= 3)

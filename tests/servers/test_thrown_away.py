@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from redlock import AsyncMasters
-from tests.servers.look import eventually, nothing_left
+from tests.servers.look import connected, eventually, nothing_left
 
 
 def masters_of(servers):
@@ -70,8 +70,8 @@ def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
     loop.close()
 
 
-@pytest.mark.parametrize("how", ["closed", "collected"])
-def test_a_body_is_thrown_away_by_another_thread_while_its_loop_runs(redlock_servers, how):
+@pytest.mark.parametrize("how", ["closed", "collected", "closed by its own thread"])
+def test_a_body_is_thrown_away_while_its_loop_runs(redlock_servers, how):
     """And somebody else on that loop waits for the lock."""
 
     async def main():
@@ -83,7 +83,9 @@ def test_a_body_is_thrown_away_by_another_thread_while_its_loop_runs(redlock_ser
             waiting = asyncio.create_task(masters.lock("job", ttl=30).acquire(timeout=10))
             await asyncio.sleep(0.1)
             assert not waiting.done()
-            if how == "closed":
+            if how == "closed by its own thread":
+                coroutines[0].close()
+            elif how == "closed":
                 await asyncio.to_thread(coroutines[0].close)
             else:
                 coroutines.append(coroutines)
@@ -179,3 +181,30 @@ def test_a_lock_that_is_not_bound_is_dropped_after_its_loop(redlock_servers, ano
         gc.collect()
         eventually(lambda: nothing_left(redlock_servers))
     asyncio.run(masters.close())
+
+
+@pytest.mark.parametrize("then", ["stopped", "closed", "another runs"])
+def test_thrown_away_with_a_lock_just_won(redlock_servers, then):
+    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    coroutine = masters.lock("job", ttl=30).acquire()
+
+    async def begin():
+        await connected(masters)
+        coroutine.send(None)
+        (driver,) = masters._drivers.values()
+        while driver._connections.operations:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    async def throw_away():
+        coroutine.close()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(begin())
+    if then == "another runs":
+        asyncio.run(throw_away())
+    elif then == "closed":
+        loop.close()
+    coroutine.close()
+    eventually(lambda: nothing_left(redlock_servers))
+    asyncio.run(masters.close())
+    loop.close()

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 
 import pytest
 
 from redlock import LockLost, LockReleased, Masters, NotHeld, RedlockError
-from tests.servers.interrupt import Interrupt
-from tests.servers.look import all_up, eventually, nothing_left
+from tests.servers.interrupt import at_every_line
+from tests.servers.look import elsewhere, eventually, nothing_left
 
 TTL = 0.8
-
-
-def elsewhere(work):
-    """What ``work()`` returns or raises in another thread, for which another task stands on a loop."""
-    outcome = []
-
-    def run():
-        try:
-            outcome.append(work())
-        except Exception as error:  # noqa: BLE001 - for the test to look at
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return outcome[0]
 
 
 def test_threads_that_take_turns_at_entering_and_leaving(redlock_servers, masters):
@@ -129,7 +112,8 @@ def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(redlock_s
             assert lease.valid
             assert lock.owned()
             redlock_masters.status("job")
-            assert redlock_servers.client(0).get("redlock:job") == lease.token.encode()
+            # Nobody waited for the first master; a key that was taken away would not come back.
+            eventually(lambda: redlock_servers.client(0).get("redlock:job") == lease.token.encode(), 2)
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -150,51 +134,18 @@ def test_a_generator_that_is_dropped_in_another_thread_gives_it_back(redlock_ser
 
 
 @pytest.mark.timeout(300)
-def test_ctrl_c_at_every_line_of_what_is_not_bound(redlock_servers):
-    """R11: as of what is bound, whose entries tell how far it came."""
-    with Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0) as masters:
-        eventually(lambda: all_up(masters))
-        with masters.lock("job", ttl=10):
-            pass
-        at, struck = 0, 0
-        while True:
-            at += 1
-            lock, other = masters.lock("job", ttl=10, bound=False), masters.lock("other", ttl=10)
-            interrupt = Interrupt(at)
-            try:
-                with interrupt.tracing(), lock:
-                    pass
-            except KeyboardInterrupt:
-                struck += 1
-            print(at, interrupt.where)
-            assert not lock.owned()
-            with other:  # whoever comes next finds all in order
-                pass
-            eventually(lambda: nothing_left(redlock_servers), 3.0)
-            if interrupt.left > 0:
-                break  # it was over before line number `at`
-        assert struck > 50
-
-
-@pytest.mark.timeout(300)
 def test_a_release_that_is_interrupted_is_observed_once(redlock_servers):
     seen: list[object] = []
-    with Masters(redlock_servers.urls, restart_guard=False, observer=seen.append) as masters:
+    with Masters(redlock_servers.urls[:3], restart_guard=False, observer=seen.append) as masters:
         lock = masters.lock("job", ttl=10)
-        at = 0
-        while True:
-            at += 1
+        for interrupt in at_every_line():
             lock.acquire()
             del seen[:]
-            interrupt = Interrupt(at)
-            with contextlib.suppress(KeyboardInterrupt), interrupt.tracing():
+            with interrupt.strikes():
                 lock.release()
             if lock.owned():
                 lock.release()  # before anything was done
-            print(at, interrupt.where)
             assert sum(isinstance(event, LockReleased) for event in seen) <= 1
-            if interrupt.left > 0:
-                break
             assert lock.lease is not None
             if "/_core/release.py" in interrupt.where and not lock.lease.lost:
                 assert any(isinstance(event, LockReleased) for event in seen), interrupt.where

@@ -105,15 +105,12 @@ async def _future_that_nobody_asked() -> None:
     future.set_exception(ZeroDivisionError())
 
 
-@pytest.mark.parametrize(
-    ("leaves", "complaint"),
-    [
-        (_task_that_stays, "a task is left"),
-        (_masters_that_stay_open, "masters were not closed"),
-        (_callback_that_raises, "ZeroDivisionError"),
-        (_future_that_nobody_asked, "never retrieved"),
-    ],
-)
+@pytest.mark.parametrize(("leaves", "complaint"), [
+    (_task_that_stays, "a task is left"),
+    (_masters_that_stay_open, "masters were not closed"),
+    (_callback_that_raises, "ZeroDivisionError"),
+    (_future_that_nobody_asked, "never retrieved"),
+])  # fmt: skip
 def test_what_is_left_is_told(name, leaves, complaint):
     with pytest.raises(AssertionError, match=complaint):
         with worlds.opened(name) as world:

@@ -51,25 +51,9 @@ class Task:
     """One operation under way: a generator, and the inbox of the answers that it waits for."""
 
     __slots__ = (
-        "_done",
-        "_op",
-        "_timer",
-        "attempt",
-        "attempted_at",
-        "background",
-        "client",
-        "ended",
-        "inbox",
-        "interrupt_in",
-        "kept",
-        "on_send",
-        "origins",
-        "refused",
-        "refused_by",
-        "resuming",
-        "subscription",
-        "waiting",
-    )
+        "_done", "_op", "_timer", "attempt", "attempted_at", "background", "client", "ended", "inbox", "interrupt_in",
+        "kept", "on_send", "origins", "refused", "refused_by", "resuming", "subscription", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self,

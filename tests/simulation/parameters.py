@@ -177,31 +177,14 @@ def crowd(seed: int, **fixed: Any) -> Parameters:
     ttl = pick.choice((4.0, 16.0, 30.0))
     node_timeout = ttl * pick.choice((0.01, 0.03, 0.1))
     values: dict[str, Any] = {
-        "masters": pick.choice((1, 2, 3, 3, 4, 5, 5)),
-        "clients": pick.choice((3, 5, 8, 12)),
-        "actors": pick.choice((1, 1, 3)),
-        "names": pick.choice((1, 1, 1, 2)),
-        "ttl": ttl,
-        "max_ttl": 2 * ttl,
-        "fence_ttl": 3600.0,
-        "skew": pick.choice((0.0, 1.0)),
-        "node_timeout": node_timeout,
-        "patience": 2 * node_timeout,
-        "delay": node_timeout * pick.choice((0.005, 0.02, 0.1)),
-        "eager": 0.5,
-        "duration": ttl * 12,
-        "budget": 1500,
-        "episodes": 1,
-        "patient": pick.choice((0.5, 1.0)),
-        "contended": True,
-        "keep": 0.8,
-        "limited": 0.0,
-        "lag": pick.choice((0.2, 1.0, 5.0)),
-        "announces": True,
-        "lost": 0.0,
-        "slow": 0.0,
+        "masters": pick.choice((1, 2, 3, 3, 4, 5, 5)), "clients": pick.choice((3, 5, 8, 12)),
+        "actors": pick.choice((1, 1, 3)), "names": pick.choice((1, 1, 1, 2)), "ttl": ttl, "max_ttl": 2 * ttl,
+        "fence_ttl": 3600.0, "skew": pick.choice((0.0, 1.0)), "node_timeout": node_timeout,
+        "patience": 2 * node_timeout, "delay": node_timeout * pick.choice((0.005, 0.02, 0.1)), "eager": 0.5,
+        "duration": ttl * 12, "budget": 1500, "episodes": 1, "patient": pick.choice((0.5, 1.0)), "contended": True,
+        "keep": 0.8, "limited": 0.0, "lag": pick.choice((0.2, 1.0, 5.0)), "announces": True, "lost": 0.0, "slow": 0.0,
         "faults": (),
-    }
+    }  # fmt: skip
     if pick.random() < 0.3:
         on = {fault: 0.2 for fault in ("snap", "isolate", "freeze", "pause") if pick.random() < 0.3}
         on |= {fault: pick.choice((0.2, 1.0)) for fault in FEED_FAULTS if pick.random() < 0.6}
@@ -214,15 +197,9 @@ def household(seed: int, **fixed: Any) -> Parameters:
     """Each client holds many names for long, so that several leases are due at one moment and are renewed together."""
     pick = random.Random(f"household of {seed}")
     values: dict[str, Any] = {
-        "clients": 2,
-        "actors": pick.choice((6, 10)),
-        "names": pick.choice((12, 20)),
-        "several": pick.choice((0.0, 0.0, 0.1)),
-        "keep": 1.0,
-        "patient": 0.5,
-        "duration": 0.0,
-        "budget": 3000,
+        "clients": 2, "actors": pick.choice((6, 10)), "names": pick.choice((12, 20)),
+        "several": pick.choice((0.0, 0.0, 0.1)), "keep": 1.0, "patient": 0.5, "duration": 0.0, "budget": 3000,
         "together": True,
-    }
+    }  # fmt: skip
     drawn = draw(seed, **(values | fixed))
     return drawn if "duration" in fixed else replace(drawn, duration=drawn.ttl * pick.uniform(4.0, 8.0))

@@ -12,7 +12,7 @@ from tests.simulation.run import simulate
 
 SEEDS = 2000
 CHUNK = 50
-# By long runs, each a violation then; what they were is in test_found.py, test_kept.py and test_heard.py.
+# By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
 FOUND = (12614, 24226, 27730, 1023712, 2022798)
 
 

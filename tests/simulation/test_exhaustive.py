@@ -12,14 +12,11 @@ BEHIND = -50.0  # B's wall clock, in seconds: its first proposal is too small, a
 LEVEL = 0.0  # ... and here it proposes the very number that A has
 
 
-@pytest.mark.parametrize(
-    ("ahead", "expected"),
-    [
-        pytest.param(BEHIND, Explored(states=1134, steps=1468, paths=9647, ends=346), id="second-round"),
-        pytest.param(LEVEL, Explored(states=1114, steps=1468, paths=9647, ends=326), id="equal-proposals"),
-        pytest.param(-BEHIND, Explored(states=491, steps=624, paths=2659, ends=189), id="one-round"),
-    ],
-)
+@pytest.mark.parametrize(("ahead", "expected"), [
+    pytest.param(BEHIND, Explored(states=1134, steps=1468, paths=9647, ends=346), id="second-round"),
+    pytest.param(LEVEL, Explored(states=1114, steps=1468, paths=9647, ends=326), id="equal-proposals"),
+    pytest.param(-BEHIND, Explored(states=491, steps=624, paths=2659, ends=189), id="one-round"),
+])  # fmt: skip
 def test_every_order_of_messages(ahead, expected):
     """The numbers are those of today's algorithm; another round trip changes them, and may."""
     explored = explore(ahead=ahead)
@@ -52,17 +49,14 @@ def test_every_moment_at_which_a_connection_may_break(master):
     assert explored.paths > 100_000
 
 
-@pytest.mark.parametrize(
-    ("name", "ahead", "breaks"),
-    [
-        ("minority", BEHIND, ()),
-        ("no-rollback", BEHIND, ()),
-        ("rollback-only-where-granted", BEHIND, ()),
-        ("release-without-owner-check", BEHIND, ()),
-        ("release-not-owed", BEHIND, (0,)),
-        ("equal-fence", LEVEL, ()),
-    ],
-)
+@pytest.mark.parametrize(("name", "ahead", "breaks"), [
+    ("minority", BEHIND, ()),
+    ("no-rollback", BEHIND, ()),
+    ("rollback-only-where-granted", BEHIND, ()),
+    ("release-without-owner-check", BEHIND, ()),
+    ("release-not-owed", BEHIND, (0,)),
+    ("equal-fence", LEVEL, ()),
+])  # fmt: skip
 @pytest.mark.parametrize("late", [False, True], ids=["prompt", "late"])
 def test_is_caught(name, ahead, breaks, late):
     variant = VARIANTS[name]

@@ -16,7 +16,7 @@ from redlock._core.lease import LeaseState
 from redlock._core.release import ReleaseDoubt
 from tests.simulation.actor import Actor, spec_for
 from tests.simulation.network import REQUESTS
-from tests.simulation.test_found import client_of, quiet
+from tests.simulation.scene import client_of, quiet
 
 TTL = 10.0
 LONGEST_PAUSE = 8  # of the node timeout: so long the key may be there
@@ -76,18 +76,12 @@ def test_the_acquire_comes_after_the_release(lags, extended):
     assert any(come for come, _ in ends) or lags == 0.0  # else it was never behind
 
 
-@pytest.mark.parametrize(
-    ("broken", "extended"),
-    [
-        # Once, as where it stands behind its acquire.
-        (lambda: mock.patch.object(releasing, "_doubted", lambda request, _: request), False),
-        # A key that an extension has set is taken for that of the acquire.
-        (
-            lambda: mock.patch.object(ReleaseDoubt, "__init__", lambda doubt, _: setattr(doubt, "_repaired", set())),
-            True,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("broken", "extended"), [
+    # Once, as where it stands behind its acquire.
+    (lambda: mock.patch.object(releasing, "_doubted", lambda request, _: request), False),
+    # A key that an extension has set is taken for that of the acquire.
+    (lambda: mock.patch.object(ReleaseDoubt, "__init__", lambda doubt, _: setattr(doubt, "_repaired", set())), True),
+])  # fmt: skip
 def test_it_would_be_seen(broken, extended):
     with broken():
         assert any(released_elsewhere(1.0, extended=extended, order=order) == (True, True) for order in range(10))

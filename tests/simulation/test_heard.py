@@ -12,14 +12,15 @@ import pytest
 from tenacity.wait import wait_fixed
 
 from redlock import scripts
-from redlock._core.subscriptions import LINGER
-from tests.simulation.actor import spec_for
+from redlock._core.subscriptions import LINGER, Subscription
+from tests.simulation.actor import Actor, spec_for
 from tests.simulation.client import Client
 from tests.simulation.interruption import Caller
 from tests.simulation.invariants import Violation
 from tests.simulation.network import ANSWERS, REQUESTS
 from tests.simulation.parameters import Parameters, crowd
 from tests.simulation.run import Run, simulate
+from tests.simulation.scene import client_of, quiet
 
 if TYPE_CHECKING:
     from redlock._core.settings import LockSpec
@@ -192,18 +193,15 @@ def test_nothing_is_left_of_one_who_gave_up() -> None:
 
 
 # Which masters had refused it when they announced a release, and which after the attempt that followed; then one more announces it.
-@pytest.mark.parametrize(
-    ("before", "announced", "after", "last", "due"),
-    [
-        ({2, 3, 4}, [], {2, 3, 4}, [0, 1, 2], True),
-        ({3, 4}, [], {3, 4}, [0, 1, 2], False),  # they had not refused it
-        ({3, 4}, [], {3, 4}, [0, 1, 2, 3], True),
-        ({2, 3, 4}, [0, 1], {2, 3, 4}, [2], True),  # it adds up across an attempt
-        ({3, 4}, [0, 1, 2], {1, 2, 3}, [4], False),  # there was a majority before the attempt already (seed 1023712)
-        (None, [0, 1, 2], {3, 4}, [3], False),
-        (set(), [], set(), [0, 1, 2], False),  # its first round was won, its second one lost (seed 2022798)
-    ],
-)
+@pytest.mark.parametrize(("before", "announced", "after", "last", "due"), [
+    ({2, 3, 4}, [], {2, 3, 4}, [0, 1, 2], True),
+    ({3, 4}, [], {3, 4}, [0, 1, 2], False),  # they had not refused it
+    ({3, 4}, [], {3, 4}, [0, 1, 2, 3], True),
+    ({2, 3, 4}, [0, 1], {2, 3, 4}, [2], True),  # it adds up across an attempt
+    ({3, 4}, [0, 1, 2], {1, 2, 3}, [4], False),  # there was a majority before the attempt already (seed 1023712)
+    (None, [0, 1, 2], {3, 4}, [3], False),
+    (set(), [], set(), [0, 1, 2], False),  # its first round was won, its second one lost (seed 2022798)
+])  # fmt: skip
 def test_who_has_to_try_again_when_a_release_is_announced(before, announced, after, last, due) -> None:
     """The judge: of one that is told and does not try again."""
     scene = Scene()
@@ -221,3 +219,91 @@ def test_who_has_to_try_again_when_a_release_is_announced(before, announced, aft
         waits.told(client, master, channel, "t")
     with pytest.raises(Violation) if due else nullcontext():
         scene.passes(1.0)
+
+
+def test_those_who_wait_do_not_hurry_while_masters_are_quarantined():
+    """Nobody is granted anything then, and every failed attempt takes its keys back: the masters announce
+    that, everybody is woken by it, tries, and takes it back again (R24, R25).
+    """
+    run = quiet(masters=5, eager=0.5, faults=(("amnesia", 1.0),))
+    holder, *others = (Actor(client_of(run)) for _ in range(4))
+    holder.client.closing = False
+    holder.acquire(["lock-0"], 30.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    for other in others:
+        other.acquire(["lock-0"], 30.0, 60.0)
+    run.world.run(run.world.now + 1.0)
+    for master in run.masters[:3]:
+        master.stop()
+        for link in run.links_to(master):
+            link.hang_up()
+        master.start(remember=False)
+    before = run.judge.calls
+    run.world.run(run.world.now + 10.0)
+    calls = run.judge.calls - before
+    assert calls < 3 * 2 * 5 * 25, "an attempt asks each master twice, and there are about ten of them"
+
+
+@pytest.mark.parametrize("waiters", [1, 3])
+def test_those_who_wait_do_not_hurry_while_one_master_refuses_and_one_does_not_vote(waiters):
+    """A key is left on one of three masters, one restarted without its keys, one is free.  It counts as held, and what
+    every failed attempt takes back is announced by two masters: a majority (R24, R25; seed 27730).
+    """
+    run = quiet(masters=3, eager=0.5, faults=(("amnesia", 1.0),))
+    holder, *others = (Actor(client_of(run)) for _ in range(1 + waiters))
+    holder.client.closing = False
+    run.masters[2].refuses = "MISCONF"  # the holder has no key there
+    holder.acquire(["lock-0"], 30.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    assert holder.hold is not None
+    run.masters[2].refuses = ""
+    run.masters[1].stop()
+    for link in run.links_to(run.masters[1]):
+        link.hang_up()
+    run.masters[1].start(remember=False)
+    run.world.run(run.world.now + 2.0)
+    for other in others:
+        other.acquire(["lock-0"], 30.0, 20.0)
+    before = run.judge.calls
+    run.world.run(run.world.now + 10.0)
+    calls = run.judge.calls - before
+    assert calls < waiters * 2 * 3 * 25, "an attempt asks each master twice, and there are about ten of them"
+
+
+def test_a_pause_in_a_release_does_not_keep_its_client_away():
+    """A client that has others listen to its releases lets them go first, for about three times what its
+    release took.  Not if that was because it was stopped meanwhile.
+    """
+    run = quiet(masters=5, eager=0.5)
+    first, second = client_of(run), client_of(run)
+    holder, other, next_one = Actor(first), Actor(second), Actor(first)
+    first.closing = second.closing = False
+    holder.acquire(["lock-0"], 30.0, 0.0)
+    run.world.run(run.world.now + 0.1)
+    assert holder.hold is not None
+    other.acquire(["lock-0"], 30.0, 60.0)
+    run.world.run(run.world.now + 1.0)
+    first.closing = second.closing = True
+    other.think = holder.think = lambda: None  # type: ignore[method-assign]
+    holder.close()
+    first.pause(20.0)
+    run.world.run(run.world.now + 20.0)
+    run.world.random.seed(2)  # the answers are looked at before the alarm
+    first.resume()
+    run.world.run(run.world.now + 0.5)
+    assert other.acquired
+    next_one.acquire(["lock-0"], 30.0, 60.0)
+    run.world.run(run.world.now + 1.0)
+    assert next_one.acquired
+
+
+def test_an_announcement_is_not_forgotten_among_many_others():
+    """One master announces a release; many more come that only one announces; then the rest of the first."""
+    subscription = Subscription(["redlock:lock-0"], 5)
+    for number in range(100):
+        if number == 50:
+            assert not subscription.hear(0, b"ours")
+            assert not subscription.hear(1, b"ours")
+        assert not subscription.hear(0, b"%d" % number)
+    subscription.attempting()
+    assert subscription.hear(2, b"ours")

@@ -228,18 +228,9 @@ def _() -> list[Any]:
 
 
 @variant(
-    "late-is-in-time",
-    R12,
-    P1,
-    clients=5,
-    ttl=1.0,
-    max_ttl=1.0,
-    node_timeout=0.33,
-    delay=0.06,
-    eager=0.03,
-    keep=0.0,
+    "late-is-in-time", R12, P1, clients=5, ttl=1.0, max_ttl=1.0, node_timeout=0.33, delay=0.06, eager=0.03, keep=0.0,
     faults=(),
-)
+)  # fmt: skip
 def _() -> list[Any]:
     """An extension that was answered in time counts, however late its operation comes to it (R12)."""
 
@@ -297,20 +288,9 @@ def _() -> list[Any]:
 
 
 @variant(
-    "renewer-after-release",
-    R15,
-    masters=5,
-    clients=3,
-    names=1,
-    ttl=4.0,
-    max_ttl=4.0,
-    node_timeout=1.0,
-    delay=0.1,
-    fence_ttl=3600.0,
-    guard=False,
-    faults=(("amnesia", 0.6),),
-    **_KEPT,
-)
+    "renewer-after-release", R15, masters=5, clients=3, names=1, ttl=4.0, max_ttl=4.0, node_timeout=1.0, delay=0.1,
+    fence_ttl=3600.0, guard=False, faults=(("amnesia", 0.6),), **_KEPT
+)  # fmt: skip
 def _() -> list[Any]:
     """What the renewer has in hand is written, whatever was written meanwhile (R14)."""
     correct = Client.perform
@@ -323,20 +303,9 @@ def _() -> list[Any]:
 
 
 @variant(
-    "late-repair-after-release",
-    R15,
-    masters=5,
-    clients=3,
-    names=1,
-    ttl=4.0,
-    max_ttl=4.0,
-    node_timeout=1.0,
-    delay=0.1,
-    fence_ttl=3600.0,
-    guard=False,
-    faults=(("amnesia", 0.6), ("freeze", 0.6)),
-    **_KEPT,
-)
+    "late-repair-after-release", R15, masters=5, clients=3, names=1, ttl=4.0, max_ttl=4.0, node_timeout=1.0, delay=0.1,
+    fence_ttl=3600.0, guard=False, faults=(("amnesia", 0.6), ("freeze", 0.6)), **_KEPT
+)  # fmt: skip
 def _() -> list[Any]:
     """Who says after the majority that it has no key is given it, whatever has become of the lease (R14)."""
     correct = Pipeline._follow
@@ -667,13 +636,7 @@ def _() -> list[Any]:
 # -- fencing -----------------------------------------------------------------------------------------
 
 # Proposals that the wall clock does not keep apart: all but one client go by the highest seen.
-_SKEWED: dict[str, Any] = {
-    "skew": 30.0,
-    "fence_ttl": 3600.0,
-    "clients": 4,
-    "names": 1,
-    "faults": (("cut", 0.2),),
-}
+_SKEWED: dict[str, Any] = {"skew": 30.0, "fence_ttl": 3600.0, "clients": 4, "names": 1, "faults": (("cut", 0.2),)}
 
 
 @variant("fence-not-written-back", P2, **_SKEWED)
