@@ -63,7 +63,7 @@ class Connections(ConnectionsBase[AnyOperation]):
         # collect them from opposite ends.
         self._to_flush: deque[Stream] = deque()
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
-        self._paying: set[Connection[AnyOperation]] = set()  # connections for which a call of `_pay` is to come
+        self._paying: set[Connection] = set()  # connections for which a call of `_pay` is to come
         # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
         # nobody closed makes Python warn.
         self._sockets: set[socket.socket] = set()
@@ -140,7 +140,7 @@ class Connections(ConnectionsBase[AnyOperation]):
 
     def _readable(self, connection: Stream) -> None:
         self._step_due = now = _clock.now()  # this method calls `step` itself
-        self._read(connection, now)
+        self._read_ready(((connection.fd, 0),), now)
         if self._to_step:
             self.step()
         else:
@@ -158,7 +158,7 @@ class Connections(ConnectionsBase[AnyOperation]):
         for connection in self.all:
             self._read(connection, now)
 
-    def _pay(self, connection: Connection[AnyOperation]) -> None:
+    def _pay(self, connection: Connection) -> None:
         self._paying.discard(connection)
         self.send_owed(connection, _clock.now())
 
@@ -179,6 +179,7 @@ class Connections(ConnectionsBase[AnyOperation]):
         self.loop.add_reader(connection.fd, self._readable, connection)
 
     def _unwatch(self, connection: Stream) -> None:
+        self._streams.pop(connection.fd, None)
         if not self.loop.is_closed():  # a closed loop watches nothing
             self.loop.remove_reader(connection.fd)
             self.loop.remove_writer(connection.fd)

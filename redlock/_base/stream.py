@@ -13,13 +13,13 @@ from redis.exceptions import InvalidResponse
 
 from redlock import _connect
 from redlock._connect import NOTHING
+from redlock._core.exchange import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._connect import Connector, Endpoint
 
-_CHUNK = 65536
 # What a non-blocking socket raises instead of blocking.  TLS has exceptions of its own for it.
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -34,8 +34,8 @@ class Stream:
     It knows no lock, no thread and no loop: `Connections` lets only one user in at a time.
 
     A KeyboardInterrupt can come between any two steps.  Between taking an answer off the socket and handing it to the
-    parser, it would lose that answer, and the next one would be taken for it.  So a method that moves bytes sets
-    `poisoned` first and clears it last.  A stream that is found poisoned is closed.
+    parser, it would lose that answer, and the next one would be taken for it.  So who moves bytes calls `pick_up` first
+    and `put_down` last.  A stream that is found `poisoned` is closed.
     """
 
     __slots__ = (
@@ -54,10 +54,6 @@ class Stream:
         "stuck",
         "tls",
     )
-
-    # Takes answers that it recognises from the beginning of these bytes.  Returns how many bytes it took; they need
-    # no parser.
-    _recognise: Callable[[bytes, float], int]
 
     # Takes one parsed value, with its time.  True: there is more to do than that.  OSError: the connection cannot be
     # trusted any more.
@@ -102,6 +98,15 @@ class Stream:
             self.backlog += data[sent:]
             self.stuck = True
 
+    def keep_rest(self, data: bytes, sent: int | OSError) -> None:
+        """So many bytes of ``data`` were sent.  OSError: the connection broke."""
+        if isinstance(sent, OSError):
+            if not isinstance(sent, _NOT_NOW):
+                raise sent
+            sent = 0
+        self.backlog += data[sent:]
+        self.stuck = True
+
     def flush(self) -> None:
         """Hand the backlog to the kernel.  OSError: the connection broke."""
         if self.sock is None or not self.backlog:
@@ -110,35 +115,52 @@ class Stream:
             del self.backlog[: self.sock.send(self.backlog)]
         self.stuck = bool(self.backlog)
 
-    def read(self, now: float) -> bool:
-        """Hand every complete value to `_recognise` or `_take`.  Incomplete ones wait in the parser.
+    def pick_up(self) -> None:
+        """Bytes are about to move.  If an interruption keeps the caller from `put_down`, the stream is closed."""
+        self.poisoned = True
 
-        True: the caller has more to do.  The stream is `poisoned` until the caller has done it and clears that.
+    def put_down(self) -> None:
+        """All bytes are where they belong."""
+        self.poisoned = False
+
+    def read(self, now: float) -> bool:
+        """`read_on`, unless the stream was torn.
 
         Raises:
             OSError: the connection broke, or cannot be trusted any more.
         """
         if self.poisoned:  # an earlier write or read was interrupted
             raise ConnectionAbortedError("interrupted in the middle of a message")
-        sock = self.sock
-        if sock is None:
+        if self.sock is None:
             return False
-        self.poisoned = True
+        self.pick_up()
+        more = self.read_on(None, now)
+        if not more:
+            self.put_down()
+        return more
+
+    def read_on(self, data: bytes | OSError | None, now: float) -> bool:
+        """Hand every complete value to `_take`.  Incomplete ones wait in the parser.  ``data`` was read already.
+
+        True: the caller has more to do.  The stream stays picked up until the caller has done it.
+        """
         more = self.stuck and self._unstuck()
-        while True:
+        while self.sock is not None:
             try:
-                data = sock.recv(_CHUNK)
+                if isinstance(data, OSError):
+                    raise data
+                if data is None:
+                    data = self.sock.recv(CHUNK)
             except _NOT_NOW:
                 break
             if not data:
                 raise ConnectionResetError("the master closed the connection")
-            known = 0 if self._half else self._recognise(data, now)
-            if known < len(data) and self._parse(data[known:], now):
+            if self._parse(data, now):
                 more = True
             # TLS may keep decrypted bytes that poll() does not see.  Without TLS a short read is the last one.
-            if len(data) < _CHUNK and not self.tls:
+            if len(data) < CHUNK and not self.tls:
                 break
-        self.poisoned = more
+            data = None
         return more
 
     def _parse(self, data: bytes, now: float) -> bool:

@@ -66,7 +66,7 @@ class Asked(NamedTuple):
     waiter: ThreadInbox
     at: float
     open: bool  # whether the request counted answers then
-    to: list[Connection[ThreadInbox]]  # the connections that do not have it yet
+    to: list[Connection]  # the connections that do not have it yet
 
 
 class Connections(ConnectionsBase[ThreadInbox]):
@@ -88,7 +88,6 @@ class Connections(ConnectionsBase[ThreadInbox]):
         self._poll = select.poll()  # the leading thread's
         self._lead_waker = Waker()  # wakes the leading thread
         self._poll.register(self._lead_waker.fd, select.POLLIN)
-        self._by_fd: dict[int, Stream] = {}
         self._leader: Waiter | None = None
         self._followers: dict[Waiter, None] = {}  # oldest first
         self._polling = False
@@ -340,12 +339,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """Read from the ready connections, for all threads.  Threads that get events go on the wake chain."""
         try:
             self.wake_chain.reader = reader
-            for fd, _ in ready:
-                connection = self._by_fd.get(fd)
-                if connection is not None:
-                    self._read(connection, now)
-                elif fd == self._lead_waker.fd:
-                    self._lead_waker.drain()
+            self._read_ready(ready, now)
         finally:
             self.wake_chain.reader = None
 
@@ -366,19 +360,20 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """Close the connections that an interruption has torn, so that they are made again."""
         with self.mutex:
             now = _clock.now()
+            self._mend_walk(now)
             for connection in self.all:
                 if connection.poisoned:
                     self._read(connection, now)
 
     # -- for the housekeeper, with the mutex held ----------------------------------------------------
 
-    def look(self, connection: Connection[ThreadInbox], now: float) -> None:
+    def look(self, connection: Connection, now: float) -> None:
         """Read what has arrived, unless a caller is reading anyway."""
         if not self._polling or connection.poisoned:
             self._read(connection, now)
 
     def hung_up(self, fd: int, now: float) -> None:
-        connection = self._by_fd.get(fd)
+        connection = self._streams.get(fd)
         if connection is not None:
             self._read(connection, now)
 
@@ -414,20 +409,25 @@ class Connections(ConnectionsBase[ThreadInbox]):
 
     # -- with the mutex held -------------------------------------------------------------------------
 
+    def _read_slowly(self, fd: int, now: float) -> None:
+        if fd == self._lead_waker.fd:
+            self._lead_waker.drain()
+        else:
+            super()._read_slowly(fd, now)
+
     def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         if self.dozing:
             self._wake_housekeeper()
 
     def _watch(self, connection: Stream) -> None:
-        self._by_fd[connection.fd] = connection
         self._poll.register(connection.fd, select.POLLIN)
         self.watch.register(connection.fd, _HANGUP)
         self._lead_waker.wake()
 
     def _unwatch(self, connection: Stream) -> None:
         fd = connection.fd
-        if self._by_fd.get(fd) is connection:  # else, after an interruption, it may be another one's
-            del self._by_fd[fd]
+        if self._streams.get(fd) is connection:  # else, after an interruption, it may be another one's
+            del self._streams[fd]
             self._poll.unregister(fd)
             self.watch.unregister(fd)
 
@@ -454,7 +454,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """Nobody has to be told: `Housekeeper.wait_until_decided` looks from time to time."""
 
 
-def _dwindling(to: list[Connection[ThreadInbox]]) -> Iterator[Connection[ThreadInbox]]:
+def _dwindling(to: list[Connection]) -> Iterator[Connection]:
     """Each connection in ``to``, which keeps those that are not done yet."""
     while to:
         yield to[-1]

@@ -10,7 +10,7 @@ import itertools
 import logging
 import socket
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 import pytest
@@ -27,14 +27,15 @@ from redlock._core.effects import Send
 from redlock._core.extend import extend
 from redlock._core.inspect import inspect
 from redlock._core.lease import LeaseState
-from redlock._core.outcomes import Failure
-from redlock._core.pipeline import QueuedRequest
 from redlock._core.refusals import ErrorReply
 from redlock._core.release import release
 from redlock._core.voters import Facts, Voters
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
 from tests.properties.profile import PROPERTY
+
+if TYPE_CHECKING:
+    from redlock._core.outcomes import Failure
 
 # -- bytes -------------------------------------------------------------------------------------------
 
@@ -74,6 +75,12 @@ class Question(Send):
         return self.answered(master, failure, at)
 
 
+def question(number: int, told: list[Any]) -> Question:
+    asked = Question(number, told)
+    asked.sent_at, asked.inbox = START, Inbox()
+    return asked
+
+
 @contextlib.contextmanager
 def connected(stream):
     """``stream`` on a pair of sockets; the master's end of it."""
@@ -89,17 +96,17 @@ def connected(stream):
 
 def read_by_connection(chunks, questions):
     """What a connection delivers, and how it ended: None, or the error that closes the connection."""
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
+    connection: Connection = Connection(0, ENDPOINT, 1.0)
     delivered: list[Any] = []
     with connected(connection) as master:
         for number in range(questions):
-            assert connection.pipeline.submit(QueuedRequest(Question(number, delivered), Inbox(), START)) is None
+            assert connection.pipeline.submit(question(number, delivered), START) is None
         try:
             for chunk in chunks:
                 master.sendall(chunk)
                 if connection.read(START):  # as `ConnectionsBase` does it
                     connection.ask_more()
-                    connection.poisoned = False
+                    connection.put_down()
         except OSError as error:
             return delivered, str(error)
     return delivered, None
@@ -167,53 +174,6 @@ def test_what_only_looks_usual_is_parsed(chunks):
     assert [value for _, value in delivered] == values
 
 
-def test_where_nothing_is_half_nothing_usual_is_parsed():
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
-    with connected(connection) as master:
-        for chunk, parsed in [
-            (USUAL, False),
-            (b":7\r\n", True),
-            (USUAL, False),
-            (b":7", True),
-            (b"\r\n", True),
-            (USUAL * 2, False),
-        ]:
-            fed: list[bytes] = []
-            connection._parser = Watched(connection._parser, fed)
-            for _ in range(2):
-                connection.pipeline.submit(QueuedRequest(Question(0, []), Inbox(), START))
-            master.sendall(chunk)
-            connection.read(START)
-            assert bool(fed) == parsed
-
-
-def test_a_new_connection_is_in_the_middle_of_nothing():
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
-    for data, parsed in [(b"*2\r\n:1", True), (USUAL, False)]:
-        with connected(connection) as master:
-            fed: list[bytes] = []
-            connection._parser = Watched(connection._parser, fed)
-            connection.pipeline.submit(QueuedRequest(Question(0, []), Inbox(), START))
-            master.sendall(data)
-            connection.read(START)
-            connection.pipeline.broken(Failure("error", "lost"), START)
-        assert bool(fed) == parsed
-
-
-class Watched:
-    """A parser, and a list of what it is fed."""
-
-    def __init__(self, parser: Any, fed: list[bytes]) -> None:
-        self._parser, self._fed = parser, fed
-
-    def feed(self, data: bytes) -> None:
-        self._fed.append(data)
-        self._parser.feed(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._parser, name)
-
-
 garbage = st.one_of(
     st.binary(max_size=60),
     st.lists(
@@ -271,7 +231,7 @@ def test_garbage_breaks_the_connection_at_most(data, places):
             for chunk in cut(data, places):
                 master.sendall(chunk)
                 asked.read(START)
-                asked.poisoned = False
+                asked.put_down()
     heard: list[tuple[Any, ...]] = list(asked.announcements())
     assert all(isinstance(channel, str) and isinstance(token, bytes) for _, channel, token in heard)
 
@@ -289,7 +249,7 @@ def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
         def gets(self):
             raise error
 
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
+    connection: Connection = Connection(0, ENDPOINT, 1.0)
     with connected(connection) as master:
         connection._parser = Parser()
         master.sendall(b"*4294967295\r\n")
@@ -299,7 +259,7 @@ def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
 
 def test_each_torn_stream_has_an_error_of_its_own():
     """One for all would collect the traceback of each, and keep alive whatever these refer to."""
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
+    connection: Connection = Connection(0, ENDPOINT, 1.0)
     connection.poisoned = True
     errors = []
     for _ in range(2):
