@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING
@@ -67,6 +68,10 @@ class Connections(ConnectionsBase[AnyOperation]):
         # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
         # nobody closed makes Python warn.
         self._sockets: set[socket.socket] = set()
+        # The loop watches one descriptor, and that watches all sockets: so one call of ours reads all that is there.
+        # macOS has none.  There the loop watches the sockets.
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        self._watched = False  # the loop watches `_epoll`
         weakref.finalize(self, _close_all, self._sockets).atexit = False
 
     # -- for operations ------------------------------------------------------------------------------
@@ -138,9 +143,9 @@ class Connections(ConnectionsBase[AnyOperation]):
             self._push(self._to_flush[0], now)
             self._to_flush.popleft()
 
-    def _readable(self, connection: Stream) -> None:
+    def _readable(self, fd: int) -> None:
         self._step_due = now = _clock.now()  # this method calls `step` itself
-        self._read_ready(((connection.fd, 0),), now)
+        self._read_ready([(fd, 0)] if self._epoll is None else self._epoll.poll(0), now)
         if self._to_step:
             self.step()
         else:
@@ -171,28 +176,47 @@ class Connections(ConnectionsBase[AnyOperation]):
             self.spare.pop().cancel()
         self.hang_up()
         _close_all(self._sockets)
+        self._close_epoll()
         self.step()
 
     # -- what `ConnectionsBase` asks for -------------------------------------------------------------
 
     def _watch(self, connection: Stream) -> None:
-        self.loop.add_reader(connection.fd, self._readable, connection)
+        if self._epoll is None:
+            self.loop.add_reader(connection.fd, self._readable, connection.fd)
+            return
+        if not self._watched:
+            self.loop.add_reader(self._epoll.fileno(), self._readable, -1)
+            self._watched = True
+        self._epoll.register(connection.fd, select.EPOLLIN)
 
     def _unwatch(self, connection: Stream) -> None:
         self._streams.pop(connection.fd, None)
-        if not self.loop.is_closed():  # a closed loop watches nothing
+        if self._epoll is not None:
+            with contextlib.suppress(OSError, ValueError):  # after an interruption this is the second time
+                self._epoll.unregister(connection.fd)
+        elif not self.loop.is_closed():  # a closed loop watches nothing
             self.loop.remove_reader(connection.fd)
             self.loop.remove_writer(connection.fd)
         if connection.sock is not None:
             self._sockets.discard(connection.sock)
 
     def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
-        if self.loop.is_closed():
+        if self._epoll is not None:
+            self._epoll.modify(connection.fd, select.EPOLLIN | select.EPOLLOUT if wanted else select.EPOLLIN)
+        elif self.loop.is_closed():
             return
-        if wanted:
-            self.loop.add_writer(connection.fd, self._readable, connection)
+        elif wanted:
+            self.loop.add_writer(connection.fd, self._readable, connection.fd)
         else:
             self.loop.remove_writer(connection.fd)
+
+    def _close_epoll(self) -> None:
+        if self._epoll is not None:
+            if self._watched and not self.loop.is_closed():
+                self.loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._epoll = None
 
     def _lost(self, connection: Stream) -> None:
         self.on_broken(connection)
@@ -222,6 +246,8 @@ class Connections(ConnectionsBase[AnyOperation]):
 
     def disown(self) -> None:
         super().disown()
+        if self._epoll is not None:
+            self._epoll.close()  # this copy of its descriptor; to unregister anything would reach the parent's
         while self._sockets:
             with contextlib.suppress(OSError):
                 os.close(self._sockets.pop().detach())
