@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from redlock._core.voters import Facts, Voters
 
 # A request waits at most so many seconds for the end of the tick: a task may block the loop.  And at most so many
-# bytes are gathered for one master, some twenty requests: it can begin while we go on with the next ones.
+# requests are gathered: the masters can begin while we go on with the next ones.
 _LONGEST_TICK = 0.005
-_ENOUGH = 8192
+_ENOUGH = 24
 _ADMITTING = ForkLock()  # the loops of all threads share the `Voters`
 
 
@@ -60,9 +60,6 @@ class Connections(ConnectionsBase[AnyOperation]):
         self.spare: set[Alarm] = set()  # alarms of finished operations, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
-        # In the order in which requests were written.  All clients ask the masters in one order, or contenders would
-        # collect them from opposite ends.
-        self._to_flush: deque[Stream] = deque()
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
         self._paying: set[Connection] = set()  # connections for which a call of `_pay` is to come
         # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
@@ -87,8 +84,8 @@ class Connections(ConnectionsBase[AnyOperation]):
         if self._flush_due == NEVER or now - self._flush_due > TICK:  # no call is to come, or it was interrupted
             self._soon(self.flush)
             self._flush_due = now
-        self._submit(request, operation, now, self._to_flush)
-        if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
+        self._submit(request, operation, now, corked=True)
+        if now - self._flush_due > _LONGEST_TICK or len(self._cork) > _ENOUGH:
             self.flush()  # do not wait for the end of a tick this long, or this full
 
     def perform_local(self, effect: LocalEffect, operation: AnyOperation) -> None:
@@ -138,10 +135,7 @@ class Connections(ConnectionsBase[AnyOperation]):
     def flush(self) -> None:
         """Hand to the kernel what was written."""
         self._flush_due = NEVER
-        now = _clock.now()
-        while self._to_flush:
-            self._push(self._to_flush[0], now)
-            self._to_flush.popleft()
+        self._flush_cork(_clock.now())
 
     def _readable(self, fd: int) -> None:
         self._step_due = now = _clock.now()  # this method calls `step` itself

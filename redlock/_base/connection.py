@@ -60,7 +60,7 @@ class Connection(Stream):
 
     def _see_whether_plain(self) -> None:
         """Nothing else sets `Pipeline.plain`.  Whether its master may vote is asked for each vote (R21)."""
-        whole = not (self.poisoned or self.stuck or self.backlog or self._half or self.tls)
+        whole = not (self.poisoned or self.backlog or self._half or self.tls)
         self.pipeline.plain = whole and self.sock is not None and self.pipeline.down is None
 
     def ask_more(self) -> None:

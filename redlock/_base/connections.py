@@ -23,8 +23,7 @@ from redlock.errors import printable
 
 if TYPE_CHECKING:
     import socket
-    from collections import deque
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from redlock._base.observer import Observer
     from redlock._base.stream import Stream
@@ -40,7 +39,6 @@ CLOSED = "these Masters were closed"
 _SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
 _SAME = 0.001  # seconds; two sums that differ by less are equal
 
-Cork: TypeAlias = "list[Stream] | deque[Stream]"  # to be flushed in this order
 # Log records, each with its level and the call that tells the observer.
 Reports: TypeAlias = list[tuple[int, str, "Callable[[Observer], None] | None"]]
 _log = logging.getLogger("redlock")
@@ -137,101 +135,62 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def _submit(
-        self,
-        request: Send,
-        inbox: AnyInbox,
-        now: float,
-        cork: Cork | None = None,
-        to: Iterable[Connection] | None = None,
-    ) -> None:
-        """Write ``request`` to its masters; with ``cork``, add it there for the caller to flush.
+    def _submit(self, request: Send, inbox: AnyInbox, now: float, *, corked: bool = False) -> None:
+        """Write ``request`` to its masters, behind all that is in the cork; or put it there for the caller to flush.
 
-        The request is told at once of masters that are down.  ``to``: only these connections; the others have it.
+        The request is told of masters that are down when it is written.
         """
         if request.only_if is not None and not request.only_if():
             return
         request.sent_at, request.inbox = now, inbox
-        if cork is None:
-            masters = request.to
-            if masters is None or len(masters) == len(self.pipelines):
-                receivers = self.pipelines
-            else:
-                receivers = [self.pipelines[master] for master in masters]
-            self._send_all(request, _connect.pack(request.call), now, receivers)
+        to, masters = self.pipelines, request.to
+        if masters is not None and len(masters) < len(to):
+            to = [to[master] for master in masters]
+        if corked or self._cork:
+            self._put_into_cork(request, _connect.pack(request.call), now, to)
+            if not corked:
+                self._flush_cork(now)
         else:
-            self._put_into(cork, request, now, to or self._receivers(request))
-
-    def _receivers(self, request: Send) -> list[Connection]:
-        to = request.to
-        return self.all if to is None or len(to) == len(self.all) else [self.all[master] for master in to]
-
-    def _put_into(self, cork: Cork, request: Send, now: float, to: Iterable[Connection]) -> None:
-        """Write ``request`` to the backlogs of ``to``, for the caller to flush ``cork``."""
-        self._mend_walk(now)
-        data = _connect.pack(request.call)
-        for connection in to:
-            if self._may_be_asked(connection, request, now):
-                if not connection.backlog:  # else it is in `cork` already, or stuck
-                    cork.append(connection)
-                connection.backlog += data
-            connection.put_down()
-
-    def _may_be_asked(self, connection: Connection, request: Send, now: float) -> bool:
-        """Pick ``connection`` up, and put ``request`` into its queue.  False: it is not to be written."""
-        if connection.poisoned or connection.pipeline.overdue(now):
-            # The master was silent for long.  Or our own process was stopped, and the answers are here.
-            self._read(connection, now)
-        connection.pick_up()
-        failure = connection.pipeline.submit(request, now)
-        if failure is not None and request.open:
-            request.failed(connection.master, failure, now)
-        return failure is None
+            self._send_all([request], _connect.pack(request.call), now, to)
 
     def _tear(self, pipeline: Pipeline) -> None:
         self.all[pipeline.master].pick_up()
 
-    def _send_slowly(self, pipeline: Pipeline, request: Send, data: bytes, now: float) -> None:
+    def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
         connection = self.all[pipeline.master]
-        if self._may_be_asked(connection, request, now):
-            self._write(connection, data, now)
+        if connection.poisoned or pipeline.overdue(now):
+            # The master was silent for long.  Or our own process was stopped, and the answers are here.
+            self._look_at(connection, now)
+        connection.pick_up()
+        written = [request for request in requests if self._is_to_be_written(request, pipeline, now)]
+        if written:
+            whole = len(written) == len(requests)
+            packet = data if whole else b"".join([_connect.pack(request.call) for request in written])
+            self._write(connection, packet, now)
         connection.put_down()
+
+    @staticmethod
+    def _is_to_be_written(request: Send, pipeline: Pipeline, now: float) -> bool:
+        """Put ``request`` into the queue, or tell it why not."""
+        failure = pipeline.submit(request, now)
+        if failure is not None and request.open and request.failed(pipeline.master, failure, now):
+            request.inbox.put(request)
+        return failure is None
 
     def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
         connection = self.all[pipeline.master]
         connection.pick_up()
-        self._walk = None
-        try:
-            connection.keep_rest(data, sent)
-        except OSError as error:
-            self.detach(connection, error, now)
-        if connection.stuck:
-            self._watch_room(connection, wanted=True)
+        self._write(connection, data, now, sent)
         connection.put_down()
 
-    def _write(self, connection: Stream, data: bytes, now: float) -> None:
-        """Hand ``data`` to the kernel."""
+    def _write(self, connection: Stream, data: bytes, now: float, sent: int | OSError | None = None) -> None:
+        """Hand ``data`` to the kernel, unless that was ``sent`` already."""
         try:
-            connection.write(data)
+            connection.write(data, sent)
         except OSError as error:
             self.detach(connection, error, now)
         if connection.stuck:
             self._watch_room(connection, wanted=True)
-
-    def _push(self, connection: Stream, now: float) -> None:
-        """Hand the backlog to the kernel.  If it takes only a part, `_watch_room` sees to the rest."""
-        if connection.poisoned:
-            self._read(connection, now)
-        if connection.stuck:
-            return
-        connection.pick_up()
-        try:
-            connection.flush()
-        except OSError as error:
-            self.detach(connection, error, now)
-        if connection.stuck:
-            self._watch_room(connection, wanted=True)
-        connection.put_down()
 
     def send_owed(self, connection: Connection, now: float) -> None:
         """Write the releases that this master is owed."""
@@ -258,6 +217,9 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     def _read(self, connection: Stream, now: float) -> None:
         self._mend_walk(now)
+        self._look_at(connection, now)
+
+    def _look_at(self, connection: Stream, now: float) -> None:
         try:
             if connection.read(now):
                 self._look_after(connection)
@@ -267,12 +229,11 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
     def _read_slowly(self, fd: int, now: float) -> None:
         stream = self._streams.get(fd)
         if stream is not None:  # else it was closed just now
-            self._read(stream, now)
+            self._look_at(stream, now)
 
     def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
         connection = self.all[pipeline.master]
         connection.pick_up()
-        self._walk = None
         try:
             if connection.read_on(data, now):
                 self._look_after(connection)

@@ -51,7 +51,6 @@ class Stream:
         "poisoned",
         "retry_at",
         "sock",
-        "stuck",
         "tls",
     )
 
@@ -67,7 +66,6 @@ class Stream:
         self.tls = False
         self.poisoned = False
         self.backlog = bytearray()  # bytes that the kernel has not taken yet
-        self.stuck = False  # the kernel takes no more for now
         self.failures = 0  # attempts to connect that failed in a row
         self.retry_at = -math.inf  # when the next attempt is due
         self.opened_at = -math.inf
@@ -78,42 +76,32 @@ class Stream:
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
-        self.poisoned = self.stuck = False
+        self.poisoned = False
         self.backlog.clear()
         self._parser, self._half = _connect.parser(), False
         self.failures = 0
 
-    def write(self, data: bytes) -> None:
-        """Hand ``data`` to the kernel.  The backlog keeps the rest, see `stuck`.  OSError: the connection broke."""
+    @property
+    def stuck(self) -> bool:
+        """The kernel takes no more bytes for now."""
+        return bool(self.backlog)
+
+    def write(self, data: bytes, sent: int | OSError | None = None) -> None:
+        """Hand ``data`` to the kernel.  The backlog keeps the rest.  OSError: the connection broke.
+
+        ``sent``: that was done already, and this came of it.
+        """
         if self.backlog:  # it goes first
             self.backlog += data
-            if not self.stuck:
-                self.flush()
             return
         try:
-            sent = self.sock.send(data)  # type: ignore[union-attr]  # nobody writes while it is down
+            if isinstance(sent, OSError):
+                raise sent
+            if sent is None:
+                sent = self.sock.send(data)  # type: ignore[union-attr]  # nobody writes while it is down
         except _NOT_NOW:
             sent = 0
-        if sent < len(data):
-            self.backlog += data[sent:]
-            self.stuck = True
-
-    def keep_rest(self, data: bytes, sent: int | OSError) -> None:
-        """So many bytes of ``data`` were sent.  OSError: the connection broke."""
-        if isinstance(sent, OSError):
-            if not isinstance(sent, _NOT_NOW):
-                raise sent
-            sent = 0
         self.backlog += data[sent:]
-        self.stuck = True
-
-    def flush(self) -> None:
-        """Hand the backlog to the kernel.  OSError: the connection broke."""
-        if self.sock is None or not self.backlog:
-            return
-        with contextlib.suppress(*_NOT_NOW):
-            del self.backlog[: self.sock.send(self.backlog)]
-        self.stuck = bool(self.backlog)
 
     def pick_up(self) -> None:
         """Bytes are about to move.  If an interruption keeps the caller from `put_down`, the stream is closed."""
@@ -185,9 +173,10 @@ class Stream:
         return more
 
     def _unstuck(self) -> bool:
-        """Try to write the backlog.  True: the kernel took all of it."""
-        self.flush()
-        return not self.stuck
+        """Hand the backlog to the kernel.  True: it took all of it."""
+        with contextlib.suppress(*_NOT_NOW):
+            del self.backlog[: self.sock.send(self.backlog)]  # type: ignore[union-attr]  # nobody writes while it is down
+        return not self.backlog
 
     def close(self, *, abort: bool) -> None:
         """Close the socket.  ``abort``: what is not delivered yet must not arrive after the next connection (R10)."""
@@ -196,7 +185,7 @@ class Stream:
                 with contextlib.suppress(OSError):
                     self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.sock.close()
-        self.sock, self.fd, self.stuck = None, -1, False
+        self.sock, self.fd = None, -1
         self.backlog.clear()
 
 

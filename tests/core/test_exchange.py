@@ -73,7 +73,7 @@ class Wires(Exchange):
 
     def ask(self, request: Send, now: float = START) -> Send:
         request.sent_at, request.inbox = now, Box()
-        self._send_all(request, b"request", now, self.pipelines)
+        self._send_all([request], b"request", now, self.pipelines)
         return request
 
     def read(self, *ready: tuple[int, Any], at: float = START + 0.1) -> None:
@@ -90,7 +90,8 @@ class Wires(Exchange):
     def _tear(self, pipeline: Pipeline) -> None:
         pipeline.plain = False
 
-    def _send_slowly(self, pipeline: Pipeline, request: Send, data: bytes, now: float) -> None:
+    def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
+        [request] = requests
         self.slow.append(("send", pipeline.master))
         failure = pipeline.submit(request, now)
         if failure is not None and request.open:
@@ -108,7 +109,6 @@ class Wires(Exchange):
 
     def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
         self._tear(pipeline)
-        self._walk = None
         self.slow.append(("rest of an answer", pipeline.master))
         if isinstance(data, bytes):
             self._parse(pipeline, data, now)

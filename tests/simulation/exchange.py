@@ -32,7 +32,7 @@ class ClientExchange(Exchange):
             pipeline.send, pipeline.recv = partial(self._send, pipeline), partial(self._recv, pipeline)
 
     def send(self, request: Send, to: list[int]) -> None:
-        self._send_all(request, PACKET, request.sent_at, [self.pipelines[master] for master in to])
+        self._send_all([request], PACKET, request.sent_at, [self.pipelines[master] for master in to])
 
     def feed(self, master: int, value: Any, now: float) -> None:
         """An answer has arrived, and is read at once, piece by piece."""
@@ -63,7 +63,8 @@ class ClientExchange(Exchange):
     def _tear(self, pipeline: Pipeline) -> None:
         pipeline.plain = False
 
-    def _send_slowly(self, pipeline: Pipeline, request: Send, data: bytes, now: float) -> None:
+    def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
+        [request] = requests
         failure = pipeline.submit(request, now)
         if failure is None:
             self._send(pipeline, data)
@@ -78,7 +79,6 @@ class ClientExchange(Exchange):
 
     def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
         self._tear(pipeline)
-        self._walk = None
         assert isinstance(data, bytes)
         parser = self._parsers[pipeline.master]
         parser.feed(data)
