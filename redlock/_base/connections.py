@@ -216,8 +216,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
     # -- answers -------------------------------------------------------------------------------------
 
     def _read(self, connection: Stream, now: float) -> None:
-        self._mend_walk(now)
-        self._look_at(connection, now)
+        self._read_ready(((connection.fd, 0),), now)
 
     def _look_at(self, connection: Stream, now: float) -> None:
         try:

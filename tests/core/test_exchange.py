@@ -363,8 +363,28 @@ def test_a_round_that_was_decided_is_told_by_whoever_comes_next() -> None:
     with pytest.raises(KeyboardInterrupt):
         wires.read((0, STORED), (1, STORED), (2, KeyboardInterrupt()))
     assert not round_.inbox
-    wires.read((2, STORED))
+    wires.ask(claim(world))
     assert round_.inbox == [round_]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("struck", range(MASTERS))
+def test_an_interrupted_flush_goes_on_where_it_was(struck: int, plain: bool) -> None:
+    """R11: whoever left a request in the cork must not pay for the interruption of another thread."""
+    world = a_world()
+    wires, taken, given_back = Wires(world), ballot(world), claim(world)
+    for request in (taken, given_back):
+        request.sent_at, request.inbox = START, Box()
+        wires._put_into_cork(request, b"request", START, wires.pipelines)
+    wires.pipelines[struck].plain = plain
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(wires.pipelines[struck], "send", interrupt)
+        patch.setattr(wires, "_send_slowly", interrupt)
+        wires._flush_cork(START)
+    wires._flush_cork(START)
+    assert [list(pipeline.under_way) for pipeline in wires.pipelines] == [[taken, given_back]] * MASTERS
+    assert [sent for sent in wires.sent if sent] == [[b"requestrequest"]] * (MASTERS - 1)
+    assert wires.torn() == [struck]
 
 
 def interrupt(*_: Any) -> Any:

@@ -19,7 +19,7 @@ from redis.connection import Connection as RedisConnection
 
 from redlock import Masters, _connect, scripts
 from redlock._base.connection import Connection
-from redlock._base.connections import report
+from redlock._base.connections import ConnectionsBase, report
 from redlock._base.subscriber import Subscriber
 from redlock._core import quorum, wire
 from redlock._core.acquire import Grant, Refusal
@@ -35,6 +35,7 @@ from tests.core.world import START, Master, World
 from tests.properties.profile import PROPERTY
 
 if TYPE_CHECKING:
+    from redlock._base.stream import Stream
     from redlock._core.outcomes import Failure
 
 # -- bytes -------------------------------------------------------------------------------------------
@@ -94,22 +95,94 @@ def connected(stream):
         theirs.close()
 
 
+class Wires(ConnectionsBase[Inbox]):
+    """One connection, as the drivers have it: with the hot path in front."""
+
+    def __init__(self) -> None:
+        super().__init__([ENDPOINT], Voters(["redis-a"], 60.0, guard=False), 1.0)
+        self.error: str | None = None  # that broke the connection
+        self.wants_room = False
+
+    def ask(self, request: Send) -> None:
+        self._submit(request, Inbox(), START)
+
+    def read(self) -> None:
+        self._read_ready([(self.all[0].fd, 0)], START + 0.1)
+
+    def detach(self, connection: Stream, error: OSError, now: float) -> None:
+        self.error = str(error)
+        connection.close(abort=False)
+
+    def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
+        self.wants_room = wanted
+
+    def _ignored(self, *_: Any) -> None:
+        pass
+
+    _watch = _unwatch = _lost = _in_debt = _want_subscribers = _tell = _ignored  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def connected_wires():
+    """A connection, and the master's end of it."""
+    wires = Wires()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    try:
+        wires.attach(wires.all[0], ours, Facts("run", 10**6), START)
+        yield wires, theirs
+    finally:
+        ours.close()
+        theirs.close()
+
+
 def read_by_connection(chunks, questions):
     """What a connection delivers, and how it ended: None, or the error that closes the connection."""
-    connection: Connection = Connection(0, ENDPOINT, 1.0)
     delivered: list[Any] = []
-    with connected(connection) as master:
+    with connected_wires() as (wires, master):
         for number in range(questions):
-            assert connection.pipeline.submit(question(number, delivered), START) is None
-        try:
-            for chunk in chunks:
-                master.sendall(chunk)
-                if connection.read(START):  # as `ConnectionsBase` does it
-                    connection.ask_more()
-                    connection.put_down()
-        except OSError as error:
-            return delivered, str(error)
-    return delivered, None
+            wires.ask(Question(number, delivered))
+        for chunk in chunks:
+            master.sendall(chunk)
+            wires.read()
+            if wires.error is not None:
+                break
+    return delivered, wires.error
+
+
+def test_what_the_kernel_did_not_take_goes_first():
+    """R10: there may be room again when the next request comes, and nobody has looked yet."""
+    with connected_wires() as (wires, master):
+        connection = wires.all[0]
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        names = [f"{number}".zfill(400) for number in range(100)]
+        for name in names[:-1]:
+            wires.ask(Send(wire.release(wire.keys_for("", [name]), "t")))
+        assert connection.stuck
+        assert wires.wants_room
+        heard = master.recv(10**6)
+        wires.ask(Send(wire.release(wire.keys_for("", names[-1:]), "t")))
+        while connection.stuck:
+            wires.read()
+            heard += master.recv(10**6)
+        with contextlib.suppress(BlockingIOError):
+            master.setblocking(False)
+            heard += master.recv(10**6)
+        parser = hiredis.Reader()
+        parser.feed(heard)
+        assert [words[3].decode() for words in iter(parser.gets, False)] == names
+        assert not wires.wants_room
+
+
+def test_what_was_torn_is_neither_read_nor_written():
+    told: list[Any] = []
+    with connected_wires() as (wires, master):
+        wires.ask(Question(0, told))
+        wires.all[0].pick_up()  # an interruption keeps it from `put_down`
+        master.sendall(USUAL)
+        wires.read()
+        assert wires.error == "interrupted in the middle of a message"
+        assert not told
 
 
 integers = st.integers(-(2**63), 2**63 - 1)
