@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from redlock._core.voters import Facts, Voters
 
 # A request waits at most so many seconds for the end of the tick: a task may block the loop.  And at most so many
-# bytes are gathered for one master, some twenty requests: it can begin while we go on with the next ones.
+# requests are gathered: the masters can begin while we go on with the next ones.
 _LONGEST_TICK = 0.005
-_ENOUGH = 8192
+_ENOUGH = 24
 _ADMITTING = ForkLock()  # the loops of all threads share the `Voters`
 
 
@@ -59,14 +60,15 @@ class Connections(ConnectionsBase[AnyOperation]):
         self.spare: set[Alarm] = set()  # alarms of finished operations, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
-        # In the order in which requests were written.  All clients ask the masters in one order, or contenders would
-        # collect them from opposite ends.
-        self._to_flush: deque[Stream] = deque()
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
-        self._paying: set[Connection[AnyOperation]] = set()  # connections for which a call of `_pay` is to come
+        self._paying: set[Connection] = set()  # connections for which a call of `_pay` is to come
         # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
         # nobody closed makes Python warn.
         self._sockets: set[socket.socket] = set()
+        # The loop watches one descriptor, and that watches all sockets: so one call of ours reads all that is there.
+        # macOS has none.  There the loop watches the sockets.
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        self._watched = False  # the loop watches `_epoll`
         weakref.finalize(self, _close_all, self._sockets).atexit = False
 
     # -- for operations ------------------------------------------------------------------------------
@@ -82,8 +84,8 @@ class Connections(ConnectionsBase[AnyOperation]):
         if self._flush_due == NEVER or now - self._flush_due > TICK:  # no call is to come, or it was interrupted
             self._soon(self.flush)
             self._flush_due = now
-        self._submit(request, operation, now, self._to_flush)
-        if now - self._flush_due > _LONGEST_TICK or len(self.all[0].backlog) > _ENOUGH:
+        self._submit(request, operation, now, corked=True)
+        if now - self._flush_due > _LONGEST_TICK or len(self._cork) > _ENOUGH:
             self.flush()  # do not wait for the end of a tick this long, or this full
 
     def perform_local(self, effect: LocalEffect, operation: AnyOperation) -> None:
@@ -133,14 +135,11 @@ class Connections(ConnectionsBase[AnyOperation]):
     def flush(self) -> None:
         """Hand to the kernel what was written."""
         self._flush_due = NEVER
-        now = _clock.now()
-        while self._to_flush:
-            self._push(self._to_flush[0], now)
-            self._to_flush.popleft()
+        self._flush_cork(_clock.now())
 
-    def _readable(self, connection: Stream) -> None:
+    def _readable(self, fd: int) -> None:
         self._step_due = now = _clock.now()  # this method calls `step` itself
-        self._read(connection, now)
+        self._read_ready([(fd, 0)] if self._epoll is None else self._epoll.poll(0), now)
         if self._to_step:
             self.step()
         else:
@@ -158,7 +157,7 @@ class Connections(ConnectionsBase[AnyOperation]):
         for connection in self.all:
             self._read(connection, now)
 
-    def _pay(self, connection: Connection[AnyOperation]) -> None:
+    def _pay(self, connection: Connection) -> None:
         self._paying.discard(connection)
         self.send_owed(connection, _clock.now())
 
@@ -171,27 +170,47 @@ class Connections(ConnectionsBase[AnyOperation]):
             self.spare.pop().cancel()
         self.hang_up()
         _close_all(self._sockets)
+        self._close_epoll()
         self.step()
 
     # -- what `ConnectionsBase` asks for -------------------------------------------------------------
 
     def _watch(self, connection: Stream) -> None:
-        self.loop.add_reader(connection.fd, self._readable, connection)
+        if self._epoll is None:
+            self.loop.add_reader(connection.fd, self._readable, connection.fd)
+            return
+        if not self._watched:
+            self.loop.add_reader(self._epoll.fileno(), self._readable, -1)
+            self._watched = True
+        self._epoll.register(connection.fd, select.EPOLLIN)
 
     def _unwatch(self, connection: Stream) -> None:
-        if not self.loop.is_closed():  # a closed loop watches nothing
+        self._streams.pop(connection.fd, None)
+        if self._epoll is not None:
+            with contextlib.suppress(OSError, ValueError):  # after an interruption this is the second time
+                self._epoll.unregister(connection.fd)
+        elif not self.loop.is_closed():  # a closed loop watches nothing
             self.loop.remove_reader(connection.fd)
             self.loop.remove_writer(connection.fd)
         if connection.sock is not None:
             self._sockets.discard(connection.sock)
 
     def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
-        if self.loop.is_closed():
+        if self._epoll is not None:
+            self._epoll.modify(connection.fd, select.EPOLLIN | select.EPOLLOUT if wanted else select.EPOLLIN)
+        elif self.loop.is_closed():
             return
-        if wanted:
-            self.loop.add_writer(connection.fd, self._readable, connection)
+        elif wanted:
+            self.loop.add_writer(connection.fd, self._readable, connection.fd)
         else:
             self.loop.remove_writer(connection.fd)
+
+    def _close_epoll(self) -> None:
+        if self._epoll is not None:
+            if self._watched and not self.loop.is_closed():
+                self.loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._epoll = None
 
     def _lost(self, connection: Stream) -> None:
         self.on_broken(connection)
@@ -221,6 +240,8 @@ class Connections(ConnectionsBase[AnyOperation]):
 
     def disown(self) -> None:
         super().disown()
+        if self._epoll is not None:
+            self._epoll.close()  # this copy of its descriptor; to unregister anything would reach the parent's
         while self._sockets:
             with contextlib.suppress(OSError):
                 os.close(self._sockets.pop().detach())

@@ -6,16 +6,16 @@ import contextlib
 import logging
 import math
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from redlock import _clock, _connect
 from redlock._base.connection import AnyInbox, Connection
 from redlock._base.subscriber import Subscriber
 from redlock._core.effects import Enter, Leave, Notified, ReleaseHeard, Turn
+from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
-from redlock._core.pipeline import QueuedRequest
 from redlock._core.quorum import majority
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import Subscriptions
@@ -23,14 +23,14 @@ from redlock.errors import printable
 
 if TYPE_CHECKING:
     import socket
-    from collections import deque
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from redlock._base.observer import Observer
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
     from redlock._core.effects import LocalEffect, Send
     from redlock._core.local_queue import Place
+    from redlock._core.pipeline import Pipeline
     from redlock._core.subscriptions import Subscription
     from redlock._core.voters import Facts, Voters
 
@@ -39,7 +39,6 @@ CLOSED = "these Masters were closed"
 _SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
 _SAME = 0.001  # seconds; two sums that differ by less are equal
 
-Cork: TypeAlias = "list[Stream] | deque[Stream]"  # to be flushed in this order
 # Log records, each with its level and the call that tells the observer.
 Reports: TypeAlias = list[tuple[int, str, "Callable[[Observer], None] | None"]]
 _log = logging.getLogger("redlock")
@@ -65,19 +64,19 @@ def _is_up(master: str, quarantined: float) -> Callable[[Observer], None]:
     return lambda observer: observer.master_up(master, quarantined)
 
 
-class ConnectionsBase(ABC, Generic[AnyInbox]):
-    """Sends requests, reads answers, and notices what breaks.
+class ConnectionsBase(Exchange, Generic[AnyInbox]):
+    """Sends requests, reads answers, and notices what breaks: the slow path of an `Exchange`.
 
     Only one thread at a time may be in here: threads hold a mutex, tasks share a loop.  A subclass says how a
     descriptor is watched, and how a waiting operation is woken.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], voters: Voters, node_timeout: float) -> None:
-        self.all: list[Connection[AnyInbox]] = [
-            Connection(master, target, node_timeout) for master, target in enumerate(endpoints)
-        ]
+        self.all = [Connection(master, target, node_timeout) for master, target in enumerate(endpoints)]
+        super().__init__([connection.pipeline for connection in self.all], voters.votes_from)
         self.subscribers = [Subscriber(master, target) for master, target in enumerate(endpoints)]
         self.streams: list[Stream] = [*self.all, *self.subscribers]
+        self._streams: dict[int, Stream] = {}  # by descriptor
         self.voters = voters
         self.local_queue = LocalQueue()
         self.subscriptions = Subscriptions(len(endpoints))
@@ -136,93 +135,76 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def _receivers(self, request: Send) -> list[Connection[AnyInbox]]:
-        to = request.to
-        return self.all if to is None or len(to) == len(self.all) else [self.all[master] for master in to]
+    def _submit(self, request: Send, inbox: AnyInbox, now: float, *, corked: bool = False) -> None:
+        """Write ``request`` to its masters, behind all that is in the cork; or put it there for the caller to flush.
 
-    def _submit(
-        self,
-        request: Send,
-        inbox: AnyInbox,
-        now: float,
-        cork: Cork | None = None,
-        to: Iterable[Connection[AnyInbox]] | None = None,
-    ) -> None:
-        """Write ``request`` to its masters; with ``cork``, add it there for the caller to flush.
-
-        The request is told at once of masters that are down.  ``to``: only these connections; the others have it.
+        The request is told of masters that are down when it is written.
         """
         if request.only_if is not None and not request.only_if():
             return
-        data = _connect.pack(request.call)
-        queued = QueuedRequest(request, inbox, now)
-        request.sent_at = now
-        for connection in to or self._receivers(request):
-            if connection.poisoned:
-                self._read(connection, now)
-            connection.poisoned = True
-            failure = connection.pipeline.submit(queued)
-            if failure is not None and not self._may_be_asked(connection, queued, failure):
-                pass
-            elif cork is None:
-                self._write(connection, data, now)
-            else:
-                if not connection.backlog:  # else it is in `cork` already, or stuck
-                    cork.append(connection)
-                connection.backlog += data
-            connection.poisoned = False
+        request.sent_at, request.inbox = now, inbox
+        to, masters = self.pipelines, request.to
+        if masters is not None and len(masters) < len(to):
+            to = [to[master] for master in masters]
+        if corked or self._cork:
+            self._put_into_cork(request, _connect.pack(request.call), now, to)
+            if not corked:
+                self._flush_cork(now)
+        else:
+            self._send_all([request], _connect.pack(request.call), now, to)
 
-    def _may_be_asked(
-        self, connection: Connection[AnyInbox], queued: QueuedRequest[AnyInbox], failure: Failure | None
-    ) -> bool:
-        """Take a closer look at a master to which ``queued`` was not to be written; True: now it may be."""
-        now = queued.at
-        if connection.pipeline.down is None:
+    def _tear(self, pipeline: Pipeline) -> None:
+        self.all[pipeline.master].pick_up()
+
+    def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
+        connection = self.all[pipeline.master]
+        if connection.poisoned or pipeline.overdue(now):
             # The master was silent for long.  Or our own process was stopped, and the answers are here.
-            connection.poisoned = False
-            self._read(connection, now)
-            connection.poisoned = True
-            failure = connection.pipeline.submit(queued)
-        if failure is not None and queued.request.open:
-            queued.request.failed(connection.master, failure, now)
+            self._look_at(connection, now)
+        connection.pick_up()
+        written = [request for request in requests if self._is_to_be_written(request, pipeline, now)]
+        if written:
+            whole = len(written) == len(requests)
+            packet = data if whole else b"".join([_connect.pack(request.call) for request in written])
+            self._write(connection, packet, now)
+        connection.put_down()
+
+    @staticmethod
+    def _is_to_be_written(request: Send, pipeline: Pipeline, now: float) -> bool:
+        """Put ``request`` into the queue, or tell it why not."""
+        failure = pipeline.submit(request, now)
+        if failure is not None and request.open and request.failed(pipeline.master, failure, now):
+            request.inbox.put(request)
         return failure is None
 
-    def _write(self, connection: Stream, data: bytes, now: float) -> None:
-        """Hand ``data`` to the kernel."""
+    def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
+        connection = self.all[pipeline.master]
+        connection.pick_up()
+        self._write(connection, data, now, sent)
+        connection.put_down()
+
+    def _write(self, connection: Stream, data: bytes, now: float, sent: int | OSError | None = None) -> None:
+        """Hand ``data`` to the kernel, unless that was ``sent`` already."""
         try:
-            connection.write(data)
+            connection.write(data, sent)
         except OSError as error:
             self.detach(connection, error, now)
         if connection.stuck:
             self._watch_room(connection, wanted=True)
 
-    def _push(self, connection: Stream, now: float) -> None:
-        """Hand the backlog to the kernel.  If it takes only a part, `_watch_room` sees to the rest."""
-        if connection.poisoned:
-            self._read(connection, now)
-        if connection.stuck:
-            return
-        connection.poisoned = True
-        try:
-            connection.flush()
-        except OSError as error:
-            self.detach(connection, error, now)
-        if connection.stuck:
-            self._watch_room(connection, wanted=True)
-        connection.poisoned = False
-
-    def send_owed(self, connection: Connection[AnyInbox], now: float) -> None:
+    def send_owed(self, connection: Connection, now: float) -> None:
         """Write the releases that this master is owed."""
+        self._mend_walk(now)
         if connection.poisoned:
             self._read(connection, now)
         debts = connection.pipeline.due(now)
-        connection.poisoned = True
-        for queued in debts:
+        connection.pick_up()
+        for owed in debts:
             if connection.pipeline.down is None:  # else the write before broke it: they are owed again
-                self._write(connection, _connect.pack(queued.request.call), now)
+                self._write(connection, _connect.pack(owed.request.call), now)
         if connection.pipeline.in_debt:  # some are to be sent again later
             self._in_debt(connection)
-        connection.poisoned = False
+        connection.put_down()
 
     def owe(self) -> bool:
         """Whether any master still has to be told of a release, or has to confirm one."""
@@ -234,9 +216,27 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
     # -- answers -------------------------------------------------------------------------------------
 
     def _read(self, connection: Stream, now: float) -> None:
+        self._read_ready(((connection.fd, 0),), now)
+
+    def _look_at(self, connection: Stream, now: float) -> None:
         try:
             if connection.read(now):
                 self._look_after(connection)
+        except OSError as error:
+            self.detach(connection, error, now)
+
+    def _read_slowly(self, fd: int, now: float) -> None:
+        stream = self._streams.get(fd)
+        if stream is not None:  # else it was closed just now
+            self._look_at(stream, now)
+
+    def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
+        connection = self.all[pipeline.master]
+        connection.pick_up()
+        try:
+            if connection.read_on(data, now):
+                self._look_after(connection)
+            connection.put_down()
         except OSError as error:
             self.detach(connection, error, now)
 
@@ -250,7 +250,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
                 self._in_debt(connection)
             connection.ask_more()
         self._watch_room(connection, wanted=connection.stuck)
-        connection.poisoned = False
+        connection.put_down()
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
@@ -288,13 +288,13 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
             self._read(subscriber, now)
         if subscriber.sock is None:
             return
-        subscriber.poisoned = True
+        subscriber.pick_up()
         data = subscriber.more(channels, now)
         if no_others:
             data += subscriber.no_more_than(channels)
         if data:
             self._write(subscriber, data, now)
-        subscriber.poisoned = False
+        subscriber.put_down()
 
     def quieten(self, now: float) -> Reports:
         """Unsubscribe from channels for which nobody waits, and close the connections if no channel is left."""
@@ -357,15 +357,13 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         assert isinstance(stream, Subscriber)  # noqa: S101 - there is no third kind
         if self.wanted(stream):
             stream.open(sock, now)
-            self._watch(stream)
+            self._begin_to_watch(stream)
             self._ask(stream, self.subscriptions.channels, now)
         else:
             sock.close()
         return []
 
-    def _attach_connection(
-        self, connection: Connection[AnyInbox], sock: socket.socket, facts: Facts, now: float
-    ) -> Reports:
+    def _attach_connection(self, connection: Connection, sock: socket.socket, facts: Facts, now: float) -> Reports:
         """Open the connection.  The master votes from now on.  First it gets the releases that it is owed (R10)."""
         master, name = connection.master, connection.endpoint.name
         notice = self.voters.admit(master, facts, now)
@@ -379,7 +377,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
             reports.append((logging.WARNING, notice, None))
         connection.open(sock, now)
         connection.votes_from = now + quarantined
-        self._watch(connection)
+        self._begin_to_watch(connection)
         self.send_owed(connection, now)
         self._tell()
         return reports + self._other_voters(now)
@@ -397,6 +395,13 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
                 text = f"master {connection.endpoint.name} {not_counted.reason if not_counted else 'votes'}"
                 reports.append((logging.INFO, text, _is_up(connection.endpoint.name, quarantined)))
         return reports
+
+    def _begin_to_watch(self, stream: Stream) -> None:
+        self._streams[stream.fd] = stream
+        self.by_fd.pop(stream.fd, None)  # of a connection that an interruption has left here
+        if isinstance(stream, Connection):
+            self.by_fd[stream.fd] = stream.pipeline
+        self._watch(stream)
 
     def unattached(self, connection: Stream, failure: Failure) -> Reports:
         """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
@@ -418,7 +423,8 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
 
     def detach(self, connection: Stream, error: OSError, now: float) -> None:
         """The connection broke.  Its requests fail, and its releases are owed."""
-        connection.poisoned = True
+        connection.pick_up()
+        self.by_fd.pop(connection.fd, None)
         self._unwatch(connection)
         text = error.strerror or str(error) or type(error).__name__
         if isinstance(connection, Connection):
@@ -433,7 +439,7 @@ class ConnectionsBase(ABC, Generic[AnyInbox]):
         # Connect again at once.  But pause if the connection was short: a master may accept us only to close it, for
         # ever.
         connection.retry_at = now if now - connection.opened_at > _SETTLED else now + delay(BETWEEN_CONNECTIONS, 1)
-        connection.poisoned = False
+        connection.put_down()
         self._lost(connection)
 
     def hang_up(self) -> None:

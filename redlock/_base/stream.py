@@ -13,13 +13,13 @@ from redis.exceptions import InvalidResponse
 
 from redlock import _connect
 from redlock._connect import NOTHING
+from redlock._core.exchange import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redlock._connect import Connector, Endpoint
 
-_CHUNK = 65536
 # What a non-blocking socket raises instead of blocking.  TLS has exceptions of its own for it.
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -34,8 +34,8 @@ class Stream:
     It knows no lock, no thread and no loop: `Connections` lets only one user in at a time.
 
     A KeyboardInterrupt can come between any two steps.  Between taking an answer off the socket and handing it to the
-    parser, it would lose that answer, and the next one would be taken for it.  So a method that moves bytes sets
-    `poisoned` first and clears it last.  A stream that is found poisoned is closed.
+    parser, it would lose that answer, and the next one would be taken for it.  So who moves bytes calls `pick_up` first
+    and `put_down` last.  A stream that is found `poisoned` is closed.
     """
 
     __slots__ = (
@@ -51,13 +51,8 @@ class Stream:
         "poisoned",
         "retry_at",
         "sock",
-        "stuck",
         "tls",
     )
-
-    # Takes answers that it recognises from the beginning of these bytes.  Returns how many bytes it took; they need
-    # no parser.
-    _recognise: Callable[[bytes, float], int]
 
     # Takes one parsed value, with its time.  True: there is more to do than that.  OSError: the connection cannot be
     # trusted any more.
@@ -71,7 +66,6 @@ class Stream:
         self.tls = False
         self.poisoned = False
         self.backlog = bytearray()  # bytes that the kernel has not taken yet
-        self.stuck = False  # the kernel takes no more for now
         self.failures = 0  # attempts to connect that failed in a row
         self.retry_at = -math.inf  # when the next attempt is due
         self.opened_at = -math.inf
@@ -82,63 +76,79 @@ class Stream:
     def open(self, sock: socket.socket, now: float) -> None:
         self.sock, self.fd, self.opened_at = sock, sock.fileno(), now
         self.tls = isinstance(sock, ssl.SSLSocket)
-        self.poisoned = self.stuck = False
+        self.poisoned = False
         self.backlog.clear()
         self._parser, self._half = _connect.parser(), False
         self.failures = 0
 
-    def write(self, data: bytes) -> None:
-        """Hand ``data`` to the kernel.  The backlog keeps the rest, see `stuck`.  OSError: the connection broke."""
+    @property
+    def stuck(self) -> bool:
+        """The kernel takes no more bytes for now."""
+        return bool(self.backlog)
+
+    def write(self, data: bytes, sent: int | OSError | None = None) -> None:
+        """Hand ``data`` to the kernel.  The backlog keeps the rest.  OSError: the connection broke.
+
+        ``sent``: that was done already, and this came of it.
+        """
         if self.backlog:  # it goes first
             self.backlog += data
-            if not self.stuck:
-                self.flush()
             return
         try:
-            sent = self.sock.send(data)  # type: ignore[union-attr]  # nobody writes while it is down
+            if isinstance(sent, OSError):
+                raise sent
+            if sent is None:
+                sent = self.sock.send(data)  # type: ignore[union-attr]  # nobody writes while it is down
         except _NOT_NOW:
             sent = 0
-        if sent < len(data):
-            self.backlog += data[sent:]
-            self.stuck = True
+        self.backlog += data[sent:]
 
-    def flush(self) -> None:
-        """Hand the backlog to the kernel.  OSError: the connection broke."""
-        if self.sock is None or not self.backlog:
-            return
-        with contextlib.suppress(*_NOT_NOW):
-            del self.backlog[: self.sock.send(self.backlog)]
-        self.stuck = bool(self.backlog)
+    def pick_up(self) -> None:
+        """Bytes are about to move.  If an interruption keeps the caller from `put_down`, the stream is closed."""
+        self.poisoned = True
+
+    def put_down(self) -> None:
+        """All bytes are where they belong."""
+        self.poisoned = False
 
     def read(self, now: float) -> bool:
-        """Hand every complete value to `_recognise` or `_take`.  Incomplete ones wait in the parser.
-
-        True: the caller has more to do.  The stream is `poisoned` until the caller has done it and clears that.
+        """`read_on`, unless the stream was torn.
 
         Raises:
             OSError: the connection broke, or cannot be trusted any more.
         """
         if self.poisoned:  # an earlier write or read was interrupted
             raise ConnectionAbortedError("interrupted in the middle of a message")
-        sock = self.sock
-        if sock is None:
+        if self.sock is None:
             return False
-        self.poisoned = True
+        self.pick_up()
+        more = self.read_on(None, now)
+        if not more:
+            self.put_down()
+        return more
+
+    def read_on(self, data: bytes | OSError | None, now: float) -> bool:
+        """Hand every complete value to `_take`.  Incomplete ones wait in the parser.  ``data`` was read already.
+
+        True: the caller has more to do.  The stream stays picked up until the caller has done it.
+        """
         more = self.stuck and self._unstuck()
-        while True:
+        while self.sock is not None:
             try:
-                data = sock.recv(_CHUNK)
+                if isinstance(data, OSError):
+                    raise data
+                if data is None:
+                    data = self.sock.recv(CHUNK)
             except _NOT_NOW:
                 break
             if not data:
                 raise ConnectionResetError("the master closed the connection")
-            known = 0 if self._half else self._recognise(data, now)
-            if known < len(data) and self._parse(data[known:], now):
+            if self._parse(data, now):
                 more = True
             # TLS may keep decrypted bytes that poll() does not see.  Without TLS a short read is the last one.
-            if len(data) < _CHUNK and not self.tls:
+            if len(data) < CHUNK and not self.tls:
                 break
-        self.poisoned = more
+            data = None
         return more
 
     def _parse(self, data: bytes, now: float) -> bool:
@@ -163,9 +173,10 @@ class Stream:
         return more
 
     def _unstuck(self) -> bool:
-        """Try to write the backlog.  True: the kernel took all of it."""
-        self.flush()
-        return not self.stuck
+        """Hand the backlog to the kernel.  True: it took all of it."""
+        with contextlib.suppress(*_NOT_NOW):
+            del self.backlog[: self.sock.send(self.backlog)]  # type: ignore[union-attr]  # nobody writes while it is down
+        return not self.backlog
 
     def close(self, *, abort: bool) -> None:
         """Close the socket.  ``abort``: what is not delivered yet must not arrive after the next connection (R10)."""
@@ -174,7 +185,7 @@ class Stream:
                 with contextlib.suppress(OSError):
                     self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.sock.close()
-        self.sock, self.fd, self.stuck = None, -1, False
+        self.sock, self.fd = None, -1
         self.backlog.clear()
 
 

@@ -70,9 +70,6 @@ class Subscriber(Stream):
         self._announcements, announcements = [], self._announcements
         return announcements
 
-    def _recognise(self, data: bytes, now: float) -> int:  # noqa: ARG002 - each announcement has to be parsed
-        return 0
-
     def _take(self, value: Any, now: float) -> bool:
         match value:
             case [b"message", bytes(channel), bytes(token)]:

@@ -34,6 +34,7 @@ from redlock._core.outcomes import NEVER
 if TYPE_CHECKING:
     from redlock._core.local_queue import Place
     from redlock._core.outcomes import Failure
+    from redlock._core.quorum import Tally
     from redlock._core.subscriptions import Subscription
     from redlock._core.wire import Call
 
@@ -53,9 +54,12 @@ class Send:
     written between the look and the request.  So a repair cannot stand behind the release of another thread.
 
     ``more``: requests to the same master that an answer calls for.  As a rule there are none.
+
+    ``usual``: see `Call.usual`.  ``counts``: the tally in which usual answers are counted in place, without a call of
+    `voted`.  ``inbox``: whom its driver tells when it is decided.
     """
 
-    __slots__ = ("call", "doubt", "more", "only_if", "open", "owed_until", "sent_at", "to")
+    __slots__ = ("call", "counts", "doubt", "inbox", "more", "only_if", "open", "owed_until", "sent_at", "to", "usual")
 
     def __init__(
         self,
@@ -72,9 +76,16 @@ class Send:
         self.more: tuple[Send, ...] = ()
         self.sent_at = NEVER
         self.open = False  # answers are still counted: `voted`, `answered` and `failed` are called, else `late`
+        self.usual = call.usual
+        self.counts: Tally | None = None
+        self.inbox: Any = None
 
     def voted(self, master: int, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """A master gave the usual answer (`Call.usual`).  True: that decides."""
+        return False
+
+    def ends(self, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
+        """Usual answers were counted in place, the last ones at ``at``.  True: they decide."""
         return False
 
     def answered(self, master: int, value: Any, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
@@ -82,7 +93,7 @@ class Send:
         return False
 
     def late(self, master: int, value: Any, at: float) -> None:
-        """A master answered ``value``, which is not the usual answer, after the counting was over."""
+        """A master answered ``value`` after the counting was over.  Not called for every usual answer."""
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """A master will not answer.  True: that decides."""

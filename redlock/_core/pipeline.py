@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from redlock import scripts
 from redlock._core import wire
@@ -17,14 +17,9 @@ from redlock._core.effects import Send
 from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-class AnswerInbox(Protocol):
-    """Where the decided requests of one operation arrive."""
-
-    def put(self, event: Any) -> None: ...
-
-
-AnyAnswerInbox = TypeVar("AnyAnswerInbox", bound=AnswerInbox)
 
 # A release that is in doubt, or not permitted, is sent again.  The first pause is a quarter of the patience.  Each
 # pause is twice as long as the one before, up to eight times the patience.
@@ -37,14 +32,33 @@ CONNECTING = Failure("error", "still connecting", sent=False)
 
 
 @dataclass(slots=True, eq=False)
-class QueuedRequest(Generic[AnyAnswerInbox]):
-    """A request that awaits its answer, and its inbox.  All masters share one object, so it never changes."""
+class SentAgain:
+    """A request that one master is sent again.  Everywhere else the `Send` itself stands in the queue.
+
+    Its answer is never the usual one: all that is sent again is parsed.
+    """
 
     request: Send
-    inbox: AnyAnswerInbox
-    at: float
+    sent_at: float  # or when it is to be sent
     text: bool = False  # send the text of the script, because the master had forgotten it
     pause: float = 0.0  # the last pause of a release that is sent again, for a `Doubt` or for want of rights
+
+    usual: ClassVar[tuple[()]] = ()
+
+
+Queued: TypeAlias = "Send | SentAgain"
+
+
+def request_of(queued: Queued) -> Send:
+    return queued.request if isinstance(queued, SentAgain) else queued
+
+
+def _again(queued: Queued) -> SentAgain:
+    return queued if isinstance(queued, SentAgain) else SentAgain(queued, queued.sent_at)
+
+
+def _down(_: Any) -> Any:
+    raise ConnectionAbortedError("not connected")
 
 
 def _with_text(request: Send) -> Send:
@@ -59,62 +73,52 @@ def _with_text(request: Send) -> Send:
     return Send(wire.nothing(request.call.script)) if creates and not wanted else request
 
 
-class Pipeline(Generic[AnyAnswerInbox]):
+class Pipeline:
     """The queue of one connection, and the releases that are owed to its master when the connection breaks.
+
+    ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
 
     ``patience``: a master that has not answered for so many seconds is sent no new request.  So a frozen master
     does not pile up requests that nobody waits for.  Releases are still sent.  They are few, for they concern only
     what was sent before the master froze.
     """
 
-    __slots__ = ("_more", "_owed", "_sweep_from", "_under_way", "down", "heard_at", "master", "patience")
+    __slots__ = ("_more", "_owed", "_sweep_from", "down", "master", "patience", "plain", "recv", "send", "under_way")
 
     def __init__(self, master: int, patience: float) -> None:
         self.master = master
         self.patience = patience
         self.down: Failure | None = CONNECTING  # None: connected
-        self.heard_at = float("-inf")
-        self._under_way: deque[QueuedRequest[AnyAnswerInbox]] = deque()
-        self._owed: list[QueuedRequest[AnyAnswerInbox]] = []
-        self._more: list[QueuedRequest[AnyAnswerInbox]] = []
+        self.plain = False
+        self.send: Callable[[bytes], int] = _down
+        self.recv: Callable[[int], bytes] = _down
+        self.under_way: deque[Any] = deque()  # of `Queued`
+        self._owed: list[SentAgain] = []
+        self._more: list[Queued] = []
         self._sweep_from = _SWEEP_FROM
 
-    def submit(self, queued: QueuedRequest[AnyAnswerInbox]) -> Failure | None:
-        """Put ``queued`` into the queue; the connection writes it.  Returns a `Failure` if it must not be written."""
-        under_way = self._under_way
+    def submit(self, request: Send, at: float) -> Failure | None:
+        """Put ``request`` into the queue; the connection writes it.  Returns a `Failure` if it must not be written."""
         if self.down is not None:
-            self._postpone(queued)
+            self._postpone(SentAgain(request, at))
             return self.down
-        if under_way:
-            silence = queued.at - under_way[0].at
-            if silence > self.patience and queued.request.owed_until is None:
-                return Failure("timeout", f"no answer for {silence:.3g} s, so not asked", sent=False)
-        under_way.append(queued)
+        if request.owed_until is None and self.overdue(at):
+            silence = at - self.under_way[0].sent_at
+            return Failure("timeout", f"no answer for {silence:.3g} s, so not asked", sent=False)
+        self.under_way.append(request)
         return None
 
-    def _postpone(self, queued: QueuedRequest[AnyAnswerInbox]) -> None:
+    def overdue(self, at: float) -> bool:
+        """Whether the master has been silent for longer than ``patience``."""
+        return bool(self.under_way) and at - self.under_way[0].sent_at > self.patience
+
+    def _postpone(self, queued: SentAgain) -> None:
         """Owe ``queued`` to the master, if it is a release that may still find its key."""
         owed_until = queued.request.owed_until
-        if owed_until is not None and owed_until > queued.at:
+        if owed_until is not None and owed_until > queued.sent_at:
             self._owed.append(queued)
             if len(self._owed) > self._sweep_from:  # a long outage must not fill the memory
-                self._forgive(queued.at)
-
-    def recognised(self, data: bytes, at: float) -> int:
-        """Count the usual answers (`Call.usual`) at the beginning of ``data``.  Returns how many bytes they are.
-
-        The caller parses the rest.  No complete value of the protocol is the beginning of another one.  So bytes that
-        begin with a usual answer are that answer.
-        """
-        under_way, end = self._under_way, 0
-        while under_way and data.startswith(usual := under_way[0].request.call.usual, end):
-            queued = under_way.popleft()
-            self.heard_at = at
-            end += len(usual)
-            request = queued.request
-            if request.open and request.voted(self.master, at):
-                queued.inbox.put(request)
-        return end
+                self._forgive(queued.sent_at)
 
     def answered(self, value: Any, at: float) -> bool:
         """The next answer came.  Its request counts it, unless that is decided.  The inbox is told when it decides.
@@ -127,59 +131,58 @@ class Pipeline(Generic[AnyAnswerInbox]):
             ConnectionAbortedError: nothing was asked, so nothing on this connection can be trusted.
         """
         try:
-            queued = self._under_way.popleft()
+            queued = self.under_way.popleft()
         except IndexError:
             raise ConnectionAbortedError("it sent an answer to no question") from None
-        self.heard_at = at
+        request = request_of(queued)
         if type(value) is ErrorReply:
-            self._refused(queued, value, at)
+            self._refused(queued, request, value, at)
             return True
-        request = queued.request
         # A Ctrl-C may have left requests for another master in here.
         request.more = _NOTHING
         if not request.open:
             request.late(self.master, value, at)
         elif request.answered(self.master, value, at):
-            queued.inbox.put(request)
+            request.inbox.put(request)
         if request.more:
-            self._follow(request, queued.inbox, at)
+            self._follow(request, at)
         if request.doubt is None or not request.doubt.remains(self.master, value):
             return bool(self._more)
         self._ask_again(queued, at)
         return True
 
-    def _ask_again(self, queued: QueuedRequest[AnyAnswerInbox], at: float) -> None:
+    def _ask_again(self, queued: Queued, at: float) -> None:
         """Owe the request again after a pause, twice as long as the last one."""
-        pause = min(2 * queued.pause or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
-        self._owed.append(QueuedRequest(queued.request, queued.inbox, at + pause, pause=pause))
+        last = queued.pause if isinstance(queued, SentAgain) else 0.0
+        pause = min(2 * last or _FIRST_PAUSE * self.patience, _LONGEST_PAUSE * self.patience)
+        self._owed.append(SentAgain(request_of(queued), at + pause, pause=pause))
 
-    def _refused(self, queued: QueuedRequest[AnyAnswerInbox], error: ErrorReply, at: float) -> None:
+    def _refused(self, queued: Queued, request: Send, error: ErrorReply, at: float) -> None:
         """A master answered an error.  If it forgot the script, it gets the text, once."""
-        request = queued.request
-        if error.code == "NOSCRIPT" and not queued.text:
-            again = QueuedRequest(_with_text(request), queued.inbox, at, text=True, pause=queued.pause)
-            self._under_way.append(again)
-            self._more.append(again)
+        again = _again(queued)
+        if error.code == "NOSCRIPT" and not again.text:
+            with_text = SentAgain(_with_text(request), at, text=True, pause=again.pause)
+            self.under_way.append(with_text)
+            self._more.append(with_text)
             return
         if request.owed_until is not None:
             if error.passing:
-                self._owed.append(queued)
+                self._owed.append(again)
             elif error.code == "NOPERM" and len(self._owed) < _SWEEP_FROM:
                 # Somebody may grant the right soon.  Mostly nobody does, so only the first releases are sent again.
                 self._ask_again(queued, at)
         if request.open and request.failed(self.master, error.failure(), at):
-            queued.inbox.put(request)
+            request.inbox.put(request)
 
-    def _follow(self, request: Send, inbox: AnyAnswerInbox, at: float) -> None:
+    def _follow(self, request: Send, at: float) -> None:
         """Queue the requests that an answer asks for, if they are still wanted."""
         for one in request.more:
             if one.only_if is None or one.only_if():
-                one.sent_at = at
-                queued = QueuedRequest(one, inbox, at)
-                self._under_way.append(queued)
-                self._more.append(queued)
+                one.sent_at, one.inbox = at, request.inbox
+                self.under_way.append(one)
+                self._more.append(one)
 
-    def more(self) -> list[QueuedRequest[AnyAnswerInbox]]:
+    def more(self) -> list[Queued]:
         """The requests to write because of answers.  They are in the queue already, at its end."""
         more, self._more = self._more, []
         return more
@@ -187,33 +190,29 @@ class Pipeline(Generic[AnyAnswerInbox]):
     def broken(self, failure: Failure, at: float) -> None:
         """The connection is gone.  All requests under way fail, and the releases among them are owed from now on."""
         self.down = Failure(failure.outcome, failure.reason, sent=False, configuration=failure.configuration)
-        failed = list(self._under_way)
-        self._under_way.clear()
+        failed = list(self.under_way)
+        self.under_way.clear()
         self.more()
-        self._owed += [queued for queued in failed if queued.request.owed_until is not None]
+        self._owed += [_again(queued) for queued in failed if request_of(queued).owed_until is not None]
         for queued in failed:
-            request = queued.request
+            request = request_of(queued)
             if request.open and request.failed(self.master, failure, at):
-                queued.inbox.put(request)
+                request.inbox.put(request)
 
     def connected(self) -> None:
         """There is a new connection, and its handshake is done.  `due` says what to write first."""
         self.down = None
 
-    def due(self, at: float) -> list[QueuedRequest[AnyAnswerInbox]]:
+    def due(self, at: float) -> list[SentAgain]:
         """Owed releases to write now, in their order.  Releases whose keys must have expired are dropped."""
         if not self._owed:
             return []
         self._forgive(at)
         if self.down is not None:
             return []
-        due = [
-            QueuedRequest(queued.request, queued.inbox, at, pause=queued.pause)
-            for queued in self._owed
-            if queued.at <= at
-        ]
-        self._owed = [queued for queued in self._owed if queued.at > at]
-        self._under_way.extend(due)
+        due = [SentAgain(owed.request, at, pause=owed.pause) for owed in self._owed if owed.sent_at <= at]
+        self._owed = [owed for owed in self._owed if owed.sent_at > at]
+        self.under_way.extend(due)
         return due
 
     def _forgive(self, at: float) -> None:
@@ -223,7 +222,7 @@ class Pipeline(Generic[AnyAnswerInbox]):
 
     @property
     def idle(self) -> bool:
-        return not self._under_way and not self._owed
+        return not self.under_way and not self._owed
 
     @property
     def in_debt(self) -> bool:
@@ -233,4 +232,4 @@ class Pipeline(Generic[AnyAnswerInbox]):
     @property
     def owes(self) -> bool:
         """Whether a release has not been answered yet."""
-        return bool(self._owed) or any(queued.request.owed_until is not None for queued in self._under_way)
+        return bool(self._owed) or any(request_of(queued).owed_until is not None for queued in self.under_way)

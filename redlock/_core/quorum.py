@@ -42,9 +42,11 @@ class Tally:
 
     ``yes`` counts the outcome ``granted``.  The round is decided as soon as the missing votes cannot change its
     outcome any more.  That is so for a majority, and for a tie.
+
+    The usual grants are counted in `_core/exchange.py`, without a call.  All other votes are counted by `count`.
     """
 
-    __slots__ = ("_entries", "masters", "need", "no", "size", "yes")
+    __slots__ = ("entries", "masters", "need", "no", "size", "yes")
 
     def __init__(self, masters: Sequence[str]) -> None:
         self.masters = masters
@@ -52,7 +54,7 @@ class Tally:
         self.need = majority(self.size)
         self.yes = 0
         self.no = 0
-        self._entries: list[tuple[Outcome, float | None, str, bool, bool] | None] = [None] * self.size
+        self.entries: list[tuple[Outcome, float | None, str, bool, bool] | None] = [None] * self.size
 
     def count(
         self,
@@ -65,9 +67,9 @@ class Tally:
         of_name: bool = False,
     ) -> None:
         """Record one vote.  A master votes once in a round: its second answer changes nothing."""
-        if self._entries[master] is not None:
+        if self.entries[master] is not None:
             return
-        self._entries[master] = (outcome, latency, reason, configuration, of_name)
+        self.entries[master] = (outcome, latency, reason, configuration, of_name)
         if outcome == "granted":
             self.yes += 1
         else:
@@ -75,7 +77,7 @@ class Tally:
 
     def inherit(self, before: Tally | None, master: int) -> bool:
         """Take over what this master said in the round before.  Returns False if it said nothing."""
-        entry = None if before is None else before._entries[master]  # noqa: SLF001 - its own class
+        entry = None if before is None else before.entries[master]
         if entry is not None:
             outcome, latency, reason, configuration, of_name = entry
             self.count(master, outcome, latency, reason, configuration=configuration, of_name=of_name)
@@ -84,7 +86,7 @@ class Tally:
     def copy(self) -> Tally:
         """A tally with the same votes.  From now on both count by themselves."""
         copy = Tally(self.masters)
-        copy.yes, copy.no, copy._entries = self.yes, self.no, self._entries.copy()
+        copy.yes, copy.no, copy.entries = self.yes, self.no, self.entries.copy()
         return copy
 
     @property
@@ -127,12 +129,12 @@ class Tally:
 
     def outcome(self, master: int) -> Outcome | None:
         """What this master said; None: it has said nothing yet."""
-        entry = self._entries[master]
+        entry = self.entries[master]
         return None if entry is None else entry[0]
 
     def time_out(self, after: float) -> None:
         """The round is over: a master that has not answered by now did not vote."""
-        for master, entry in enumerate(self._entries):
+        for master, entry in enumerate(self.entries):
             if entry is None:
                 self.count(master, "timeout", None, f"no answer within {after:.3g} s")
 
@@ -140,7 +142,7 @@ class Tally:
         """How many of ``masters`` have granted the lock."""
         count = 0
         for master in masters:
-            entry = self._entries[master]
+            entry = self.entries[master]
             if entry is not None and entry[0] == "granted":
                 count += 1
         return count
@@ -154,12 +156,12 @@ class Tally:
         """
         return [
             master
-            for master, entry in enumerate(self._entries)
+            for master, entry in enumerate(self.entries)
             if entry is not None and entry[0] not in ("granted", "quarantined") and not entry[3]
         ]
 
     def _number(self, *outcomes: Outcome) -> int:
-        return sum(1 for entry in self._entries if entry is not None and entry[0] in outcomes)
+        return sum(1 for entry in self.entries if entry is not None and entry[0] in outcomes)
 
     @property
     def unreachable(self) -> bool:
@@ -169,7 +171,7 @@ class Tally:
     @property
     def outage(self) -> bool:
         """`unreachable` for every name.  A master that only objects to the keys of this name counts as reachable."""
-        there = sum(1 for entry in self._entries if entry is not None and entry[4])
+        there = sum(1 for entry in self.entries if entry is not None and entry[4])
         return self.unreachable and self.size - self._number(*_ABSENT) + there < self.need
 
     def explain(self) -> str:
@@ -182,7 +184,7 @@ class Tally:
     @property
     def misconfigured(self) -> bool:
         """No majority is possible, for so many masters refuse until somebody changes a setting."""
-        absent = sum(1 for entry in self._entries if entry is not None and entry[3])
+        absent = sum(1 for entry in self.entries if entry is not None and entry[3])
         return self.size - absent < self.need
 
     def votes(self) -> tuple[Vote, ...]:
@@ -190,5 +192,5 @@ class Tally:
             Vote(name, "pending", None, "decided without it")
             if entry is None
             else Vote(name, entry[0], entry[1], entry[2])
-            for name, entry in zip(self.masters, self._entries, strict=True)
+            for name, entry in zip(self.masters, self.entries, strict=True)
         )

@@ -139,7 +139,7 @@ def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
     """
     if not lease.in_order:
         request.doubt = ReleaseDoubt(lease)
-        request.call = request.call._replace(usual=())  # so that every answer is parsed, and shown to the doubt
+        request.usual = ()  # so that every answer is parsed, and shown to the doubt
     return request
 
 

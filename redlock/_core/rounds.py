@@ -4,8 +4,8 @@ A round counts its own votes, where an answer is read.  With threads, another th
 of the connections.  A vote that decides the round also closes it, in the same step.  A `Timeout` is handed out only
 after the round was closed under that mutex.
 
-A master that grants nearly always answers the same bytes (`Call.usual`).  These are counted before anything is
-parsed.  The simulation hands its answers over as bytes as well.
+A master that grants nearly always answers the same bytes (`Call.usual`).  `_core/exchange.py` counts these in place.
+All other votes are counted here.
 
 Also considered: an event for every answer, counted by the operation itself.  Then all state would have one owner.
 But a round would cost a fifth more: an object, a queue and a step of the generator for each answer, and most
@@ -61,7 +61,7 @@ class Round(Send, ABC):
         """``before``: the votes of the round before, for masters that are not asked again."""
         super().__init__(call, to, owed_until)
         self.open = True
-        self.tally = tally = Tally(settings.masters)
+        self.tally = self.counts = tally = Tally(settings.masters)
         self.ended_at: float | None = None  # the time of the answer that ended it
         self._settings = settings
         self._votes_from = settings.voters.votes_from
@@ -103,14 +103,14 @@ class Round(Send, ABC):
         else:
             self._overrule(master, outcome, reason, at)
         # Without a "no" and without a majority, nothing can be decided.
-        return (tally.no > 0 or tally.yes >= tally.need) and self._counted(at)
+        return (tally.no > 0 or tally.yes >= tally.need) and self.ends(at)
 
     def answered(self, master: int, value: Any, at: float) -> bool:
         try:
             outcome, reason = self.read(master, value)
         except ValueError as error:
             self.tally.count(master, "error", at - self.sent_at, str(error))
-            return self._counted(at)
+            return self.ends(at)
         return self.voted(master, at, outcome, reason)
 
     def _overrule(self, master: int, outcome: Outcome, reason: str, at: float) -> None:
@@ -127,9 +127,9 @@ class Round(Send, ABC):
         self.tally.count(
             master, failure.outcome, None, failure.reason, configuration=failure.configuration, of_name=failure.of_name
         )
-        return self._counted(at)
+        return self.ends(at)
 
-    def _counted(self, at: float) -> bool:
+    def ends(self, at: float) -> bool:
         if not getattr(self.tally, self._end):
             return False
         self.ended_at = at

@@ -35,7 +35,7 @@ from redlock._threads.waker import Waker
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from redlock._base.connection import Connection
     from redlock._base.stream import Stream
@@ -66,7 +66,6 @@ class Asked(NamedTuple):
     waiter: ThreadInbox
     at: float
     open: bool  # whether the request counted answers then
-    to: list[Connection[ThreadInbox]]  # the connections that do not have it yet
 
 
 class Connections(ConnectionsBase[ThreadInbox]):
@@ -88,12 +87,10 @@ class Connections(ConnectionsBase[ThreadInbox]):
         self._poll = select.poll()  # the leading thread's
         self._lead_waker = Waker()  # wakes the leading thread
         self._poll.register(self._lead_waker.fd, select.POLLIN)
-        self._by_fd: dict[int, Stream] = {}
         self._leader: Waiter | None = None
         self._followers: dict[Waiter, None] = {}  # oldest first
         self._polling = False
         self._asked: deque[Asked] = deque()  # to be written in this order
-        self._to_flush: list[Stream] = []
         self.wake_chain = WakeChain()
         self._line = threading.Lock()  # guards the local queue; always taken last
         self.running: dict[Waiter, None] = {}  # the operations of callers
@@ -121,7 +118,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
         if self.closing:
             self._refuse_to_send(request)
         now = request.sent_at = _clock.now()
-        self._asked.append(Asked(request, waiter, now, request.open, list(self._receivers(request))))
+        self._asked.append(Asked(request, waiter, now, request.open))
         if self._polling or self._leader is None:
             self.flush()
 
@@ -142,7 +139,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
             if self.closed:
                 raise RedlockError(CLOSED)
             self._take_over()
-            self._submit(request, operation, _clock.now(), self._to_flush)
+            self._submit(request, operation, _clock.now(), corked=True)
 
     def perform_local(self, effect: LocalEffect, waiter: ThreadInbox) -> None:
         """Carry out an effect that needs no master."""
@@ -155,7 +152,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
 
     def flush(self) -> None:
         """Hand to the kernel what following threads have asked for, and what was corked."""
-        if self._asked or self._to_flush:
+        if self._asked or self._cork:
             with self.mutex:
                 self._flush()
 
@@ -166,21 +163,16 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """
         asked = self._asked
         while asked:
-            request, waiter, at, was_open, to = asked[0]
+            request, waiter, at, was_open = asked[0]
             # An attempt that is over must not be sent any more.  Its rollback was asked for as well, and will find
             # nothing.
             if request.open or not was_open or request.owed_until is not None:
-                self._submit(request, waiter, at, self._to_flush, _dwindling(to))
-                if was_open and not request.open:
-                    waiter.put(request)  # enough masters are down to decide it
+                self._submit(request, waiter, at, corked=True)
             asked.popleft()
 
     def _flush(self) -> None:
         self._take_over()
-        now = _clock.now()
-        for connection in self._to_flush:
-            self._push(connection, now)
-        self._to_flush.clear()
+        self._flush_cork(_clock.now())
 
     def wait(self, effect: Wait, waiter: Waiter) -> Event:
         """The next event for ``waiter``, or `Timeout`.
@@ -248,7 +240,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
                     self._leader = None
                     if self._followers:  # no call without need: this is the hottest place
                         self._choose_leader()
-                    if self._asked or self._to_flush:  # for threads that relied on us to write it
+                    if self._asked or self._cork:  # for threads that relied on us to write it
                         self._flush()
                     waiter.wakes_next = bool(self.wake_chain.served)  # it was the reader, so it wakes the next one
         waiter.stay_awake()
@@ -319,7 +311,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
                 return
             self._polling = True  # from now on no thread relies on us to write
             try:
-                if self._asked or self._to_flush:  # no call without need: this is the hottest place
+                if self._asked or self._cork:  # no call without need: this is the hottest place
                     self.flush()
                     if events:  # no master could be asked, which decides the round
                         return
@@ -340,12 +332,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """Read from the ready connections, for all threads.  Threads that get events go on the wake chain."""
         try:
             self.wake_chain.reader = reader
-            for fd, _ in ready:
-                connection = self._by_fd.get(fd)
-                if connection is not None:
-                    self._read(connection, now)
-                elif fd == self._lead_waker.fd:
-                    self._lead_waker.drain()
+            self._read_ready(ready, now)
         finally:
             self.wake_chain.reader = None
 
@@ -366,19 +353,20 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """Close the connections that an interruption has torn, so that they are made again."""
         with self.mutex:
             now = _clock.now()
+            self._mend_walk(now)
             for connection in self.all:
                 if connection.poisoned:
                     self._read(connection, now)
 
     # -- for the housekeeper, with the mutex held ----------------------------------------------------
 
-    def look(self, connection: Connection[ThreadInbox], now: float) -> None:
+    def look(self, connection: Connection, now: float) -> None:
         """Read what has arrived, unless a caller is reading anyway."""
         if not self._polling or connection.poisoned:
             self._read(connection, now)
 
     def hung_up(self, fd: int, now: float) -> None:
-        connection = self._by_fd.get(fd)
+        connection = self._streams.get(fd)
         if connection is not None:
             self._read(connection, now)
 
@@ -414,20 +402,25 @@ class Connections(ConnectionsBase[ThreadInbox]):
 
     # -- with the mutex held -------------------------------------------------------------------------
 
+    def _read_slowly(self, fd: int, now: float) -> None:
+        if fd == self._lead_waker.fd:
+            self._lead_waker.drain()
+        else:
+            super()._read_slowly(fd, now)
+
     def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         if self.dozing:
             self._wake_housekeeper()
 
     def _watch(self, connection: Stream) -> None:
-        self._by_fd[connection.fd] = connection
         self._poll.register(connection.fd, select.POLLIN)
         self.watch.register(connection.fd, _HANGUP)
         self._lead_waker.wake()
 
     def _unwatch(self, connection: Stream) -> None:
         fd = connection.fd
-        if self._by_fd.get(fd) is connection:  # else, after an interruption, it may be another one's
-            del self._by_fd[fd]
+        if self._streams.get(fd) is connection:  # else, after an interruption, it may be another one's
+            del self._streams[fd]
             self._poll.unregister(fd)
             self.watch.unregister(fd)
 
@@ -452,10 +445,3 @@ class Connections(ConnectionsBase[ThreadInbox]):
 
     def _tell(self) -> None:
         """Nobody has to be told: `Housekeeper.wait_until_decided` looks from time to time."""
-
-
-def _dwindling(to: list[Connection[ThreadInbox]]) -> Iterator[Connection[ThreadInbox]]:
-    """Each connection in ``to``, which keeps those that are not done yet."""
-    while to:
-        yield to[-1]
-        to.pop()

@@ -226,17 +226,23 @@ def effects(what: str, scene: Callable[[Deployment], None]) -> int:
 def after_reading(d: Deployment, number: int, action: Callable[[], object]) -> None:
     """Do ``action`` in the tick, and right after the callback, in which the ``number``-th answers are read."""
     seen = 0
+    connections, read_ready = d.connections, d.connections._read_ready
 
-    def reading(connection: Any) -> None:
+    def counting(ready: Any, now: float) -> None:
         nonlocal seen
-        d.connections._readable(connection)
-        seen += 1
-        if seen == number:
+        seen += len(ready)
+        read_ready(ready, now)
+
+    def reading(fd: int) -> None:
+        before = seen
+        connections._readable(fd)
+        if before < number <= seen:
             action()  # behind the step of the operation, in front of the wake-up of the task
 
-    for connection in d.connections.all:
-        assert connection.sock is not None
-        d.loop.add_reader(connection.fd, reading, connection)
+    connections._read_ready = counting  # type: ignore[method-assign]
+    epoll = connections._epoll
+    for fd in [connection.fd for connection in connections.all] if epoll is None else [epoll.fileno()]:
+        d.loop.add_reader(fd, reading, fd)
 
 
 @pytest.mark.parametrize("apart", [True, False])

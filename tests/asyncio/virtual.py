@@ -104,9 +104,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def pending(self) -> list[asyncio.TimerHandle]:
         return [timer for timer in self.scheduled if not timer.cancelled()]
 
-    def wants_to_write(self, sock: socket.socket) -> bool:
-        return bool(self.selector.get_key(sock).events & selectors.EVENT_WRITE)
-
 
 # -- masters -------------------------------------------------------------------------------------------
 

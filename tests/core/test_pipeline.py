@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from redlock._core import wire
 from redlock._core.effects import Send
 from redlock._core.outcomes import Failure
-from redlock._core.pipeline import Pipeline, QueuedRequest
+from redlock._core.pipeline import Pipeline, Queued, SentAgain, request_of
 from redlock._core.refusals import ErrorReply
 from tests.core.world import PROPERTY
 
@@ -62,21 +62,26 @@ class Box(list[Send]):
     put = list[Send].append
 
 
-def connected(patience: float = 0.25) -> Pipeline[Box]:
-    pipeline = Pipeline[Box](3, patience)
+def connected(patience: float = 0.25) -> Pipeline:
+    pipeline = Pipeline(3, patience)
     pipeline.connected()
     return pipeline
 
 
-def submit(pipeline: Pipeline[Box], request: Send, at: float, box: Box | None = None) -> Failure | None:
-    return pipeline.submit(QueuedRequest(request, Box() if box is None else box, at))
+def submit(pipeline: Pipeline, request: Send, at: float, box: Box | None = None) -> Failure | None:
+    request.sent_at, request.inbox = at, Box() if box is None else box
+    return pipeline.submit(request, at)
 
 
-def answer(pipeline: Pipeline[Box], value: object, at: float) -> Send:
+def answer(pipeline: Pipeline, value: object, at: float) -> Send:
     """Whose answer it was."""
-    queued = pipeline._under_way[0]
+    queued = pipeline.under_way[0]
     pipeline.answered(value, at)
-    return queued.request
+    return request_of(queued)
+
+
+def as_text(queued: Queued) -> bool:
+    return isinstance(queued, SentAgain) and queued.text
 
 
 def test_answers_belong_to_requests_in_their_order() -> None:
@@ -90,7 +95,6 @@ def test_answers_belong_to_requests_in_their_order() -> None:
         assert not pipeline.answered([number], 0.1 + number)
         assert request.told == [(3, [number], 0.1 + number)]
         assert boxes[number] == [request]
-        assert pipeline.heard_at == 0.1 + number
     assert pipeline.idle
 
 
@@ -106,119 +110,6 @@ def test_nobody_is_told_before_it_is_decided() -> None:
     pipeline.answered([2], 0.2)
     assert box == [request]
     assert [value for _, value, _ in request.told] == [[1], [2]]
-
-
-# -- answers that are compared, not parsed -----------------------------------------------------------
-
-STORED = b"*2\r\n:1\r\n$1\r\n1\r\n"  # what `acquire` proposes
-UNHEARD = b"*2\r\n:1\r\n:0\r\n"
-
-
-def three_asked() -> tuple[Pipeline[Box], list[Asked]]:
-    pipeline = connected()
-    requests = [acquire("1"), release("1"), acquire("2")]
-    for request in requests:
-        request.open = True
-        submit(pipeline, request, 0.0)
-    return pipeline, requests
-
-
-def told(requests: list[Asked]) -> list[list[Any]]:
-    return [[value for _, value, _ in request.told] for request in requests]
-
-
-def test_usual_answers_are_counted_in_their_order() -> None:
-    pipeline, requests = three_asked()
-    assert pipeline.recognised(STORED, 0.1) == len(STORED)
-    assert told(requests) == [["usual"], [], []]
-    assert pipeline.heard_at == 0.1
-    assert pipeline.recognised(UNHEARD + STORED, 0.2) == len(UNHEARD + STORED)
-    assert told(requests) == [["usual"], ["usual"], ["usual"]]
-    assert pipeline.heard_at == 0.2
-    assert pipeline.idle
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        STORED[:-1],
-        UNHEARD,
-        b"*2\r\n:1\r\n$1\r\n2\r\n",
-        b"*2\r\n:2\r\n$1\r\n1\r\n",
-        b"*2\r\n:1\r\n,0\r\n",
-        b"-NOSCRIPT x\r\n",
-        b"\n",
-    ],
-)
-def test_what_is_not_the_usual_answer_to_the_first_is_left_to_the_parser(data: bytes) -> None:
-    pipeline, requests = three_asked()
-    assert pipeline.recognised(data, 0.1) == 0
-    assert told(requests) == [[], [], []]
-    assert pipeline.heard_at < 0
-    assert pipeline.recognised(STORED + data, 0.2) == len(STORED) + (len(UNHEARD) if data == UNHEARD else 0)
-
-
-def test_nothing_is_usual_where_nothing_was_asked() -> None:
-    """The parser reads it, and then the connection is not trusted any more."""
-    pipeline = connected()
-    assert pipeline.recognised(STORED, 0.1) == 0
-    pipeline, requests = three_asked()
-    everything = STORED + UNHEARD + STORED
-    assert pipeline.recognised(everything + STORED, 0.1) == len(everything)
-    assert told(requests) == [["usual"]] * 3
-
-
-def test_who_looks_at_a_name_has_no_usual_answer() -> None:
-    pipeline = connected()
-    request = Asked(wire.status("redlock:a"))
-    request.open = True
-    submit(pipeline, request, 0.0)
-    for data in (b"*0\r\n", b"\n", b"", STORED):
-        assert pipeline.recognised(data, 0.1) == 0
-    assert not request.told
-
-
-def test_the_usual_answer_to_what_is_decided_is_nobody_s_business() -> None:
-    pipeline, requests = three_asked()
-    requests[0].open = False
-    assert pipeline.recognised(STORED + UNHEARD, 0.1) == len(STORED + UNHEARD)
-    assert told(requests) == [[], ["usual"], []]
-
-
-def test_what_comes_when_nobody_counts_is_told_if_it_is_unusual() -> None:
-    pipeline, requests = three_asked()
-    for request in requests:
-        request.open = False
-    pipeline.recognised(STORED, 0.1)
-    assert not pipeline.answered([0, b""], 0.2)
-    pipeline.answered(ErrorReply("LOADING"), 0.3)
-    assert [request.heard_late for request in requests] == [[], [(3, [0, b""], 0.2)], []]
-    assert told(requests) == [[], [], []]
-
-
-def test_whoever_waits_is_told_when_usual_answers_decide() -> None:
-    pipeline, box = connected(), Box()
-    request = acquire()
-    for _ in range(2):
-        submit(pipeline, request, 0.0, box)
-    request.decides = False
-    pipeline.recognised(STORED, 0.1)
-    assert not box
-    request.decides = True
-    pipeline.recognised(STORED, 0.2)
-    assert box == [request]
-
-
-def test_the_usual_answer_to_a_text_is_the_same() -> None:
-    """The master had forgotten the script."""
-    pipeline = connected()
-    request = acquire()
-    submit(pipeline, request, 0.0)
-    assert pipeline.answered(NOSCRIPT, 0.1)
-    assert [queued.text for queued in pipeline.more()] == [True]
-    assert pipeline.recognised(STORED, 0.2) == len(STORED)
-    assert told([request]) == [["usual"]]
 
 
 class Driver:
@@ -250,11 +141,11 @@ class Driver:
         if not self.written:
             return
         request = self.written.pop(0)
-        text = self.pipeline._under_way[0].text
+        text = as_text(self.pipeline.under_way[0])
         assert self.pipeline.answered(value, self.at) == isinstance(value, ErrorReply)
         again = self.pipeline.more()
         if again:
-            assert [(queued.request, queued.text) for queued in again] == [(request, True)]
+            assert [(request_of(queued), as_text(queued)) for queued in again] == [(request, True)]
             self.written.append(request)
         elif final or (text and value is NOSCRIPT):
             self.settled.add(request)
@@ -269,7 +160,7 @@ class Driver:
         self._answer(ErrorReply("LOADING x"), final=False)
 
     def lose(self) -> None:
-        assert [queued.request for queued in self.pipeline._under_way] == self.written
+        assert [request_of(queued) for queued in self.pipeline.under_way] == self.written
         self.pipeline.broken(BROKEN, self.at)
         for request in self.written:
             if request.open:
@@ -296,14 +187,14 @@ def test_no_answer_goes_astray_and_no_release_is_forgotten(steps: list[str]) -> 
 
 
 def test_while_it_connects_nothing_is_sent() -> None:
-    pipeline = Pipeline[Box](0, 0.25)
+    pipeline = Pipeline(0, 0.25)
     failure = submit(pipeline, acquire(), 0.0)
     assert failure is not None
     assert (failure.outcome, failure.sent) == ("error", False)
     assert pipeline.idle
 
 
-def test_when_it_breaks_what_was_under_way_fails_and_may_have_arrived() -> None:
+def test_when_it_breaks_what_wasunder_way_fails_and_may_have_arrived() -> None:
     pipeline = connected()
     first, second = acquire("1"), acquire("2")
     submit(pipeline, first, 0.0)
@@ -372,7 +263,7 @@ def test_it_is_owed_until_the_key_must_have_expired(at: float, sent: bool) -> No
 def test_a_master_that_stays_down_does_not_pile_up_debts() -> None:
     """An outage of hours with clients that keep trying (C1): what has expired is of no use to anybody,
     and at exit nobody should wait for it."""
-    pipeline = Pipeline[Box](0, 0.25)
+    pipeline = Pipeline(0, 0.25)
     for at in range(10_000):
         submit(pipeline, release(str(at), owed_until=at + 20.0), float(at))
     assert len(pipeline._owed) < 100
@@ -386,7 +277,7 @@ def test_a_master_that_stays_down_does_not_pile_up_debts() -> None:
 
 def test_what_has_expired_when_it_is_given_back_is_not_owed() -> None:
     """A lease that was lost long ago, on a master that is down."""
-    pipeline = Pipeline[Box](0, 0.25)
+    pipeline = Pipeline(0, 0.25)
     assert submit(pipeline, release(owed_until=10.0), 10.0) is not None
     assert pipeline.idle
 
@@ -504,11 +395,11 @@ def test_what_an_answer_asks_for_stands_behind_what_was_written_before(open_: bo
     first.asks = (wanted[0], Send(wire.repair(KEYS, "no", 10.0, 1, 60.0), only_if=lambda: False), wanted[1])
     assert pipeline.answered([0, b""], 0.1)
     all_queued = pipeline.more()
-    assert [(queued.request, queued.text, queued.request.sent_at) for queued in all_queued] == [
+    assert [(queued, as_text(queued), request_of(queued).sent_at) for queued in all_queued] == [
         (one, False, 0.1) for one in wanted
     ]
     assert not pipeline.more()
-    assert [queued.request for queued in pipeline._under_way] == [second, *wanted]
+    assert [request_of(queued) for queued in pipeline.under_way] == [second, *wanted]
 
 
 def test_it_asks_for_nothing_that_is_not_wanted_any_more() -> None:
@@ -541,7 +432,7 @@ def test_a_repair_that_an_answer_asked_for_is_sent_as_text_where_the_script_is_n
     pipeline.answered([0, b""], 0.1)
     pipeline.more()
     assert pipeline.answered(NOSCRIPT, 0.2)
-    assert [(queued.request, queued.text) for queued in pipeline.more()] == [(one, True)]
+    assert [(request_of(queued), as_text(queued)) for queued in pipeline.more()] == [(one, True)]
 
 
 def test_an_acquire_that_a_master_could_not_do_is_not_tried_again() -> None:
@@ -560,7 +451,6 @@ def test_nobody_is_told_of_an_answer_to_a_round_that_is_decided() -> None:
     request.open = False
     assert answer(pipeline, [1, b"1"], 0.1) is request
     assert not request.told
-    assert pipeline.heard_at == 0.1
 
 
 def test_nor_is_anybody_of_a_connection_that_breaks() -> None:
@@ -588,7 +478,7 @@ def test_the_text_is_sent_once(open_: bool, owed: float | None) -> None:
     assert pipeline.answered(NOSCRIPT, 0.1)
     assert not box
     [queued] = pipeline.more()
-    assert (queued.request, queued.inbox, queued.text) == (request, box, True)
+    assert (request_of(queued), as_text(queued)) == (request, True)
     request.open = True
     # the answer to the text is the answer; a second NOSCRIPT is one too
     assert pipeline.answered(NOSCRIPT, 0.2)
@@ -612,7 +502,7 @@ def test_behind_its_release_only_the_text_is_sent(request_: Send) -> None:
     submit(pipeline, request_, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
     [queued] = pipeline.more()
-    call = queued.request.call
+    call = request_of(queued).call
     assert (call.script, call.keys, call.args[0]) == (request_.call.script, (), "0")
     pipeline.answered(NOSCRIPT, 0.2)
     assert not pipeline.more()
@@ -630,7 +520,7 @@ def test_what_nobody_counts_is_sent_again_where_it_can_leave_nothing(request_: S
     pipeline = connected()
     submit(pipeline, request_, 0.0)
     pipeline.answered(NOSCRIPT, 0.1)
-    assert [queued.request for queued in pipeline.more()] == [request_]
+    assert [request_of(queued) for queued in pipeline.more()] == [request_]
 
 
 def test_the_text_stands_behind_what_was_sent_in_between() -> None:
@@ -711,11 +601,10 @@ def test_an_answer_to_nothing_is_no_sign_of_life() -> None:
     pipeline.answered([1, b"0"], 0.1)
     with pytest.raises(ConnectionAbortedError):
         pipeline.answered([1, b"0"], 0.2)
-    assert pipeline.heard_at == 0.1
 
 
 def test_one_long_debt_does_not_keep_all_the_others() -> None:
-    pipeline = Pipeline[Box](0, 0.25)
+    pipeline = Pipeline(0, 0.25)
     submit(pipeline, release("long", owed_until=1e6), 0.0)
     for at in range(10_000):
         submit(pipeline, release(str(at), owed_until=at + 20.0), float(at))
@@ -723,7 +612,7 @@ def test_one_long_debt_does_not_keep_all_the_others() -> None:
 
 
 def test_nor_are_they_sent() -> None:
-    pipeline = Pipeline[Box](0, 0.25)
+    pipeline = Pipeline(0, 0.25)
     submit(pipeline, release("long", owed_until=1e6), 0.0)
     submit(pipeline, release("short", owed_until=20.0), 0.0)
     pipeline.connected()

@@ -372,7 +372,7 @@ def test_one_of_a_resumed_lease_is_until_a_master_has_had_the_key(lost: bool) ->
     world.run(release(world.settings, spec, lease))
     request = world.sent[-1].request
     assert request.doubt is not None
-    assert request.call.usual == ()  # every answer is looked at
+    assert request.usual == ()  # every answer is looked at
     assert [request.doubt.remains(0, value) for value in (GONE, TAKEN, HAS)] == [True, True, False]
     assert not request.doubt.remains(1, "nonsense")
 

@@ -314,7 +314,7 @@ class World:
         request, master, at, value = arrival
         if isinstance(value, Failure):
             return request.open and request.failed(master, value, at)
-        if encoded(value) == request.call.usual:
+        if encoded(value) == request.usual:
             return request.open and request.voted(master, at)
         if not request.open:
             request.late(master, value, at)

@@ -10,7 +10,7 @@ import itertools
 import logging
 import socket
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 import pytest
@@ -19,7 +19,7 @@ from redis.connection import Connection as RedisConnection
 
 from redlock import Masters, _connect, scripts
 from redlock._base.connection import Connection
-from redlock._base.connections import report
+from redlock._base.connections import ConnectionsBase, report
 from redlock._base.refused import not_acquired
 from redlock._base.subscriber import Subscriber
 from redlock._core import quorum, wire
@@ -28,14 +28,16 @@ from redlock._core.effects import Send
 from redlock._core.extend import extend
 from redlock._core.inspect import inspect
 from redlock._core.lease import LeaseState
-from redlock._core.outcomes import Failure
-from redlock._core.pipeline import QueuedRequest
 from redlock._core.refusals import ErrorReply
 from redlock._core.release import release
 from redlock._core.voters import Facts, Voters
 from tests.core.resp import encoded
 from tests.core.world import START, Master, World
 from tests.properties.profile import PROPERTY
+
+if TYPE_CHECKING:
+    from redlock._base.stream import Stream
+    from redlock._core.outcomes import Failure
 
 # -- bytes -------------------------------------------------------------------------------------------
 
@@ -75,6 +77,12 @@ class Question(Send):
         return self.answered(master, failure, at)
 
 
+def question(number: int, told: list[Any]) -> Question:
+    asked = Question(number, told)
+    asked.sent_at, asked.inbox = START, Inbox()
+    return asked
+
+
 @contextlib.contextmanager
 def connected(stream):
     """``stream`` on a pair of sockets; the master's end of it."""
@@ -88,22 +96,94 @@ def connected(stream):
         theirs.close()
 
 
+class Wires(ConnectionsBase[Inbox]):
+    """One connection, as the drivers have it: with the hot path in front."""
+
+    def __init__(self) -> None:
+        super().__init__([ENDPOINT], Voters(["redis-a"], 60.0, guard=False), 1.0)
+        self.error: str | None = None  # that broke the connection
+        self.wants_room = False
+
+    def ask(self, request: Send) -> None:
+        self._submit(request, Inbox(), START)
+
+    def read(self) -> None:
+        self._read_ready([(self.all[0].fd, 0)], START + 0.1)
+
+    def detach(self, connection: Stream, error: OSError, now: float) -> None:
+        self.error = str(error)
+        connection.close(abort=False)
+
+    def _watch_room(self, connection: Stream, *, wanted: bool) -> None:
+        self.wants_room = wanted
+
+    def _ignored(self, *_: Any) -> None:
+        pass
+
+    _watch = _unwatch = _lost = _in_debt = _want_subscribers = _tell = _ignored  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def connected_wires():
+    """A connection, and the master's end of it."""
+    wires = Wires()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    try:
+        wires.attach(wires.all[0], ours, Facts("run", 10**6), START)
+        yield wires, theirs
+    finally:
+        ours.close()
+        theirs.close()
+
+
 def read_by_connection(chunks, questions):
     """What a connection delivers, and how it ended: None, or the error that closes the connection."""
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
     delivered: list[Any] = []
-    with connected(connection) as master:
+    with connected_wires() as (wires, master):
         for number in range(questions):
-            assert connection.pipeline.submit(QueuedRequest(Question(number, delivered), Inbox(), START)) is None
-        try:
-            for chunk in chunks:
-                master.sendall(chunk)
-                if connection.read(START):  # as `ConnectionsBase` does it
-                    connection.ask_more()
-                    connection.poisoned = False
-        except OSError as error:
-            return delivered, str(error)
-    return delivered, None
+            wires.ask(Question(number, delivered))
+        for chunk in chunks:
+            master.sendall(chunk)
+            wires.read()
+            if wires.error is not None:
+                break
+    return delivered, wires.error
+
+
+def test_what_the_kernel_did_not_take_goes_first():
+    """R10: there may be room again when the next request comes, and nobody has looked yet."""
+    with connected_wires() as (wires, master):
+        connection = wires.all[0]
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        names = [f"{number}".zfill(400) for number in range(100)]
+        for name in names[:-1]:
+            wires.ask(Send(wire.release(wire.keys_for("", [name]), "t")))
+        assert connection.stuck
+        assert wires.wants_room
+        heard = master.recv(10**6)
+        wires.ask(Send(wire.release(wire.keys_for("", names[-1:]), "t")))
+        while connection.stuck:
+            wires.read()
+            heard += master.recv(10**6)
+        with contextlib.suppress(BlockingIOError):
+            master.setblocking(False)
+            heard += master.recv(10**6)
+        parser = hiredis.Reader()
+        parser.feed(heard)
+        assert [words[3].decode() for words in iter(parser.gets, False)] == names
+        assert not wires.wants_room
+
+
+def test_what_was_torn_is_neither_read_nor_written():
+    told: list[Any] = []
+    with connected_wires() as (wires, master):
+        wires.ask(Question(0, told))
+        wires.all[0].pick_up()  # an interruption keeps it from `put_down`
+        master.sendall(USUAL)
+        wires.read()
+        assert wires.error == "interrupted in the middle of a message"
+        assert not told
 
 
 integers = st.integers(-(2**63), 2**63 - 1)
@@ -165,53 +245,6 @@ def test_what_only_looks_usual_is_parsed(chunks):
     assert [value for _, value in delivered] == values
 
 
-def test_where_nothing_is_half_nothing_usual_is_parsed():
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
-    with connected(connection) as master:
-        for chunk, parsed in [
-            (USUAL, False),
-            (b":7\r\n", True),
-            (USUAL, False),
-            (b":7", True),
-            (b"\r\n", True),
-            (USUAL * 2, False),
-        ]:
-            fed: list[bytes] = []
-            connection._parser = Watched(connection._parser, fed)
-            for _ in range(2):
-                connection.pipeline.submit(QueuedRequest(Question(0, []), Inbox(), START))
-            master.sendall(chunk)
-            connection.read(START)
-            assert bool(fed) == parsed
-
-
-def test_a_new_connection_is_in_the_middle_of_nothing():
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
-    for data, parsed in [(b"*2\r\n:1", True), (USUAL, False)]:
-        with connected(connection) as master:
-            fed: list[bytes] = []
-            connection._parser = Watched(connection._parser, fed)
-            connection.pipeline.submit(QueuedRequest(Question(0, []), Inbox(), START))
-            master.sendall(data)
-            connection.read(START)
-            connection.pipeline.broken(Failure("error", "lost"), START)
-        assert bool(fed) == parsed
-
-
-class Watched:
-    """A parser, and a list of what it is fed."""
-
-    def __init__(self, parser: Any, fed: list[bytes]) -> None:
-        self._parser, self._fed = parser, fed
-
-    def feed(self, data: bytes) -> None:
-        self._fed.append(data)
-        self._parser.feed(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._parser, name)
-
-
 pieces = st.sampled_from([
     b"*", b"$", b":", b"+", b"-", b"%", b"~", b">", b"(", b",", b"#", b"_", b"!", b"=", b"|", b"\r\n", b"0", b"1", b"-1",
     b"2", b"9" * 20, b"100000", b"t", b"x", b"\xff", b"NOSCRIPT ", b"message",
@@ -237,7 +270,7 @@ def test_garbage_breaks_the_connection_at_most(data, places):
             for chunk in cut(data, places):
                 master.sendall(chunk)
                 asked.read(START)
-                asked.poisoned = False
+                asked.put_down()
     heard: list[tuple[Any, ...]] = list(asked.announcements())
     assert all(isinstance(channel, str) and isinstance(token, bytes) for _, channel, token in heard)
 
@@ -255,7 +288,7 @@ def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
         def gets(self):
             raise error
 
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
+    connection: Connection = Connection(0, ENDPOINT, 1.0)
     with connected(connection) as master:
         connection._parser = Parser()
         master.sendall(b"*4294967295\r\n")
@@ -265,7 +298,7 @@ def test_what_the_parser_cannot_build_breaks_the_connection_only(error):
 
 def test_each_torn_stream_has_an_error_of_its_own():
     """One for all would collect the traceback of each, and keep alive whatever these refer to."""
-    connection: Connection[Inbox] = Connection(0, ENDPOINT, 1.0)
+    connection: Connection = Connection(0, ENDPOINT, 1.0)
     connection.poisoned = True
     errors = []
     for _ in range(2):

@@ -26,7 +26,7 @@ def connections(redlock_masters):
 
 
 def held_back(connections) -> bool:
-    return bool(connections._asked) or any(connection.backlog for connection in connections.all)
+    return bool(connections._asked or connections._cork)
 
 
 def send(connections, waiter: Waiter) -> Question:

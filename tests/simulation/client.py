@@ -16,12 +16,12 @@ from redlock._core.effects import Enter, Leave, Listen, ReleaseHeard, Send, Time
 from redlock._core.fencing import FenceClock
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
-from redlock._core.pipeline import Pipeline, QueuedRequest
+from redlock._core.pipeline import Pipeline, SentAgain, request_of
 from redlock._core.refusals import ErrorReply
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.settings import MastersSettings
 from redlock._core.voters import Voters
-from tests.core.resp import encoded
+from tests.simulation.exchange import ClientExchange
 from tests.simulation.hearing import Hearing
 from tests.simulation.master import EPOCH
 from tests.simulation.network import Connection, Link, Message
@@ -241,7 +241,9 @@ class Client:
             random=world.random.random,
         )
         self.links = [Link(world, parameters, self, master) for master in masters]
-        self.pipelines: list[Pipeline[Task]] = [Pipeline(index, parameters.patience) for index in range(len(masters))]
+        self.exchange = ClientExchange(self, len(masters))
+        self.pipelines: list[Pipeline] = self.exchange.pipelines
+        self._heard_at = [-math.inf] * len(masters)
         self.hearing = Hearing(self, masters)
         self.renewer = Renewer(self)
 
@@ -314,23 +316,20 @@ class Client:
             task.on_send(request)
         self.judge.sent(request, task.attempt)
         self._attempts[request] = task.attempt
-        now = request.sent_at = self.clock()
-        queued = QueuedRequest(request, task, now)
-        targets = range(len(self.links)) if request.to is None else sorted(request.to)
-        for master in targets:
-            if task.interrupt_in == 0:
-                task.interrupt_in = -1
-                self.world.log("interrupted in", request.call.script.name, task.attempt)
-                return Cancelled()
-            task.interrupt_in = max(-1, task.interrupt_in - 1)
-            failure = self.pipelines[master].submit(queued)
-            if failure is None:
-                self._write(master, request, text=False)
-            elif request.open:
-                request.failed(master, failure, now)  # without an event: the operation runs, and looks
+        request.sent_at, request.inbox = self.clock(), task
+        targets = list(range(len(self.links)) if request.to is None else sorted(request.to))
+        interrupted = 0 <= task.interrupt_in < len(targets)
+        if interrupted:
+            targets = targets[: task.interrupt_in]
+        self.exchange.send(request, targets)
+        if interrupted:
+            task.interrupt_in = -1
+            self.world.log("interrupted in", request.call.script.name, task.attempt)
+            return Cancelled()
+        task.interrupt_in = max(-1, task.interrupt_in - len(targets))
         return None
 
-    def _write(self, master: int, request: Send, *, text: bool) -> None:
+    def write(self, master: int, request: Send, *, text: bool) -> None:
         message = Message(request.call, self._attempts.get(request), text=text)
         self.links[master].write(message, self.resumes_at)
 
@@ -361,25 +360,25 @@ class Client:
         if pipeline.down is not None:
             self._shake_hands(link, connection, value, now)
             return
-        queued = pipeline._under_way[0]
-        if queued.request.open and not isinstance(value, ErrorReply):
+        request = request_of(pipeline.under_way[0])
+        self._heard_at[master] = now
+        if request.open and not isinstance(value, ErrorReply):
             incarnation, born_at, forgot = origin
             age = self.world.now - born_at
-            queued.inbox.origins.setdefault(queued.request, {})[master] = (incarnation, age, forgot)
-        data = encoded(value)
-        if pipeline.recognised(data, now) < len(data) and pipeline.answered(value, now):
-            self._write_more(master, queued)
-            self._tick_later(master)
+            request.inbox.origins.setdefault(request, {})[master] = (incarnation, age, forgot)
+        self.exchange.feed(master, value, now)
 
-    def _write_more(self, master: int, answered: QueuedRequest[Task]) -> None:
+    def write_more(self, master: int, answered: Send) -> None:
         """What an answer asks for."""
         for more in self.pipelines[master].more():
-            if not more.text:  # else it is known: it was sent by its name before
+            request, text = request_of(more), isinstance(more, SentAgain)
+            if not text:  # else it is known: it was sent by its name before
                 # Of a round for many nobody but the token says whose key is given back.
-                attempt = self._attempts[answered.request] or self.judge.whose(more.request.call)
-                self._attempts[more.request] = attempt
-                self.judge.sent(more.request, attempt)
-            self._write(master, more.request, text=more.text)
+                attempt = self._attempts[answered] or self.judge.whose(request.call)
+                self._attempts[request] = attempt
+                self.judge.sent(request, attempt)
+            self.write(master, request, text=text)
+        self._tick_later(master)
 
     def _shake_hands(self, link: Link, connection: Connection, value: Any, now: float) -> None:
         if connection.facts is None:
@@ -391,12 +390,11 @@ class Client:
         master = link.master.index
         facts = connection.facts
         announced = 0.0 if isinstance(value, ErrorReply) else wire.read_announce(value)
-        pipeline = self.pipelines[master]
-        if pipeline.heard_at > -math.inf:
-            self.voters.heard(master, pipeline.heard_at)
+        if self._heard_at[master] > -math.inf:
+            self.voters.heard(master, self._heard_at[master])
         self.voters.admit(master, facts._replace(announced=announced), now)
         self._failed[master] = 0
-        pipeline.connected()
+        self.exchange.connected(master)
         self.world.log("connected", link, facts)
         self._write_due(master)
 
@@ -408,12 +406,12 @@ class Client:
         self._failed[master] += 1
         pause = delay(BETWEEN_CONNECTIONS, self._failed[master])
         self.world.after(pause, self.gate, self.connect, link)
+        self.pipelines[master].plain = False
         self.pipelines[master].broken(Failure("error", why), self.clock())
 
     def _write_due(self, master: int) -> None:
-        due: list[QueuedRequest[Task]] = self.pipelines[master].due(self.clock())
-        for queued in due:
-            self._write(master, queued.request, text=False)
+        for owed in self.pipelines[master].due(self.clock()):
+            self.write(master, owed.request, text=False)
 
     def _tick_later(self, master: int) -> None:
         if self.pipelines[master]._owed and not self._ticking[master]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from redlock._core.pipeline import request_of
 from redlock._core.voters import Facts
 from tests.simulation.actor import Actor, spec_for
 from tests.simulation.client import Client
@@ -196,7 +197,7 @@ class Scene:
         pipe: Any = self.pipe(client, index)
         value = pipe.requests.popleft().apply(self.masters[index])
         if client is self.b:
-            request = client.pipelines[index]._under_way[0].request
+            request = request_of(client.pipelines[index].under_way[0])
             if request.open:
                 self.told.append((index, request.call.script.name, request.call.args, repr(value)))
         client.on_answer(pipe, pipe.connection, value, ORIGIN)

@@ -18,7 +18,7 @@ from redlock._core.effects import Send
 from redlock._core.extend import Extension
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.local_queue import LocalQueue
-from redlock._core.pipeline import Pipeline
+from redlock._core.pipeline import CONNECTING, Pipeline
 from redlock._core.release import Claim, release_lost
 from redlock._core.renewals import Renewal
 from redlock._core.rounds import Round
@@ -310,7 +310,7 @@ def _() -> list[Any]:
     """Who says after the majority that it has no key is given it, whatever has become of the lease (R14)."""
     correct = Pipeline._follow
 
-    def follow(pipeline: Pipeline[Any], request: Send, *rest: Any) -> None:
+    def follow(pipeline: Pipeline, request: Send, *rest: Any) -> None:
         for one in request.more:
             one.only_if = None
         correct(pipeline, request, *rest)
@@ -698,8 +698,8 @@ def _() -> list[Any]:
     """A second handshake is ignored."""
     correct = Pipeline.connected
 
-    def connected(pipeline: Pipeline[Any]) -> None:
-        if pipeline.heard_at == -math.inf:
+    def connected(pipeline: Pipeline) -> None:
+        if pipeline.down is CONNECTING:
             correct(pipeline)
 
     return [mock.patch.object(Pipeline, "connected", connected)]

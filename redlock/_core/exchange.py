@@ -1,0 +1,196 @@
+"""The hot path: sends a request to all masters, and counts their usual answers where they are read.
+
+Nothing is called here for each master but `send` and `recv`.  A pipeline is `plain` while all about it is usual.
+Everything else is left at once to the slow path: to the methods below that a subclass adds.  So a case that
+somebody forgot is slow, not wrong.  The drivers and the simulation all run these two functions.
+
+Interruptions.  A Ctrl-C can come between any two calls.  A connection that has lost bytes must not be used again.  So
+each walk over the connections leaves a mark, for all of them together, until it is through.  Whoever finds a mark
+learns from it which connection was in hand, and tears that one: on the slow path as well.  A vote is counted in one
+step, then noted if it decides, and only then taken off the queue.  Until then a torn connection tells the request of
+its failure, and the request looks again whether it is decided.
+
+Votes count to the end of a walk: answers that were read together are all in the result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import takewhile
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+from redlock._core.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from redlock._core.effects import Send
+
+CHUNK = 65536
+
+
+_ELSEWHERE = Pipeline(-1, 0.0)  # never plain
+
+
+class ByDescriptor(dict[int, Pipeline]):
+    """The pipelines, by descriptor.  For any other descriptor, one that is never plain."""
+
+    def __missing__(self, fd: int) -> Pipeline:
+        return _ELSEWHERE
+
+
+class Exchange(ABC):
+    """All pipelines of one `Masters`, and what goes over them."""
+
+    def __init__(self, pipelines: list[Pipeline], votes_from: Sequence[float]) -> None:
+        """``votes_from``: the votes of a master count from this time on (R21)."""
+        self.pipelines = pipelines
+        self.by_fd = ByDescriptor()
+        self._votes_from = votes_from
+        self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the mark
+        self._over: list[Send] = []  # requests that may be decided
+        # Requests that are to leave together, each with its packet and its receivers.
+        self._cork: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
+        self._flight: Iterator[Pipeline] | None = None  # the receivers that have not got what is leaving just now
+
+    # -- the slow path: it does not look for marks -----------------------------------------------------
+
+    @abstractmethod
+    def _tear(self, pipeline: Pipeline) -> None:
+        """Do not trust this connection any more: what it carries may not be whole."""
+
+    @abstractmethod
+    def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
+        """Send over a connection that is not plain, or to a master that is silent for long."""
+
+    @abstractmethod
+    def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
+        """Less than ``data`` was sent."""
+
+    @abstractmethod
+    def _read_slowly(self, fd: int, now: float) -> None:
+        """Read from what is not a plain connection."""
+
+    @abstractmethod
+    def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
+        """Go on with what was read: it is not usual."""
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _send_all(
+        self,
+        requests: list[Send],
+        data: bytes,
+        now: float,
+        to: Sequence[Pipeline],
+        rest: Iterator[Pipeline] | None = None,
+    ) -> None:
+        """Send ``requests``, packed as ``data``.  They are told at once of masters that are down.
+
+        ``rest``: those in ``to`` that do not have them yet.
+        """
+        if self._walk is not None:
+            self._mend_walk(now)
+        size, walk = len(data), rest or iter(to)
+        self._walk = to, walk
+        for pipeline in walk:
+            queue = pipeline.under_way
+            if not pipeline.plain or (queue and now - queue[0].sent_at > pipeline.patience):
+                self._send_slowly(pipeline, requests, data, now)
+                continue
+            queue += requests
+            try:
+                sent = pipeline.send(data)
+            except OSError as error:
+                self._sent_a_part(pipeline, data, error, now)
+            else:
+                if sent != size:
+                    self._sent_a_part(pipeline, data, sent, now)
+        self._walk = None
+
+    def _put_into_cork(self, request: Send, data: bytes, now: float, to: Sequence[Pipeline]) -> None:
+        """Send ``request`` with the next `_flush_cork`.  A second time, after an interruption, changes nothing."""
+        if self._flight is not None:
+            self._flush_cork(now)
+        if not (self._cork and self._cork[-1][0] is request):
+            self._cork.append((request, data, to))
+
+    def _flush_cork(self, now: float) -> None:
+        """Send what is in the cork, in its order, and in few packets.  After an interruption this sends the rest."""
+        self._mend_walk(now)
+        while self._cork:
+            requests, packets, to = self._together()
+            if self._flight is None:
+                self._flight = iter(to)
+            self._send_all(requests, b"".join(packets), now, to, self._flight)
+            self._cork, self._flight = self._cork[len(requests) :], None
+
+    def _together(self) -> tuple[list[Send], list[bytes], Sequence[Pipeline]]:
+        """What leaves the cork next: all in front that goes to the same receivers."""
+        to = self._cork[0][2]
+        leaving = list(takewhile(lambda entry: entry[2] is to, self._cork))
+        return [request for request, _, _ in leaving], [data for _, data, _ in leaving], to
+
+    def _read_ready(self, ready: Sequence[tuple[int, int]], now: float) -> None:  # noqa: C901 - flat: each call costs
+        """Read from the descriptors in ``ready``, each with its events."""
+        if self._walk is not None:
+            self._mend_walk(now)
+        by_fd, votes_from, over, walk = self.by_fd, self._votes_from, self._over, iter(ready)
+        self._walk = ready, walk
+        for fd, _ in walk:
+            pipeline = by_fd[fd]
+            if not pipeline.plain:
+                self._read_slowly(fd, now)
+                continue
+            queue, master = pipeline.under_way, pipeline.master
+            try:
+                data = pipeline.recv(CHUNK)
+            except OSError as error:
+                self._read_on(pipeline, error, now)
+                continue
+            while queue and data.startswith(usual := (request := queue[0]).usual):
+                if request.open:
+                    tally = request.counts
+                    if tally is not None and tally.entries[master] is None and now > votes_from[master]:
+                        tally.entries[master], tally.yes = (
+                            ("granted", now - request.sent_at, "", False, False),
+                            tally.yes + 1,
+                        )
+                        if tally.yes >= tally.need or tally.no:
+                            over.append(request)
+                    elif request.voted(master, now):
+                        request.inbox.put(request)
+                queue.popleft()
+                if data == usual:
+                    break
+                data = data[len(usual) :]
+            else:
+                self._read_on(pipeline, data, now)
+        self._walk = None
+        if over:
+            self._end_rounds(now)
+
+    def _end_rounds(self, now: float) -> None:
+        """Tell the operations whose rounds are decided."""
+        for request in self._over:
+            if request.open and request.ends(now):
+                request.inbox.put(request)
+        self._over.clear()
+
+    def _mend_walk(self, now: float) -> None:
+        """An interruption has ended a walk: tear the connection that was in hand.  A second one does no harm."""
+        if self._walk is None:
+            return
+        items, walk = self._walk
+        index = len(items) - length_hint(walk) - 1
+        if index >= 0:
+            item = items[index]
+            pipeline = self.by_fd[item[0]] if isinstance(item, tuple) else item
+            if pipeline is not _ELSEWHERE:
+                self._tear(pipeline)
+                if walk is self._flight:  # what is not in the queue yet fails with the others; a release is owed then
+                    queue = pipeline.under_way
+                    queue.extend([request for request in self._together()[0] if request not in queue])
+        self._walk = None
+        self._end_rounds(now)

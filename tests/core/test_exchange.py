@@ -1,0 +1,391 @@
+"""The hot path and the slow one: both count the same, however the bytes are cut, and whatever interrupts them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from redlock._connect import NOTHING, parser
+from redlock._core import wire
+from redlock._core.acquire import Ballot
+from redlock._core.effects import Send
+from redlock._core.exchange import Exchange
+from redlock._core.outcomes import Failure
+from redlock._core.pipeline import Pipeline, SentAgain
+from redlock._core.refusals import ErrorReply
+from redlock._core.release import Claim
+from redlock._core.voters import Facts
+from tests.core.resp import encoded
+from tests.core.world import PROPERTY, START, Master, World
+
+if TYPE_CHECKING:
+    from redlock._core.rounds import Round
+
+KEYS = wire.keys_for("redlock:", ["a"])
+TOKEN = "0f" * 20
+PROPOSAL = 7
+MASTERS = 3
+STORED = encoded([1, b"7"])
+RELEASED = encoded([1, 0])
+
+
+class Box(list[Send]):
+    put = list[Send].append
+
+
+class Wires(Exchange):
+    """Connections that carry bytes, to and fro; and the slow path, in as few words as possible."""
+
+    def __init__(self, world: World) -> None:
+        voters = world.settings.voters
+        super().__init__([Pipeline(master, 0.25) for master in range(MASTERS)], voters.votes_from)
+        self.sent: list[list[bytes]] = [[] for _ in range(MASTERS)]
+        self.arrived: list[list[bytes | BaseException]] = [[] for _ in range(MASTERS)]
+        self.slow: list[tuple[str, int]] = []
+        self.takes = 100  # bytes at once
+        self._parsers = [parser() for _ in range(MASTERS)]
+        for pipeline in self.pipelines:
+            pipeline.connected()
+            pipeline.plain = True
+            pipeline.send, pipeline.recv = self._sender(pipeline.master), self._receiver(pipeline.master)
+            self.by_fd[pipeline.master] = pipeline
+
+    def _sender(self, master: int) -> Any:
+        def send(data: bytes) -> int:
+            self.sent[master].append(data)
+            return min(self.takes, len(data))
+
+        return send
+
+    def _receiver(self, master: int) -> Any:
+        def recv(_: int) -> bytes:
+            if not self.arrived[master]:
+                raise BlockingIOError
+            data = self.arrived[master].pop(0)
+            if isinstance(data, BaseException):
+                raise data
+            return data
+
+        return recv
+
+    def ask(self, request: Send, now: float = START) -> Send:
+        request.sent_at, request.inbox = now, Box()
+        self._send_all([request], b"request", now, self.pipelines)
+        return request
+
+    def read(self, *ready: tuple[int, Any], at: float = START + 0.1) -> None:
+        """The masters that have something to say, and what."""
+        for master, data in ready:
+            self.arrived[master].append(data)
+        self._read_ready([(master, 1) for master, _ in ready], at)
+
+    def torn(self) -> list[int]:
+        return [pipeline.master for pipeline in self.pipelines if not pipeline.plain]
+
+    # -- the slow path -------------------------------------------------------------------------------
+
+    def _tear(self, pipeline: Pipeline) -> None:
+        pipeline.plain = False
+
+    def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
+        [request] = requests
+        self.slow.append(("send", pipeline.master))
+        failure = pipeline.submit(request, now)
+        if failure is not None and request.open:
+            request.failed(pipeline.master, failure, now)
+
+    def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
+        assert pipeline.under_way, "it stands in the queue before the first byte leaves"
+        self._tear(pipeline)
+        self.slow.append(("rest", pipeline.master))
+
+    def _read_slowly(self, fd: int, now: float) -> None:
+        self.slow.append(("read", fd))
+        if fd in self.by_fd:
+            self._parse(self.by_fd[fd], self.by_fd[fd].recv(100), now)
+
+    def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:
+        self._tear(pipeline)
+        self.slow.append(("rest of an answer", pipeline.master))
+        if isinstance(data, bytes):
+            self._parse(pipeline, data, now)
+
+    def _parse(self, pipeline: Pipeline, data: bytes, now: float) -> None:
+        parsed = self._parsers[pipeline.master]
+        parsed.feed(data)
+        while (value := parsed.gets()) is not NOTHING:
+            pipeline.answered(value, now)
+            pipeline.more()
+        pipeline.plain = not parsed.has_data()
+
+
+def a_world(**options: Any) -> World:
+    return World(*[Master()] * MASTERS, **options)
+
+
+def ballot(world: World) -> Ballot:
+    return Ballot(world.settings, wire.acquire(KEYS, TOKEN, 10.0, PROPOSAL, 3600.0), PROPOSAL)
+
+
+def claim(world: World) -> Claim:
+    return Claim(world.settings, wire.release(KEYS, TOKEN), owed_until=START + 20)
+
+
+# -- the usual way -----------------------------------------------------------------------------------
+
+
+def test_usual_answers_are_counted_in_place() -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    assert wires.sent == [[b"request"]] * MASTERS
+    wires.read((1, STORED))
+    assert not round_.inbox
+    wires.read((0, STORED), at=START + 0.2)
+    assert round_.inbox == [round_]
+    assert (round_.ended_at, round_.open, round_.stored) == (START + 0.2, False, True)
+    assert [(vote.outcome, vote.latency) for vote in round_.tally.votes()] == [
+        ("granted", pytest.approx(0.2)),
+        ("granted", pytest.approx(0.1)),
+        ("pending", None),
+    ]
+    wires.read((2, STORED))
+    assert not wires.slow
+    assert all(pipeline.idle for pipeline in wires.pipelines)
+
+
+def test_what_was_read_together_is_counted_together() -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    wires.read(*((master, STORED) for master in range(MASTERS)))
+    assert [vote.outcome for vote in round_.tally.votes()] == ["granted"] * MASTERS
+    assert round_.inbox == [round_]
+
+
+def test_several_answers_in_one_packet() -> None:
+    """A late one, of a round that is decided, stands in front of those to other operations."""
+    world = a_world()
+    wires, late, first, second = Wires(world), ballot(world), claim(world), ballot(world)
+    for request in (late, first, second):
+        wires.ask(request)
+    late.open = False
+    wires.read(*((master, STORED + RELEASED + STORED) for master in range(2)))
+    assert not wires.slow
+    assert late.tally.yes == 0
+    assert (first.tally.yes, second.tally.yes) == (2, 2)
+    assert (first.inbox, second.inbox, late.inbox) == ([first], [second], [])
+
+
+# -- what is not usual -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [STORED[:-1], encoded([2, b"9"]), RELEASED, b"", BlockingIOError(), OSError("x")])
+def test_all_else_is_left_to_the_slow_path(data: Any) -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    wires._parse = lambda *_: None  # type: ignore[method-assign]
+    wires.read((0, data), (1, STORED))
+    assert wires.slow == [("rest of an answer", 0)]
+    assert wires.torn() == [0]
+    assert round_.tally.yes == 1, "the others go on"
+
+
+def test_an_answer_to_no_question_is_not_counted() -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    with pytest.raises(ConnectionAbortedError):
+        wires.read((0, STORED + STORED))
+    assert round_.tally.yes == 1
+
+
+def test_what_is_sent_again_is_never_taken_for_its_usual_answer() -> None:
+    """It may have been replaced by the mere text of the script, whose answer says nothing of the lock."""
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    wires.read((0, encoded(ErrorReply("NOSCRIPT x"))))
+    [again] = wires.pipelines[0].under_way
+    assert isinstance(again, SentAgain)
+    wires.slow.clear()
+    wires.read((0, STORED))
+    assert wires.slow == [("rest of an answer", 0)]
+    assert round_.tally.yes == 1
+
+
+def test_a_quarantined_master_does_not_vote() -> None:
+    """R21: and what becomes known of it counts at once, whichever thread or loop came to know it."""
+    world = a_world(guard=True)
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    for master in (0, 1):
+        world.settings.voters.admit(master, Facts(f"restarted-{master}", 1), START)
+    wires.read((0, STORED), (1, STORED), (2, STORED))
+    assert [vote.outcome for vote in round_.tally.votes()] == ["quarantined", "quarantined", "pending"]
+    assert not round_.tally.won
+
+
+def test_a_master_votes_once() -> None:
+    """P1: it was asked twice, by one who was interrupted."""
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    wires.ask(round_)
+    wires.read((0, STORED + STORED))
+    assert round_.tally.yes == 1
+    assert round_.open
+
+
+def test_a_silent_master_is_left_to_the_slow_path() -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(claim(world))
+    wires.read((0, RELEASED), (1, RELEASED))
+    wires.ask(round_, START + 0.26)
+    assert wires.slow == [("send", 2)]
+    assert round_.tally.votes()[2].reason.startswith("no answer for 0.26 s")
+
+
+def test_a_master_that_is_down_is_left_to_the_slow_path() -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.pipelines[1].broken(Failure("error", "connection lost"), START)
+    wires.pipelines[1].plain = False
+    wires.ask(round_)
+    assert wires.slow == [("send", 1)]
+    assert [len(sent) for sent in wires.sent] == [1, 0, 1]
+
+
+def test_what_the_kernel_does_not_take_is_left_to_the_slow_path() -> None:
+    world = a_world()
+    wires = Wires(world)
+    wires.takes = 3
+    wires.ask(ballot(world))
+    assert wires.slow == [("rest", master) for master in range(MASTERS)]
+
+
+# -- both ways count the same ------------------------------------------------------------------------
+
+answers = st.lists(
+    st.sampled_from([[1, b"7"], [1, b"7"], [2, b"9"], [0, b"5", b"other", 1000], ErrorReply("OOM x"), "odd"]),
+    min_size=MASTERS,
+    max_size=MASTERS,
+)
+
+
+class WholeBallot(Ballot):
+    _end = "complete"
+
+
+class WholeClaim(Claim):
+    _end = "complete"
+
+
+def counted(said: list[Any], cuts: list[int], *, plain: bool) -> list[Any]:
+    """What is counted of an acquire, and of a release behind it, when each master's bytes are cut at ``cuts``."""
+    world = a_world()
+    wires = Wires(world)
+    rounds: list[Round] = [
+        WholeBallot(world.settings, wire.acquire(KEYS, TOKEN, 10.0, PROPOSAL, 3600.0), PROPOSAL),
+        WholeClaim(world.settings, wire.release(KEYS, TOKEN)),
+    ]
+    for round_ in rounds:
+        wires.ask(round_)
+    for master, answer in enumerate(said):
+        data = encoded(answer) + RELEASED
+        edges = [0, *sorted({cut % len(data) for cut in cuts}), len(data)]
+        for start, end in itertools.pairwise(edges):
+            if start < end:
+                wires.pipelines[master].plain &= plain
+                wires.read((master, data[start:end]))
+    return [(round_.tally.votes(), round_.tally.yes, round_.tally.no, round_.inbox == [round_]) for round_ in rounds]
+
+
+@PROPERTY
+@given(answers, st.lists(st.integers(0, 60), max_size=6))
+def test_both_ways_count_the_same_wherever_the_bytes_are_cut(said: list[Any], cuts: list[int]) -> None:
+    whole = counted(said, [], plain=False)
+    assert counted(said, cuts, plain=True) == whole
+    assert counted(said, cuts, plain=False) == whole
+    assert [told for *_, told in whole] == [True, True]
+
+
+# -- interruptions -----------------------------------------------------------------------------------
+
+
+def test_who_is_interrupted_while_sending_tears_the_connection_in_hand() -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    send = wires.pipelines[1].send
+    wires.pipelines[1].send = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        wires.ask(round_)
+    wires.pipelines[1].send = send
+    assert [len(sent) for sent in wires.sent] == [1, 0, 0]
+    wires.ask(claim(world))
+    assert wires.slow == [("send", 1)]
+    assert wires.torn() == [1]
+
+
+def test_who_is_interrupted_while_reading_tears_the_connection_in_hand() -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    with pytest.raises(KeyboardInterrupt):
+        wires.read((0, STORED), (2, KeyboardInterrupt()), (1, STORED))
+    wires._mend_walk(START)
+    assert wires.torn() == [2]
+
+
+def test_a_second_interruption_does_not_hide_the_first() -> None:
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    with pytest.raises(KeyboardInterrupt):
+        wires.read((0, STORED), (2, KeyboardInterrupt()), (1, STORED))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(wires, "_tear", interrupt)
+        wires._mend_walk(START)
+    wires._mend_walk(START)
+    assert wires.torn() == [2]
+
+
+def test_a_round_that_was_decided_is_told_by_whoever_comes_next() -> None:
+    """R11: the thread that counted was interrupted before it could."""
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    with pytest.raises(KeyboardInterrupt):
+        wires.read((0, STORED), (1, STORED), (2, KeyboardInterrupt()))
+    assert not round_.inbox
+    wires.ask(claim(world))
+    assert round_.inbox == [round_]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("struck", range(MASTERS))
+def test_an_interrupted_flush_goes_on_where_it_was(struck: int, plain: bool) -> None:
+    """R11: whoever left a request in the cork must not pay for the interruption of another thread."""
+    world = a_world()
+    wires, taken, given_back = Wires(world), ballot(world), claim(world)
+    for request in (taken, given_back):
+        request.sent_at, request.inbox = START, Box()
+        wires._put_into_cork(request, b"request", START, wires.pipelines)
+    wires.pipelines[struck].plain = plain
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(wires.pipelines[struck], "send", interrupt)
+        patch.setattr(wires, "_send_slowly", interrupt)
+        wires._flush_cork(START)
+    wires._flush_cork(START)
+    assert [list(pipeline.under_way) for pipeline in wires.pipelines] == [[taken, given_back]] * MASTERS
+    assert [sent for sent in wires.sent if sent] == [[b"requestrequest"]] * (MASTERS - 1)
+    assert wires.torn() == [struck]
+
+
+def interrupt(*_: Any) -> Any:
+    raise KeyboardInterrupt
