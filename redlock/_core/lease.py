@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock.errors import LockLost, Reason, Vote
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from redlock._core.acquire import Grant
+    from redlock._core.quorum import Tally
+
+ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
 
 _NOBODY_ELSE = nullcontext()
 
@@ -191,19 +194,43 @@ class LeaseState:
         """
         return _NOBODY_ELSE
 
-    def begin_extension(self, pending: PendingExtension) -> bool:
-        """An extension is about to be sent.  True: it makes the lease end earlier."""
-        if self.all_pending:
+    def begin_extension(self, pending: PendingExtension) -> None:
+        """An extension is about to be sent.  From then on the keys may have its shorter TTL (C6)."""
+        with self.guard():
             for other in list(self.all_pending):
                 if other.dropped:
-                    self.end_extension(other)
-        self.all_pending[pending] = True
-        valid_until = pending.valid_until
-        self.keys_until = max(self.keys_until, valid_until + pending.ttl)
-        if valid_until >= self.valid_until:
-            return False
-        self.valid_until = valid_until
-        return True
+                    self._end_extension(other)
+            self.all_pending[pending] = True
+            valid_until = pending.valid_until
+            self.keys_until = max(self.keys_until, valid_until + pending.ttl)
+            shorter = valid_until < self.valid_until
+            if shorter:
+                self.valid_until = valid_until
+        if shorter:
+            self.changed()
+
+    def conclude(
+        self, pending: PendingExtension, valid_until: float, tally: Tally, reason: Reason = "expired"
+    ) -> ExtensionEnd:
+        """Apply the votes for an extension.  ``reason``: why the lease is lost, if they prove that (R13)."""
+        denied = False
+        end: ExtensionEnd = "lost"
+        with self.guard():
+            self.said = tally.votes
+            if not self.extendable(self.clock()):  # it ended while we asked: whatever they are, they come too late
+                pass
+            elif tally.won:
+                self.extended(pending, valid_until, tally.votes)
+                end = "kept"
+            elif tally.denied:
+                denied = True
+            else:
+                self.unanswered()
+                end = "unanswered"
+            self._end_extension(pending)
+        if denied:
+            self.lose(reason)
+        return end
 
     def extended(self, pending: PendingExtension, valid_until: float, votes: Callable[[], tuple[Vote, ...]]) -> None:
         """An extension was won.
@@ -221,6 +248,11 @@ class LeaseState:
 
     def end_extension(self, pending: PendingExtension) -> None:
         """The extension is over, won or not.  A second time does no harm."""
+        if pending in self.all_pending and not pending.dropped:
+            with self.guard():
+                self._end_extension(pending)
+
+    def _end_extension(self, pending: PendingExtension) -> None:
         all_pending = self.all_pending
         if pending in all_pending:
             all_pending[pending] = False

@@ -83,12 +83,6 @@ class Tally:
             self.count(master, outcome, latency, reason, configuration=configuration, of_name=of_name)
         return entry is not None
 
-    def copy(self) -> Tally:
-        """A tally with the same votes.  From now on both count by themselves."""
-        copy = Tally(self.masters)
-        copy.yes, copy.no, copy.entries = self.yes, self.no, self.entries.copy()
-        return copy
-
     @property
     def won(self) -> bool:
         return self.yes >= self.need

@@ -24,7 +24,7 @@ Also considered:
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from redlock._core import wire
 from redlock._core.acquire import despite_interrupts
@@ -69,27 +69,15 @@ class Claim(Round):
             if answer.listeners:
                 self.heard[master] = answer.listeners
             return GRANTED
-        return denied(self, master, answer.other)
+        if answer.other:
+            self.taken = True
+            return "held", f"by {answer.other}"
+        self.missing.append(master)
+        return "held", "not ours any more: the key is gone"
 
     @property
     def reason(self) -> Reason:
         return "taken" if self.taken else "expired"
-
-
-class Denied(Protocol):
-    """Notes the denials of one lease: a `Claim`, or the `Part` of a lease in a round for many."""
-
-    taken: bool
-    missing: list[int]
-
-
-def denied(claim: Denied, master: int, other: str) -> tuple[Outcome, str]:
-    """Note that a master denies the lease: ``other`` holds the lock, "" if nobody does."""
-    if other:
-        claim.taken = True
-        return "held", f"by {other}"
-    claim.missing.append(master)
-    return "held", "not ours any more: the key is gone"
 
 
 def leave_line(lease: LeaseState) -> list[Leave]:

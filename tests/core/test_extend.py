@@ -8,7 +8,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 from redlock._core.effects import Send
-from redlock._core.extend import Extension, extend, renew
+from redlock._core.extend import Extension, extend
 from redlock._core.lease import LeaseState
 from redlock._core.outcomes import NEVER as EFFECTS_NEVER
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
@@ -554,15 +554,12 @@ def test_two_extensions_that_leave_in_the_other_order() -> None:
 # -- thrown away -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
-def test_thrown_away_it_takes_no_lock_and_tells_nobody(together: bool) -> None:
+def test_thrown_away_it_takes_no_lock_and_tells_nobody() -> None:
     """The collector may do so in a thread that holds any of them, and would wait for itself."""
     world = World(*[silent()] * 3)
-    leases = [(spec, world.lease(spec)) for spec in (world.spec("a"), world.spec("b"))]
-    spec, lease = leases[0]
-    operation: Any = (
-        renew(world.settings, leases, START) if together else extend(world.settings, spec, lease, 10.0, START)
-    )
+    spec = world.spec()
+    lease = world.lease(spec)
+    operation: Any = extend(world.settings, spec, lease, 10.0, START)
     operation.send(None)
     operation.send(None)  # it waits for the answers
     lease.on_change = Mock(side_effect=AssertionError)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from redlock._core import renewals
 from redlock._core.effects import Send, Timeout
 from redlock._core.extend import Extension, extend
 from redlock._core.quorum import drift
 from redlock._core.release import release
-from redlock._core.renewals import _STEP, OVER, RENEWALS, Renewal, Schedule, tasks
+from redlock._core.renewals import _STEP, OVER, RENEWALS, Renewal, tasks
 from tests.core.world import NEVER, PROPERTY, START, Master, World, down
 
 if TYPE_CHECKING:
@@ -85,14 +83,13 @@ class Scene:
         if task is None:
             return None
         outcome = self.world.run(task)
-        return outcome[0] if outcome else None
+        return outcome.get(self.renewal)
 
     def task(self) -> Task | None:
         """What there is to do now."""
-        schedule = Schedule()
-        self.renewal.stands = None
-        schedule.put([self.renewal])
-        started, _ = tasks(schedule.take(self.world.now), self.world.now)
+        if self.renewal.due > self.world.now:
+            return None
+        started = tasks([self.renewal], self.world.now)
         assert all(renewals == [self.renewal] for _, renewals in started)
         return started[0][0] if started else None
 
@@ -373,8 +370,7 @@ def test_released_just_before_its_longest_time_was_over() -> None:
     """Nobody releases it twice."""
     scene = Scene(max_hold=1.0)
     scene.release()
-    started, rest = tasks([scene.renewal], START + 1.0)
-    assert (started, rest) == ([], [scene.renewal])
+    assert tasks([scene.renewal], START + 1.0) == []
     assert not scene.lease.lost
 
 
@@ -394,16 +390,14 @@ def test_what_nobody_can_give_back_the_renewer_gives_back(renew: bool) -> None:
     """R15: at once, without waiting for its time, and once."""
     released: list[float] = []
     scene = Scene(owner=lambda: "abandoned", renew=renew, released=lambda: released.append(scene.world.now))
-    started, rest = tasks([scene.renewal], scene.world.now)
-    assert rest == []
-    ((task, renewals),) = started
+    ((task, renewals),) = tasks([scene.renewal], scene.world.now)
     assert renewals == [scene.renewal]
-    assert scene.world.run(task) == []
+    assert scene.world.run(task) == {}
     assert [sent.verb for sent in scene.world.sent] == ["release"]
     assert (scene.lease.valid, scene.lease.lost) == (False, False)
     assert scene.due == OVER - START
     assert released == [scene.world.now]
-    assert tasks([scene.renewal], scene.world.now) == ([], [scene.renewal])
+    assert tasks([scene.renewal], scene.world.now) == []
     assert scene.told == []
 
 
@@ -584,136 +578,3 @@ def test_never_more_than_the_keys_of_a_majority_justify(steps: list[Any], missin
             assert not let_go  # it is over before the first byte of the release is sent
     for each in under:
         each.op.close()
-
-
-# -- schedule ------------------------------------------------------------------------------------------
-
-
-class Kept:
-    """Stands in for a `Renewal`."""
-
-    def __init__(self, due: float) -> None:
-        self.due = due
-        self.stands: float | None = None
-
-
-def schedule_of(*dues: float) -> tuple[Schedule, list[Any]]:
-    schedule, kept = Schedule(), [Kept(due) for due in dues]
-    for each in kept:
-        schedule.put([each])  # type: ignore[list-item]
-    return schedule, kept
-
-
-def test_an_empty_schedule() -> None:
-    schedule = Schedule()
-    assert (len(schedule), schedule.next(), schedule.take(1e9)) == (0, math.inf, [])
-
-
-def test_in_the_order_in_which_they_are_due() -> None:
-    schedule, (c, a, b, d) = schedule_of(3.0, 1.0, 2.0, 4.0)
-    assert schedule.next() == 1.0
-    assert schedule.take(0.9) == []
-    assert schedule.take(3.0) == [a, b, c]
-    assert (len(schedule), schedule.next()) == (1, 4.0)
-    assert schedule.take(9.0) == [d]
-    assert len(schedule) == 0
-
-
-def test_those_that_are_due_at_once_come_in_the_order_in_which_they_were_put() -> None:
-    schedule, kept = schedule_of(*[1.0] * 10)
-    assert schedule.take(1.0) == kept
-
-
-@pytest.mark.parametrize("due", [0.5, 2.0, 9.0])
-def test_its_time_has_changed(due: float) -> None:
-    schedule, (a, b) = schedule_of(1.0, 3.0)
-    a.due = due
-    schedule.put([a])
-    assert len(schedule) == 2
-    assert schedule.next() == min(due, 3.0)
-    assert schedule.take(100.0) == ([a, b] if due < 3 else [b, a])
-    assert schedule.next() == math.inf
-
-
-def test_put_back_to_where_it_was() -> None:
-    schedule, (a,) = schedule_of(1.0)
-    for due in (2.0, 1.0, 2.0, 1.0):
-        a.due = due
-        schedule.put([a])
-        schedule.put([a])
-    assert schedule.take(1.0) == [a]
-    assert schedule.take(100.0) == []
-    schedule.put([a])  # taken, and due at the same time as before
-    assert schedule.take(1.0) == [a]
-
-
-def test_who_is_over_is_kept_no_longer() -> None:
-    schedule, (a, b) = schedule_of(1.0, 2.0)
-    a.due = OVER
-    assert schedule.put([a]) == (math.inf, [a])
-    assert schedule.put([a]) == (math.inf, [a])
-    assert (len(schedule), schedule.next()) == (1, 2.0)
-    a.due = 3.0
-    assert schedule.put([a]) == (3.0, [])
-    b.due = OVER
-    schedule.put([b])
-    assert schedule.take(100.0) == [a]
-
-
-def test_most_leases_are_released_long_before_their_time() -> None:
-    """What is void is thrown away, though nobody looks for it."""
-    schedule, (stays,) = schedule_of(5.0)
-    for number in range(100_000):
-        each: Any = Kept(10.0 + number)
-        schedule.put([each])
-        each.due = OVER
-        schedule.put([each])
-    assert len(schedule) == 1
-    assert len(schedule._heap) < 200
-    assert sum(map(len, schedule._moments.values())) < 200
-    for number in range(100_000):
-        stays.due = 10.0 + number
-        schedule.put([stays])
-    assert len(schedule._heap) < 200
-    assert schedule.take(1e9) == [stays]
-
-
-def test_many_that_are_released_at_once_leave_little_behind() -> None:
-    """Of each there would be the lease, its lock and whoever is told."""
-    schedule, kept = schedule_of(*[1.0] * 10_000)
-    for each in kept:
-        each.due = OVER
-    schedule.put(kept)
-    assert len(schedule) == 0
-    assert sum(map(len, schedule._moments.values())) < 200
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(("put", "remove", "take")), st.integers(0, 4), st.integers(0, 9)), max_size=60)
-)
-@PROPERTY
-def test_a_schedule_does_what_a_plain_list_would(steps: list[tuple[str, int, int]]) -> None:
-    schedule = Schedule()
-    kept: list[Any] = [Kept(0.0) for _ in range(5)]
-    plain: dict[Any, float] = {}
-    for what, who, when in steps:
-        each = kept[who]
-        if what == "put":
-            each.due = float(when)
-            with mock.patch.object(renewals, "_VOID", 2):  # so that it sweeps
-                schedule.put([each])
-            plain[each] = each.due
-        elif what == "remove":
-            each.due = OVER
-            schedule.put([each])
-            plain.pop(each, None)
-        else:
-            expected = {one for one, due in plain.items() if due <= when}
-            taken = schedule.take(float(when))
-            assert set(taken) == expected
-            assert [one.due for one in taken] == sorted(one.due for one in taken)
-            for one in expected:
-                del plain[one]
-        assert len(schedule) == len(plain)
-        assert schedule._void == sum(map(len, schedule._moments.values())) - len(plain)
-        assert schedule.next() == min(plain.values(), default=math.inf)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
 from redlock._core import wire
-from redlock._core.extend import BatchExtension
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import Round
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
@@ -470,17 +469,10 @@ class Judge:
 
     def timed_out(self, request: Send) -> None:
         """Whoever waits for it is told that its time is up: what it was told had not decided it (R2)."""
-        assert isinstance(request, (Round, BatchExtension))
-        tallies = [request.tally]
-        if isinstance(request, BatchExtension):  # somebody in it is undecided, if not all
-            tallies = [part.tally for part in request.parts.values()]
-            if len(tallies) < len(self._together(request.call)):
-                tallies.append(request.tally)
-        for tally in tallies:
-            if not self._decided(request, tally):
-                return
-        outcomes = [vote.outcome for tally in tallies for vote in tally.votes()]
-        self.fail(R2, f"{request.call.script.name} is waited for to the end of its time, and has {outcomes}")
+        assert isinstance(request, Round)
+        if self._decided(request, request.tally):
+            outcomes = [vote.outcome for vote in request.tally.votes()]
+            self.fail(R2, f"{request.call.script.name} is waited for to the end of its time, and has {outcomes}")
 
     @staticmethod
     def _decided(request: Send, tally: Tally) -> bool:
@@ -490,7 +482,6 @@ class Judge:
         possible = won + open_ >= need
         if request.call.script in (
             scripts.EXTEND,
-            scripts.RENEW,
             scripts.RELEASE,
         ):  # where denials prove something (R13)
             possible = denied < need and (possible or denied + open_ >= need)

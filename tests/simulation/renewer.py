@@ -1,6 +1,4 @@
-"""Keeps the leases of one client: a schedule and one alarm, as the renewers of the shells do it.
-
-What is decided is decided in ``redlock/_core/renewals.py``; here is only who waits, on a clock that
+"""Keeps the leases of one client, as the renewers of the shells do it: here is only who waits, on a clock that
 somebody else moves.
 """
 
@@ -11,15 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redlock import scripts
-from redlock._core import renewals as renewing
+from redlock._base.renewer import RenewerBase
 from redlock._core.lease import LeaseState
-from redlock._core.release import leave_line
+from redlock._core.renewals import Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redlock._core.effects import Send
-    from redlock._core.renewals import Renewal
+    from redlock._core import renewals as renewing
+    from redlock._core.effects import Leave, Send
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
     from tests.simulation.client import Client, Task
@@ -82,19 +80,18 @@ class Extending:
             self._judge.extended(self.hold, self.hold.lease.votes, task.origins.get(self._sent, {}), self._sent.call)
 
 
-class Renewer:
+class Renewer(RenewerBase):
     """Renews, and tells when a lease is lost.  Stands still while its process does."""
 
     def __init__(self, client: Client) -> None:
+        super().__init__()
         self._client = client
-        self._schedule = renewing.Schedule()
         self._holds: dict[Renewal, Hold] = {}
         self._alarm = 0  # the number of the one that is not void
-        self._alarm_at = math.inf
 
     def keep(self, hold: Hold, spec: LockSpec, *, renew: bool, max_hold: float | None) -> None:
         client = self._client
-        renewal = renewing.Renewal(
+        renewal = Renewal(
             client.settings,
             spec,
             hold.lease,
@@ -107,70 +104,39 @@ class Renewer:
         )
         client.judge.watch(hold, renew=renew, max_hold=max_hold)
         self._holds[renewal] = hold
-        hold.lease.on_change = partial(self._changed, renewal)
-        if self._schedule.add(renewal):
-            self._see_off(self._schedule.take_in()[1])
-        self._set_alarm(renewal.soonest)
+        self.add(renewal)
 
-    def _changed(self, renewal: Renewal, left_behind: bool) -> None:
-        """Its lease has ended, or its time has moved."""
-        if renewal.changed():
-            self._put_back(renewal)
-
-    def _put_back(self, *renewals: Renewal) -> None:
-        self._see_off(self._schedule.put(renewals)[1])
-        self._set_alarm(self._schedule.next())
-
-    def _see_off(self, over: list[Renewal]) -> None:
-        for renewal in over:
-            if renewal.lease.lost:
-                for leave in leave_line(renewal.lease):  # others need not wait for who has lost it (R23)
-                    self._client.let_pass(leave)
-                # Not in the middle of what found it out.
-                self._client.world.after(0.0, self._client.gate, renewal.tell)
-
-    def _set_alarm(self, due: float) -> None:
-        if due < self._alarm_at:
-            self._alarm_at = due
-            self._alarm += 1
-            world = self._client.world
-            # Not now: converting between two clocks is inexact, and the alarm must not be early for ever.
-            at = max(self._client.true_time(due), world.now + 1e-7)
-            world.at(at, self._client.gate, self._on_alarm, self._alarm)
+    def _wake(self, at: float) -> None:
+        self._alarm += 1
+        world = self._client.world
+        # Not now: converting between two clocks is inexact, and the alarm must not be early for ever.
+        due = max(self._client.true_time(at), world.now + 1e-7)
+        world.at(due, self._client.gate, self._on_alarm, self._alarm)
 
     def _on_alarm(self, number: int) -> None:
-        if number != self._alarm:
-            return
-        self._alarm_at = math.inf
-        now = self._client.clock()
-        self._see_off(self._schedule.take_in()[1])
-        self._work(self._schedule.take(now), now)
+        if number == self._alarm:
+            self._wakes_at = math.inf
+            self._work(self._client.clock())
+
+    def _pass_by(self, effect: Leave) -> None:
+        self._client.let_pass(effect)
+
+    def _tell_soon(self, renewal: Renewal) -> None:
+        self._client.world.after(0.0, self._client.gate, renewal.tell)
 
     def left_behind(self, hold: Hold) -> None:
         """A holder of its lease has gone, as the collector tells the renewers of the shells."""
         [renewal] = [one for one, kept in self._holds.items() if kept is hold]
-        self._see_off(self._schedule.take_in()[1])
-        if not renewal.over:
-            self._work([renewal], self._client.clock())
+        self._work(self._client.clock(), renewal)
 
-    def _work(self, due: list[Renewal], now: float) -> None:
-        started, rest = renewing.tasks(due, now)
-        for task, renewals in started:
-            self._run(task, renewals)
-            self._schedule.lend(renewals)
-        self._put_back(*rest)
-
-    def _run(self, op: renewing.Task, renewals: list[Renewal]) -> None:
+    def _start(self, op: renewing.Task, renewals: list[Renewal]) -> None:
         judge = self._client.judge
-        extendings = {
-            self._holds[renewal].attempt.token: Extending(self._holds[renewal], renewal.lease.ttl)
-            for renewal in renewals
-        }
+        extendings = {renewal: Extending(self._holds[renewal], renewal.lease.ttl) for renewal in renewals}
 
         def sends(request: Send, task: Task) -> None:
-            for token, extending in extendings.items():
-                if token in request.call.args:
-                    hold = extending.hold
+            for extending in extendings.values():
+                hold = extending.hold
+                if hold.attempt.token in request.call.args:
                     if (
                         request.call.script is scripts.RELEASE
                     ):  # it was held for as long as it may be (C7), or is nobody's (R15)
@@ -183,10 +149,9 @@ class Renewer:
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
             assert interrupted is None
-            for extending, extension in zip(extendings.values(), outcome, strict=False):
-                extending.done(task, extension, interrupted)
-            self._put_back(*renewals)
-            renewals.clear()
+            for renewal, extension in outcome.items():
+                extendings[renewal].done(task, extension, interrupted)
+            self.put_back(*renewals)
 
         start: Callable[..., Any] = self._client.run
         start(op, done, None, sends, background=True)

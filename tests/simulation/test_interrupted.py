@@ -383,10 +383,9 @@ def believed_before_answered() -> list[Any]:
     """An extension counts once it is sent (R6, R13)."""
     correct = LeaseState.begin_extension
 
-    def begins(lease: LeaseState, pending: PendingExtension) -> bool:
-        shorter = correct(lease, pending)
+    def begins(lease: LeaseState, pending: PendingExtension) -> None:
+        correct(lease, pending)
         lease.valid_until = pending.valid_until
-        return shorter
 
     return [mock.patch.object(LeaseState, "begin_extension", begins)]
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from redlock import scripts
+from redlock._base import renewer as base_renewer
 from redlock._core import acquire as acquiring, extend as extending, quorum, renewals, subscriptions, wire
 from redlock._core.effects import Send
 from redlock._core.extend import Extension
+from redlock._core.extend_many import BatchExtension
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.local_queue import LocalQueue
 from redlock._core.pipeline import CONNECTING, Pipeline
@@ -25,7 +27,7 @@ from redlock._core.rounds import Round
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
-from tests.simulation import master, renewer as simulated_renewer
+from tests.simulation import master
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15
@@ -144,7 +146,7 @@ def _() -> list[Any]:
 )
 def _() -> list[Any]:
     """An extension to a shorter TTL counts only once it is answered (C6)."""
-    return [mock.patch.object(LeaseState, "begin_extension", return_value=False)]
+    return [mock.patch.object(LeaseState, "begin_extension")]
 
 
 # -- rollback and release ----------------------------------------------------------------------------
@@ -253,10 +255,9 @@ def _() -> list[Any]:
     def due(renewal: Renewal) -> float:
         if renewal.over:
             return -math.inf
-        if renewal._renew_at is None:
-            renewal._renew_at = renewal._since + renewals._pause(renewal.lease.ttl, renewal.random())
-        busy = renewal._busy or not renewal._renew
-        return renewal._ends if busy else min(renewal._renew_at, renewal._ends)
+        if renewal._pause is None:
+            renewal._pause = renewals._pause(renewal.lease.ttl, renewal.random())
+        return min(renewal._since + renewal._pause, renewal._ends)
 
     return [mock.patch.object(Renewal, "due", property(due))]
 
@@ -412,27 +413,24 @@ def _() -> list[Any]:
 @variant("denied-one-denied-all", R13, **_TOGETHER)
 def _() -> list[Any]:
     """In a round for many, a lease that is lost takes the others with it (R13)."""
-    correct = wire.read_renew
+    correct = BatchExtension._leave
 
-    def read_renew(value: Any, leases: int) -> Any:
-        others = correct(value, leases)
-        return dict.fromkeys(range(leases), next(iter(others.values()))) if others else others
+    def leave(batch: BatchExtension, index: int) -> None:
+        correct(batch, index)
+        for member in batch.asked:
+            member.lease.lose("expired")
 
-    return [mock.patch.object(wire, "read_renew", read_renew)]
+    return [mock.patch.object(BatchExtension, "_leave", leave)]
 
 
 @variant("alone-and-forgotten", R13, **_TOGETHER)
 def _() -> list[Any]:
     """Who is not extended in a round for many is not tried again by itself (R13)."""
-    correct = extending.renew
 
-    def renew(*args: Any) -> Op[list[Extension]]:
-        extensions = yield from correct(*args)
-        return [
-            extension._replace(at=_NEVER) if extension.kind == "unanswered" else extension for extension in extensions
-        ]
+    def leave(renewal: Renewal) -> None:
+        renewal._since = _NEVER
 
-    return [mock.patch.object(renewals, "renew", renew)]
+    return [mock.patch.object(Renewal, "leave", leave)]
 
 
 @variant("max-hold-ignored", C7, limited=0.5, **_KEPT)
@@ -450,11 +448,11 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A lease that was held for as long as it may be is lost, and its keys stay (C7)."""
 
-    def give_up(renewal: Renewal) -> Op[list[Extension]]:
+    def give_up(renewal: Renewal) -> Op[dict[Renewal, Extension]]:
         request = release_lost(renewal.spec, renewal.lease)
         request.to = frozenset()
         yield request
-        return []
+        return {}
 
     return [mock.patch.object(Renewal, "give_up", give_up)]
 
@@ -476,7 +474,7 @@ def _() -> list[Any]:
 @variant("line-blocked-by-a-lost-lease", LIVE, actors=2, clients=2, names=1, deserted=0.5, **_KEPT)
 def _() -> list[Any]:
     """A lease that is lost keeps its place in front until it is released, and that may be never (R23)."""
-    return [mock.patch.object(simulated_renewer, "leave_line", return_value=[])]
+    return [mock.patch.object(base_renewer, "leave_line", return_value=[])]
 
 
 # -- waiting for a release (R24) ---------------------------------------------------------------------

@@ -1,0 +1,116 @@
+"""Renews the leases of one client: what threads and event loops have in common."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+from redlock._base.connections import report_failure
+from redlock._core.release import leave_line
+from redlock._core.renewals import tasks
+from redlock._core.schedule import Schedule
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from redlock._core.effects import Leave
+    from redlock._core.renewals import Renewal, Task
+
+_NOBODY_ELSE = nullcontext()
+
+
+class RenewerBase(ABC):
+    """Renews leases, and tells of those that are lost (R15).
+
+    It wakes up when a lease is due.  A time at which it wakes up stays, although the lease that was due then may be
+    released: most leases are released long before they are due, and to set the time anew for each costs more than the
+    lock does.
+    """
+
+    def __init__(self) -> None:
+        self._schedule = Schedule()
+        self._wakes_at = math.inf
+
+    # -- what a subclass adds ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _wake(self, at: float) -> None:
+        """Call `_work` at ``at``."""
+
+    @abstractmethod
+    def _start(self, task: Task, renewals: list[Renewal]) -> None:
+        """Run ``task``, and `put_back` its renewals when it is over."""
+
+    @abstractmethod
+    def _pass_by(self, effect: Leave) -> None:
+        """Carry out ``effect``."""
+
+    @abstractmethod
+    def _tell_soon(self, renewal: Renewal) -> None:
+        """Call `_tell`, but not now: our caller is in the middle of something."""
+
+    def _guard(self) -> AbstractContextManager[object]:
+        """Held while the schedule is changed."""
+        return _NOBODY_ELSE
+
+    # ------------------------------------------------------------------------------------------------
+
+    def add(self, renewal: Renewal) -> None:
+        """Renew a new lease from now on."""
+        renewal.lease.on_change = partial(self._changed, renewal)
+        if self._schedule.add(renewal):
+            # Here: the thread that renews may be busy with a user's callback.
+            self.put_back(*self._schedule.newcomers())
+        elif renewal.soonest < self._wakes_at:
+            self._wake_for(renewal.soonest)
+
+    def _changed(self, renewal: Renewal, left_behind: bool) -> None:  # noqa: ARG002 - for subclasses
+        """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
+        if self._schedule.is_in(renewal) or not renewal.lease.released:
+            self.put_back(renewal)
+
+    def put_back(self, *renewals: Renewal) -> None:
+        """Schedule ``renewals`` anew."""
+        with self._guard():
+            over = self._schedule.put(renewals)
+            first = self._schedule.next()
+        self._see_off(over)
+        if first < self._wakes_at:
+            self._wake_for(first)
+
+    def _wake_for(self, at: float) -> None:
+        with self._guard():
+            sooner = at < self._wakes_at
+            self._wakes_at = min(at, self._wakes_at)
+        if sooner:
+            self._wake(at)
+
+    def _see_off(self, over: list[Renewal]) -> None:
+        """Drop the renewals whose leases are ``over``; tell of those that were lost."""
+        for renewal in over:
+            if renewal.lease.lost:
+                for effect in leave_line(renewal.lease):  # others in line need not wait for the former holder (R23)
+                    self._pass_by(effect)
+                self._tell_soon(renewal)
+
+    def _work(self, now: float, *besides: Renewal) -> None:
+        """Do what is due, and look at the renewals ``besides``, whose holders are gone."""
+        with self._guard():
+            over = self._schedule.put(self._schedule.newcomers())
+            due = self._schedule.take(now)
+        self._see_off(over)
+        due += [renewal for renewal in besides if not (renewal.over or renewal in due)]
+        for task, renewals in tasks(due, now):
+            self._start(task, renewals)
+        self.put_back(*due)  # those under way are due at their ends (P6)
+
+    @staticmethod
+    def _tell(renewal: Renewal, stopped: type[BaseException] = Exception) -> None:
+        """Tell of a loss.  ``stopped``: what a user's callback raises goes no further, for others have to be told."""
+        try:
+            renewal.tell()
+        except stopped:
+            report_failure(f"on_lost of {renewal.lease!r} failed")

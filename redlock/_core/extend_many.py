@@ -1,0 +1,201 @@
+"""Extends many leases by one request (`renew.lua`).
+
+A request for each of thousands of leases has to be packed, sent, read and counted: that was seven tenths of the cost
+of renewing.  So one request extends up to 64 names, and it is optimistic.  Nearly always each master extends all of
+them.  That answer is known by its bytes, and counts for all leases at once.
+
+All other answers end the company, for they need the rules for one lease (R12-R14):
+
+- A master does not extend one of the leases: the key is gone, or is another's, or has another type.  Then this lease
+  leaves the batch, and is extended by itself at once.  The other leases go on: that master has extended them.
+- A master says so after the batch was decided.  If nobody has the key, it gets the key back where the answer is read
+  (R14).
+- A master refuses the request as a whole, although it is well: it is part of a cluster, or its user may touch only
+  some names (`Failure.refused`).  Then all leases leave, and stay by themselves from then on.  A master that refuses
+  after the batch was decided is noticed as well.  Otherwise its keys would expire, if it always answers last.
+- A master that is down, busy or silent says nothing of any lease, so nobody leaves.
+
+So the votes of a batch are about every lease that is still in it (P1), and a batch can win but never prove a loss.
+A batch waits for `node_timeout` at most, and the lease is told of its end meanwhile (P6).
+
+A master is busy with 64 names for a quarter of a millisecond.  That is less than 64 requests take.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from redlock._core import quorum, wire
+from redlock._core.effects import Op, Timeout, Wait
+from redlock._core.extend import Extension, is_missing, repair
+from redlock._core.lease import PendingExtension
+from redlock._core.rounds import GRANTED, Round
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from redlock._core.lease import LeaseState
+    from redlock._core.outcomes import Failure
+    from redlock._core.refusals import ErrorReply
+    from redlock._core.settings import LockSpec, MastersSettings
+    from redlock.errors import Outcome
+
+# One request renews at most so many names.  A master is busy with it for about a quarter of a millisecond, and other
+# clients may have to wait for so long.  A larger request would save little more.
+MOST = 64
+
+
+class Member(Protocol):
+    """A lease that is extended together with others."""
+
+    lease: LeaseState
+    spec: LockSpec
+    refused: bool  # by a master, to extend it together with others
+
+    def leave(self) -> None:
+        """Extend it by itself, at once."""
+
+
+AnyMember = TypeVar("AnyMember", bound=Member)
+
+
+def renew(settings: MastersSettings, ends: dict[AnyMember, Extension], now: float) -> Op[None]:
+    """Extend the leases of ``ends``, which all have the same TTL, and note there how each ended.
+
+    A lease that leaves is removed from ``ends``.
+
+    With threads, another one may read the answers.  It notes first who leaves, and then counts the vote.  So those who
+    have not left when the batch is decided were extended by all masters that are counted (P1).
+    """
+    ttl = next(iter(ends)).lease.ttl
+    asked = _extendable(ends, ttl, now)
+    if not asked:
+        return
+    pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl)
+    batch = BatchExtension(settings, asked, ttl)
+    try:
+        for member in asked:
+            member.lease.begin_extension(pending)
+        yield batch
+        wait = Wait(batch.sent_at + settings.node_timeout, False, batch)
+        while batch.ended_at is None and len(batch.left) < len(asked):
+            event = yield wait
+            if type(event) is Timeout and batch.ended_at is None:
+                batch.time_out(event.at)
+            _part(batch, asked, ends, pending)
+        _part(batch, asked, ends, pending)
+        valid_until = quorum.valid_until(batch.sent_at, ttl, settings.drift_factor)
+        for index, member in enumerate(asked):
+            if index not in batch.left:
+                end = member.lease.conclude(pending, valid_until, batch.tally)
+                ends[member] = Extension(end, batch.ended_at or now, batch.tally)
+    except GeneratorExit:
+        for member in asked:
+            member.lease.drop_extension(pending)
+        raise
+    finally:
+        for member in asked:
+            member.lease.end_extension(pending)
+
+
+def _extendable(ends: dict[AnyMember, Extension], ttl: float, now: float) -> list[AnyMember]:
+    """The leases that have not ended meanwhile, and still have this TTL.  The others are tried again soon."""
+    asked, clock = [], next(iter(ends)).lease.clock()
+    for member in ends:
+        lease = member.lease
+        if not lease.extendable(clock):
+            ends[member] = Extension("lost", now)
+        elif lease.ttl == ttl:
+            asked.append(member)
+    return asked
+
+
+def _part(
+    batch: BatchExtension, asked: Sequence[AnyMember], ends: dict[AnyMember, Extension], pending: PendingExtension
+) -> None:
+    """Have the leases that leave extended by themselves."""
+    while batch.leaving:
+        member = asked[batch.leaving.popleft()]
+        del ends[member]
+        member.lease.end_extension(pending)
+        member.leave()
+
+
+class BatchExtension(Round):
+    """The round that extends many leases.  Its votes are about those that have not `left`.
+
+    It stays open when it is decided: it still has to hear of a master that refuses it.
+    """
+
+    __slots__ = ("_ttl", "asked", "leaving", "left")
+
+    def __init__(self, settings: MastersSettings, asked: Sequence[Member], ttl: float) -> None:
+        leases = [(member.spec.keys, member.lease.token, ttl) for member in asked]
+        super().__init__(settings, wire.renew(leases, settings.fence_ttl))
+        self.counts = None  # it stays open, so it is told of each vote
+        self.asked = asked
+        self.left: set[int] = set()  # by their index in the request
+        self.leaving: deque[int] = deque()  # those of them that `renew` has yet to let go
+        self._ttl = ttl
+
+    def time_out(self, at: float) -> None:
+        self.tally.time_out(at - self.sent_at)
+        self.ended_at = at
+        self.open = True
+
+    # -- called by the connections -------------------------------------------------------------------
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - all masters are alike
+        for index in self._others(value):
+            self._leave(index)
+        return GRANTED  # to those that stay
+
+    def voted(self, master: int, at: float, outcome: Outcome = "granted", reason: str = "") -> bool:
+        return self.ended_at is None and super().voted(master, at, outcome, reason)
+
+    def answered(self, master: int, value: Any, at: float) -> bool:
+        if self.ended_at is not None:
+            self.late(master, value, at)
+            return False
+        return super().answered(master, value, at) or bool(self.leaving)
+
+    def late(self, master: int, value: Any, at: float) -> None:
+        with suppress(ValueError):
+            for index, answer in self._others(value).items():
+                if self.tally.won and index not in self.left and is_missing(answer):
+                    member, ttl = self.asked[index], self._ttl - (at - self.sent_at)
+                    self.more += tuple(repair(self._settings, member.spec, member.lease, [master], ttl))
+
+    def failed(self, master: int, failure: Failure, at: float) -> bool:
+        if failure.refused:
+            self._refused()
+        return self.ended_at is None and (super().failed(master, failure, at) or bool(self.leaving))
+
+    # ------------------------------------------------------------------------------------------------
+
+    def ends(self, at: float) -> bool:
+        decides = super().ends(at)
+        self.open = True
+        return decides
+
+    def _others(self, value: Any) -> Mapping[int, wire.NotOwned | ErrorReply]:
+        """The leases that a master has not extended."""
+        try:
+            return wire.read_renew(value, len(self.asked))
+        except ValueError:
+            self._refused()
+            raise
+
+    def _refused(self) -> None:
+        """A master does not extend these leases together.  From now on nobody asks for that."""
+        for index, member in enumerate(self.asked):
+            member.refused = True
+            if self.ended_at is None:
+                self._leave(index)
+
+    def _leave(self, index: int) -> None:
+        if index not in self.left:
+            self.leaving.append(index)
+            self.left.add(index)

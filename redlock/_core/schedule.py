@@ -1,0 +1,111 @@
+"""Which renewals are due, and when.
+
+Leases are due at few different times, for these are rounded.  So the schedule is a wheel: a dictionary of moments, each
+with its renewals, and a heap of the moments.  A renewal knows its moment, so a release takes it out by itself.
+
+New leases.  Most leases are released long before they are due, so the renewer does nothing for them in advance.  A
+new lease waits in a queue, and goes into the wheel when the renewer looks next.  If it is lost or gets shorter
+before that, it goes there at once.  When more than 256 are queued, the thread that adds the next one also empties the
+queue: otherwise a busy process would keep all that it has released since the last look.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from redlock._core.renewals import OVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from redlock._core.renewals import Renewal
+
+_NOWHERE = math.inf  # `Renewal.moment` of a renewal that is neither in the queue nor in the wheel
+_MANY = 256  # up to so many new leases are queued before somebody looks which of them are over
+_SPARE = 64  # the heap may have so many moments at which nothing is due any more, and as many again as there are others
+
+
+class Schedule:
+    """All renewals of one client, by the moment at which they are due."""
+
+    __slots__ = ("_heap", "_moments", "_queue")
+
+    def __init__(self) -> None:
+        self._queue: deque[Renewal] = deque()
+        self._moments: dict[float, dict[Renewal, None]] = {}  # not sets: a simulation needs an order
+        self._heap: list[float] = []
+
+    def add(self, renewal: Renewal) -> bool:
+        """Queue a new renewal, which is due at its `soonest` or later.  Any thread may call this at any time.
+
+        True: too many are queued, and the caller must `put` the `newcomers`.
+        """
+        self._queue.append(renewal)
+        return len(self._queue) > _MANY
+
+    @property
+    def queued(self) -> bool:
+        return bool(self._queue)
+
+    def newcomers(self) -> list[Renewal]:
+        """Empty the queue.  Returns the renewals to `put`."""
+        coming = []
+        while self._queue:
+            renewal = self._queue.popleft()
+            if renewal.moment is None:  # a release from now on takes it out, see `is_in`
+                renewal.moment = _NOWHERE
+            coming.append(renewal)
+        return coming
+
+    @staticmethod
+    def is_in(renewal: Renewal) -> bool:
+        """Whether a release has to take ``renewal`` out: not if it is still queued."""
+        return renewal.moment is not None
+
+    def put(self, renewals: Iterable[Renewal]) -> list[Renewal]:
+        """Put ``renewals`` to their moments, or take them out if they are over.  Returns those that are over."""
+        over = []
+        for renewal in renewals:
+            due, stood = renewal.due, renewal.moment
+            if due == stood:
+                continue
+            # In this order: a Ctrl-C may leave it in two places, but never in none.
+            if due == OVER:
+                over.append(renewal)
+            else:
+                self._place(renewal, due)
+            renewal.moment = _NOWHERE if due == OVER else due
+            if stood is not None and stood in self._moments:
+                others = self._moments[stood]
+                others.pop(renewal, None)
+                if not others:
+                    del self._moments[stood]
+        return over
+
+    def _place(self, renewal: Renewal, due: float) -> None:
+        others = self._moments.get(due)
+        if others is not None:
+            others[renewal] = None
+            return
+        self._moments[due] = {renewal: None}
+        heapq.heappush(self._heap, due)
+        if len(self._heap) > 2 * len(self._moments) + _SPARE:
+            self._heap = sorted(self._moments)
+
+    def next(self) -> float:
+        """When the first renewal is due; infinity if there is none."""
+        while self._heap and self._heap[0] not in self._moments:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else math.inf
+
+    def take(self, now: float) -> list[Renewal]:
+        """Take out and return the renewals that are due at ``now``, for the caller to `put` back."""
+        taken: list[Renewal] = []
+        while self.next() <= now:
+            taken += self._moments.pop(heapq.heappop(self._heap))
+        for renewal in taken:
+            renewal.moment = _NOWHERE
+        return taken

@@ -1,0 +1,117 @@
+"""A renewer in the scripted world: it does what those of the shells do, and nobody is asleep."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from redlock._base.renewer import RenewerBase
+from redlock._core.renewals import Renewal
+from tests.core.world import Master, World
+
+if TYPE_CHECKING:
+    from redlock._core.effects import Leave
+    from redlock._core.lease import LeaseState
+    from redlock._core.renewals import Task
+    from redlock._core.settings import LockSpec
+
+TTL = 12.0
+VALIDITY = TTL * 0.99 - 0.002
+
+
+@dataclass(eq=False)
+class Held:
+    spec: LockSpec
+    lease: LeaseState
+    renewal: Renewal
+    told: list[float] = field(default_factory=list)
+    kept: list[float] = field(default_factory=list)
+
+
+class Scene(RenewerBase):
+    """A client that holds ``leases`` leases, granted at one moment."""
+
+    def __init__(self, *masters: Master, leases: int = 0, names: int = 1, **options: Any) -> None:
+        super().__init__()
+        self.world = World(*(masters or [Master()] * 3))
+        self.started: list[tuple[Task, list[Renewal]]] = []
+        self.held = [self.hold(number, names, **options) for number in range(leases)]
+
+    def hold(
+        self,
+        number: int = 0,
+        names: int = 1,
+        *,
+        spread: float = 0.5,
+        ttl: float = TTL,
+        lease: Any = None,
+        **options: Any,
+    ) -> Held:
+        world = self.world
+        spec = world.spec(*(f"{number}-{name}" for name in range(names)), ttl=ttl)
+        state = world.lease(spec, token=f"token-{number}", **(lease or {}))
+        told: list[float] = []
+        kept: list[float] = []
+        renewal = Renewal(
+            world.settings, spec, state, world.now,
+            **({"renew": True, "max_hold": None, "owner": lambda: "here"} | options),
+            random=lambda: spread, tell=lambda: told.append(world.now), kept=lambda: kept.append(world.now),
+        )  # fmt: skip
+        self.add(renewal)
+        return Held(spec, state, renewal, told, kept)
+
+    @property
+    def leases(self) -> list[LeaseState]:
+        return [held.lease for held in self.held]
+
+    @property
+    def wakes_at(self) -> float:
+        return self._wakes_at
+
+    def wake(self) -> list[list[Renewal]]:
+        """At its time.  Returns whose operations it has begun: `started` has them."""
+        if self._wakes_at < math.inf:
+            self.world.now = max(self.world.now, self._wakes_at)
+        self._wakes_at = math.inf
+        self._work(self.world.now)
+        return [renewals for _, renewals in self.started]
+
+    def finish(self) -> list[list[str]]:
+        """Run what was begun.  Returns how it ended for each of those who were together, and did not leave."""
+        ended: list[list[str]] = []
+        while self.started:
+            task, renewals = self.started.pop(0)
+            try:
+                ended.append([extension.kind for extension in self.world.run(task).values()])
+            finally:
+                self.put_back(*renewals)
+        return ended
+
+    def begin(self) -> None:
+        """Begin what is due first."""
+        while not self.started:
+            assert self._wakes_at < math.inf, "nothing is due any more"
+            self.wake()
+
+    def go(self) -> list[list[str]]:
+        """What is due first is done, and what comes of it at once."""
+        self.begin()
+        ended = self.finish()
+        at_once = self.world.now
+        while self._wakes_at <= at_once:
+            self.wake()
+            ended += self.finish()
+        return ended
+
+    def _wake(self, at: float) -> None:
+        """Nobody is asleep."""
+
+    def _start(self, task: Task, renewals: list[Renewal]) -> None:
+        self.started.append((task, renewals))
+
+    def _pass_by(self, effect: Leave) -> None:
+        """Nobody is in line."""
+
+    def _tell_soon(self, renewal: Renewal) -> None:
+        renewal.tell()

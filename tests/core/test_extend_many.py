@@ -1,0 +1,561 @@
+"""Many leases in one round: each ends as it would alone (R12-R14, C6, P6), whatever becomes of the others."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from redlock._core.extend import extend
+from redlock._core.extend_many import MOST
+from redlock._core.lease import LeaseState
+from redlock._core.outcomes import Failure
+from redlock._core.refusals import ErrorReply
+from redlock._core.release import release
+from redlock._core.renewals import _STEP, failed_to_keep
+from tests.core.renewer import TTL, VALIDITY, Scene
+from tests.core.world import NEVER, OTHER, PROPERTY, START, Interrupt, Master, breaks, down, outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from redlock._core.wire import Call
+
+GONE, TAKEN = b"", OTHER.encode()
+WRONG = ErrorReply("WRONGTYPE not a string")
+CLUSTER = Failure("error", "CROSSSLOT Keys in request don't hash to the same slot", refused=True)
+
+
+def says(*answers: Any, after: float = 0.01) -> Master:
+    """Of each lease the same, together and alone."""
+
+    def number(call: Call, arg: int) -> Any:
+        return answers[int(call.args[arg].removeprefix("token-"))]
+
+    def alone(call: Call) -> Any:
+        answer = number(call, 1)
+        return answer.failure() if isinstance(answer, ErrorReply) else [1] if answer == 1 else [0, answer]
+
+    def together(call: Call) -> Any:
+        return [number(call, arg) for arg in range(3, len(call.args), 4)]
+
+    return Master(after, {"renew": together, "extend": alone})
+
+
+def silent() -> Master:
+    return Master(NEVER)
+
+
+def asked(scene: Scene, verb: str = "renew") -> list[tuple[str, ...]]:
+    """The tokens of each request."""
+    return [sent.args[3::4] if verb == "renew" else (sent.token,) for sent in scene.world.all(verb)]
+
+
+def repairs(scene: Scene) -> list[tuple[str, int]]:
+    return sorted((sent.token, master) for sent in scene.world.all("repair") for master in sent.to)
+
+
+def begun(scene: Scene) -> Any:
+    """The operation for all that are due first; its request is written."""
+    scene.begin()
+    [(operation, _)] = scene.started
+    scene.started.clear()
+    scene.world._write(operation.send(None))  # type: ignore[arg-type]
+    return operation
+
+
+def rest(operation: Any) -> Any:
+    """What is left of an operation whose Send has been carried out."""
+    effect = operation.send(None)
+    while True:
+        event = yield effect
+        try:
+            effect = operation.send(event)
+        except StopIteration as stop:
+            return stop.value
+
+
+@pytest.mark.parametrize(
+    ("masters", "kinds"),
+    [
+        pytest.param([says(1, 1), says(1, 1), silent()], ["kept", "kept"], id="kept"),
+        pytest.param([silent()] * 3, ["unanswered"] * 2, id="nobody-answers"),
+        pytest.param([down()] * 3, ["unanswered"] * 2, id="all-down"),
+        pytest.param([breaks()] * 3, ["unanswered"] * 2, id="all-break"),
+        # one that is denied, and one that is not
+        pytest.param([says(1, GONE), says(1, GONE), silent()], ["kept", "expired"], id="one-gone"),
+        pytest.param([says(GONE, 1), says(TAKEN, 1), silent()], ["taken", "kept"], id="one-taken"),
+        # not the first two, whose denials are of different leases
+        pytest.param([says(GONE, 1), says(1, GONE), says(1, 1, after=0.1)], ["kept"] * 2, id="each-denied-once"),
+        # an error is of one lease; and no proof
+        pytest.param([says(WRONG, 1), says(WRONG, 1), silent()], ["unanswered", "kept"], id="wrong-type"),
+        pytest.param([says(1, GONE), down(), says(1, 1, after=0.1)], ["kept", "unanswered"], id="no-proof"),
+        pytest.param([says(1, 0), says(1, 1), says(1, 1)], ["kept"] * 2, id="one-talks-nonsense"),
+    ],
+)
+def test_each_for_itself(masters: list[Master], kinds: list[str]) -> None:
+    scene = Scene(*masters, leases=2)
+    scene.begin()
+    asked_at = scene.world.now
+    had = [lease.valid_until for lease in scene.leases]
+    scene.go()
+    for held, kind, before in zip(scene.held, kinds, had, strict=True):
+        lease = held.lease
+        assert (lease.valid_until > before) == (kind == "kept")
+        assert lease.valid_until - asked_at <= VALIDITY + 0.15
+        assert lease.lost == (kind in ("expired", "taken"))
+        if lease.lost:
+            assert (lease.loss().reason, len(held.told)) == (kind, 1)
+        assert not lease.all_pending
+        assert len(held.kept) == (kind == "kept")
+
+
+def test_one_request_for_all_that_have_the_same_ttl() -> None:
+    scene = Scene(*[Master(0.01)] * 3, leases=2)
+    scene.held += [scene.hold(number, ttl=6.0) for number in (2, 3)]
+    scene.world.now = START + TTL / 3
+    scene.go()
+    for sent, ms, both in zip(scene.world.sent, ("6000", "12000"), (scene.held[2:], scene.held[:2]), strict=True):
+        assert sent.verb == "renew"
+        assert sent.to == {0, 1, 2}
+        assert sent.request.owed_until is None
+        keys = [key for held in both for key in held.spec.keys.locks + held.spec.keys.fences]
+        assert sent.request.call.keys == tuple(keys)  # R20: the fence keys live on
+        one, two = (("1", "1", held.lease.token, ms) for held in both)
+        assert sent.args == ("3600000", *one, *two)
+        assert not sent.request.answered(0, [0, 0], scene.world.now)  # decided: nothing changes that
+    # each has its own TTL, from the moment of its request
+    asked_at = [scene.world.sent[index].at for index in (1, 1, 0, 0)]
+    lasts = [lease.valid_until - at for lease, at in zip(scene.leases, asked_at, strict=True)]
+    assert lasts == pytest.approx([11.878, 11.878, 5.938, 5.938])
+
+
+def test_one_that_leaves_is_extended_at_once_while_the_others_wait() -> None:
+    """P6: its loss is proven long before the slow masters have answered of the others."""
+    denies = Master(0.01, {"renew": [1, GONE, 1], "extend": [0, GONE]})
+    hangs = Master(0.01, {"renew": [1, 1, 1], "extend": [0, GONE]}, slow={"renew": 0.2})
+    scene = Scene(denies, hangs, silent(), leases=3)
+    operation = begun(scene)
+    effect = operation.send(None)
+    began = scene.world.now
+    effect = operation.send(scene.world._next(effect))
+    assert scene.world.now == pytest.approx(began + 0.01)
+    assert scene.wakes_at <= scene.world.now
+    assert [len(lease.all_pending) for lease in scene.leases] == [1, 0, 1]
+    assert scene.wake() == [[scene.held[1].renewal]]
+    assert scene.finish() == [["lost"]]
+    assert scene.leases[1].loss().reason == "expired"
+    assert len(scene.held[1].told) == 1
+    assert scene.world.now == pytest.approx(began + 0.02)
+    with pytest.raises(StopIteration) as stop:
+        operation.send(scene.world._next(effect))
+    assert [extension.kind for extension in stop.value.value.values()] == ["kept", "kept"]
+    assert scene.world.now == pytest.approx(began + 0.2)
+    assert [lease.valid_until - began for lease in scene.leases[::2]] == pytest.approx([VALIDITY] * 2)
+    assert outcomes(scene.leases[0].votes) == ["granted", "granted", "pending"]
+
+
+def test_who_has_left_meets_the_others_again() -> None:
+    scene = Scene(says(1, GONE), says(1, 1), says(1, 1), leases=2)
+    assert scene.go() == [["kept"], ["kept"]]
+    scene.world.masters = (Master(),) * 3
+    assert scene.go() == [["kept", "kept"]]
+
+
+def test_a_master_that_hangs_costs_node_timeout_and_they_are_tried_again_soon() -> None:
+    scene = Scene(says(1, 1), silent(), silent(), leases=2)
+    scene.begin()
+    began = scene.world.now
+    assert scene.go() == [["unanswered"] * 2]
+    assert scene.world.now == pytest.approx(began + 0.25)
+    assert scene.wakes_at - scene.world.now == pytest.approx(TTL / 20, abs=TTL * _STEP)
+    scene.world.now = scene.leases[0].valid_until
+    assert {lease.loss().reason for lease in scene.leases} == {"unreachable"}
+
+
+def test_who_waits_for_slow_masters_is_told_of_its_end() -> None:
+    """P6: whatever its operation waits for, and also if that never comes to its end."""
+    scene = Scene(*[silent()] * 3, leases=3)
+    _operation = begun(scene)
+    ends = scene.leases[0].valid_until
+    scene.held[1].lease.valid_until = ends + 30.0
+    scene.put_back(scene.held[1].renewal)
+    assert scene.wakes_at == ends
+    assert scene.wake() == []
+    assert [len(held.told) for held in scene.held] == [1, 0, 1]
+    assert scene.wakes_at == ends + 30.0
+
+
+def test_a_lease_that_is_over_is_not_even_asked_for() -> None:
+    """R12; also if it ends right before the request."""
+    scene = Scene(leases=4)
+    scene.begin()
+    scene.leases[0].end()
+    scene.leases[2].lose("max_hold")
+    assert scene.finish() == [["lost", "kept", "lost", "kept"]]
+    assert asked(scene) == [("token-1", "token-3")]
+    scene.begin()
+    for lease in scene.leases:
+        lease.end()
+    assert scene.finish() == [["lost"] * 2]
+    assert asked(scene) == [("token-1", "token-3")]
+
+
+def test_released_while_it_was_asked_for() -> None:
+    """Nothing stands behind the release; to the other lease it is nothing."""
+    scene = Scene(says(GONE, GONE, after=0.0), says(1, 1), says(1, 1), leases=2)
+    operation = begun(scene)
+    scene.leases[0].end()
+    scene.world.run(rest(operation))
+    while scene.wakes_at <= scene.world.now:
+        scene.wake()
+        scene.finish()
+    assert asked(scene, "extend") == [("token-1",)]
+    assert repairs(scene) == [("token-1", 0)]
+    assert not scene.leases[0].lost
+
+
+# -- repair (R14) ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("after", [0.0, 0.1], ids=["first", "after-the-majority"])
+def test_masters_without_the_key_get_it_back(after: float, counts: bool) -> None:
+    """Each lease where it is missing; also from a master that may not vote, for that one has restarted (R21)."""
+    slow = says(GONE, GONE, TAKEN, 1, after=after)
+    scene = Scene(slow, says(1, TAKEN, 1, 1), *[says(1, 1, 1, 1)] * 3, leases=4)
+    if not counts:
+        scene.world.settings.voters.votes_from[0] = NEVER
+    for _ in range(2):
+        scene.go()
+        scene.world.listen(1.0)
+        assert all(lease.valid for lease in scene.leases)
+        assert repairs(scene) == [("token-0", 0), ("token-1", 0)]
+        assert all(9.8 < int(sent.args[2]) / 1000 - TTL + 10 <= 10 for sent in scene.world.all("repair"))
+        assert all(sent.request.only_if() for sent in scene.world.all("repair"))  # type: ignore[misc]
+        scene.world.sent.clear()
+
+
+def test_also_when_the_operation_has_ended_long_ago() -> None:
+    scene = Scene(*[says(1, 1)] * 2, says(GONE, TAKEN, after=0.4), leases=2)
+    assert scene.go() == [["kept"] * 2]
+    scene.world.listen(1.0)
+    assert repairs(scene) == [("token-0", 2)]
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_what_is_over_when_they_say_so_is_given_nothing(over: int) -> None:
+    scene = Scene(*[says(1, 1)] * 2, says(GONE, GONE, after=0.1), leases=2)
+    assert scene.go() == [["kept"] * 2]
+    scene.leases[over].end()
+    scene.world.listen(1.0)
+    assert repairs(scene) == [(f"token-{1 - over}", 2)]
+
+
+def test_what_was_not_won_is_given_nothing() -> None:
+    scene = Scene(says(1, 1), silent(), says(GONE, GONE, after=0.3), leases=2)
+    assert scene.go() == [["unanswered"] * 2]
+    scene.world.listen(0.1)
+    assert not repairs(scene)
+
+
+def test_what_comes_after_the_majority_is_no_vote() -> None:
+    scene = Scene(*[Master(0.01)] * 3, Master(0.1), says(WRONG, 1, after=0.1), leases=2)
+    scene.go()
+    votes = [lease.votes for lease in scene.leases]
+    assert outcomes(votes[0]).count("granted") == 3
+    scene.world.listen(1.0)
+    assert [lease.votes for lease in scene.leases] == votes
+
+
+# -- masters that do not do several at once ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [CLUSTER, [1], [1, 1, 0]], ids=["cluster", "too-few", "nonsense"])
+@pytest.mark.parametrize("after", [0.0, 0.2], ids=["first", "after-the-majority"])
+def test_a_master_that_refuses(answer: Any, after: float) -> None:
+    """Each is renewed by itself from then on, or its key would expire there; the first time at once."""
+    scene = Scene(Master(after, {"renew": answer}), *[Master(0.01)] * 2, leases=3)
+    assert scene.go() == ([["kept"] * 3] if after else [[], ["kept"], ["kept"], ["kept"]])
+    scene.world.listen(1.0)
+    scene.world.sent.clear()
+    for _ in range(3):
+        assert scene.go() == [["kept"]] * 3
+    assert scene.world.verbs() == ["extend"] * 9
+
+
+def test_all_masters_refuse() -> None:
+    scene = Scene(*[Master(0.0, {"renew": CLUSTER})] * 3, leases=3)
+    for _ in range(20):
+        scene.go()
+    assert all(lease.valid for lease in scene.leases)
+    assert scene.world.verbs() == ["renew"] + ["extend"] * 60
+
+
+def test_masters_that_are_down_part_nobody() -> None:
+    scene = Scene(*[down()] * 3, leases=3)
+    for _ in range(3):
+        assert scene.go() == [["unanswered"] * 3]
+    scene.world.masters = (Master(),) * 3
+    assert scene.go() == [["kept"] * 3]
+
+
+@pytest.mark.parametrize("error", ["CROSSSLOT Keys in request", "MOVED 1 a:1", "NOPERM no key", "ERR proxy says no"])
+def test_which_errors_are_about_the_request(error: str) -> None:
+    """Part of it might do: names of one hash slot, or those for which there is permission."""
+    assert ErrorReply(error).failure().refused
+
+
+@pytest.mark.parametrize("error", ["BUSY x", "READONLY x", "LOADING x", "MISCONF x", "NOAUTH x", "OOM x"])
+def test_which_errors_any_request_would_get(error: str) -> None:
+    assert not ErrorReply(error).failure().refused
+
+
+# -- with what happens besides -------------------------------------------------------------------------
+
+
+def test_a_shorter_ttl_of_its_holder_counts() -> None:
+    """C6 with two at once: the later word on every master is the holder's, and its answers are lost."""
+    scene = Scene(*[Master(0.01)] * 3, leases=2)
+    operation = begun(scene)
+    asked_at = scene.world.now
+    holder = extend(scene.world.settings, scene.held[0].spec, scene.leases[0], 1.0, asked_at)
+    holder.send(None)
+    scene.world.run(rest(operation))
+    assert scene.leases[0].valid_until <= asked_at + 1.0
+    assert scene.leases[1].valid_until == pytest.approx(asked_at + VALIDITY)
+
+
+def test_a_ttl_that_its_holder_has_just_changed_is_not_changed_back() -> None:
+    scene = Scene(leases=3)
+    scene.begin()
+    held = scene.held[1]
+    scene.world.run(extend(scene.world.settings, held.spec, held.lease, 1.0, scene.world.now))
+    scene.finish()
+    assert asked(scene) == [("token-0", "token-2")]
+    assert held.lease.ttl == 1.0
+    assert scene.wakes_at < held.lease.valid_until - 0.5
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_interrupted_it_takes_nothing_away(number: int) -> None:
+    """Wherever that strikes: none is thought to be under way for ever, none lasts longer than was granted."""
+    scene = Scene(says(GONE, 1, after=0.0), says(1, 1), says(1, 1, after=0.1), leases=2)
+    scene.begin()
+    [(operation, renewals)] = scene.started
+    scene.started.clear()
+    had = [lease.valid_until for lease in scene.leases]
+    began = scene.world.now
+    strike = Interrupt(frozenset([number]), KeyboardInterrupt())
+    if number < 3:
+        with pytest.raises(KeyboardInterrupt):
+            scene.world.run(operation, strike)
+    else:
+        scene.world.run(operation, strike)
+    scene.put_back(*renewals)
+    for held, before in zip(scene.held, had, strict=True):
+        assert held.lease.valid
+        assert not held.lease.all_pending
+        assert held.lease.valid_until in (before, pytest.approx(began + VALIDITY))
+        assert held.renewal.due <= scene.world.now + TTL / (3 if held.kept else 20)  # it is tried again
+
+
+def test_thrown_away_it_takes_no_lock_and_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector may do so in a thread that holds any of them, and would wait for itself."""
+    scene = Scene(*[silent()] * 3, leases=2)
+    operation = begun(scene)
+    operation.send(None)  # it waits for the answers
+    for lease in scene.leases:
+        lease.on_change = lambda _: pytest.fail("told")
+    monkeypatch.setattr(LeaseState, "guard", lambda: pytest.fail("locks"))
+    operation.close()
+
+
+def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extension is won and ends under the guard, which threads need; nobody is told meanwhile."""
+    held: list[bool] = []
+
+    @contextmanager
+    def guard() -> Iterator[None]:
+        held.append(True)
+        yield
+        held.pop()
+
+    scene = Scene(says(1, GONE, 1), says(1, GONE, WRONG), silent(), leases=3)
+    monkeypatch.setattr(LeaseState, "guard", staticmethod(guard))
+    for name, guarded in (("extended", [True]), ("unanswered", [True]), ("_end_extension", [True]), ("changed", [])):
+        correct = getattr(LeaseState, name)
+
+        def call(lease: LeaseState, *given: Any, correct: Any = correct, guarded: Any = guarded) -> Any:
+            assert held == guarded
+            return correct(lease, *given)
+
+        monkeypatch.setattr(LeaseState, name, call)
+    scene.go()
+    assert [lease.lost for lease in scene.leases] == [False, True, False]
+
+
+def test_an_observer_that_raises_keeps_no_other_from_being_told() -> None:
+    scene = Scene(leases=3)
+
+    def raises() -> None:
+        raise ZeroDivisionError
+
+    scene.held[0].renewal.kept = raises
+    with pytest.raises(ZeroDivisionError):
+        scene.go()
+    assert [len(held.kept) for held in scene.held] == [0, 1, 1]
+    scene.held[0].renewal.kept = None
+    assert scene.go() == [["kept"] * 3]
+
+
+def test_what_is_said_when_it_fails() -> None:
+    renewals = [held.renewal for held in Scene(leases=3).held]
+    assert failed_to_keep(renewals[:1]).startswith("keeping <Lease '0-0'")
+    assert failed_to_keep(renewals[:1]).endswith("> failed")
+    assert failed_to_keep(renewals).endswith("> and 2 more failed")
+
+
+# -- who goes together ---------------------------------------------------------------------------------
+
+
+def test_those_that_were_renewed_together_meet_again() -> None:
+    """Whatever chance says of each of them; one that was released leaves the others together."""
+    scene = Scene(leases=20)
+    scene.go()
+    for number, held in enumerate(scene.held):
+        held.renewal.random = lambda number=number: number / 20  # type: ignore[misc]
+    for leases in (20, 19, 18):
+        assert scene.go() == [["kept"] * leases]
+        held = scene.held.pop()
+        scene.world.run(release(scene.world.settings, held.spec, held.lease))
+    assert scene.world.verbs() == ["renew", *["renew", "release"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("leases", "names", "rounds"),
+    [
+        (1, 1, [1]),
+        (MOST, 1, [MOST]),
+        (MOST + 1, 1, [MOST, 1]),
+        (1000, 1, [MOST] * 15 + [40]),
+        (30, 20, [3] * 10),
+        (3, 100, [1, 1, 1]),
+    ],
+)
+def test_no_more_names_than_a_master_does_in_no_time(leases: int, names: int, rounds: list[int]) -> None:
+    scene = Scene(leases=leases, names=names)
+    assert [len(ended) for ended in scene.go()] == rounds
+    assert all(lease.valid_until > scene.world.now + TTL * 0.9 for lease in scene.leases)
+    assert scene.world.verbs() == ["extend" if many == 1 else "renew" for many in rounds]
+
+
+@given(st.lists(st.sampled_from((1, 2, 20, 63, 64, 65, 200)), min_size=1, max_size=30))
+@PROPERTY
+def test_everybody_is_asked_for_once_and_in_order(names: list[int]) -> None:
+    scene = Scene()
+    scene.held = [scene.hold(number, many) for number, many in enumerate(names)]
+    scene.go()
+    tokens = [
+        token for sent in scene.world.sent for token in (sent.args[3::4] if sent.verb == "renew" else sent.args[1:2])
+    ]
+    assert tokens == [lease.token for lease in scene.leases]
+    for sent in scene.world.sent:
+        assert sent.verb == "extend" or sum(int(number) for number in sent.args[1::4]) <= MOST
+
+
+def test_each_has_its_end() -> None:
+    """C7, R15: together with those that go on."""
+    scene = Scene(leases=2, max_hold=4.0)
+    scene.held += [scene.hold(2), scene.hold(3, owner=lambda: "gone"), scene.hold(4)]
+    scene.world.now = START + 4.0
+    assert sorted(scene.go(), key=len) == [[], [], ["kept", "kept"]]
+    assert [lease.valid for lease in scene.leases] == [False, False, True, True, True]
+    assert scene.leases[0].loss().reason == "max_hold"
+    assert sorted(scene.world.verbs()) == ["release", "release", "renew"]
+
+
+# -- as alone ------------------------------------------------------------------------------------------
+
+ANSWERS = st.sampled_from((1, 1, 1, GONE, GONE, TAKEN, WRONG))
+FAILURES = (
+    Failure("error", "down", sent=False),
+    Failure("error", "connection lost"),
+    Failure("error", "BUSY", configuration=True),
+    CLUSTER,
+    "odd",
+)
+
+
+@dataclass(frozen=True)
+class Says:
+    """One master: when, what, and whether it may vote."""
+
+    after: float
+    answers: tuple[Any, ...]  # of each lease
+    failure: Any  # instead of all of them
+    votes: bool
+
+    def master(self) -> Master:
+        if self.failure is None:
+            return says(*self.answers, after=self.after)
+        alone = None if self.failure is CLUSTER else self.failure  # which does what it is asked for alone
+        granting = says(*self.answers).says["extend"]
+        return Master(self.after, {"renew": self.failure, "extend": alone or granting})
+
+
+def masters(leases: int) -> Any:
+    one = st.builds(
+        Says,
+        after=st.sampled_from((0.001, 0.01, 0.02, 0.02, 0.1, 0.4, NEVER)),
+        answers=st.tuples(*[ANSWERS] * leases) | st.just((1,) * leases),
+        failure=st.sampled_from((None,) * 8 + FAILURES),
+        votes=st.sampled_from((True, True, True, True, False)),
+    )
+    return st.lists(one, min_size=1, max_size=5)
+
+
+ALL_WELL = Says(0.01, (1, 1), None, votes=True)
+
+
+def scene_of(said: list[Says]) -> Scene:
+    scene = Scene(*[each.master() for each in said])
+    for number, each in enumerate(said):
+        if not each.votes:
+            scene.world.settings.voters.votes_from[number] = START + 100.0
+    return scene
+
+
+@given(st.integers(2, 4).flatmap(masters))
+@example([ALL_WELL, ALL_WELL, Says(0.01, (GONE, 1), None, votes=True)])
+@example([ALL_WELL, Says(0.001, (1, GONE), None, votes=False), ALL_WELL])
+@example([ALL_WELL, ALL_WELL, Says(0.1, (GONE, 1), None, votes=True)])
+@settings(PROPERTY, max_examples=300)
+def test_each_ends_as_it_would_alone(said: list[Says]) -> None:
+    """With the same answers: whatever the others of its round are told, and whether it leaves them or not."""
+    together = scene_of(said)
+    leases = len(said[0].answers)
+    together.held = [together.hold(number) for number in range(leases)]
+    together.go()
+    together.world.listen(1.0)
+    now = together.world.now
+    for number, held in enumerate(together.held):
+        together.world.now = now
+        alone = scene_of(said)
+        like = alone.hold(number)
+        [[kind]] = alone.go()
+        alone.world.listen(1.0)
+        assert held.lease.lost == (kind == "lost")
+        assert bool(held.kept) == (kind == "kept")
+        if not any(each.failure is CLUSTER for each in said):  # else it may not have said yet what is missing
+            assert held.lease.asked == like.lease.asked
+            assert [one for one in repairs(together) if one[0] == held.lease.token] == repairs(alone)
+        assert not held.lease.all_pending
+        together.world.now = alone.world.now = START + 1000.0
+        assert held.lease.loss().reason == like.lease.loss().reason
+        if kind == "kept":  # P1: never by a master that did not say so of this very lease
+            for master, outcome in enumerate(outcomes(held.lease.votes)):
+                assert outcome != "granted" or said[master].answers[number] == 1
