@@ -450,9 +450,6 @@ class Connections(ConnectionsBase[ThreadInbox]):
             # The leading thread may have lost a vote with this connection, and no hang-up tells it.
             self._lead_waker.wake()
 
-    def _tell(self) -> None:
-        """Nobody has to be told: `Housekeeper.wait_until_decided` looks from time to time."""
-
 
 def _dwindling(to: list[Connection[ThreadInbox]]) -> Iterator[Connection[ThreadInbox]]:
     """Each connection in ``to``, which keeps those that are not done yet."""

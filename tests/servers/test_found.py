@@ -122,8 +122,8 @@ def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_se
 
         def refused_at_first(request, waiter):
             if request.owed_until is not None and connections.send is not send:
-                connections.send = send
                 clients[2].config_set("min-replicas-to-write", 1)
+                connections.send = send
             return send(request, waiter)
 
         connections.send = refused_at_first
