@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._asyncio.operation import Alarm, AnyOperation
-from redlock._base.connection import Connection
 from redlock._base.connections import CLOSED, TICK, ConnectionsBase, Reports
 from redlock._base.forklock import ForkLock
 from redlock._core.effects import Leave
 from redlock._core.outcomes import NEVER
+from redlock._core.subscriptions import LINGER
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -54,14 +54,11 @@ class Connections(ConnectionsBase[AnyOperation]):
         self.loop = loop
         self.operations: set[AnyOperation] = set()  # those under way
         self.unclaimed: set[AnyOperation] = set()  # those under way, or over while their tasks were not resumed yet
-        self.on_broken: Callable[[Stream], None] = _ignore
-        self.on_listening: Callable[[], None] = _nothing
-        self.on_change: Callable[[], None] = _nothing
+        self.look_after: Callable[[float], None] = _ignore  # has the housekeeper do its chores at a time
         self.spare: set[Alarm] = set()  # alarms of finished operations, until they go off
         self._to_step: deque[AnyOperation] = deque()
         self._step_due = NEVER
         self._flush_due = NEVER  # when the coming call of `flush` was asked for
-        self._paying: set[Connection] = set()  # connections for which a call of `_pay` is to come
         # All sockets, to be closed when this object is dropped, should the user forget to close it.  A socket that
         # nobody closed makes Python warn.
         self._sockets: set[socket.socket] = set()
@@ -157,10 +154,6 @@ class Connections(ConnectionsBase[AnyOperation]):
         for connection in self.all:
             self._read(connection, now)
 
-    def _pay(self, connection: Connection) -> None:
-        self._paying.discard(connection)
-        self.send_owed(connection, _clock.now())
-
     def shut(self) -> None:
         """Interrupt the operations under way, hand the rest to the kernel, and close every descriptor."""
         for operation in list(self.operations):
@@ -213,23 +206,14 @@ class Connections(ConnectionsBase[AnyOperation]):
             self._epoll = None
 
     def _lost(self, connection: Stream) -> None:
-        self.on_broken(connection)
+        self.look_after(connection.retry_at)
 
-    def _in_debt(self, connection: Stream) -> None:
-        if (
-            isinstance(connection, Connection)
-            and connection.sock is not None
-            and connection not in self._paying
-            and not self.loop.is_closed()
-        ):
-            self._paying.add(connection)
-            self.loop.call_later(TICK, self._pay, connection)
+    def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
+        self.look_after(_clock.now() + TICK)
 
     def _want_subscribers(self) -> None:
-        self.on_listening()
-
-    def _tell(self) -> None:
-        self.on_change()
+        missing = [one.retry_at for one in self.subscribers if one.sock is None and one.connector is None]
+        self.look_after(min([_clock.now() + LINGER / 2, *missing]))
 
     def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
         with _ADMITTING.lock:
@@ -253,9 +237,5 @@ def _close_all(sockets: set[socket.socket]) -> None:
             sockets.pop().close()
 
 
-def _ignore(stream: Stream) -> None:
-    pass
-
-
-def _nothing() -> None:
+def _ignore(due: float) -> None:
     pass

@@ -108,10 +108,6 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
     def _want_subscribers(self) -> None:
         """A waiter subscribes: connect the subscribers that are down, and call `quieten` from time to time."""
 
-    @abstractmethod
-    def _tell(self) -> None:
-        """A connection came up, or an attempt to connect failed."""
-
     # -- the line in front of the masters ------------------------------------------------------------
 
     def _enter(self, place: Place, inbox: AnyInbox) -> None:
@@ -379,7 +375,6 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         connection.votes_from = now + quarantined
         self._begin_to_watch(connection)
         self.send_owed(connection, now)
-        self._tell()
         return reports + self._other_voters(now)
 
     def _other_voters(self, now: float) -> Reports:
@@ -413,7 +408,6 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
             return self._report_deaf(connection, f"no second connection: {failure.reason}")
         assert isinstance(connection, Connection)  # noqa: S101 - there is no third kind
         connection.pipeline.down = failure
-        self._tell()
         if connection.failures > 1:
             return []
         name, reason = connection.endpoint.name, failure.reason

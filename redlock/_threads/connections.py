@@ -442,6 +442,3 @@ class Connections(ConnectionsBase[ThreadInbox]):
         if self._polling:
             # The leading thread may have lost a vote with this connection, and no hang-up tells it.
             self._lead_waker.wake()
-
-    def _tell(self) -> None:
-        """Nobody has to be told: `Housekeeper.wait_until_decided` looks from time to time."""

@@ -97,7 +97,7 @@ class Driver:
     def _get_ready(self) -> None:
         """Wait for the connections (R2), before the first operation and after an interruption."""
         self._housekeeper.start()
-        self._housekeeper.wait_until_decided()
+        self._housekeeper.wait_until_ready()
         self._ready = True
 
     def deliver_owed(self) -> None:

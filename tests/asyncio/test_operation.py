@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import socket
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -325,7 +326,7 @@ def test_cancelled_while_it_waits_for_the_connections():
     async def scene(d):
         housekeeper = d.driver._housekeeper
         housekeeper.ready.clear()
-        housekeeper._began = d.clock.now  # somebody else has begun to connect
+        housekeeper._looks = itertools.repeat(1.0)  # somebody else has begun to connect
         task = asyncio.create_task(d.masters.lock("job", ttl=10).acquire())
         await d.quiet()
         task.cancel()

@@ -18,6 +18,7 @@ from unittest import mock
 import hiredis
 
 from redlock import AsyncMasters, _clock, scripts
+from redlock._connect import Connector
 from redlock._core import wire
 from redlock._core.effects import Send, Wait
 from redlock._core.refusals import ErrorReply
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from redlock._asyncio.connections import Connections
     from redlock._asyncio.driver import Driver
+    from redlock._base.stream import Stream
     from redlock._core.effects import Op
     from redlock._core.outcomes import Failure
 
@@ -259,10 +261,10 @@ class Deployment:
         self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT)
         self.driver: Driver = self.masters._driver()
         self.connections: Connections = self.driver._connections
-        self.connections.on_broken = lambda _: None
-        self.connections.on_change = lambda: None
-        self.connections.on_listening = lambda: None
-        self.driver._housekeeper.ready.set()
+        self.connections._want_subscribers = lambda: None  # type: ignore[method-assign]
+        housekeeper = self.driver._housekeeper
+        housekeeper._start_connecting = _connect_never  # type: ignore[method-assign]
+        housekeeper.ready.set()
         for number in range(MASTERS):
             self.attach(number)
 
@@ -313,6 +315,11 @@ class Deployment:
         for fake in self.fakes:
             self.loop.remove_reader(fake.sock)
             fake.sock.close()
+
+
+def _connect_never(stream: Stream) -> list[Any]:
+    stream.connector = Connector(stream.endpoint, 0.0)
+    return []
 
 
 def stop_reading(d: Deployment, number: int) -> None:

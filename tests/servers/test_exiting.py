@@ -107,3 +107,22 @@ def test_too_many_threads(world, redlock_servers, monkeypatch):
                 masters.lock("job").acquire(timeout=0)
         with masters.lock("job") as lease:
             assert lease.valid
+
+
+def test_masters_that_no_thread_could_connect_to_are_reported_as_down_once(world, redlock_servers, monkeypatch, caplog):
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if "redlock-connect" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RedlockError):
+                masters.lock("job").acquire(timeout=0.5)
+        eventually(lambda: all_up(masters))  # it has tried again by itself
+    told = [record.getMessage() for record in caplog.records if "no thread could be started" in record.getMessage()]
+    assert len(told) == 5
+    assert all("is down: no thread could be started: can't start new thread" in text for text in told)

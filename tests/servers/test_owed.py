@@ -46,6 +46,23 @@ def test_not_after_the_ttl(world, redlock_servers):
         assert redlock_servers.client(0).info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] == 0
 
 
+def test_a_master_that_refuses_it_late_is_asked_again(world, redlock_servers):
+    """Its answer comes when the release is over for whoever called it, and nobody else is about to read."""
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        lock = masters.lock("job", ttl=30)
+        eventually(lambda: all_up(masters))
+        lock.acquire()
+        eventually(lambda: all(lock_keys(redlock_servers)))
+        redlock_servers.client(3).config_set("min-replicas-to-write", 1)
+        redlock_servers.pause(3)
+        lock.release()
+        redlock_servers.resume(3)
+        time.sleep(0.3)
+        assert lock_keys(redlock_servers)[3]
+        redlock_servers.client(3).config_set("min-replicas-to-write", 0)
+        eventually(lambda: nothing_left(redlock_servers), 5.0)
+
+
 def run(code: str, urls: list[str]) -> subprocess.Popen[str]:
     head = f"from redlock import Masters\nmasters = Masters({urls!r}, restart_guard=False, node_timeout=0.3)\n"
     return subprocess.Popen(
@@ -104,8 +121,8 @@ def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_se
 
         def refused_at_first(request, waiter):
             if request.owed_until is not None and connections.send is not send:
-                connections.send = send
                 clients[2].config_set("min-replicas-to-write", 1)
+                connections.send = send
             return send(request, waiter)
 
         connections.send = refused_at_first
