@@ -1,9 +1,20 @@
-"""What a lock checks, decides and reports.  Threads and asyncio share it; nothing here waits for masters.
+"""What a lock checks and decides, and its operations.  Threads and asyncio share it; nothing here waits for masters.
 
 Re-entry (R26): a lease that is lost is not entered again, and each level hears of the loss from its own release.  A
 holder of some of the names that asks for them together with others would wait for itself: `WouldDeadlock` (C5).  So
 would a holder that asks for more `min_validity` than its lease has left.  Else the second acquire gets what it asks
 for (`on_lost`, cancelling), or an error (`fencing`, `max_hold`).  A lock with ``bound=False`` is not re-entered.
+
+Interruptions (R11, P7).  A Ctrl-C, a cancellation, or a signal handler that raises can strike between any two
+instructions.  Three places deal with that, and each takes over where the one before ends:
+
+- The operation.  Whatever interrupts it is thrown into the generator, which takes its keys back by sending.  Until its
+  last step it leaves no key and no hold.
+- The call.  `acquire` and `release` give the hold back if they do not get to their end (`_take_back`).
+- The end of a ``with``.  When it is gone and nobody has left, the renewer gives the lease back (`holds.py`).
+
+A hold is made before the operation begins, entered in one place and left in one place.  To leave it twice, or to leave
+it before it is entered, does no harm.  Bytes on a connection are another matter: see `_core/exchange.py`.
 """
 
 from __future__ import annotations
