@@ -6,17 +6,19 @@ index, Node, a C compiler) the subject is left out, and the report says why.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import venv
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT: Final = Path(__file__).parent.parent
 WORKERS: Final = ROOT / "benchmarks" / "workers"
@@ -29,6 +31,16 @@ class LeftOut(Exception):  # noqa: N818 - no error: a subject that cannot be mea
     pass
 
 
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Of several processes that need the same things, one makes them, and the others wait for it."""
+    MADE.mkdir(exist_ok=True)
+    with (MADE / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@_one_at_a_time()
 def environment() -> Path:
     """The Python of an environment with the other libraries and without this one."""
     wanted = WORKERS / "peers.txt"
@@ -46,6 +58,7 @@ def environment() -> Path:
     return python
 
 
+@_one_at_a_time()
 def node() -> tuple[str, Path]:
     """Node, and the folder with its modules."""
     program, npm = shutil.which("node"), shutil.which("npm")
@@ -64,6 +77,7 @@ def node() -> tuple[str, Path]:
     return program, home
 
 
+@_one_at_a_time()
 def loop() -> Path:
     """The C program."""
     compiler = shutil.which("cc")
