@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redlock import _clock, scripts
 from redlock._base import lock as locks
-from redlock._core import acquire as acquiring, extend as extending, quorum, renewals, wire
+from redlock._core import acquire as acquiring, extend as extending, extend_many, quorum, renewals, wire
 from redlock._core.extend import Extension
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.release import Claim
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from chaos.history import Must
     from redlock._core.effects import Op
@@ -128,13 +128,9 @@ def _() -> None:
         lease.end_extension(pending)
         return Extension("kept" if claim.tally.won else "unanswered", at, claim.tally)
 
-    def renew(
-        settings: MastersSettings, leases: Sequence[tuple[LockSpec, LeaseState]], now: float
-    ) -> Op[list[Extension]]:
-        extensions = []
-        for spec, lease in leases:
-            extensions.append((yield from extend(settings, spec, lease, lease.ttl, now)))
-        return extensions
+    def renew(settings: MastersSettings, ends: dict[Any, Extension], now: float) -> Op[None]:
+        for member in ends:
+            ends[member] = yield from extend(settings, member.spec, member.lease, member.lease.ttl, now)
 
     _patch_script(
         "EXTEND",
@@ -143,7 +139,7 @@ def _() -> None:
     )
     for module in (extending, renewals, locks):
         _patch(module, "extend", extend)
-    for module in (extending, renewals):
+    for module in (extend_many, renewals):
         _patch(module, "renew", renew)
     _patch(LeaseState, "over", property(lambda lease: lease.released))
 
