@@ -76,7 +76,7 @@ class Master:
 
 @contextlib.contextmanager
 def scripted() -> Iterator[list[Master]]:
-    """Five masters; whoever connects meanwhile is connected to them."""
+    """Five masters.  A client that connects inside of this is connected to them."""
     masters = [Master() for _ in range(MASTERS)]
     left = [master.wire for master in masters]
 

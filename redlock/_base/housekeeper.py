@@ -1,6 +1,6 @@
 """What is done in the background in both worlds: it connects, sends owed releases, and looks after subscriptions.
 
-All of it is in `chores`: whoever calls it learns when to call it again.  Threads call it from one thread, which
+All of it is in `chores`: it returns when to call it again.  Threads call it from one thread, which
 sleeps in poll(); asyncio calls it from one timer of the loop.  Each attempt to connect has a short thread of its own
 in both worlds.  redis-py knows TLS, credentials and name resolution, and some of that always blocks; a master that
 hangs must not delay the others.  And a loop cannot destroy a thread while it is pending, as it can a task.

@@ -70,7 +70,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def _read_slowly(self, fd: int, now: float) -> None:
-        """Read from what is not a plain connection."""
+        """Read from a connection that is not plain."""
 
     @abstractmethod
     def _read_on(self, pipeline: Pipeline, data: bytes | OSError, now: float) -> None:

@@ -66,8 +66,8 @@ def renew(settings: MastersSettings, ends: dict[AnyMember, Extension], now: floa
 
     A lease that leaves is removed from ``ends``.
 
-    With threads, another one may read the answers.  It notes first who leaves, and then counts the vote.  So those who
-    have not left when the batch is decided were extended by all masters that are counted (P1).
+    Another thread may read the answers.  It first notes the leases that leave, and then counts the vote.  So every
+    counted master has extended each lease that has not left when the batch is decided (P1).
     """
     ttl = next(iter(ends)).lease.ttl
     asked = _extendable(ends, ttl, now)
