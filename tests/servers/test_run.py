@@ -1094,7 +1094,7 @@ def test_top(servers):
         terminal.type("\x1a", "Stopped")
         terminal.type("fg; echo ended $?\n", "Help")
         terminal.type("q", "load average")
-        terminal.type("q", "ended 0")
+        terminal.type("q", "ended ")  # not its code: a top that was stopped may say "write error", with or without us
 
 
 def test_a_command_that_is_killed_while_it_is_stopped(servers):
