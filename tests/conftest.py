@@ -1,8 +1,12 @@
-"""What programs that the tests start inherit from this process."""
+"""What programs that the tests start inherit from this process, and which test begins first."""
 
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 # A run in the background (`nohup make test &`) ignores these, and so would all that it starts.
 for _number, _handler in (
@@ -12,3 +16,8 @@ for _number, _handler in (
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first: else all processes but one would wait for it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("longest") is None)

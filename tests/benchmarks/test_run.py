@@ -34,10 +34,6 @@ def run(folder, *arguments):
     return done.stdout, Results.read(folder / "results.json")
 
 
-# That run is made once, by one process.
-TINY = pytest.mark.xdist_group("tiny")
-
-
 PEERS_TITLES = {peer.title for peer in PEERS}
 
 
@@ -50,22 +46,27 @@ def no_peers() -> str:
     return ""
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("tiny"), *(["--no-peers"] if no_peers() else []))
+@pytest.mark.longest
+def test_one_tiny_run(tmp_path):
+    """One test, for it takes more than a minute: each process that runs tests would make a run of its own."""
+    said, results = run(tmp_path, *(["--no-peers"] if no_peers() else []))
+    every_scenario_has_figures(said, results)
+    everybody_was_measured(results)
+    figures_are_figures(results)
+    it_prints_them(said, results)
+    a_page_can_be_made_of_it(results, tmp_path)
+    if why := no_peers():
+        missing(why)
+    the_other_libraries_were_measured(results)
 
 
-@TINY
-def test_every_scenario_has_figures(tiny):
-    said, results = tiny
+def every_scenario_has_figures(said, results):
     left_out = {"apart"} if "it takes two processors" in said else set()
     assert {record.scenario for record in results.records} >= set(SCENARIOS) - left_out
     assert len(results.records) > 100
 
 
-@TINY
-def test_everybody_was_measured(tiny):
-    _, results = tiny
+def everybody_was_measured(results):
     mine = only(EVERYBODY, "ours", "limit", "home-made")
     expected = {subject.title for subject in mine if subject is not LOOP or shutil.which("cc")}
     measured = {record.subject for record in results.of("latency") if record.value is not None}
@@ -73,10 +74,8 @@ def test_everybody_was_measured(tiny):
     assert set(results.left_out) - {LOOP.title} <= PEERS_TITLES
 
 
-@TINY
-def test_figures_are_figures(tiny):
+def figures_are_figures(results):
     """What has none says why; nothing is lost, and nothing is left behind, however slow the machine."""
-    _, results = tiny
     for record in results.records:
         assert record.value is not None or record.note
         assert record.value is None or record.value >= 0 or record.unit in ("ms", "KB"), record
@@ -84,23 +83,19 @@ def test_figures_are_figures(tiny):
         assert record.value == 0 or record.subject in PEERS_TITLES, record
 
 
-@TINY
-def test_what_it_prints(tiny):
-    printed, results = tiny
+def it_prints_them(printed, results):
     figures = [line.strip() for line in printed.splitlines() if line.startswith("    ")]
     assert [line[:30] for line in figures] == [record.line()[:30] for record in results.records]
     assert "written to" in printed
 
 
-@TINY
-def test_a_page_can_be_made_of_it(tiny, tmp_path):
-    _, results = tiny
-    page.write(results, tmp_path)
-    text = (tmp_path / "performance.md").read_text(encoding="utf-8")
+def a_page_can_be_made_of_it(results, folder):
+    page.write(results, folder)
+    text = (folder / "performance.md").read_text(encoding="utf-8")
     assert "$" not in text
     for name in ("latency", "sizes", "faults", "contention", "throughput"):
         assert f"](_static/performance/{name}.svg)" in text
-        assert (tmp_path / "_static" / "performance" / f"{name}.svg").stat().st_size > 1000
+        assert (folder / "_static" / "performance" / f"{name}.svg").stat().st_size > 1000
 
 
 def test_of_one_scenario_a_page_can_be_made_too(tmp_path):
@@ -109,12 +104,8 @@ def test_of_one_scenario_a_page_can_be_made_too(tmp_path):
     assert "*Not measured in this run.*" in (tmp_path / "performance.md").read_text(encoding="utf-8")
 
 
-@TINY
-def test_the_other_libraries(tiny):
-    """Where they can be installed.  All of them know every request that they are sent."""
-    if why := no_peers():
-        missing(why)
-    _, results = tiny
+def the_other_libraries_were_measured(results):
+    """All of them know every request that they are sent."""
     out = set(results.left_out) - {LOOP.title}
     # Those that nobody maintains do not run on every Python.
     assert {POTTERY.title, REDLOCK_PY.title}.isdisjoint(out), results.left_out
