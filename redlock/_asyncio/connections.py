@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
     from redlock._core.effects import LocalEffect, Send
+    from redlock._core.local_queue import Place
     from redlock._core.voters import Facts, Voters
 
 # A request waits at most so many seconds for the end of the tick: a task may block the loop.  And at most so many
@@ -74,10 +75,20 @@ class Connections(ConnectionsBase[AnyOperation]):
         """Write ``request`` to its masters, now or at the end of this tick."""
         if self.closed:
             raise RedlockError(CLOSED)
+        if request.enters is not None:
+            self._enter(request.enters, operation)
+            if not request.enters.may_ask:
+                return
         now = _clock.now()
         if len(self.operations) == 1:  # an extra turn of the loop for `flush` pays only if it is shared
             self._submit(request, operation, now)
-            return
+        else:
+            self._send_with_others(request, operation, now)
+        if request.leaves is not None:
+            self.leave(request.leaves)
+
+    def _send_with_others(self, request: Send, operation: AnyOperation, now: float) -> None:
+        """Write ``request`` at the end of this tick."""
         if self._flush_due == NEVER or now - self._flush_due > TICK:  # no call is to come, or it was interrupted
             self._soon(self.flush)
             self._flush_due = now
@@ -88,15 +99,15 @@ class Connections(ConnectionsBase[AnyOperation]):
     def perform_local(self, effect: LocalEffect, operation: AnyOperation) -> None:
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
-            self.pass_by(effect)
+            self.leave(effect.place)
         elif self.closed:
             raise RedlockError(CLOSED)
         else:
             self._perform_local(effect, operation)
 
-    def pass_by(self, effect: Leave) -> None:
+    def leave(self, place: Place) -> None:
         """Leave the line, and wake the operations whose turn it is now."""
-        for inbox in self._leave(effect.place):
+        for inbox in self._leave(place):
             inbox.wake()
 
     def wake(self, operation: AnyOperation) -> None:

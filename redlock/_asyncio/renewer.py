@@ -68,7 +68,7 @@ class Renewer(RenewerBase):
         super()._changed(renewal, left_behind=False)
 
     def _pass_by(self, effect: Leave) -> None:
-        self._connections.pass_by(effect)
+        self._connections.leave(effect.place)
 
     def _tell_soon(self, renewal: Renewal) -> None:
         self._loop.call_soon(self._tell, renewal)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from redlock import _clock, _connect
 from redlock._base.connection import AnyInbox, Connection
 from redlock._base.subscriber import Subscriber
-from redlock._core.effects import Enter, Leave, Notified, ReleaseHeard, Turn
+from redlock._core.effects import Notified, ReleaseHeard, Turn
 from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from redlock._base.observer import Observer
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import LocalEffect, Send
+    from redlock._core.effects import Listen, Send
     from redlock._core.local_queue import Place
     from redlock._core.pipeline import Pipeline
     from redlock._core.subscriptions import Subscription
@@ -250,17 +250,12 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
-    def _perform_local(self, effect: LocalEffect, inbox: AnyInbox) -> list[AnyInbox]:
-        """Carry out an effect that needs no master.  Returns the operations to wake."""
-        if isinstance(effect, Enter):
-            self._enter(effect.place, inbox)
-        elif isinstance(effect, Leave):
-            return self._leave(effect.place)
-        elif isinstance(effect, ReleaseHeard):
+    def _perform_local(self, effect: Listen | ReleaseHeard, inbox: AnyInbox) -> None:
+        """Carry out an effect that needs no master."""
+        if isinstance(effect, ReleaseHeard):
             self.subscriptions.released(effect.keys, effect.heard, effect.took, _clock.now())
         else:
             self._listen(effect.subscription, inbox)
-        return []
 
     def _listen(self, subscription: Subscription, inbox: AnyInbox) -> None:
         now = _clock.now()

@@ -203,13 +203,16 @@ class Hold(Generic[AnyLease]):
         self._unwanted = True
         if not self._entered:
             return False
-        holds = self.state.holds
-        for where in (self.holder, holds):
-            if where and where[-1] is self:
-                where.pop()
-            else:
-                with contextlib.suppress(ValueError):  # removed already, by another thread
-                    where.remove(self)
+        holder, holds = self.holder, self.state.holds
+        # Usually it is the last one, which is quick to find.  No other thread runs between a look and its `pop`.
+        if holder and holder[-1] is self:
+            holder.pop()
+        else:
+            _remove(self, holder)
+        if holds and holds[-1] is self:
+            holds.pop()
+        else:
+            _remove(self, holds)
         self._watches = None  # so no callback runs when its ``with`` ends
         if holds and not all(hold.abandoned for hold in holds):
             return False
@@ -217,6 +220,11 @@ class Hold(Generic[AnyLease]):
         if entered and entered[-1]() is self.state:
             _ENTERED.set(entered[:-1])
         return True
+
+
+def _remove(hold: Hold[Any], where: list[Hold[Any]]) -> None:
+    with contextlib.suppress(ValueError):  # removed already, by another thread
+        where.remove(hold)
 
 
 def note_here(state: LeaseState) -> None:

@@ -213,7 +213,7 @@ class Outages:
         self._now = False  # the last attempt found too few masters
 
     def __call__(self, tally: Tally) -> None:
-        if tally.outage == self._now:
+        if (tally.yes >= tally.need and not self._now) or tally.outage == self._now:
             return
         self._now = tally.outage
         if self._now:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from redlock import _clock
 from redlock._core.effects import Send, Timeout, Wait
+from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,23 +181,28 @@ class OperationBase(ABC, Generic[T, AnyHost]):
 
     def _perform(self, effect: Effect) -> Event | None:
         """Carry out ``effect``.  Returns what the generator is resumed with, or `_NOTHING` if it has to wait."""
-        if isinstance(effect, Wait):
-            return self.events.popleft() if self.events else self._event(effect) or _NOTHING
         if isinstance(effect, Send):
             self._host.send(effect, self)
-        else:
-            self._host.perform_local(effect, self)
+            if effect.wait_for is None or effect.sent_at == NEVER:
+                return None
+            return self._next(effect.sent_at + effect.wait_for, effect)
+        if isinstance(effect, Wait):
+            return self._next(effect.until, effect.closes)
+        self._host.perform_local(effect, self)
         return None
 
-    def _event(self, effect: Wait) -> Event | None:
-        """An event, or a `Timeout` once ``effect.until`` has passed.  None: it has to wait, and an alarm is set."""
-        until, self._closes = effect.until, effect.closes
+    def _next(self, until: float, closes: Send | None) -> Event:
+        return self.events.popleft() if self.events else self._event(until, closes) or _NOTHING
+
+    def _event(self, until: float, closes: Send | None) -> Event | None:
+        """An event, or a `Timeout` once ``until`` has passed.  None: it has to wait, and an alarm is set."""
+        self._closes = closes
         now = _clock.now()
         if until != self._asked:
             self._asked = self.until = until
             self._excused = now >= until
         if now >= self.until and not self._excuse(now):
-            self._host.last_look(effect.closes)
+            self._host.last_look(closes)
             return self.events.popleft() if self.events else Timeout(now)
         if self._armed != self.until:  # one alarm for all answers of one round
             self._arm(now)

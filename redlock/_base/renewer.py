@@ -102,7 +102,7 @@ class RenewerBase(ABC):
             over = self._schedule.put(self._schedule.newcomers())
             due = self._schedule.take(now)
         self._see_off(over)
-        due += [renewal for renewal in besides if not (renewal.over or renewal in due)]
+        due += [renewal for renewal in besides if renewal not in due]
         for task, renewals in tasks(due, now):
             self._start(task, renewals)
         self.put_back(*due)  # those under way are due at their ends (P6)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
-from redlock._core.effects import Enter, Leave, Listen, Notified, Op, Send, Timeout, wait
+from redlock._core.effects import Leave, Listen, Notified, Op, Send, Timeout, wait
 from redlock._core.local_queue import Place
 from redlock._core.outcomes import NEVER
 from redlock._core.quorum import Tally
@@ -65,11 +65,7 @@ def acquire(
     """
     place = Place(spec.keys.locks)
     try:
-        yield Enter(place)
-        outcome: Grant | Refusal | None = yield from _queue(settings, place, deadline)
-        if outcome is None:
-            place.inbox = None  # no `Turn` will come any more; a lease that referred to the inbox would be a cycle
-            outcome = yield from _contend(settings, spec, deadline, won, place)
+        outcome = yield from _contend(settings, spec, deadline, won, place)
         if isinstance(outcome, Refusal):
             interruption = yield from despite_interrupts(Leave(place))
             if interruption is not None:
@@ -82,57 +78,86 @@ def acquire(
     return outcome
 
 
+def _contend(
+    settings: MastersSettings, spec: LockSpec, deadline: float, won: list[Grant] | None, place: Place
+) -> Op[Grant | Refusal]:
+    """Stand in line, and then compete with other processes."""
+    subscription: Subscription | None = None
+    attempts = 1
+    failed = 1  # attempts since a release was announced: after a release all waiters begin anew
+    outcome = yield from attempt(settings, spec, won, attempts, place, enter=True)
+    if outcome is None:  # it was not our turn
+        attempts = failed = 0
+        refusal = yield from _queue(settings, place, deadline)
+        if refusal is not None:
+            return refusal
+        subscription = yield from _let_others_go_first(settings, spec, place, deadline)
+    while not isinstance(outcome, Grant):
+        if outcome is not None:
+            # C1: an outage may pass.  A wrong password stays wrong, however long we wait.
+            if outcome.at >= deadline or outcome.tally.misconfigured:
+                return outcome._replace(attempts=attempts)
+            if subscription is None and outcome.kind == "held":
+                subscription = Subscription(spec.keys.locks, len(settings.masters))
+                yield Listen(subscription)
+            if (yield from _pause(settings, subscription, outcome, _next_try(spec, outcome, failed, deadline))):
+                failed = 0
+        attempts += 1
+        failed += 1
+        outcome = yield from _attempt_again(settings, spec, won, attempts, place, subscription)
+    return outcome
+
+
 def _queue(settings: MastersSettings, place: Place, deadline: float) -> Op[Refusal | None]:
     """Wait until it is our turn.  Returns a `Refusal` if the deadline comes first."""
     while not place.turn:
         event = yield from wait(deadline, quiet=True)
         if isinstance(event, Timeout) and not place.turn:
             return Refusal("held", Tally(settings.masters), event.at, attempts=0)
+    place.inbox = None  # no `Turn` will come any more; a lease that referred to the inbox would be a cycle
     return None
 
 
-def _contend(
-    settings: MastersSettings, spec: LockSpec, deadline: float, won: list[Grant] | None, place: Place
-) -> Op[Grant | Refusal]:
-    """Compete with other processes."""
-    attempts = 0
-    failed = 0  # attempts since a release was announced: after a release all waiters begin anew
-    subscription: Subscription | None = None
-    if NEVER < place.yield_until < deadline:
-        subscription = Subscription(spec.keys.locks, len(settings.masters))
-        yield Listen(subscription)
-        yield from _let_others_go_first(subscription, place.yield_until)
-    while True:
-        attempts += 1
-        failed += 1
-        if subscription is not None:
-            subscription.attempting()
-        outcome = yield from attempt(settings, spec, won, attempts, place)
-        if subscription is not None:
-            subscription.tried(collided=isinstance(outcome, Refusal) and outcome.split)
-        if isinstance(outcome, Grant):
-            return outcome
-        # C1: an outage may pass.  A wrong password stays wrong, however long we wait.
-        if outcome.at >= deadline or outcome.tally.misconfigured:
-            return outcome._replace(attempts=attempts)
-        until = min(outcome.at + delay(spec.retry, failed), deadline)
-        if outcome.remaining is not None:  # by then the keys have expired, also if no release is announced
-            until = min(until, outcome.at + outcome.remaining + quorum.ROUNDING)
-        if subscription is None and outcome.kind == "held":
-            subscription = Subscription(spec.keys.locks, len(settings.masters))
-            yield Listen(subscription)
-        if (yield from _pause(settings, subscription, outcome, until)):
-            failed = 0
+def _let_others_go_first(
+    settings: MastersSettings, spec: LockSpec, place: Place, deadline: float
+) -> Op[Subscription | None]:
+    """Wait until waiters of another process had the lock, if our process has just had it (R24).
 
-
-def _let_others_go_first(subscription: Subscription, until: float) -> Op[None]:
-    """Wait until waiters of another process had the lock.  They listen, and our process has just had it.
-
-    The first release that we hear of is that of our own process, the second is theirs.
+    They listen.  The first release that we hear of is that of our own process, the second is theirs.
     """
+    until = place.yield_until
+    if not NEVER < until < deadline:
+        return None
+    subscription = Subscription(spec.keys.locks, len(settings.masters))
+    yield Listen(subscription)
     while subscription.released < 2:  # noqa: PLR2004 - see above
         if isinstance((yield from wait(until)), Timeout):
-            return
+            break
+    return subscription
+
+
+def _next_try(spec: LockSpec, refusal: Refusal, failed: int, deadline: float) -> float:
+    """When to try again, if nothing happens before that."""
+    until = min(refusal.at + delay(spec.retry, failed), deadline)
+    if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
+        until = min(until, refusal.at + refusal.remaining + quorum.ROUNDING)
+    return until
+
+
+def _attempt_again(
+    settings: MastersSettings,
+    spec: LockSpec,
+    won: list[Grant] | None,
+    number: int,
+    place: Place,
+    subscription: Subscription | None,
+) -> Op[Grant | Refusal | None]:
+    if subscription is not None:
+        subscription.attempting()
+    outcome = yield from attempt(settings, spec, won, number, place)
+    if subscription is not None:
+        subscription.tried(collided=isinstance(outcome, Refusal) and outcome.split)
+    return outcome
 
 
 def _pause(settings: MastersSettings, subscription: Subscription | None, refusal: Refusal, until: float) -> Op[bool]:
@@ -164,33 +189,36 @@ def attempt(
     won: list[Grant] | None = None,
     number: int = 1,
     place: Place | None = None,
-) -> Op[Grant | Refusal]:
-    """Try once: one token, one round, and a rollback on every way out but a grant (R8, R9, R11)."""
+    *,
+    enter: bool = False,
+) -> Op[Grant | Refusal | None]:
+    """Try once: one token, one round, and a rollback on every way out but a grant (R8, R9, R11).
+
+    ``enter``: stand in line with ``place`` first.  None: nothing was sent, because others go first.
+    """
     token = settings.token()
-    proposal = settings.fences.propose() if spec.fencing else 0
+    fencing = spec.fencing
+    proposal = settings.fences.propose() if fencing else 0
     ballot = Ballot(settings, wire.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)
+    ballot.wait_for = settings.node_timeout
+    if enter:
+        ballot.enters = place
     try:
         at = yield from ballot.ask()
+        if at == NEVER:
+            return None
         tally = ballot.tally
         settings.attempted(tally)
-        if not tally.won:
-            refusal = ballot.refusal(at)
-        else:
-            fence: int | None = None
-            if spec.fencing:
-                fence = proposal
-                if not ballot.stored:
-                    fence, at, tally = yield from second_round(settings, spec, token, ballot)
-            valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-            if not tally.won:
-                refusal = Refusal("unreachable" if tally.unreachable else "held", tally, at)
-            elif valid_until - at < spec.min_validity:
-                refusal = Refusal("slow", ballot.tally, at, validity=valid_until - at)
-            else:
-                grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
-                if won is not None:
-                    won.append(grant)
-                return grant
+        fence = proposal if fencing else None
+        if fencing and tally.yes >= tally.need and not ballot.stored:
+            fence, at, tally = yield from second_round(settings, spec, token, ballot)
+        valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
+        if tally.yes >= tally.need and valid_until - at >= spec.min_validity:
+            grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
+            if won is not None:
+                won.append(grant)
+            return grant
+        refusal = ballot.refusal(tally, at, valid_until)
         interruption = yield from rollback(spec, token, ballot)
         if interruption is not None:
             raise interruption  # noqa: TRY301 - `except` below rolls back again, which does no harm
@@ -252,13 +280,12 @@ def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
 class Ballot(Round):
     """The votes of an attempt: grants with their fences, refusals with their holders."""
 
-    __slots__ = ("_elsewhere", "_holders", "highest")
+    _elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
+    _holders: tuple[tuple[str, float], ...] = ()
 
     def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int) -> None:
         super().__init__(settings, call)
         self.highest = proposal  # the greatest fence that was proposed or shown
-        self._elsewhere: list[int] = []  # masters that granted, but did not store our proposal
-        self._holders: list[tuple[str, float]] = []
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
@@ -266,9 +293,9 @@ class Ballot(Round):
         self._settings.fences.learn(answer.fence)
         if isinstance(answer, wire.Taken):
             if not answer.stored and self.tally.outcome(master) is None:  # only its first answer is its vote
-                self._elsewhere.append(master)
+                self._elsewhere += (master,)
             return GRANTED
-        self._holders.append((answer.holder, answer.remaining))
+        self._holders += ((answer.holder, answer.remaining),)
         return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
 
     @property
@@ -278,12 +305,18 @@ class Ballot(Round):
         An answer may have been read and not counted: a Ctrl-C came in between.
         """
         tally = self.tally
+        if not self._elsewhere:
+            return tally.yes >= tally.need
         return tally.yes - tally.granted_by(self._elsewhere) >= tally.need
 
-    def refusal(self, at: float) -> Refusal:
-        tally = self.tally
+    def refusal(self, tally: Tally, at: float, valid_until: float) -> Refusal:
+        """Why the attempt failed.  ``tally``: the votes of its last round."""
+        if tally.won:
+            return Refusal("slow", self.tally, at, validity=valid_until - at)
         if tally.unreachable:
             return Refusal("unreachable", tally, at)
+        if tally is not self.tally:
+            return Refusal("held", tally, at)
         tokens = [holder for holder, _ in self._holders]
         holder = max(tokens, key=tokens.count, default="")
         left = sorted(remaining for _, remaining in self._holders)
@@ -300,8 +333,6 @@ class Ballot(Round):
 
 class SecondBallot(Round):
     """The votes of the second round: which masters stored the greater fence (R17)."""
-
-    __slots__ = ()
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - part of the interface
         verdict, fence = wire.read_fence(value)

@@ -1,13 +1,13 @@
 """The whole vocabulary between an operation and its driver.
 
-An operation is a generator.  It yields effects, and is resumed with events.  Every effect but `Wait` resumes at
-once, with None.
+An operation is a generator.  It yields effects, and is resumed with events.  An effect resumes at once, with None,
+unless it is said below that it waits.
 
     Send           ask masters to run a script.  The driver hands the answers to the `Send` itself (`Send.voted`,
-                   `Send.answered`).  Once that returns True, the `Send` is the next event of a `Wait`
+                   `Send.answered`).  Once that returns True, the `Send` is the next event of the operation.  With
+                   ``wait_for`` it waits like a `Wait`
     Wait           resume with the next event: a decided `Send`, a `Turn`, a `Notified`, or a `Timeout`
-    Enter          stand in line in this process; a `Turn` follows, unless the operation is first in line already
-    Leave          leave the line
+    Leave          leave the line of this process, in which `Send.enters` has put the operation
     Listen         hear of releases until the operation ends; a `Notified` comes whenever the `Subscription` has
                    reason to look
     ReleaseHeard   tell how many others heard of our release
@@ -17,6 +17,7 @@ What every driver must do:
 - It sets ``Send.sent_at`` before the first byte leaves.
 - When it is to write a `Send`, it calls `Send.failed` for each master that is down, at once or soon.
 - It asks ``Send.only_if`` in the moment in which it writes.
+- It enters the line before it writes, and leaves it after that (``Send.enters``, ``Send.leaves``).
 - It hands a `Send` one answer at a time, and none while the operation sees a `Timeout` (``Wait.closes``).
 - It writes what an answer asks for (``Send.more``) before anything else to that master.
 - It throws into the generator whatever interrupts a wait.  Then it goes on driving the generator, for that is
@@ -25,7 +26,7 @@ What every driver must do:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -55,11 +56,30 @@ class Send:
 
     ``more``: requests to the same master that an answer calls for.  As a rule there are none.
 
+    ``enters``: stand in line with this place first.  The request is not sent unless the place is at the front and
+    may ask now (`Place.may_ask`).  If it is not sent, ``sent_at`` stays `NEVER`, and nothing is waited for.
+
+    ``leaves``: leave the line with this place as soon as the request is written.
+
+    ``wait_for``: resume with the next event, or with a `Timeout` so many seconds after the request was sent.  It is
+    handed no more answers then.
+
     ``usual``: see `Call.usual`.  ``counts``: the tally in which usual answers are counted in place, without a call of
-    `voted`.  ``inbox``: whom its driver tells when it is decided.
+    `voted`.  ``inbox``: whom its driver tells when it is decided.  ``open``: answers are still counted; `voted`,
+    `answered` and `failed` are called, else `late`.
     """
 
-    __slots__ = ("call", "counts", "doubt", "inbox", "more", "only_if", "open", "owed_until", "sent_at", "to", "usual")
+    # Class attributes: a request that does without them need not set them.
+    doubt: Doubt | None = None
+    enters: Place | None = None
+    leaves: Place | None = None
+    wait_for: float | None = None
+    more: tuple[Send, ...] = ()
+    sent_at = NEVER
+    open = False
+    counts: Tally | None = None
+    inbox: Any = None
+    only_if: Callable[[], bool] | None = None
 
     def __init__(
         self,
@@ -69,16 +89,10 @@ class Send:
         only_if: Callable[[], bool] | None = None,
     ) -> None:
         self.call = call
+        self.usual = call.usual
         self.to = to
         self.owed_until = owed_until
         self.only_if = only_if
-        self.doubt: Doubt | None = None
-        self.more: tuple[Send, ...] = ()
-        self.sent_at = NEVER
-        self.open = False  # answers are still counted: `voted`, `answered` and `failed` are called, else `late`
-        self.usual = call.usual
-        self.counts: Tally | None = None
-        self.inbox: Any = None
 
     def voted(self, master: int, at: float) -> bool:  # noqa: ARG002 - a plain `Send` counts nothing
         """A master gave the usual answer (`Call.usual`).  True: that decides."""
@@ -121,13 +135,6 @@ class Wait:
 
 
 @dataclass(slots=True, eq=False)
-class Enter:
-    """Stand in line with ``place``."""
-
-    place: Place
-
-
-@dataclass(slots=True, eq=False)
 class Leave:
     """Leave the line with ``place``.  A second time does no harm."""
 
@@ -146,7 +153,7 @@ class ReleaseHeard:
     """The release of ``keys`` took ``took`` seconds.  ``heard``: by master, how many connections were told of it."""
 
     keys: tuple[str, ...]
-    heard: dict[int, int]
+    heard: Mapping[int, int]
     took: float
 
 
@@ -171,7 +178,7 @@ class Timeout:
     at: float
 
 
-LocalEffect: TypeAlias = Enter | Leave | Listen | ReleaseHeard  # these concern no master
+LocalEffect: TypeAlias = Leave | Listen | ReleaseHeard  # these concern no master
 Effect: TypeAlias = Send | Wait | LocalEffect
 Event: TypeAlias = Send | Turn | Notified | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]

@@ -6,9 +6,9 @@ somebody forgot is slow, not wrong.  The drivers and the simulation all run thes
 
 Interruptions.  A Ctrl-C can come between any two calls.  A connection that has lost bytes must not be used again.  So
 each walk over the connections leaves a mark, for all of them together, until it is through.  Whoever finds a mark
-learns from it which connection was in hand, and tears that one: on the slow path as well.  A vote is counted in one
-step, then noted if it decides, and only then taken off the queue.  Until then a torn connection tells the request of
-its failure, and the request looks again whether it is decided.
+learns from it which connection was in hand, and tears that one: on the slow path as well.  A request is noted as
+perhaps decided before it gets votes.  A vote is counted in one step, and only then taken off the queue.  Until then a
+torn connection tells the request of its failure, and the request looks again whether it is decided.
 
 Votes count to the end of a walk: answers that were read together are all in the result.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from redlock._core.effects import Send
+    from redlock._core.quorum import Entry, Tally
 
 CHUNK = 65536
 
@@ -49,7 +50,7 @@ class Exchange(ABC):
         self.by_fd = ByDescriptor()
         self._votes_from = votes_from
         self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the mark
-        self._over: list[Send] = []  # requests that may be decided
+        self._over: list[Send] = []  # requests that got votes, so they may be decided
         # Requests that are to leave together, each with its packet and its receivers.
         self._cork: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
         self._flight: Iterator[Pipeline] | None = None  # the receivers that have not got what is leaving just now
@@ -138,28 +139,39 @@ class Exchange(ABC):
             self._mend_walk(now)
         by_fd, votes_from, over, walk = self.by_fd, self._votes_from, self._over, iter(ready)
         self._walk = ready, walk
+        current: Send | None = None  # most answers that are read together are to one request
+        usual: bytes | tuple[()] = ()
+        tally: Tally | None = None
+        vote: Entry | None = None
         for fd, _ in walk:
             pipeline = by_fd[fd]
             if not pipeline.plain:
                 self._read_slowly(fd, now)
+                current = None  # perhaps that has ended its round
                 continue
             queue, master = pipeline.under_way, pipeline.master
             try:
                 data = pipeline.recv(CHUNK)
             except OSError as error:
                 self._read_on(pipeline, error, now)
+                current = None
                 continue
-            while queue and data.startswith(usual := (request := queue[0]).usual):
-                if request.open:
-                    tally = request.counts
-                    if tally is not None and tally.entries[master] is None and now > votes_from[master]:
-                        tally.entries[master], tally.yes = (
-                            ("granted", now - request.sent_at, "", False, False),
-                            tally.yes + 1,
-                        )
-                        if tally.yes >= tally.need or tally.no:
-                            over.append(request)
-                    elif request.voted(master, now):
+            while queue:
+                if (request := queue[0]) is not current:
+                    current, usual = request, request.usual
+                    tally = request.counts if usual and request.open else None
+                    if tally is not None:
+                        vote = ("granted", now - request.sent_at, "", False, False)
+                        over.append(request)
+                if data != usual and not data.startswith(usual):
+                    self._read_on(pipeline, data, now)
+                    current = None
+                    break
+                if tally is not None and tally.entries[master] is None and now > votes_from[master]:
+                    tally.entries[master], tally.yes = vote, tally.yes + 1
+                elif request.open:
+                    current = None
+                    if request.voted(master, now):
                         request.inbox.put(request)
                 queue.popleft()
                 if data == usual:
@@ -167,12 +179,13 @@ class Exchange(ABC):
                 data = data[len(usual) :]
             else:
                 self._read_on(pipeline, data, now)
+                current = None
         self._walk = None
         if over:
             self._end_rounds(now)
 
     def _end_rounds(self, now: float) -> None:
-        """Tell the operations whose rounds are decided."""
+        """Tell the operations whose rounds are decided, of those that got votes."""
         for request in self._over:
             if request.open and request.ends(now):
                 request.inbox.put(request)

@@ -68,8 +68,6 @@ def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: fl
 class Extending(Claim):
     """The round that extends one lease."""
 
-    __slots__ = ("_lease", "_spec", "_ttl")
-
     def __init__(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float) -> None:
         super().__init__(settings, wire.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
         self._spec, self._lease, self._ttl = spec, lease, ttl

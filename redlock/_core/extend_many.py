@@ -129,8 +129,6 @@ class BatchExtension(Round):
     It stays open when it is decided: it still has to hear of a master that refuses it.
     """
 
-    __slots__ = ("_ttl", "asked", "leaving", "left")
-
     def __init__(self, settings: MastersSettings, asked: Sequence[Member], ttl: float) -> None:
         leases = [(member.spec.keys, member.lease.token, ttl) for member in asked]
         super().__init__(settings, wire.renew(leases, settings.fence_ttl))

@@ -41,8 +41,6 @@ class LockStatus:
 class Look(Round):
     """The round of a status: what every master knows of a name."""
 
-    __slots__ = ("seen",)
-
     _end: ClassVar[RoundEnd] = "complete"
 
     def __init__(self, settings: MastersSettings, call: wire.Call) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from redlock._core.acquire import Grant
+    from redlock._core.local_queue import Place
     from redlock._core.quorum import Tally
 
 ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
@@ -41,33 +42,24 @@ class LeaseState:
 
     kind: ClassVar[str] = "Lease"  # the name of the public class, for `repr`
 
-    # Slots keep thousands of held leases small, and make a misspelt attribute an error.
-    __slots__ = (
-        "__weakref__",
-        "_astray",
-        "_late",
-        "_lost",
-        "_resumed",
-        "_since",
-        "_votes",
-        "all_pending",
-        "asked",
-        "clock",
-        "fence",
-        "holds",
-        "keys_until",
-        "mine",
-        "names",
-        "on_change",
-        "place",
-        "released",
-        "repaired",
-        "said",
-        "tells",
-        "token",
-        "ttl",
-        "valid_until",
-    )
+    # Class attributes: most leases end with these.
+    token: str
+    fence: int | None
+    valid_until: float
+    keys_until: float  # by then all its keys have expired
+    place: Place | None  # its place in line (R23)
+    asked: frozenset[int]  # masters that may have its keys
+    said: Callable[[], tuple[Vote, ...]]  # the last answers to an extension or a release: they tell why it was lost
+    repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
+    released = False
+    # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
+    on_change: Callable[[bool], None] | None = None
+    tells: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
+    _astray = False  # requests that set its keys may have gone over several connections to a master (R10)
+    _lost: Reason | None = None
+    _late: Reason = "expired"  # the reason to give if its time runs out
+    # No majority has confirmed it yet: not granted yet, or handed over by a token and not extended (C11).
+    _resumed = True
 
     def __init__(
         self,
@@ -83,32 +75,24 @@ class LeaseState:
         self.ttl = ttl  # of the last acquire or extension that was won
         self.clock = clock
         self.mine = mine  # False in a process that was forked off the holder
-        self._astray = resumed  # requests that set its keys may have gone over several connections to a master (R10)
-        self.repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
         # All extensions that overlapped, until none is under way.  True: this one is still under way.
         self.all_pending: dict[PendingExtension, bool] = {}
-        self.released = False
-        self._lost: Reason | None = None
-        self._late: Reason = "expired"  # the reason to give if its time runs out
-        # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
-        self.on_change: Callable[[bool], None] | None = None
-        self.tells: tuple[Callable[[Any], object], ...] = ()  # one `on_lost` for each time it was entered again
         self.holds: list[Any] = []  # every `Hold` of it that was not given back: see redlock/_base/holds.py
         if grant is not None:
             self.granted(grant)
-        # No majority has confirmed it yet: not granted yet, or handed over by a token and not extended (C11).
-        self._resumed = resumed or grant is None
+        if resumed:
+            self._astray = self._resumed = True
 
     def granted(self, grant: Grant) -> None:
         self.token = grant.token
         self.fence = grant.fence
         self.valid_until = grant.valid_until
         self._votes = grant.votes
-        self.said = grant.votes  # the last answers to an extension or a release, won or not: they tell why it was lost
+        self.said = grant.votes
         self._since = grant.decided_at
-        self.place = grant.place  # its place in line (R23)
-        self.asked = grant.asked  # masters that may have its keys
-        self.keys_until = max(grant.valid_until, grant.decided_at) + self.ttl  # by then all its keys have expired
+        self.place = grant.place
+        self.asked = grant.asked
+        self.keys_until = max(grant.valid_until, grant.decided_at) + self.ttl
         self._resumed = False
 
     @property

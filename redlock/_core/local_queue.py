@@ -5,28 +5,29 @@ Only the first waiter in line asks the masters.  So fifty waiters of one process
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redlock._core.outcomes import NEVER
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 class Place:
-    """A place in the lines for ``keys``, from `Enter` to `Leave`: while an operation waits, and while a lease lasts."""
+    """A place in the lines for ``keys``: while an operation waits, and while a lease lasts."""
 
     __slots__ = ("after", "inbox", "keys", "mark", "turn", "yield_until")
 
-    def __init__(self, keys: Iterable[str]) -> None:
-        self.keys = tuple(keys)
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = keys
         self.turn = False  # first in all of its lines
-        self.mark = (
-            object()
-        )  # `after` refers to this, not to the place: else each place would keep the one before alive
+        # `after` refers to this, not to the place: else each place would keep the one before alive.
+        self.mark = object()
         self.after: object = None  # the mark of the place that made this one first by leaving
         self.yield_until = NEVER  # until then waiters of other processes should go first (R24)
         self.inbox: Any = None  # the driver's: a `Turn` is put there
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether it may ask the masters at once."""
+        return self.turn and self.yield_until == NEVER
 
 
 class LocalQueue:

@@ -5,7 +5,7 @@ Any two majorities of the configured masters have a master in common.  P1 and P2
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from redlock.errors import Outcome, Vote
 
@@ -34,6 +34,8 @@ def valid_until(sent_at: float, ttl: float, factor: float) -> float:
     return sent_at + ttl - drift(ttl, factor)
 
 
+# A vote: the outcome, the latency, the reason, whether a configuration is to blame, and whether only this name is.
+Entry: TypeAlias = tuple[Outcome, "float | None", str, bool, bool]
 _ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")  # outcomes of a master that did not vote
 
 
@@ -54,7 +56,7 @@ class Tally:
         self.need = majority(self.size)
         self.yes = 0
         self.no = 0
-        self.entries: list[tuple[Outcome, float | None, str, bool, bool] | None] = [None] * self.size
+        self.entries: list[Entry | None] = [None] * self.size
 
     def count(
         self,

@@ -24,6 +24,7 @@ Also considered:
 from __future__ import annotations
 
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from redlock._core import wire
@@ -33,7 +34,7 @@ from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from redlock._core.lease import LeaseState
     from redlock._core.rounds import RoundEnd
@@ -47,32 +48,21 @@ AnySend = TypeVar("AnySend", bound=Send)
 class Claim(Round):
     """A round that asks as the owner, an extension or a release, and what its denials prove (R13)."""
 
-    __slots__ = ("heard", "missing", "taken")
-
     _end: ClassVar[RoundEnd] = "settled"
-
-    def __init__(
-        self,
-        settings: MastersSettings,
-        call: wire.Call,
-        to: frozenset[int] | None = None,
-        owed_until: float | None = None,
-    ) -> None:
-        super().__init__(settings, call, to, owed_until)
-        self.taken = False
-        self.missing: list[int] = []  # masters on which nobody holds the lock
-        self.heard: dict[int, int] = {}  # by master: how many connections were told of the release
+    taken = False
+    missing: tuple[int, ...] = ()  # masters on which nobody holds the lock
+    heard: Mapping[int, int] = MappingProxyType({})  # by master: how many connections were told of the release
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_owned(value)
         if isinstance(answer, wire.Owned):
             if answer.listeners:
-                self.heard[master] = answer.listeners
+                self.heard = {**self.heard, master: answer.listeners}
             return GRANTED
         if answer.other:
             self.taken = True
             return "held", f"by {answer.other}"
-        self.missing.append(master)
+        self.missing += (master,)
         return "held", "not ours any more: the key is gone"
 
     @property
@@ -83,18 +73,6 @@ class Claim(Round):
 def leave_line(lease: LeaseState) -> list[Leave]:
     """The effect that gives the next waiter in line its turn, if the lease has a place."""
     return [] if lease.place is None else [Leave(lease.place)]
-
-
-def _after(lease: LeaseState) -> Iterator[Leave]:
-    """What is done while the masters are busy with the release.
-
-    The next waiter in line need not wait for the answers: on every connection its acquire stands behind our
-    release (R10).  If another loop acquired the lease, that loop is told later.  It sends a release as well, which
-    could overtake this one, and the lease would seem to have been lost (C8).
-    """
-    if lease.is_here():
-        lease.changed()
-    yield from leave_line(lease)
 
 
 class ReleaseDoubt:
@@ -170,13 +148,23 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         # after the lease has ended: no repair is written from now on, so no master is added.
         claim = _doubted(Claim(settings, wire.release(spec.keys, lease.token), lease.asked, lease.keys_until), lease)
         lease.said = claim.tally.votes
-        at = yield from claim.ask(then=_after(lease))
-        if not lease.is_here():
+        # The next waiter in line need not wait for the answers: on every connection its acquire stands behind our
+        # release (R10).
+        claim.leaves, claim.wait_for = lease.place, settings.node_timeout
+        # If another loop acquired the lease, that loop is told later.  It sends a release as well, which could overtake
+        # this one, and the lease would seem to have been lost (C8).
+        here = lease.is_here()
+        if here:
+            lease.changed()
+        at = yield from claim.ask()
+        if not here:
             lease.changed()
     except GeneratorExit:
         raise
     except BaseException:
         lease.changed()
+        if claim is not None:
+            claim.wait_for = None
         yield from despite_interrupts(claim or release_lost(spec, lease), *leave_line(lease))
         raise
     ours = again or not claim.tally.denied

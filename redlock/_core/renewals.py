@@ -174,7 +174,8 @@ class Renewal:
         """What to do now that the lease is due; see `tasks`."""
         lease = self.lease
         if not lease.extendable(now):
-            return "nothing"  # the caller will `put` it back, and that finds the lease over
+            # If nobody can release it any more, its keys go now.  The caller will `put` it back, which finds it over.
+            return "give up" if lease.lost and self._owner() == "abandoned" else "nothing"
         if now >= self._ends:
             lease.lose("max_hold")
             return "give up"

@@ -20,12 +20,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock._core.effects import Op, Send, Timeout, Wait
+from redlock._core.outcomes import NEVER
 from redlock._core.quorum import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from redlock._core.effects import Effect
     from redlock._core.outcomes import Failure
     from redlock._core.settings import MastersSettings
     from redlock._core.wire import Call
@@ -46,9 +44,9 @@ class Round(Send, ABC):
     - ``complete``: every master has answered.  That is for looking, not for locking.
     """
 
-    __slots__ = ("_settings", "_unsent", "_votes_from", "ended_at", "tally")
-
     _end: ClassVar[RoundEnd] = "decided"
+    ended_at: float | None = None  # the time of the answer that ended it
+    _unsent: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -59,13 +57,11 @@ class Round(Send, ABC):
         before: Tally | None = None,
     ) -> None:
         """``before``: the votes of the round before, for masters that are not asked again."""
-        super().__init__(call, to, owed_until)
+        # Not by a call of `Send`: each round that is made costs every user.
+        self.call, self.usual, self.to, self.owed_until = call, call.usual, to, owed_until
         self.open = True
         self.tally = self.counts = tally = Tally(settings.masters)
-        self.ended_at: float | None = None  # the time of the answer that ended it
         self._settings = settings
-        self._votes_from = settings.voters.votes_from
-        self._unsent: list[int] = []
         if to is not None and len(to) < tally.size:
             for master in range(tally.size):
                 if master not in to and not tally.inherit(before, master):
@@ -75,21 +71,21 @@ class Round(Send, ABC):
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         """The vote that ``value`` is, and the reason for it.  ValueError: it makes no sense."""
 
-    def ask(self, until: float = math.inf, then: Iterable[Effect] = ()) -> Op[float]:
+    def ask(self, until: float = math.inf) -> Op[float]:
         """Send, and wait until the votes end the round, or until ``until`` or `node_timeout` has passed.
 
-        ``then``: effects to yield as soon as the request is on its way.
-        Returns the time at which the round ended.
+        Returns the time at which the round ended; `NEVER` if it was not sent (`Send.enters`).
         """
         try:
-            yield self
-            yield from then
-            wait = Wait(min(until, self.sent_at + self._settings.node_timeout), False, self)
+            event = yield self
             while self.ended_at is None:
-                event = yield wait  # a `Turn`, a `Notified` or an earlier round means nothing here
-                if type(event) is Timeout and self.ended_at is None:
+                if type(event) is Timeout:
                     self.tally.time_out(event.at - self.sent_at)
                     return event.at
+                if self.enters is not None and self.sent_at == NEVER:
+                    return NEVER
+                # A `Turn`, a `Notified` or an earlier round means nothing here.
+                event = yield Wait(min(until, self.sent_at + self._settings.node_timeout), False, self)
             return self.ended_at
         finally:
             self.open = False
@@ -98,7 +94,7 @@ class Round(Send, ABC):
 
     def voted(self, master: int, at: float, outcome: Outcome = "granted", reason: str = "") -> bool:
         tally = self.tally
-        if at > self._votes_from[master]:
+        if at > self._settings.voters.votes_from[master]:
             tally.count(master, outcome, at - self.sent_at, reason)
         else:
             self._overrule(master, outcome, reason, at)
@@ -123,7 +119,7 @@ class Round(Send, ABC):
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
         if not failure.sent:
-            self._unsent.append(master)
+            self._unsent += (master,)
         self.tally.count(
             master, failure.outcome, None, failure.reason, configuration=failure.configuration, of_name=failure.of_name
         )

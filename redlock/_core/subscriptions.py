@@ -34,7 +34,7 @@ from redlock._core.outcomes import NEVER
 from redlock._core.quorum import majority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from redlock._core.local_queue import Place
 
@@ -216,7 +216,7 @@ class Subscriptions:
 
     # -- letting others go first ---------------------------------------------------------------------
 
-    def released(self, keys: Iterable[str], heard: dict[int, int], took: float, now: float) -> None:
+    def released(self, keys: Iterable[str], heard: Mapping[int, int], took: float, now: float) -> None:
         """A release of ours took ``took`` seconds.  ``heard``: by master, how many connections were told of it."""
         keys = tuple(keys)
         others = any(heard_by > self._ours(master, keys) for master, heard_by in heard.items())

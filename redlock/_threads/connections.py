@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
 from redlock._base.connections import CLOSED, ConnectionsBase
-from redlock._core.effects import Enter, Listen, Timeout, Turn
+from redlock._core.effects import Leave, Listen, Send, Timeout, Turn, Wait
+from redlock._core.outcomes import NEVER
 from redlock._threads.wake_chain import WakeChain
 from redlock._threads.waker import Waker
 from redlock.errors import RedlockError
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from redlock._base.connection import Connection
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import Event, LocalEffect, Send, Wait
+    from redlock._core.effects import Effect, Event, LocalEffect
+    from redlock._core.local_queue import Place
     from redlock._core.voters import Voters
     from redlock._threads.renewer import RenewalOperation
     from redlock._threads.waiter import Waiter
@@ -98,12 +100,36 @@ class Connections(ConnectionsBase[ThreadInbox]):
 
     # -- for the driver ------------------------------------------------------------------------------
 
+    def perform(self, effect: Effect, waiter: Waiter) -> Event | None:
+        """Carry out ``effect``.  Returns what its operation is resumed with."""
+        if isinstance(effect, Send):
+            self.send(effect, waiter)
+            if effect.wait_for is None or effect.sent_at == NEVER:
+                return None
+            until = effect.sent_at + effect.wait_for
+            if self._leader is waiter:  # the usual case
+                self._lead(until, waiter, effect.sent_at)
+            return waiter.events.popleft() if waiter.events else self.wait(until, effect, waiter)
+        if isinstance(effect, Wait):
+            if waiter.events:
+                return waiter.events.popleft()
+            if effect.quiet:
+                return self.wait_quietly(effect.until, waiter)
+            return self.wait(effect.until, effect.closes, waiter)
+        self.perform_local(effect, waiter)
+        return None
+
     def send(self, request: Send, waiter: Waiter) -> None:
         """Write ``request`` to its masters.  Lead if no thread does: the caller is about to wait.
 
         If another thread leads and does not sit in poll(), leave the request to it.  It writes the requests of all
         threads before it goes to poll(), and once more when it stops leading.
         """
+        place = request.enters
+        if place is not None:
+            self._enter_line(place, waiter)
+            if not place.turn or place.yield_until > NEVER:
+                return
         leader = self._leader
         if leader is None or leader is waiter:
             with self.mutex:
@@ -114,7 +140,12 @@ class Connections(ConnectionsBase[ThreadInbox]):
                 if self._leader is None:
                     self._leader = waiter
                 self._submit(request, waiter, _clock.now())
-            return
+        else:
+            self._leave_to_leader(request, waiter)
+        if request.leaves is not None:
+            self._leave_line(request.leaves)
+
+    def _leave_to_leader(self, request: Send, waiter: Waiter) -> None:
         if self.closing:
             self._refuse_to_send(request)
         now = request.sent_at = _clock.now()
@@ -127,9 +158,8 @@ class Connections(ConnectionsBase[ThreadInbox]):
         if self.closed or request.owed_until is None:
             raise RedlockError(CLOSED)
 
-    def _refuse_to_wait(self, effect: Wait, waiter: Waiter) -> None:
+    def _refuse_to_wait(self, request: Send | None, waiter: Waiter) -> None:
         """Raise RedlockError, unless ``waiter`` waits for a release, or is not a caller's."""
-        request = effect.closes
         if self.closed or (waiter in self.running and (request is None or request.owed_until is None)):
             raise RedlockError(CLOSED)
 
@@ -143,10 +173,23 @@ class Connections(ConnectionsBase[ThreadInbox]):
 
     def perform_local(self, effect: LocalEffect, waiter: ThreadInbox) -> None:
         """Carry out an effect that needs no master."""
-        with self.mutex if type(effect) is Listen else self._line:
-            if self.closing and type(effect) in (Enter, Listen):
+        if isinstance(effect, Leave):
+            self._leave_line(effect.place)
+            return
+        with self.mutex if isinstance(effect, Listen) else self._line:
+            if self.closing and isinstance(effect, Listen):
                 raise RedlockError(CLOSED)
-            woken = self._perform_local(effect, waiter)
+            self._perform_local(effect, waiter)
+
+    def _enter_line(self, place: Place, waiter: Waiter) -> None:
+        with self._line:
+            if self.closing:
+                raise RedlockError(CLOSED)
+            self._enter(place, waiter)
+
+    def _leave_line(self, place: Place) -> None:
+        with self._line:
+            woken = self._leave(place)
         for inbox in woken:
             self.wake(inbox)
 
@@ -174,26 +217,24 @@ class Connections(ConnectionsBase[ThreadInbox]):
         self._take_over()
         self._flush_cork(_clock.now())
 
-    def wait(self, effect: Wait, waiter: Waiter) -> Event:
-        """The next event for ``waiter``, or `Timeout`.
+    def wait(self, until: float, closes: Send | None, waiter: Waiter) -> Event:
+        """The next event for ``waiter``; from ``until`` on a `Timeout`, and ``closes`` is told of no more answers.
 
         The leading thread keeps the lead until its operation is over: it is back here in microseconds.  An
         interruption may keep it from coming back.  So a following thread takes the lead when nobody has read for a
         while.
         """
-        if effect.quiet:
-            return self._wait_quietly(effect.until, waiter)
-        events, until = waiter.events, effect.until
+        events = waiter.events
         slept, patience = False, _PATIENCE
         now = _clock.now()
         while not events:
             if self.closing:
-                self._refuse_to_wait(effect, waiter)
+                self._refuse_to_wait(closes, waiter)
             if self._leader is not waiter:
                 self._join(waiter, impatient=slept)
             if now >= until:
-                if effect.closes is not None:
-                    self.close_round(effect.closes)
+                if closes is not None:
+                    self.close_round(closes)
                 return events.popleft() if events else Timeout(now)
             if self._leader is waiter:
                 self._lead(until, waiter, now)
@@ -242,7 +283,8 @@ class Connections(ConnectionsBase[ThreadInbox]):
                         self._choose_leader()
                     if self._asked or self._cork:  # for threads that relied on us to write it
                         self._flush()
-                    waiter.wakes_next = bool(self.wake_chain.served)  # it was the reader, so it wakes the next one
+                    if self.wake_chain.served:
+                        waiter.wakes_next = True  # it was the reader
         waiter.stay_awake()
         if waiter.wakes_next:
             self.wake_chain.pass_on(waiter)
@@ -265,7 +307,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
             waiter.wakes_next = True
             self.wake_chain.pass_on(waiter)
 
-    def _wait_quietly(self, until: float, waiter: Waiter) -> Event:
+    def wait_quietly(self, until: float, waiter: Waiter) -> Event:
         """`wait` for an operation that waits for other threads: it does not read from the masters."""
         self.forget(waiter)
         while True:
@@ -326,15 +368,11 @@ class Connections(ConnectionsBase[ThreadInbox]):
                 self._polling = False
             now = _clock.now()
             with self.mutex:
-                self._read_all(ready, waiter, now)
-
-    def _read_all(self, ready: list[tuple[int, int]], reader: Waiter, now: float) -> None:
-        """Read from the ready connections, for all threads.  Threads that get events go on the wake chain."""
-        try:
-            self.wake_chain.reader = reader
-            self._read_ready(ready, now)
-        finally:
-            self.wake_chain.reader = None
+                try:
+                    self.wake_chain.reader = waiter  # threads that get events go on the chain
+                    self._read_ready(ready, now)
+                finally:
+                    self.wake_chain.reader = None
 
     def _let_others_ask(self, waiter: Waiter, left: float) -> float:
         """Let the threads with events run; returns the time.  Most ask again, and all that leaves in one packet."""

@@ -9,7 +9,6 @@ import weakref
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock._core.effects import Send, Wait
 from redlock._threads.connections import Connections
 from redlock._threads.housekeeper import Housekeeper
 from redlock._threads.waiter import Waiter
@@ -59,7 +58,6 @@ class Driver:
         """
         connections = self._connections
         waiter = Waiter(connections.wake_chain)
-        events = waiter.events
         step: Callable[[Any], Any] = op.send
         argument: Any = None
         connections.running[waiter] = None
@@ -69,15 +67,7 @@ class Driver:
             while True:
                 try:
                     while True:  # inside the `try`, which so covers the jump back, too
-                        effect = step(argument)
-                        if type(effect) is Wait:
-                            argument = events.popleft() if events else connections.wait(effect, waiter)
-                        else:
-                            argument = None
-                            if isinstance(effect, Send):
-                                connections.send(effect, waiter)
-                            else:
-                                connections.perform_local(effect, waiter)
+                        argument = connections.perform(step(argument), waiter)
                         step = op.send
                 except StopIteration as stop:
                     result: T = stop.value

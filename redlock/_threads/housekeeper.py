@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from redlock import _clock
 from redlock._base.connections import CLOSED, TICK, report, report_failure
 from redlock._base.housekeeper import HousekeeperBase, glances
-from redlock._core.effects import Wait
 from redlock._thread import start
 from redlock._threads.connections import Connections
 from redlock._threads.renewer import Renewer
@@ -77,7 +76,7 @@ class Housekeeper(HousekeeperBase[Connections]):
         self._connections.flush()  # what an interrupted leading thread has left
         try:
             while _clock.now() < until and self._owes():
-                self._connections.wait(Wait(min(until, _clock.now() + TICK / 10)), waiter)
+                self._connections.wait(min(until, _clock.now() + TICK / 10), None, waiter)
         finally:
             self._connections.forget(waiter)
 
@@ -151,7 +150,7 @@ class Housekeeper(HousekeeperBase[Connections]):
         """Wait for answers to the renewer's requests."""
         if not self._awaits:
             return  # the operations began just now: go around once more, see there
-        self._connections.wait(Wait(until), self.renewer.waiter)
+        self._connections.wait(until, None, self.renewer.waiter)
         # The renewer's waiter still leads, but may first be busy with a user's callback.
         self._connections.let_others_run(self.renewer.waiter)
         self.renewer.waiter.events.clear()

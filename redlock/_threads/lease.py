@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 
 from redlock import _clock
@@ -17,7 +16,7 @@ _CHUNK = 1.0
 class ThreadLeaseState(LeaseState):
     """Lets threads wait for the end of the lease."""
 
-    __slots__ = ("_ended",)
+    _ended: threading.Event | None = None  # made on demand: few leases are waited for
 
     def wait_lost(self, timeout: float | None) -> bool:
         until = None if timeout is None else _clock.now() + timeout
@@ -36,10 +35,9 @@ class ThreadLeaseState(LeaseState):
 
     def _ended_event(self) -> threading.Event:
         with _making.lock:
-            event: threading.Event | None = getattr(self, "_ended", None)
-            if event is None:  # made on demand: few leases are waited for
-                self._ended = event = threading.Event()
-        return event
+            if self._ended is None:
+                self._ended = threading.Event()
+            return self._ended
 
     @staticmethod
     def guard() -> threading.Lock:
@@ -51,10 +49,9 @@ class ThreadLeaseState(LeaseState):
 
     def changed(self) -> None:
         super().changed()
-        event: threading.Event | None = getattr(self, "_ended", None)
+        event = self._ended
         if event is not None:
-            with contextlib.suppress(AttributeError):
-                del self._ended  # a waiting thread looks again, and makes a new one
+            self._ended = None  # a waiting thread looks again, and makes a new one
             event.set()
 
 

@@ -185,7 +185,7 @@ async def cancelled_at(d: Deployment, at: int, what: str, scene: Callable[[Deplo
 
 @pytest.mark.parametrize("scene", [*SCENES, held])
 def test_acquire_cancelled_at_every_effect(scene):
-    assert effects("acquire", scene) >= 2
+    assert effects("acquire", scene) >= 1
 
 
 @pytest.mark.parametrize("scene", [*SCENES, key_missing])
@@ -195,7 +195,7 @@ def test_extend_cancelled_at_every_effect(scene):
 
 @pytest.mark.parametrize("scene", [*SCENES, key_missing])
 def test_release_cancelled_at_every_effect(scene):
-    assert effects("release", scene) >= 2
+    assert effects("release", scene) >= 1
 
 
 def effects(what: str, scene: Callable[[Deployment], None]) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
+from redlock._base.lease import LeaseBase
 from redlock._core.acquire import Grant
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock.errors import LockLost, Reason, Vote
@@ -246,7 +247,7 @@ def test_masters_that_may_have_a_key_only_get_more() -> None:
 
 def test_no_attribute_by_mistake() -> None:
     with pytest.raises(AttributeError):
-        Clock().lease().valid_untill = 1.0  # type: ignore[attr-defined]
+        LeaseBase(Clock().lease()).valid_untill = 1.0  # type: ignore[attr-defined]
 
 
 def test_repr_shows_no_token() -> None:

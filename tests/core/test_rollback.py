@@ -166,7 +166,7 @@ def test_an_interruption_of_the_rollback_is_not_swallowed(way: str) -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         world.run(world.acquire(world.spec(), deadline=START + 5.0), interrupt)
     assert caught.value is interrupt.error
-    assert world.verbs() == ["acquire", "release"]  # and no further attempt
+    assert world.verbs().count("acquire") == 1  # and no further attempt
     assert_rolled_back(world)
 
 

@@ -211,7 +211,7 @@ def test_the_next_one_knows_how_crowded_it_is():
 
 
 def yield_until(subscriptions: Subscriptions, now: float, *, turn: bool = False) -> float:
-    place = Place([KEY])
+    place = Place((KEY,))
     subscriptions.set_yield_until(place, now, turn=turn)
     return place.yield_until
 

@@ -22,7 +22,7 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.effects import Enter, Leave, Notified, Op, ReleaseHeard, Send, Timeout, Wait
+from redlock._core.effects import Leave, Notified, Op, ReleaseHeard, Send, Timeout, Wait
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
@@ -35,7 +35,7 @@ from tests.core.resp import encoded
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redlock._core.effects import LocalEffect
+    from redlock._core.effects import Effect, LocalEffect
     from redlock._core.subscriptions import Subscription
     from redlock.errors import Vote
 
@@ -179,6 +179,7 @@ class World:
         self.local_queue = LocalQueue()  # the line in front of the masters (R23)
         self.effects: list[tuple[str, float]] = []  # every effect: what, and when it was asked for
         self.arrived: list[Arrival] = []  # in the order in which they reached the client
+        self._decided: Send | None = None  # by what was known when it was written
         self._pending: list[tuple[float, int, Arrival | Callable[[], Subscription | None]]] = []
         self.subscriptions = Subscriptions(len(masters))  # what is announced (R24)
         self._order = itertools.count()
@@ -240,10 +241,11 @@ class World:
         """Drive ``op`` to its end.  An interruption is thrown into it, as by every driver (R11)."""
         event: Any = None
         error: BaseException | None = None
+        besides: list[Effect] = []  # what the latest `Send` asks for as well
         try:
             while True:
-                effect = op.send(event) if error is None else op.throw(error)
-                event, error = None, None
+                effect = besides.pop(0) if besides else op.send(event) if error is None else op.throw(error)
+                event = error = None
                 number = len(self.effects)
                 assert number < 100_000, "it goes on for ever"
                 name = "Send" if isinstance(effect, Send) else type(effect).__name__
@@ -251,9 +253,9 @@ class World:
                 if interrupt is not None and number in interrupt.at:
                     if isinstance(effect, Send) and interrupt.written is not None:
                         self._write(effect, interrupt.written)
-                    error = interrupt.error
+                    error, besides = interrupt.error, []
                 elif isinstance(effect, Send):
-                    self._write(effect)
+                    besides = self._send(effect)
                 elif isinstance(effect, Wait):
                     event = self._next(effect)
                 else:
@@ -261,11 +263,21 @@ class World:
         except StopIteration as stop:
             return cast("T", stop.value)
 
+    def _send(self, request: Send) -> list[Effect]:
+        """Returns what is to be done then, before its operation goes on."""
+        if request.enters is not None:
+            self.local_queue.enter(request.enters)
+            self.subscriptions.set_yield_until(request.enters, self.now, turn=False)
+            if not request.enters.may_ask:
+                return []
+        self._decided = request if self._write(request) else None
+        besides: list[Effect] = [] if request.leaves is None else [Leave(request.leaves)]
+        if request.wait_for is not None:
+            besides.append(Wait(self.now + request.wait_for, closes=request))
+        return besides
+
     def _perform_local(self, effect: LocalEffect) -> None:
-        if isinstance(effect, Enter):
-            self.local_queue.enter(effect.place)
-            self.subscriptions.set_yield_until(effect.place, self.now, turn=False)
-        elif isinstance(effect, Leave):
+        if isinstance(effect, Leave):
             self.local_queue.leave(effect.place)
         elif isinstance(effect, ReleaseHeard):
             self.subscriptions.released(effect.keys, effect.heard, effect.took, self.now)
@@ -285,20 +297,23 @@ class World:
     def _come(self, after: float, what: Callable[[], Subscription | None]) -> None:
         heapq.heappush(self._pending, (self.now + after, next(self._order), what))
 
-    def _write(self, request: Send, first: int | None = None) -> None:
+    def _write(self, request: Send, first: int | None = None) -> bool:
+        """True: it is decided already."""
         if request.only_if is not None and not request.only_if():
-            return
+            return False
         request.sent_at = self.now
         asked = range(len(self.masters)) if request.to is None else sorted(request.to)
         to = frozenset(list(asked)[:first])
         self.sent.append(Sent(self.now, to, request))
+        decided = False
         for master in sorted(to):
             after, value = self.masters[master].answer(request.call)
             arrival = Arrival(request, master, self.now + after, value)
             if after <= 0 and isinstance(value, Failure):  # it is down: known at once
-                self._tell(arrival)
+                decided |= self._tell(arrival)
             elif after < NEVER:
                 heapq.heappush(self._pending, (arrival.at, next(self._order), arrival))
+        return decided
 
     def _tell(self, arrival: Arrival) -> bool:
         """What a driver does with an answer; True: somebody waits for that."""
@@ -322,6 +337,8 @@ class World:
         return request.answered(master, value, at)
 
     def _next(self, wait: Wait) -> Send | Notified | Timeout:
+        if self._decided is not None and self._decided is wait.closes:
+            return self._decided
         while self._pending and self._pending[0][0] <= wait.until:
             at, _, what = heapq.heappop(self._pending)
             self.now = max(self.now, at)

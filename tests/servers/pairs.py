@@ -56,6 +56,14 @@ class Pairs:
                 self.connections.all[number], fake.theirs, Facts(f"run-{number}", 10**6), _clock.now()
             )
 
+    def read_at_once(self) -> None:
+        """The leading thread reads from all masters, for all threads, in one walk."""
+        connections = self.connections
+        with connections.mutex:
+            connections.wake_chain.reader = self.leader
+            connections._read_ready([(connection.fd, 1) for connection in connections.all], _clock.now())
+            connections.wake_chain.reader = None
+
     def answer(self, *numbers: int) -> None:
         """Those, or all of them, hear what was sent to them, and answer."""
         self.connections.flush()

@@ -138,7 +138,7 @@ def test_cancelled_at_every_effect(redlock_servers, scene):
         await come_clean(redlock_servers, others)
         return bool(ends_by_itself and cancelling.struck)
 
-    assert asyncio.run(main()) > 2
+    assert asyncio.run(main()) >= 2
 
 
 def test_asyncio_timeout_around_everything(redlock_servers):

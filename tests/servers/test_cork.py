@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redlock import _clock
-from redlock._core.effects import Timeout, Turn, Wait
+from redlock._core.effects import Timeout, Turn
 from redlock._threads.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Question
 from tests.servers.look import all_up, eventually, take
@@ -37,7 +37,7 @@ def send(connections, waiter: Waiter) -> Question:
 
 def answered(connections, waiter: Waiter, question: Question) -> bool:
     """By all masters."""
-    event = connections.wait(Wait(_clock.now() + 5, closes=question), waiter)
+    event = connections.wait(_clock.now() + 5, question, waiter)
     connections.forget(waiter)
     return event is question and not waiter.events and sorted(question.answers) == list(range(MASTERS))
 
@@ -95,10 +95,10 @@ def test_nor_one_who_has_just_begun_to(connections, monkeypatch):
 
 def test_who_waits_quietly_wakes_for_an_event_whatever_it_waited_for_before(connections):
     waiter = Waiter(connections.wake_chain)
-    assert isinstance(connections.wait(Wait(_clock.now(), closes=Question(3)), waiter), Timeout)
+    assert isinstance(connections.wait(_clock.now(), Question(3), waiter), Timeout)
     threading.Timer(0.1, lambda: waiter.put(Turn(_clock.now()))).start()
     began = _clock.now()
-    assert isinstance(connections.wait(Wait(began + 5, quiet=True), waiter), Turn)
+    assert isinstance(connections.wait_quietly(began + 5, waiter), Turn)
     assert _clock.now() - began < 0.9  # not at the end of a nap
 
 

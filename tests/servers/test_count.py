@@ -11,7 +11,7 @@ import pytest
 from redlock import Lease, Masters, QuorumUnreachable, _clock
 from redlock._core import wire
 from redlock._core.acquire import Ballot
-from redlock._core.effects import Timeout, Wait
+from redlock._core.effects import Timeout
 from redlock._core.release import Claim
 from redlock._core.voters import Facts
 from redlock._threads.renewer import RenewalOperation, Renewer
@@ -183,7 +183,7 @@ def test_who_is_decided_in_the_last_moment_gets_no_timeout(pairs, monkeypatch):
     pairs.connections.send(question, waiter)
     pairs.answer()
     moment = LastMoment(monkeypatch, pairs, question, pairs.connections, "_join", after=True)
-    assert pairs.connections.wait(Wait(_clock.now(), closes=question), waiter) is question
+    assert pairs.connections.wait(_clock.now(), question, waiter) is question
     moment.join()
     assert not waiter.events
 
@@ -208,7 +208,7 @@ def test_after_a_timeout_nobody_counts(pairs):
     pairs.connections.send(question, waiter)
     pairs.answer()
     pairs.read(0, 1)
-    event = pairs.connections.wait(Wait(_clock.now(), closes=question), waiter)
+    event = pairs.connections.wait(_clock.now(), question, waiter)
     assert isinstance(event, Timeout)
     pairs.read()
     assert question.answers == [0, 1]
@@ -232,10 +232,10 @@ def test_a_wait_that_closes_nothing_leaves_its_question_open(pairs):
     """As one between two attempts: it is no business of the last one."""
     question, waiter = Question(3), Waiter(pairs.connections.wake_chain)
     pairs.connections.send(question, waiter)
-    assert isinstance(pairs.connections.wait(Wait(_clock.now()), waiter), Timeout)
+    assert isinstance(pairs.connections.wait(_clock.now(), None, waiter), Timeout)
     pairs.answer()
     pairs.read()
-    assert pairs.connections.wait(Wait(_clock.now()), waiter) is question
+    assert pairs.connections.wait(_clock.now(), None, waiter) is question
 
 
 def test_votes_that_come_after_the_time_change_nothing(pairs):
@@ -355,10 +355,9 @@ def test_ctrl_c_at_every_line_of_who_counts(monkeypatch):
         pairs.connections.send(own, pairs.leader)
         pairs.answer()
         ctrl_c = Interrupt(at)
-        wait = Wait(_clock.now() + LONG, closes=own)
         try:
             with ctrl_c.tracing():
-                assert pairs.connections.wait(wait, pairs.leader) is own
+                assert pairs.connections.wait(_clock.now() + LONG, own, pairs.leader) is own
         except KeyboardInterrupt:
             struck += 1
         print(at, ctrl_c.where)

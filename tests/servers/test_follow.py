@@ -11,7 +11,7 @@ import pytest
 
 from redlock import Lease, QuorumUnreachable, _clock
 from redlock._core import wire
-from redlock._core.effects import Turn, Wait
+from redlock._core.effects import Turn
 from redlock._threads.renewer import RenewalOperation, Renewer
 from redlock._threads.waiter import Waiter
 from redlock._threads.wake_chain import WakeChain
@@ -104,7 +104,7 @@ def test_who_asks_leads_if_nobody_does(pairs):
 def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_poll(pairs):
     """It has not asked to be told when there is room again; nobody else will be."""
     connections, leader = pairs.connections, Waiter(pairs.connections.wake_chain)
-    follower = Follower(pairs, lambda: connections.wait(Wait(_clock.now() + LONG), leader))
+    follower = Follower(pairs, lambda: connections.wait(_clock.now() + LONG, None, leader))
     pairs.resign()
     eventually(lambda: connections._polling)
     for fake in pairs.fakes:
@@ -169,7 +169,7 @@ def test_so_is_who_has_come_to_lead_meanwhile(pairs):
     pairs.connections._lead_waker.drain()  # of connections that came
     pairs.connections._leader = waiter
     began = _clock.now()
-    assert pairs.connections.wait(Wait(began + LONG, closes=asked), waiter) is asked
+    assert pairs.connections.wait(began + LONG, asked, waiter) is asked
     assert _clock.now() - began < LONG / 2
     assert len(asked.failures) == 3
     pairs.connections.forget(waiter)
@@ -280,7 +280,7 @@ def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
 
     monkeypatch.setattr(pairs.connections, "_follow", late)
     pairs.connections._followers = Racing(pairs.connections, nobody_is_there)
-    thread = threading.Thread(target=lambda: pairs.connections.wait(Wait(_clock.now() + LONG, closes=asked), waiter))
+    thread = threading.Thread(target=lambda: pairs.connections.wait(_clock.now() + LONG, asked, waiter))
     thread.start()
     assert comes.wait(10)
     pairs.resign()
@@ -376,10 +376,7 @@ def test_three_that_were_served_at_once(pairs, monkeypatch):
     asked = [question(f"job-{number}", need=3) for number in range(3)]
     followers = followed_by(pairs, [partial(pairs.driver.run, asks(one, _clock.now() + LONG)) for one in asked])
     pairs.answer()
-    with pairs.connections.mutex:
-        pairs.connections._read_all(
-            [(connection.fd, 1) for connection in pairs.connections.all], pairs.leader, _clock.now()
-        )
+    pairs.read_at_once()
     assert not woken
     assert len(pairs.connections.wake_chain.served) == 3
     pairs.leader.wakes_next = True
@@ -400,10 +397,7 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
     followers = followed_by(pairs, [partial(work, lock) for lock in locks])
     acquiring = set(pairs.connections._followers)
     pairs.answer()
-    with pairs.connections.mutex:
-        pairs.connections._read_all(
-            [(connection.fd, 1) for connection in pairs.connections.all], pairs.leader, _clock.now()
-        )
+    pairs.read_at_once()
     pairs.connections._let_others_ask(pairs.leader, LONG)
     assert not acquiring.intersection(pairs.connections._followers)
     eventually(lambda: len(pairs.connections._asked) == 2)  # their releases
@@ -417,9 +411,7 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
 def test_who_leads_and_has_no_answer_yet_lets_them_run(pairs):
     asked, unanswered = question("job", need=3), question("unsent")
     follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
-    leads = threading.Thread(
-        target=pairs.connections.wait, args=(Wait(_clock.now() + 2, closes=unanswered), pairs.leader)
-    )
+    leads = threading.Thread(target=pairs.connections.wait, args=(_clock.now() + 2, unanswered, pairs.leader))
     leads.start()
     pairs.answer()
     assert follower.end() is asked
@@ -437,7 +429,7 @@ def test_who_stops_leading_wakes_the_next_one(pairs):
 def test_who_waits_for_other_threads_passes_it_on(pairs):
     """It was called for what it knew already."""
     quiet, other = Waiter(pairs.connections.wake_chain), asleep(pairs.connections.wake_chain)
-    thread = threading.Thread(target=lambda: pairs.connections.wait(Wait(_clock.now() + LONG, quiet=True), quiet))
+    thread = threading.Thread(target=lambda: pairs.connections.wait_quietly(_clock.now() + LONG, quiet))
     thread.start()
     eventually(lambda: quiet._signal is not None and quiet._signal.locked())
     pairs.connections.wake_chain.served.extend((quiet, other))
@@ -479,17 +471,14 @@ def test_who_sleeps_again_wakes_the_next_one(pairs):
     pairs.connections.send(first, one)
 
     def twice() -> None:
-        assert pairs.connections.wait(Wait(_clock.now() + LONG, closes=first), one) is first
+        assert pairs.connections.wait(_clock.now() + LONG, first, one) is first
         pairs.connections.send(second, one)
-        assert pairs.connections.wait(Wait(_clock.now() + LONG, closes=second), one) is second
+        assert pairs.connections.wait(_clock.now() + LONG, second, one) is second
         pairs.connections.forget(one)
 
     thread = Follower(pairs, twice)
     pairs.answer()
-    with pairs.connections.mutex:
-        pairs.connections._read_all(
-            [(connection.fd, 1) for connection in pairs.connections.all], pairs.leader, _clock.now()
-        )
+    pairs.read_at_once()
     pairs.connections.wake_chain.served.append(other)
     pairs.leader.wakes_next = True
     pairs.connections.wake_chain.pass_on(pairs.leader)

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Enter, Leave, Listen, ReleaseHeard, Send, Timeout, Turn, Wait
+from redlock._core.effects import Leave, Listen, ReleaseHeard, Send, Timeout, Turn, Wait
 from redlock._core.fencing import FenceClock
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Event, Op
     from redlock._core.lease import LeaseState
+    from redlock._core.local_queue import Place
     from redlock._core.quorum import Tally
     from redlock._core.subscriptions import Subscription
     from tests.simulation.invariants import Attempt, Judge
@@ -106,16 +107,19 @@ class Task:
                 if effect.only_if is not None and self.client.other_threads:
                     self._write_later(effect)
                     return
+                if effect.enters is not None and not self._enter(effect.enters):
+                    continue
                 error = self.client.perform(effect, self)
+                if error is None and effect.leaves is not None:
+                    self.client.let_pass(effect.leaves)
                 if error is None and effect.open and self.client.late:
                     self._resume(None)  # whoever reads may have all answers before it looks for the first
                     return
-            elif isinstance(effect, Enter):
-                effect.place.inbox = self
-                self.client.local_queue.enter(effect.place)
-                self.client.hearing.entered(effect.place)
-            elif isinstance(effect, Leave):
-                self.client.let_pass(effect)
+                if error is not None or effect.wait_for is None:
+                    continue
+                effect = Wait(effect.sent_at + effect.wait_for, closes=effect)
+            if isinstance(effect, Leave):
+                self.client.let_pass(effect.place)
             elif isinstance(effect, Listen):
                 self.client.hearing.listen(effect.subscription, self)
             elif isinstance(effect, ReleaseHeard):
@@ -130,6 +134,13 @@ class Task:
                     self.waiting = effect
                     self._set_alarm(effect.until)
                     return
+
+    def _enter(self, place: Place) -> bool:
+        """Stand in line.  True: it may ask the masters at once."""
+        place.inbox = self
+        self.client.local_queue.enter(place)
+        self.client.hearing.entered(place)
+        return place.may_ask
 
     def _end(self) -> None:
         self.ended = True
@@ -301,9 +312,9 @@ class Client:
         self.tasks = [other for other in self.tasks if not other.ended]
         return task
 
-    def let_pass(self, leave: Leave) -> None:
+    def let_pass(self, gone: Place) -> None:
         """Those who are first in line now go on, in an instant of their own (R23)."""
-        for place in self.local_queue.leave(leave.place):
+        for place in self.local_queue.leave(gone):
             self.hearing.turned(place)
             if place.inbox is not None:  # else it knows by now
                 self.world.after(0.0, self.gate, place.inbox.put, Turn(self.clock()))

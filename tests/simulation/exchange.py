@@ -68,8 +68,8 @@ class ClientExchange(Exchange):
         failure = pipeline.submit(request, now)
         if failure is None:
             self._send(pipeline, data)
-        elif request.open:
-            request.failed(pipeline.master, failure, now)  # without an event: the operation runs, and looks
+        elif request.open and request.failed(pipeline.master, failure, now):
+            request.inbox.put(request)
 
     def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
         raise AssertionError("links take everything")

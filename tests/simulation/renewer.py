@@ -119,7 +119,7 @@ class Renewer(RenewerBase):
             self._work(self._client.clock())
 
     def _pass_by(self, effect: Leave) -> None:
-        self._client.let_pass(effect)
+        self._client.let_pass(effect.place)
 
     def _tell_soon(self, renewal: Renewal) -> None:
         self._client.world.after(0.0, self._client.gate, renewal.tell)

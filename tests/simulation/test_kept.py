@@ -232,6 +232,23 @@ def test_what_nobody_can_release_any_more_is_released_at_once() -> None:
     scene.passes(2 * TTL)
 
 
+def test_so_are_the_keys_of_a_lease_that_was_lost_before() -> None:
+    """R15: its `with` is torn down when the lease is lost already, and some masters still have its key."""
+    scene = Scene()
+    for link in scene.client.links:
+        link.cut(ANSWERS)
+    scene.passes(1.05 * TTL)
+    assert scene.told == 1
+    assert scene.keys() == 5, "the extensions arrive, and nobody is told"
+    scene.run.judge.deserted(scene.hold)
+    scene.hold.abandoned = True
+    scene.run.judge.ended(scene.hold)
+    scene.client.renewer.left_behind(scene.hold)
+    scene.passes(0.05)
+    assert scene.keys() == 0
+    assert scene.told == 1
+
+
 @pytest.mark.parametrize("first", range(0, 200, CHUNK))
 def test_withs_that_are_torn_down(first: int) -> None:
     for seed in range(first, first + CHUNK):

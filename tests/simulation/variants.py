@@ -19,7 +19,7 @@ from redlock._core.effects import Send
 from redlock._core.extend import Extension
 from redlock._core.extend_many import BatchExtension
 from redlock._core.lease import LeaseState, PendingExtension
-from redlock._core.local_queue import LocalQueue
+from redlock._core.local_queue import LocalQueue, Place
 from redlock._core.pipeline import CONNECTING, Pipeline
 from redlock._core.release import Claim, release_lost
 from redlock._core.renewals import Renewal
@@ -319,7 +319,7 @@ def _() -> list[Any]:
     return [mock.patch.object(Pipeline, "_follow", follow)]
 
 
-@variant("released-lease-renewed", R15, **_KEPT)
+@variant("released-lease-renewed", R15, R12, **_KEPT)
 def _() -> list[Any]:
     """Nobody tells the renewer of a release (R15)."""
 
@@ -583,11 +583,13 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """Who lets others go first waits until they have had it, and they may not want it (R24)."""
     correct = acquiring._let_others_go_first
-    return [
-        mock.patch.object(
-            acquiring, "_let_others_go_first", lambda subscription, until: correct(subscription, until + 1000.0)
-        )
-    ]
+
+    def let_others_go_first(settings: Any, spec: LockSpec, place: Place, deadline: float) -> Any:
+        if place.yield_until < deadline:
+            place.yield_until, deadline = place.yield_until + 1000.0, math.inf  # as it was, if it is `NEVER`
+        return correct(settings, spec, place, deadline)
+
+    return [mock.patch.object(acquiring, "_let_others_go_first", let_others_go_first)]
 
 
 @variant("rollback-taken-for-a-release", APART, drawn=crowd, faults=(("amnesia", 0.6),))
@@ -607,8 +609,9 @@ def _() -> list[Any]:
     """Who got too few votes waits for a release, and those who fail wake each other by what they take back (R24)."""
     correct = acquiring.Ballot.refusal
 
-    def refusal(ballot: acquiring.Ballot, at: float) -> acquiring.Refusal:
-        return correct(ballot, at)._replace(kind="held")
+    def refusal(ballot: acquiring.Ballot, tally: Tally, at: float, valid_until: float) -> acquiring.Refusal:
+        found = correct(ballot, tally, at, valid_until)
+        return found._replace(kind="held") if found.kind == "unreachable" else found
 
     return [mock.patch.object(acquiring.Ballot, "refusal", refusal)]
 
