@@ -58,12 +58,11 @@ class Operation(OperationBase[T, "Connections"]):
     with its loop.
     """
 
-    __slots__ = ("_alarm", "_loop", "ended")
+    _alarm: Alarm | None = None
 
     def __init__(self, op: Op[T], connections: Connections) -> None:
         super().__init__(op, connections)
         self._loop = connections.loop
-        self._alarm: Alarm | None = None
         self.ended: asyncio.Future[T] = connections.loop.create_future()
 
     def _ended(self, result: T) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import deque
 from inspect import GEN_CLOSED, getgeneratorstate
@@ -47,32 +48,19 @@ AnyHost = TypeVar("AnyHost", bound=Host)
 class OperationBase(ABC, Generic[T, AnyHost]):
     """Steps a generator.  No thread and no task waits for it."""
 
-    __slots__ = (
-        "_armed",
-        "_asked",
-        "_closes",
-        "_excused",
-        "_host",
-        "_op",
-        "_queued",
-        "_running",
-        "events",
-        "subscription",
-        "until",
-    )
+    subscription: Subscription | None = None
+    until = math.inf  # wake it then at the latest
+    _asked = math.inf  # the time that it yielded; an excuse does not change it
+    _excused = False
+    _closes: Send | None = None  # the request whose answers it waits for
+    _armed: float | None = None  # the time for which its alarm is set
+    _running = False
+    _queued = False  # the host knows that it is to be stepped
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
-        self.subscription: Subscription | None = None
-        self.until = float("inf")  # wake it then at the latest
-        self._asked = self.until  # the time that it yielded; an excuse does not change it
-        self._excused = False
-        self._closes: Send | None = None  # the request whose answers it waits for
-        self._armed: float | None = None  # the time for which its alarm is set
         self._op = op
         self._host = host
-        self._running = False
-        self._queued = False  # the host knows that it is to be stepped
 
     def start(self) -> None:
         self._host.operations.add(self)

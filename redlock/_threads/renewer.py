@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 class RenewalOperation(OperationBase["dict[Renewal, Extension]", "Renewer"]):
     """One operation under way that extends one lease or many."""
 
-    __slots__ = ("_renewals",)
-
     def __init__(self, op: Task, renewer: Renewer, renewals: list[Renewal]) -> None:
         super().__init__(op, renewer)
         self._renewals = renewals

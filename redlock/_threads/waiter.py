@@ -20,14 +20,13 @@ class Waiter:
     in `sleep` until the leading thread has an event for it, or hands it the lead.
     """
 
-    __slots__ = ("_signal", "_wake_chain", "events", "subscription", "wakes_next")
+    subscription: Subscription | None = None
+    wakes_next = False  # it has to wake the next one in the chain
+    _signal: Lock | None = None  # made on demand: most operations never follow
 
     def __init__(self, wake_chain: WakeChain) -> None:
         self._wake_chain = wake_chain
         self.events: deque[Event] = deque()
-        self.subscription: Subscription | None = None
-        self.wakes_next = False  # it has to wake the next one in the chain
-        self._signal: Lock | None = None  # made on demand: most operations never follow
 
     def prepare_to_sleep(self) -> None:
         """Call this before `wake` can find the waiter: from now on no wake-up is missed."""

@@ -1,0 +1,67 @@
+"""The picture of one acquire in docs/design.md shows what runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks.scripted import scripted, standstill, urls, warming
+from redlock import Masters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "design.md"
+
+
+def drawn() -> list[str]:
+    """The calls in the picture, in their order."""
+    [picture] = [block for block in PAGE.read_text(encoding="utf-8").split("```") if "acquire() ->" in block]
+    return re.findall(r"(\w+)\(", picture)
+
+
+def called_by(what: Callable[[], object]) -> list[str]:
+    """All functions that ``what`` calls, built-in ones included, in their order."""
+    names: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        if event in ("call", "c_call"):
+            names.append(argument.__name__ if event == "c_call" else frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        what()
+    finally:
+        sys.setprofile(before)
+    return names
+
+
+def missing(expected: list[str], names: list[str]) -> str:
+    """The first of ``expected`` that ``names`` does not have behind the ones before it."""
+    left = iter(names)
+    return next((name for name in expected if name not in left), "")
+
+
+def test_one_acquire_is_what_the_picture_shows() -> None:
+    calls = drawn()
+    assert len(calls) > 10
+    with scripted() as wired, Masters(urls(), restart_guard=False) as masters, standstill():
+        lock = masters.lock("job", ttl=10.0)
+        for _ in warming(wired):
+            assert lock.acquire() is not None
+            lock.release()
+        names = called_by(lock.acquire)
+        lock.release()
+    assert missing(calls, names) == ""
+
+
+@pytest.mark.parametrize("wrong", [["acquire", "perform", "run"], ["acquire", "run", "wait_quietly"]])
+def test_a_picture_that_shows_something_else_is_found(wrong: list[str]) -> None:
+    names = ["acquire", "_hold", "run", "send", "perform", "enter"]
+    assert missing(wrong, names) == wrong[-1]
