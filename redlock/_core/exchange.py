@@ -139,8 +139,7 @@ class Exchange(ABC):
             self._mend_walk(now)
         by_fd, votes_from, over, walk = self.by_fd, self._votes_from, self._over, iter(ready)
         self._walk = ready, walk
-        current: Send | None = None  # most answers that are read together are to one request
-        usual: bytes | tuple[()] = ()
+        current: Send | None = None  # most answers that are read together are to one request that is open
         tally: Tally | None = None
         vote: Entry | None = None
         for fd, _ in walk:
@@ -157,17 +156,23 @@ class Exchange(ABC):
                 current = None
                 continue
             while queue:
-                if (request := queue[0]) is not current:
-                    current, usual = request, request.usual
-                    tally = request.counts if usual and request.open else None
-                    if tally is not None:
-                        vote = ("granted", now - request.sent_at, "", False, False)
-                        over.append(request)
+                request = queue[0]
+                usual = request.usual
                 if data != usual and not data.startswith(usual):
                     self._read_on(pipeline, data, now)
                     current = None
                     break
-                if tally is not None and tally.entries[master] is None and now > votes_from[master]:
+                if request is not current and request.open:
+                    current, tally = request, request.counts
+                    if tally is not None:
+                        vote = ("granted", now - request.sent_at, "", False, False)
+                        over.append(request)
+                if (
+                    request is current
+                    and tally is not None
+                    and tally.entries[master] is None
+                    and now > votes_from[master]
+                ):
                     tally.entries[master], tally.yes = vote, tally.yes + 1
                 elif request.open:
                     current = None
