@@ -471,7 +471,9 @@ def _tune(sock: socket.socket) -> None:
 
 def pack(call: Call) -> bytes:
     """The command EVALSHA, which runs a script by its name in the master's cache."""
-    return pack_words(("EVALSHA", call.script.sha, str(len(call.keys)), *call.keys, *call.args))
+    words: tuple[Any, ...] = ("EVALSHA", call.script.sha, str(len(call.keys)), *call.keys, *call.args)
+    packed: bytes = hiredis.pack_command(words)
+    return packed  # not by `pack_words`: it is called for every acquire
 
 
 def pack_text(call: Call) -> bytes:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._base.holds import Entered
+    from redlock._base.holds import Entered, Leaving
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
 
@@ -165,8 +165,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             self._own[task] = holder = Holder(functools.partial(_is_alive, weakref.ref(task)))
         return holder
 
-    def _hold_class(self, leaving: object) -> type[Hold[AsyncLease]]:
-        return Hold if leaving is None or not self._cancel_on_loss else Body
+    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AsyncLease]:
+        kind = Hold if leaving is None or not self._cancel_on_loss else Body
+        return kind(self._me, self._caller(), leaving, self._end, self._max_hold)
 
     def _post(self, op: Op[None], driver: Any = None) -> None:
         self._masters._post(op, driver)  # noqa: SLF001 - see `LockBase`

@@ -229,17 +229,12 @@ def _remove(hold: Hold[Any], where: list[Hold[Any]]) -> None:
 
 def note_here(state: LeaseState) -> None:
     """The caller is about to acquire the lease ``state``: it belongs to this context (R26)."""
-    _ENTERED.set((*_not_over(_ENTERED.get()), weakref.ref(state)))
-
-
-def _not_over(entered: tuple[weakref.ref[LeaseState], ...]) -> tuple[weakref.ref[LeaseState], ...]:
-    """Without the leases that are over.  Contexts that are copied again and again would collect them.
-
-    It looks for them each time that the number of leases has doubled.
-    """
-    if len(entered) < _MANY or len(entered) & (len(entered) - 1):
-        return entered
-    return tuple(one for one in entered if (lease := one()) is not None and not lease.over)
+    entered = _ENTERED.get()
+    if len(entered) >= _MANY and not len(entered) & (len(entered) - 1):
+        # Contexts that are copied again and again collect leases that are over.  They are dropped when their number
+        # has doubled.
+        entered = tuple(one for one in entered if (lease := one()) is not None and not lease.over)
+    _ENTERED.set((*entered, weakref.ref(state)))
 
 
 def _look_through(holder: list[Hold[Any]]) -> None:

@@ -180,9 +180,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _caller(self) -> Holder[AnyLease]:
         """The caller's holds, through any lock of these masters.  If this lock is not bound: its own holds."""
 
-    def _task(self) -> object:
-        """What tells holders apart, besides the thread or task itself."""
-        return None
+    @abstractmethod
+    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AnyLease]:
+        """A hold of the caller, to be entered.  ``leaving``: the end of its ``with``."""
 
     def _driver(self) -> object:
         """The driver that can carry out a release for a caller that cannot wait for it."""
@@ -287,14 +287,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 "and it would wait for itself to get a new lease: extend the one it has, or release it first",
                 name=self._spec.name,
             )
-
-    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AnyLease]:
-        """A hold of the caller, to be entered."""
-        kind = self._hold_class(leaving)
-        return kind(self._me, self._caller(), leaving, self._end, self._max_hold, self._task())
-
-    def _hold_class(self, leaving: object) -> type[Hold[AnyLease]]:  # noqa: ARG002 - for the subclass
-        return Hold
 
     # -- giving back ---------------------------------------------------------------------------------
 

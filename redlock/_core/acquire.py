@@ -197,7 +197,7 @@ def attempt(
     ``enter``: stand in line with ``place`` first.  None: nothing was sent, because others go first.
     """
     token = settings.token()
-    fencing = spec.fencing
+    fencing = bool(spec.keys.fences)
     proposal = settings.fences.propose() if fencing else 0
     ballot = Ballot(settings, wire.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)
     ballot.wait_for = settings.node_timeout

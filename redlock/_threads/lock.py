@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from redlock._base.holds import Entered
+    from redlock._base.holds import Entered, Leaving
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
 
@@ -64,10 +64,10 @@ class MultiLock(LockBase[Masters, Lease]):
     def _caller(self) -> Holder[Lease]:
         return self._own.holds if self._bound else self._holds
 
-    def _task(self) -> object:
-        # See the top of this file.
+    def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[Lease]:
         loop = running_loop()  # else current_task() would raise
-        return None if loop is None else asyncio.current_task(loop)
+        task = None if loop is None else asyncio.current_task(loop)  # see the top of this file
+        return Hold(self._me, self._caller(), leaving, self._end, self._max_hold, task)
 
     @staticmethod
     def _tell(on_lost: Callable[[Lease], object] | None, lease: Lease, state: LeaseState) -> None:

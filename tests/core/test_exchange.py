@@ -230,6 +230,18 @@ def test_a_quarantined_master_does_not_vote() -> None:
     assert not round_.tally.won
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_round_that_the_slow_path_ends_gets_no_more_votes(plain: bool) -> None:
+    """Its operation may be looking at them already."""
+    world = a_world()
+    wires, round_ = Wires(world), ballot(world)
+    wires.ask(round_)
+    wires.pipelines[1].plain = plain
+    wires.read((0, STORED), (1, encoded([1, b"9"]) if plain else STORED), (2, STORED))
+    assert wires.slow == [("rest of an answer" if plain else "read", 1)]
+    assert [vote.outcome for vote in round_.tally.votes()] == ["granted", "granted", "pending"]
+
+
 def test_a_master_votes_once() -> None:
     """P1: it was asked twice, by one who was interrupted."""
     world = a_world()
