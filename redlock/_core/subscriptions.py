@@ -137,13 +137,13 @@ class Subscriptions:
     Only the first waiter in line listens to a channel.  The waiters behind it get their turn from the line (R23).
     """
 
-    __slots__ = ("_channels", "_contended", "_need")
+    __slots__ = ("_channels", "_need", "contended")
 
     def __init__(self, masters: int) -> None:
         self._channels: dict[str, _Channel] = {}
         # By key, for keys that other processes wait for.  First: until when a new operation lets them go first.
         # Second: for how many seconds the next operation in line lets them go first, from its turn on.
-        self._contended: dict[str, tuple[float, float]] = {}
+        self.contended: dict[str, tuple[float, float]] = {}
         self._need = majority(masters)
 
     @property
@@ -220,27 +220,23 @@ class Subscriptions:
         """A release of ours took ``took`` seconds.  ``heard``: by master, how many connections were told of it."""
         keys = tuple(keys)
         others = any(heard_by > self._ours(master, keys) for master, heard_by in heard.items())
-        if len(self._contended) >= _MANY:
-            self._contended = {key: window for key, window in self._contended.items() if window[0] > now - LINGER}
+        if len(self.contended) >= _MANY:
+            self.contended = {key: window for key, window in self.contended.items() if window[0] > now - LINGER}
         grace = _GRACE + _TRIPS * took
         for key in keys:
             if others:
-                self._contended[key] = (now + grace, grace)
+                self.contended[key] = (now + grace, grace)
             else:
-                self._contended.pop(key, None)
+                self.contended.pop(key, None)
 
     def _ours(self, master: int, keys: Iterable[str]) -> int:
         channels = (self._channels.get(wire.channel(key)) for key in keys)
         return sum(channel is not None and bool(channel.confirmed >> master & 1) for channel in channels)
 
-    @property
-    def contended(self) -> bool:
-        return bool(self._contended)
-
     def set_yield_until(self, place: Place, now: float, *, turn: bool) -> None:
         """Set in ``place`` until when others should go first.  ``turn``: an operation of ours has just had the lock."""
         for key in place.keys:
-            until, grace = self._contended.get(key, (NEVER, 0.0))
+            until, grace = self.contended.get(key, (NEVER, 0.0))
             if turn and grace:
                 until = now + grace
             if until > now:

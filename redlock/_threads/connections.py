@@ -127,7 +127,10 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """
         place = request.enters
         if place is not None:
-            self._enter_line(place, waiter)
+            with self._line:
+                if self.closing:
+                    raise RedlockError(CLOSED)
+                self._enter(place, waiter)
             if not place.turn or place.yield_until > NEVER:
                 return
         leader = self._leader
@@ -180,12 +183,6 @@ class Connections(ConnectionsBase[ThreadInbox]):
             if self.closing and isinstance(effect, Listen):
                 raise RedlockError(CLOSED)
             self._perform_local(effect, waiter)
-
-    def _enter_line(self, place: Place, waiter: Waiter) -> None:
-        with self._line:
-            if self.closing:
-                raise RedlockError(CLOSED)
-            self._enter(place, waiter)
 
     def _leave_line(self, place: Place) -> None:
         with self._line:

@@ -246,4 +246,4 @@ def test_crowds_do_not_pile_up():
     subscriptions = Subscriptions(N)
     for number in range(10_000):
         subscriptions.released([f"redlock:{number}"], {0: 1}, took=0.001, now=float(number))
-    assert len(subscriptions._contended) < 100
+    assert len(subscriptions.contended) < 100
