@@ -131,7 +131,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
                 if self.closing:
                     raise RedlockError(CLOSED)
                 self._enter(place, waiter)
-            if not place.turn or place.yield_until > NEVER:
+            if not place.may_ask:
                 return
         leader = self._leader
         if leader is None or leader is waiter:
