@@ -22,7 +22,7 @@ from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
 from redlock._base.connections import report_failure
 from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
-from redlock._base.lock import LockBase, to_be_told
+from redlock._base.lock import LockBase
 from redlock._base.refused import is_locked, not_acquired, unreachable
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
@@ -36,13 +36,24 @@ if TYPE_CHECKING:
 
     from redlock._base.holds import Entered, Leaving
     from redlock._core.effects import Op
-    from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Body(Hold[AsyncLease]):
+class TaskHold(Hold[AsyncLease]):
+    def tell_lost(self, on_lost: Callable[[AsyncLease], object] | None) -> None:
+        """Cancel the body, and call each `on_lost`.  Runs on the loop."""
+        for hold in reversed(self.state.holds):
+            if isinstance(hold, Body):
+                hold.lost()  # the innermost body: its `LockLost` passes through the outer ones
+                break
+        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
+            for told in self._to_be_told(on_lost):
+                all_of_them.callback(_call, told, self.lease)
+
+
+class Body(TaskHold):
     """A hold whose body, under ``async with``, is cancelled when the lease is lost, as by `asyncio.timeout`."""
 
     __slots__ = ("_before", "_body", "cancelled")
@@ -166,25 +177,14 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         return holder
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AsyncLease]:
-        kind = Hold if leaving is None or not self._cancel_on_loss else Body
-        return kind(self._me, self._caller(), leaving, self._end, self._max_hold)
+        kind = TaskHold if leaving is None or not self._cancel_on_loss else Body
+        return kind(self._me, self._caller(), leaving, self._end, self._spec.max_hold)
 
     def _post(self, op: Op[None], driver: Any = None) -> None:
         self._masters._post(op, driver)  # noqa: SLF001 - see `LockBase`
 
     def _driver(self) -> object:
         return self._masters._known_driver()  # noqa: SLF001 - see `LockBase`
-
-    @staticmethod
-    def _tell(on_lost: Callable[[AsyncLease], object] | None, lease: AsyncLease, state: LeaseState) -> None:
-        """Cancel the body, and call each `on_lost`.  Runs on the loop."""
-        for hold in reversed(state.holds):
-            if isinstance(hold, Body):
-                hold.lost()  # the innermost body: its `LockLost` passes through the outer ones
-                break
-        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
-            for told in reversed(to_be_told(on_lost, state)):
-                all_of_them.callback(_call, told, lease)
 
     # -- taking and giving back ----------------------------------------------------------------------
 

@@ -174,6 +174,34 @@ class Hold(Generic[AnyLease]):
     def given_back(self) -> bool:
         return self not in self.holder
 
+    def owner(self) -> Owner:
+        """Who owns the lease, of all that hold it (R15)."""
+        perhaps = gone = False
+        for hold in list(self.state.holds):
+            if hold.abandoned:
+                continue
+            if hold.perhaps_abandoned:
+                perhaps = True
+            elif hold.bound_by_hand and not self.holder.alive():
+                gone = True
+            else:
+                return "here"
+        if gone:
+            return "gone"
+        return "perhaps" if perhaps else "abandoned"
+
+    def tell_lost(self, on_lost: Callable[[AnyLease], object] | None) -> None:
+        """The lease is lost: call each `on_lost`."""
+        raise NotImplementedError
+
+    def _to_be_told(self, on_lost: Callable[[AnyLease], object] | None) -> list[Callable[[AnyLease], object]]:
+        """Each `on_lost` to call, once, the last one first: of the lock that acquired, and of those that re-entered."""
+        found = [] if on_lost is None else [on_lost]
+        for other in self.state.tells:
+            if other not in found:
+                found.append(other)
+        return found[::-1]
+
     def enter(self, lease: AnyLease, state: LeaseState) -> bool:
         """From now on the lease is held.  False: nobody wants it any more."""
         self.lease, self.state = lease, state
@@ -248,23 +276,6 @@ def _look_through(holder: list[Hold[Any]]) -> None:
             latest.add(id(hold.through))
         kept.append(hold)
     holder[:] = kept[::-1]
-
-
-def owner(lease: LeaseState, alive: Callable[[], bool]) -> Owner:
-    """Who owns ``lease``.  ``alive()``: whether the thread or task that acquired it has not ended."""
-    perhaps = gone = False
-    for hold in list(lease.holds):
-        if hold.abandoned:
-            continue
-        if hold.perhaps_abandoned:
-            perhaps = True
-        elif hold.bound_by_hand and not alive():
-            gone = True
-        else:
-            return "here"
-    if gone:
-        return "gone"
-    return "perhaps" if perhaps else "abandoned"
 
 
 class Entered:

@@ -20,16 +20,14 @@ it before it is entered, does no harm.  Bytes on a connection are another matter
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
-import random
 import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, options
 from redlock._base import process
-from redlock._base.holds import AnyLease, End, Hold, Holder, note_here, owner
+from redlock._base.holds import AnyLease, End, Hold, Holder, note_here
 from redlock._base.masters import MastersBase
 from redlock._base.refused import not_extended
 from redlock._base.times import check_ttl, checked
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from redlock._base.holds import Leaving
-    from redlock._base.observer import Observer
     from redlock._core.effects import Op
     from redlock._core.extend import Extension
     from redlock._core.lease import LeaseState
@@ -127,11 +124,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         # Only locks may use these: `LockBase` and `MastersBase` are one module in two files.
         self._settings = self._masters._settings  # noqa: SLF001
         self._limits = self._masters._limits  # noqa: SLF001
-        self._observer = self._masters._observer  # noqa: SLF001
         self._keep = self._masters._keep  # noqa: SLF001
         self._set_up()
         times = checked(self._limits, ttl, timeout, max_hold, min_validity)
-        self._timeout, self._max_hold = times.patience, times.max_hold
+        self._timeout = times.patience
         self._asks_validity = min_validity is not None
         if retry is None:
             retry = BETWEEN_ATTEMPTS
@@ -140,9 +136,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
         keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
-        self._spec = LockSpec(names, keys, times.ttl, times.min_validity, retry)
-        self._auto_extend = bool(auto_extend)
-        self._on_lost = on_lost
+        self._spec = LockSpec(
+            names, keys, times.ttl, times.min_validity, retry, bool(auto_extend), times.max_hold, on_lost
+        )
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
         self._me = weakref.ref(self)  # identifies this lock in a `Hold`
@@ -187,10 +183,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _driver(self) -> object:
         """The driver that can carry out a release for a caller that cannot wait for it."""
         return None
-
-    # The renewer calls it with our `on_lost` when a lease is lost.  It is a static method: we and our masters may be
-    # dropped.
-    _tell: Callable[[Callable[[AnyLease], object] | None, AnyLease, LeaseState], object]
 
     @abstractmethod
     def _post(self, op: Op[None], driver: Any = None) -> None:
@@ -255,10 +247,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if not hold.entered_here:
                 continue  # another request of this pool's thread, which goes on later
             self._check_asked(hold)
-            again.max_hold = hold.max_hold or self._max_hold
+            again.max_hold = hold.max_hold or self._spec.max_hold
             again.enter(lease, hold.state)
-            if self._on_lost is not None:
-                hold.state.tells += (self._on_lost,)
+            if self._spec.on_lost is not None:
+                hold.state.tells += (self._spec.on_lost,)
             return True
         return False
 
@@ -275,10 +267,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"{holds} {self._spec.name!r} without a fencing token already, and asks for one: "
                 "give both locks the same fencing"
             )
-        if self._max_hold is not None and (hold.max_hold is None or hold.max_hold > self._max_hold):
+        max_hold = self._spec.max_hold
+        if max_hold is not None and (hold.max_hold is None or hold.max_hold > max_hold):
             raise ConfigurationError(
                 f"{holds} {self._spec.name!r} already, with max_hold={hold.max_hold}, "
-                f"and asks for max_hold={self._max_hold:g}: give both locks the same max_hold"
+                f"and asks for max_hold={max_hold:g}: give both locks the same max_hold"
             )
         if self._asks_validity and lease.remaining() < self._spec.min_validity:
             raise WouldDeadlock(
@@ -354,7 +347,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 state.granted(outcome)
                 self._lease = lease = self._lease_class(state)
                 if hold.enter(lease, state):
-                    self._keep(self._renewal_of(hold))
+                    self._keep(Renewal(self._settings, self._spec, state, hold, outcome.decided_at))
                 else:
                     yield from abandon(self._spec, state)
         except GeneratorExit:
@@ -380,7 +373,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         extension = yield from extend(self._settings, self._spec, state, ttl, _clock.now())
         if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
             with contextlib.suppress(IndexError):  # of several threads one finds it here
-                self._keep(self._renewal_of(self._resumed.pop()))
+                self._keep(Renewal(self._settings, self._spec, state, self._resumed.pop(), _clock.now()))
         return extension
 
     def _take_back(self, hold: Hold[AnyLease]) -> None:
@@ -402,35 +395,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             resumed=resumed is not None,
         )
 
-    def _renewal_of(self, hold: Hold[AnyLease]) -> Renewal:
-        """What a renewer has to do for the lease of ``hold``: if nothing else, let others pass when it ends (R23)."""
-        state = hold.state
-        tell = functools.partial(type(self)._tell, self._on_lost, hold.lease, state)  # noqa: SLF001 - our own
-        lost: Callable[[], object] = tell
-        kept: Callable[[], object] | None = None
-        released: Callable[[], object] | None = None
-        observer = self._observer
-        if observer is not None:
-            lost = functools.partial(_lost, observer, state, tell)
-            kept = functools.partial(observer.extended, state)
-            released = functools.partial(observer.released, self._spec.name, state)
-        return Renewal(
-            self._settings,
-            self._spec,
-            state,
-            _clock.now(),
-            renew=self._auto_extend,
-            max_hold=self._max_hold,
-            owner=functools.partial(owner, state, hold.holder.alive),
-            random=random.random,
-            tell=lost,
-            kept=kept,
-            released=released,
-        )
-
     def _tried(self, outcome: Grant | Refusal | None, began: float) -> None:
         """Tell the observer how an acquire ended that asked the masters."""
-        observer = self._observer
+        observer = self._settings.observer
         if observer is None or outcome is None:
             return
         took = _clock.now() - began
@@ -445,8 +412,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise state.loss()
         if how == "released":
             state.on_change = None  # the renewer has dropped it: this breaks the reference cycle
-            if self._observer is not None:
-                self._observer.released(self._spec.name, state)
+            if self._settings.observer is not None:
+                self._settings.observer.released(self._spec.name, state)
 
     def _gave_back_so_far(self, state: LeaseState) -> None:
         """The wait for the answers to a release was interrupted.  If it was sent, it counts as given back."""
@@ -455,9 +422,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _left(self, state: LeaseState) -> None:
         """A holder of a re-entered lease has released it: do not tell its `on_lost` any more."""
-        if state.tells and not state.lost and self._on_lost in state.tells:
+        if state.tells and not state.lost and self._spec.on_lost in state.tells:
             tells = list(state.tells)
-            tells.remove(self._on_lost)
+            tells.remove(self._spec.on_lost)
             state.tells = tuple(tells)
 
     def _held(self) -> Hold[AnyLease]:
@@ -481,7 +448,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _extended(self, state: LeaseState, extension: Extension) -> None:
         if extension.kind == "kept":
-            observer = self._observer
+            observer = self._settings.observer
             if observer is not None:
                 observer.extended(state)
             return
@@ -492,17 +459,3 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
 def _nobody() -> bool:
     return False
-
-
-def _lost(observer: Observer, lease: LeaseState, then: Callable[[], object]) -> None:
-    observer.lost(lease)
-    then()
-
-
-def to_be_told(on_lost: Callable[[AnyLease], object] | None, state: LeaseState) -> list[Callable[[AnyLease], object]]:
-    """Each `on_lost` to call for a loss, once: of the lock that acquired, and of those that re-entered (C9)."""
-    found = [] if on_lost is None else [on_lost]
-    for other in state.tells:
-        if other not in found:
-            found.append(other)
-    return found

@@ -114,6 +114,7 @@ class MastersBase:
             random=random.random,
             phase=random.random(),  # noqa: S311 - not a secret
             attempted=Outages(self._observer),
+            observer=self._observer,
         )
         self._limits = Limits(max_ttl, node_timeout, self._settings.drift_factor)
         # One name for all probes of this object: each name leaves a fence key for `fence_ttl` (R20).

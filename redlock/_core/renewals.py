@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from redlock._core import quorum
 from redlock._core.extend import Extension, extend
@@ -63,68 +63,41 @@ Task: TypeAlias = "Op[dict[Renewal, Extension]]"
 Owner: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
 
+class HeldBy(Protocol):
+    """Who holds a lease, as its renewal sees that: a `Hold` of it."""
+
+    def owner(self) -> Owner: ...
+
+    def tell_lost(self, on_lost: Callable[[Any], object] | None) -> object:
+        """The lease is lost.  Called once, and never after a release (C9)."""
+
+
 class Renewal:
-    """One lease, and what its holder wants to be done for it.
+    """One lease, and what is to be done for those who hold it, as the `LockSpec` of its lock says."""
 
-    ``renew``: extend the lease at a third of its TTL, as long as ``owner()`` says that it has a holder.
-    ``max_hold``: seconds after which the lease is lost, whatever happens (C7).
-    ``owner``: says whether the lease still has a holder.
-    ``random``: returns a number from 0 to 1, another one for every pause.
-    ``tell``: called once if the lease is lost, and never after a release (C9).
-    ``kept``: called after every extension that was won.
-    ``released``: called when the renewer has released the lease in place of a holder that is gone.
-    """
-
-    __slots__ = (
-        "_again",
-        "_ends",
-        "_left",
-        "_owner",
-        "_pause",
-        "_released",
-        "_since",
-        "_tell",
-        "_tried_for",
-        "kept",
-        "lease",
-        "moment",
-        "random",
-        "refused",
-        "settings",
-        "spec",
-    )
+    # Class attributes: most leases are released before any of these is set.
+    refused = False  # a master refused to extend it together with others: it is always extended by itself
+    moment: float | None = None  # where it stands in its `Schedule`
+    _pause: float | None = None  # computed when first needed
+    _ends = math.inf
+    _tried_for = math.nan  # the end of the lease that an extension in vain has not moved
+    _again = math.inf  # when to look again whether it was abandoned
+    _left = False  # it left a batch, and is extended by itself, once
+    _told = False
 
     def __init__(
-        self,
-        settings: MastersSettings,
-        spec: LockSpec,
-        lease: LeaseState,
-        now: float,
-        *,
-        renew: bool,
-        max_hold: float | None,
-        owner: Callable[[], Owner],
-        random: Callable[[], float],
-        tell: Callable[[], object] | None = None,
-        kept: Callable[[], object] | None = None,
-        released: Callable[[], object] | None = None,
+        self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, held_by: HeldBy, at: float
     ) -> None:
-        self.lease = lease
+        """``at``: when it was granted, or confirmed."""
         self.settings = settings
         self.spec = spec
-        self.random = random
-        self.kept = kept
-        self._owner = owner
-        self._released = released
-        self._tell = tell
-        self._ends = math.inf if max_hold is None else now + max_hold
-        self._since = now  # the end of the last extension, or the grant
-        self._pause = None if renew else _NO_RENEWAL  # None: computed when first needed; most leases are over by then
-        self._tried_for = math.nan  # the end of the lease that an extension in vain has not moved
-        self._again = math.inf  # when to look again whether it was abandoned
-        self._left = False  # it left a batch, and is extended by itself, once
-        self.refused = False  # a master refused to extend it together with others: it is always extended by itself
-        self.moment: float | None = None  # where it stands in its `Schedule`
+        self.lease = lease
+        self.held_by = held_by
+        self._since = at  # the end of the last extension, or the grant
+        if spec.max_hold is not None:
+            self._ends = at + spec.max_hold
+        if not spec.auto_extend:
+            self._pause = _NO_RENEWAL
 
     @property
     def soonest(self) -> float:
@@ -142,7 +115,7 @@ class Renewal:
         if self._pause == _NO_RENEWAL:
             return until
         if self._pause is None:
-            self._pause = _pause(lease.ttl, self.random())
+            self._pause = _pause(lease.ttl, self.settings.random())
         at = self._since + self._pause
         # The TTL is that of now: the holder itself may have made it shorter, or does so just now.
         if end != self._tried_for and not lease.all_pending:
@@ -157,7 +130,7 @@ class Renewal:
     @property
     def abandoned(self) -> bool:
         """Nobody can give the lease back any more."""
-        return not self.over and self._owner() == "abandoned"
+        return not self.over and self.held_by.owner() == "abandoned"
 
     @property
     def alone(self) -> bool:
@@ -165,21 +138,23 @@ class Renewal:
         return self._left or self.refused
 
     def tell(self) -> None:
-        """The lease is lost: call the function that the holder gave, once (C9)."""
-        tell, self._tell = self._tell, None
-        if tell is not None:
-            tell()
+        """The lease is lost: tell the observer and the holder, once (C9)."""
+        if not self._told:
+            self._told = True
+            if self.settings.observer is not None:
+                self.settings.observer.lost(self.lease)
+            self.held_by.tell_lost(self.spec.on_lost)
 
     def look(self, now: float) -> Literal["nothing", "renew", "give up", "give back"]:
         """What to do now that the lease is due; see `tasks`."""
         lease = self.lease
         if not lease.extendable(now):
             # If nobody can release it any more, its keys go now.  The caller will `put` it back, which finds it over.
-            return "give up" if lease.lost and self._owner() == "abandoned" else "nothing"
+            return "give up" if lease.lost and self.held_by.owner() == "abandoned" else "nothing"
         if now >= self._ends:
             lease.lose("max_hold")
             return "give up"
-        owner = self._owner()
+        owner = self.held_by.owner()
         if owner == "abandoned":
             return "give back"
         if owner == "gone":
@@ -217,8 +192,8 @@ class Renewal:
     def give_back(self) -> Task:
         """Release a lease that nobody can give back any more."""
         yield from abandon(self.spec, self.lease)
-        if self._released is not None:
-            self._released()
+        if self.settings.observer is not None:
+            self.settings.observer.released(self.spec.name, self.lease)
         return {}
 
 
@@ -284,16 +259,10 @@ def _renew(renewals: list[Renewal], now: float) -> Task:
             yield from renew(first.settings, ends, now)
     finally:
         # One pause for all of them, so that they are due at the same moment again.
-        spread = first.random()
+        spread = first.settings.random()
         for renewal, extension in ends.items():
             renewal.renewed(extension, spread)
-    errors: list[Exception] = []
     for renewal, extension in ends.items():
-        if renewal.kept is not None and extension.kind == "kept":
-            try:
-                renewal.kept()
-            except Exception as error:  # noqa: BLE001 - an error of the user's code must not stop the others
-                errors.append(error)
-    if errors:
-        raise errors[0]
+        if extension.kind == "kept" and renewal.settings.observer is not None:
+            renewal.settings.observer.extended(renewal.lease)
     return ends

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,16 +28,20 @@ class MastersSettings(NamedTuple):
     random: Callable[[], float]  # a random number from 0 to 1 at every call
     phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
     attempted: Callable[[Tally], object] = id  # called with the votes of every attempt; `id` does nothing with them
+    observer: Any = None  # told what happens, see `redlock._base.observer`
 
 
 class LockSpec(NamedTuple):
-    """One lock: its names and keys, its times in seconds, and the pauses between attempts."""
+    """One lock: its names and keys, its times in seconds, the pauses between attempts, and how a lease is kept."""
 
     names: tuple[str, ...]
     keys: Keys
     ttl: float
     min_validity: float
     retry: wait_base
+    auto_extend: bool = True
+    max_hold: float | None = None  # seconds after which the lease is lost, whatever happens (C7)
+    on_lost: Callable[[Any], object] | None = None  # called with the lease, once, if it is lost (C9)
 
     @property
     def name(self) -> str:

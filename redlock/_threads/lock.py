@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from redlock import _clock
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
-from redlock._base.lock import LockBase, to_be_told
+from redlock._base.lock import LockBase
 from redlock._base.loop import running_loop
 from redlock._base.refused import is_locked, not_acquired, unreachable
 from redlock._base.typed import LockOptions
@@ -30,10 +30,16 @@ if TYPE_CHECKING:
 
     from redlock._base.holds import Entered, Leaving
     from redlock._core.effects import Op
-    from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class ThreadHold(Hold[Lease]):
+    def tell_lost(self, on_lost: Callable[[Lease], object] | None) -> None:
+        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
+            for told in self._to_be_told(on_lost):
+                all_of_them.callback(told, self.lease)
 
 
 class MultiLockOptions(LockOptions, total=False):
@@ -67,13 +73,7 @@ class MultiLock(LockBase[Masters, Lease]):
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[Lease]:
         loop = running_loop()  # else current_task() would raise
         task = None if loop is None else asyncio.current_task(loop)  # see the top of this file
-        return Hold(self._me, self._caller(), leaving, self._end, self._max_hold, task)
-
-    @staticmethod
-    def _tell(on_lost: Callable[[Lease], object] | None, lease: Lease, state: LeaseState) -> None:
-        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
-            for told in reversed(to_be_told(on_lost, state)):
-                all_of_them.callback(told, lease)
+        return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
 
     def _post(self, op: Op[None], driver: Any = None) -> None:  # noqa: ARG002 - asyncio has one for each loop
         self._run(op)

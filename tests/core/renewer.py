@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redlock._base.renewer import RenewerBase
@@ -11,13 +11,55 @@ from redlock._core.renewals import Renewal
 from tests.core.world import Master, World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redlock._core.effects import Leave
     from redlock._core.lease import LeaseState
-    from redlock._core.renewals import Task
+    from redlock._core.renewals import Owner, Task
     from redlock._core.settings import LockSpec
 
 TTL = 12.0
 VALIDITY = TTL * 0.99 - 0.002
+
+
+class Told:
+    """Who holds a lease, and the observer as well: the times at which they were told."""
+
+    def __init__(self, world: World, owner: Callable[[], Owner]) -> None:
+        self.owner = owner
+        self.lost_at: list[float] = []
+        self.kept_at: list[float] = []
+        self.released_at: list[float] = []
+        self._world = world
+
+    def tell_lost(self, on_lost: object) -> None:
+        assert on_lost is None
+        self.lost_at.append(self._world.now)
+
+    def lost(self, lease: LeaseState) -> None:
+        """The observer is told with the holder, see `tell_lost`."""
+
+    def extended(self, lease: LeaseState) -> None:
+        self.kept_at.append(self._world.now)
+
+    def released(self, name: str, lease: LeaseState) -> None:
+        assert name == lease.name
+        self.released_at.append(self._world.now)
+
+
+def renewal_of(
+    world: World,
+    spec: LockSpec,
+    lease: LeaseState,
+    *,
+    renew: bool = True,
+    max_hold: float | None = None,
+    owner: Callable[[], Owner] = lambda: "here",
+    spread: float = 0.5,
+) -> tuple[Renewal, Told]:
+    told = Told(world, owner)
+    settings = world.settings._replace(random=lambda: spread, observer=told)
+    return Renewal(settings, spec._replace(auto_extend=renew, max_hold=max_hold), lease, told, world.now), told
 
 
 @dataclass(eq=False)
@@ -25,8 +67,8 @@ class Held:
     spec: LockSpec
     lease: LeaseState
     renewal: Renewal
-    told: list[float] = field(default_factory=list)
-    kept: list[float] = field(default_factory=list)
+    told: list[float]
+    kept: list[float]
 
 
 class Scene(RenewerBase):
@@ -43,7 +85,6 @@ class Scene(RenewerBase):
         number: int = 0,
         names: int = 1,
         *,
-        spread: float = 0.5,
         ttl: float = TTL,
         lease: Any = None,
         **options: Any,
@@ -51,15 +92,9 @@ class Scene(RenewerBase):
         world = self.world
         spec = world.spec(*(f"{number}-{name}" for name in range(names)), ttl=ttl)
         state = world.lease(spec, token=f"token-{number}", **(lease or {}))
-        told: list[float] = []
-        kept: list[float] = []
-        renewal = Renewal(
-            world.settings, spec, state, world.now,
-            **({"renew": True, "max_hold": None, "owner": lambda: "here"} | options),
-            random=lambda: spread, tell=lambda: told.append(world.now), kept=lambda: kept.append(world.now),
-        )  # fmt: skip
+        renewal, told = renewal_of(world, spec, state, **options)
         self.add(renewal)
-        return Held(spec, state, renewal, told, kept)
+        return Held(spec, state, renewal, told.lost_at, told.kept_at)
 
     @property
     def leases(self) -> list[LeaseState]:

@@ -13,7 +13,8 @@ from redlock._core.effects import Send, Timeout
 from redlock._core.extend import Extension, extend
 from redlock._core.quorum import drift
 from redlock._core.release import release
-from redlock._core.renewals import _STEP, OVER, RENEWALS, Renewal, tasks
+from redlock._core.renewals import _STEP, OVER, RENEWALS, tasks
+from tests.core.renewer import renewal_of
 from tests.core.world import NEVER, PROPERTY, START, Master, World, down
 
 if TYPE_CHECKING:
@@ -49,27 +50,15 @@ class Scene:
         owner: Callable[[], Owner] = lambda: "here",
         spread: float = 0.0,
         drift_factor: float = 0.01,
-        released: Callable[[], object] | None = None,
         **lease: Any,
     ) -> None:
         self.world = World(*(masters or [ours()] * 3), drift_factor=drift_factor)
         self.spec: LockSpec = self.world.spec(ttl=TTL)
         self.lease: LeaseState = self.world.lease(self.spec, **lease)
-        self.told: list[float] = []
-        self.kept: list[float] = []
-        self.renewal = Renewal(
-            self.world.settings,
-            self.spec,
-            self.lease,
-            self.world.now,
-            renew=renew,
-            max_hold=max_hold,
-            owner=owner,
-            random=lambda: spread,
-            tell=lambda: self.told.append(self.world.now),
-            kept=lambda: self.kept.append(self.world.now),
-            released=released,
+        self.renewal, told = renewal_of(
+            self.world, self.spec, self.lease, renew=renew, max_hold=max_hold, owner=owner, spread=spread
         )
+        self.told, self.kept, self.given_back = told.lost_at, told.kept_at, told.released_at
 
     @property
     def due(self) -> float:
@@ -136,8 +125,7 @@ def test_those_of_one_client_are_due_together() -> None:
     assert len({round(scene.due, 6) for scene in scenes}) <= 2 + TTL / 3 * 0.2 / (TTL * _STEP)
     other = Scene(spread=0.5)
     other.world.settings = other.world.settings._replace(phase=0.5)
-    renewal = Renewal(other.world.settings, other.spec, other.lease, START, renew=True, max_hold=None,
-                      owner=lambda: "here", random=lambda: 0.5)  # fmt: skip
+    renewal, _ = renewal_of(other.world, other.spec, other.lease)
     assert renewal.due not in {scene.renewal.due for scene in scenes}
 
 
@@ -388,15 +376,14 @@ def test_the_owner_has_gone() -> None:
 @pytest.mark.parametrize("renew", [True, False])
 def test_what_nobody_can_give_back_the_renewer_gives_back(renew: bool) -> None:
     """R15: at once, without waiting for its time, and once."""
-    released: list[float] = []
-    scene = Scene(owner=lambda: "abandoned", renew=renew, released=lambda: released.append(scene.world.now))
+    scene = Scene(owner=lambda: "abandoned", renew=renew)
     ((task, renewals),) = tasks([scene.renewal], scene.world.now)
     assert renewals == [scene.renewal]
     assert scene.world.run(task) == {}
     assert [sent.verb for sent in scene.world.sent] == ["release"]
     assert (scene.lease.valid, scene.lease.lost) == (False, False)
     assert scene.due == OVER - START
-    assert released == [scene.world.now]
+    assert scene.given_back == [scene.world.now]
     assert tasks([scene.renewal], scene.world.now) == []
     assert scene.told == []
 
@@ -442,16 +429,7 @@ def test_resumed() -> None:
     scene.lease._resumed = True
     assert not scene.renewal.over
     assert scene.extend(TTL) == "kept"
-    renewal = Renewal(
-        scene.world.settings,
-        scene.spec,
-        scene.lease,
-        scene.world.now,
-        renew=True,
-        max_hold=None,
-        owner=lambda: "here",
-        random=lambda: 0.0,
-    )
+    renewal, _ = renewal_of(scene.world, scene.spec, scene.lease, spread=0.0)
     assert renewal.due == in_step(START + VALIDITY - TTL * 2 / 3)
 
 

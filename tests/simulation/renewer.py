@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from redlock._core import renewals as renewing
     from redlock._core.effects import Leave, Send
+    from redlock._core.renewals import Owner
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
     from tests.simulation.client import Client, Task
@@ -80,6 +81,21 @@ class Extending:
             self._judge.extended(self.hold, self.hold.lease.votes, task.origins.get(self._sent, {}), self._sent.call)
 
 
+class HeldBy:
+    """Who holds a lease, for its renewal."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+
+    def owner(self) -> Owner:
+        hold = self.hold
+        return "here" if hold.deserted_at is None else "abandoned" if hold.abandoned else "gone"
+
+    def tell_lost(self, on_lost: object) -> None:
+        assert on_lost is None
+        self.hold.client.judge.told(self.hold)
+
+
 class Renewer(RenewerBase):
     """Renews, and tells when a lease is lost.  Stands still while its process does."""
 
@@ -91,17 +107,8 @@ class Renewer(RenewerBase):
 
     def keep(self, hold: Hold, spec: LockSpec, *, renew: bool, max_hold: float | None) -> None:
         client = self._client
-        renewal = Renewal(
-            client.settings,
-            spec,
-            hold.lease,
-            client.clock(),
-            renew=renew,
-            max_hold=max_hold,
-            owner=lambda: "here" if hold.deserted_at is None else "abandoned" if hold.abandoned else "gone",
-            random=client.world.random.random,
-            tell=partial(client.judge.told, hold),
-        )
+        spec = spec._replace(auto_extend=renew, max_hold=max_hold)
+        renewal = Renewal(client.settings, spec, hold.lease, HeldBy(hold), client.clock())
         client.judge.watch(hold, renew=renew, max_hold=max_hold)
         self._holds[renewal] = hold
         self.add(renewal)

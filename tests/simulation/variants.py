@@ -32,6 +32,7 @@ from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15
 from tests.simulation.parameters import Parameters, crowd, draw, household
+from tests.simulation.renewer import HeldBy
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def _() -> list[Any]:
         if renewal.over:
             return -math.inf
         if renewal._pause is None:
-            renewal._pause = renewals._pause(renewal.lease.ttl, renewal.random())
+            renewal._pause = renewals._pause(renewal.lease.ttl, renewal.settings.random())
         return min(renewal._since + renewal._pause, renewal._ends)
 
     return [mock.patch.object(Renewal, "due", property(due))]
@@ -265,7 +266,7 @@ def _() -> list[Any]:
 @variant("told-twice", P6, **_KEPT)
 def _() -> list[Any]:
     """Who finds the lease lost tells its holder, whoever has told it before (C9)."""
-    return [mock.patch.object(Renewal, "tell", lambda renewal: renewal._tell and renewal._tell())]
+    return [mock.patch.object(Renewal, "tell", lambda renewal: renewal.held_by.tell_lost(None))]
 
 
 @variant("told-after-release", P6, **_KEPT)
@@ -335,23 +336,14 @@ def _() -> list[Any]:
 @variant("renewer-outlives-owner", R15, deserted=0.5, **_KEPT)
 def _() -> list[Any]:
     """A lease is renewed for as long as the process lives, whoever owned it (R15)."""
-    correct = Renewal.__init__
-
-    def init(renewal: Renewal, *args: Any, **options: Any) -> None:
-        correct(renewal, *args, **(options | {"owner": lambda: "here"}))
-
-    return [mock.patch.object(Renewal, "__init__", init)]
+    return [mock.patch.object(HeldBy, "owner", return_value="here")]
 
 
 @variant("abandoned-lease-runs-out", R15, deserted=0.5, abandoned=1.0, **_KEPT)
 def _() -> list[Any]:
     """What nobody can release any more stays for its TTL (R15)."""
-    correct = Renewal.__init__
-
-    def init(renewal: Renewal, *args: Any, owner: Any, **options: Any) -> None:
-        correct(renewal, *args, owner=lambda: "here" if owner() == "here" else "gone", **options)
-
-    return [mock.patch.object(Renewal, "__init__", init)]
+    owner = HeldBy.owner
+    return [mock.patch.object(HeldBy, "owner", lambda held_by: "here" if owner(held_by) == "here" else "gone")]
 
 
 @variant("renewal-gives-up", R13, **_KEPT)
@@ -438,8 +430,8 @@ def _() -> list[Any]:
     """A lease is kept for as long as it is used (C7)."""
     correct = Renewal.__init__
 
-    def init(renewal: Renewal, *args: Any, **options: Any) -> None:
-        correct(renewal, *args, **(options | {"max_hold": None}))
+    def init(renewal: Renewal, settings: Any, spec: LockSpec, *args: Any) -> None:
+        correct(renewal, settings, spec._replace(max_hold=None), *args)
 
     return [mock.patch.object(Renewal, "__init__", init)]
 
