@@ -141,42 +141,35 @@ class Exchange(ABC):
         self._walk = ready, walk
         current: Send | None = None  # most answers that are read together are to one request that is open
         tally: Tally | None = None
+        entries: list[Entry | None] = []  # of this tally
         vote: Entry | None = None
         for fd, _ in walk:
             pipeline = by_fd[fd]
             if not pipeline.plain:
                 self._read_slowly(fd, now)
-                current = None  # perhaps that has ended its round
                 continue
-            queue, master = pipeline.under_way, pipeline.master
             try:
                 data = pipeline.recv(CHUNK)
             except OSError as error:
                 self._read_on(pipeline, error, now)
-                current = None
                 continue
+            queue = pipeline.under_way
             while queue:
                 request = queue[0]
                 usual = request.usual
                 if data != usual and not data.startswith(usual):
                     self._read_on(pipeline, data, now)
-                    current = None
                     break
-                if request is not current and request.open:
-                    current, tally = request, request.counts
-                    if tally is not None:
-                        vote = ("granted", now - request.sent_at, "", False, False)
-                        over.append(request)
-                if (
-                    request is current
-                    and tally is not None
-                    and tally.entries[master] is None
-                    and now > votes_from[master]
-                ):
-                    tally.entries[master], tally.yes = vote, tally.yes + 1
-                elif request.open:
-                    current = None
-                    if request.voted(master, now):
+                if request.open:
+                    if request is not current:
+                        current, tally = request, request.counts
+                        if tally is not None:
+                            entries, vote = tally.entries, ("granted", now - request.sent_at, "", False, False)
+                            over.append(request)
+                    master = pipeline.master
+                    if tally is not None and entries[master] is None and now > votes_from[master]:
+                        entries[master], tally.yes = vote, tally.yes + 1
+                    elif request.voted(master, now):
                         request.inbox.put(request)
                 queue.popleft()
                 if data == usual:
@@ -184,7 +177,6 @@ class Exchange(ABC):
                 data = data[len(usual) :]
             else:
                 self._read_on(pipeline, data, now)
-                current = None
         self._walk = None
         if over:
             self._end_rounds(now)

@@ -48,15 +48,13 @@ class Tally:
     The usual grants are counted in `_core/exchange.py`, without a call.  All other votes are counted by `count`.
     """
 
-    __slots__ = ("entries", "masters", "need", "no", "size", "yes")
+    yes = no = 0
 
     def __init__(self, masters: Sequence[str]) -> None:
         self.masters = masters
-        self.size = len(masters)
-        self.need = majority(self.size)
-        self.yes = 0
-        self.no = 0
-        self.entries: list[Entry | None] = [None] * self.size
+        self.size = size = len(masters)
+        self.need = size // 2 + 1  # R1; see `majority`
+        self.entries: list[Entry | None] = [None] * size
 
     def count(
         self,

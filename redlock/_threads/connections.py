@@ -340,7 +340,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
     def _lead(self, until: float, waiter: Waiter, now: float) -> None:
         """Read for all threads until there is an event for ``waiter``, or until ``until``."""
         events = waiter.events
-        while self._leader is waiter and not events and not self.closed:
+        while not events and self._leader is waiter and not self.closed:
             if self.wake_chain.served:
                 now = self._let_others_ask(waiter, until - now)
                 if events:
