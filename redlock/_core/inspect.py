@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from redlock._core import wire
 from redlock._core.quorum import majority
 from redlock._core.rounds import Round
+from redlock._core.tokens import owner_of, whose
 
 if TYPE_CHECKING:
     from redlock._core.effects import Op
@@ -37,6 +38,11 @@ class LockStatus:
     fence: int | None
     votes: tuple[Vote, ...]
 
+    @property
+    def owner(self) -> str:
+        """Who has the lock, as the token says; "" if it does not say, or nobody has it.  A hint, no proof (R27)."""
+        return owner_of(self.token)
+
 
 class Look(Round):
     """The round of a status: what every master knows of a name."""
@@ -50,7 +56,7 @@ class Look(Round):
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         self.seen[master] = answer = wire.read_status(value)
         if answer.holder:
-            return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
+            return "held", f"by {whose(answer.holder)} {wire.how_long(answer.remaining)}"
         return "free", ""
 
 

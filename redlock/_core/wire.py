@@ -274,7 +274,7 @@ def how_long(remaining: float) -> str:
 
 
 def _text(token: bytes) -> str:
-    # Our tokens are hexadecimal.  Other libraries may use any bytes.
+    # Our tokens are UTF-8.  Other libraries may use any bytes.
     return token.decode("utf-8", "backslashreplace")
 
 
