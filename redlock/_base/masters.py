@@ -73,7 +73,7 @@ class MastersBase:
             prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
             owner: what a person reads to know who has a lock (R27); a part of every token, and no proof of anything.
-                At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child that of the child.
+                At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
             observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
                 or on the loop in which it happens.  It must not block; an exception that it raises is logged.
 

@@ -280,7 +280,7 @@ class Run:
     def _words(self, status: LockStatus) -> str:
         if status.token is None:
             return f"{self._name!r} is free now"
-        who = status.owner or repr(status.token)  # which may be a stranger's, with anything in it
+        who = status.owner or (status.token if status.token.isprintable() else repr(status.token))
         return f"{self._name!r} is held by {who} for {status.remaining:.1f} s more, unless it is renewed"
 
     # -- while it runs -------------------------------------------------------------------------------
