@@ -107,6 +107,15 @@ def prefix(value: object) -> str:
     return value
 
 
+def pattern(value: object) -> str:
+    """A pattern for names, as `Masters.locks` takes it."""
+    if not isinstance(value, str) or not value or "\0" in value or not _encodes(value):
+        raise ConfigurationError(
+            f"match={shown(value)}: allowed is a pattern for names, a str without NUL that is not empty: invoice:*"
+        )
+    return value
+
+
 def shown(value: object) -> str:
     """``value`` as text for an error. Its type is shown if its repr fails, and long texts are cut."""
     try:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self, Unpack
 
+    from redlock._base.listing import Listing
     from redlock._base.observer import Observer
     from redlock._base.typed import MastersOptions
     from redlock._core.effects import Op
@@ -180,6 +181,11 @@ class MastersBase:
     def _inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
         (checked,) = options.names([name])
         return inspect.inspect(self._settings, checked, self._prefix + checked)
+
+    def _listing(self, match: str) -> Listing:
+        from redlock._base.listing import Listing  # noqa: PLC0415 - few programs ever list
+
+        return Listing(self._settings, self._prefix, options.pattern(match))
 
     def _keep(self, renewal: Renewal) -> None:
         """Renew a lease from now on, and tell if it is lost."""
