@@ -386,7 +386,7 @@ def classify(error: BaseException, text: str) -> Failure:
 
 def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
     announce = wire.announce(prefix, max_ttl)
-    commands: list[Sequence[str]] = [("SCRIPT", "LOAD", script.text) for script in scripts.ALL]
+    commands: list[Sequence[str]] = [("SCRIPT", "LOAD", script.text) for script in scripts.USUAL]
     commands += [
         ("INFO", "server"),
         ("CONFIG", "GET", "*append*"),

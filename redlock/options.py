@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from redlock.errors import ConfigurationError
 
 LONGEST_NAME = 512  # bytes of UTF-8 (docs/reference/wire.md)
+LONGEST_OWNER = 64  # bytes of UTF-8 (R27)
 BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, which are exact below this
 _LONGEST_SHOWN = 200  # characters of a wrong value that an error shows
 
@@ -66,8 +67,27 @@ def names(value: object) -> tuple[str, ...]:
     return several
 
 
+def owner(value: object) -> str:
+    """What a person reads to know who has a lock (R27). "" is none."""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"owner={shown(value)}: allowed is a str, not {type(value).__name__}")
+    if value and not is_owner(value):
+        if not value.isprintable():
+            raise ConfigurationError(f"owner={shown(value)}: allowed is printable text, on one line")
+        raise ConfigurationError(
+            f"owner={shown(value)}: {len(value.encode())} bytes of UTF-8, allowed are at most {LONGEST_OWNER}"
+        )
+    return value
+
+
+def is_owner(text: str) -> bool:
+    """Whether ``text`` may be an owner, and not "": 1 to 64 bytes of printable UTF-8."""
+    # What can be printed can also be encoded.
+    return text != "" and text.isprintable() and len(text.encode()) <= LONGEST_OWNER
+
+
 def token(value: object) -> str:
-    """The token of a lease that is resumed. It is the `Lease.token` of that lease."""
+    """The token of a lease that is resumed. It is the `Lease.token` of that lease, with its owner."""
     if not isinstance(value, str) or not value or not _encodes(value):
         raise ConfigurationError(f"token={shown(value)}: allowed is the token of a lease, a str that is not empty")
     return value
@@ -84,6 +104,15 @@ def fence(value: object) -> int | None:
 def prefix(value: object) -> str:
     if not isinstance(value, str) or "\0" in value or not _encodes(value):
         raise ConfigurationError(f"prefix={shown(value)}: allowed is a str without NUL that can be encoded as UTF-8")
+    return value
+
+
+def pattern(value: object) -> str:
+    """A pattern for names, as `Masters.locks` takes it."""
+    if not isinstance(value, str) or not value or "\0" in value or not _encodes(value):
+        raise ConfigurationError(
+            f"match={shown(value)}: allowed is a pattern for names, a str without NUL that is not empty: invoice:*"
+        )
     return value
 
 

@@ -103,6 +103,7 @@ def test_the_defaults_are_those_of_the_design():
         "restart_guard": True,
         "prefix": "redlock:",
         "fence_ttl": 3600.0,
+        "owner": None,
         "observer": None,
     }
     assert parameters(redlock.MultiLock) == {
@@ -116,6 +117,7 @@ def test_the_defaults_are_those_of_the_design():
         "fencing": True,
         "bound": True,
         "retry": None,
+        "owner": None,
         "token": None,
         "fence": None,
         "on_lost": None,

@@ -1,4 +1,7 @@
-"""Leases that go from one process to another: a token in a file, taken by whoever renames it first."""
+"""Leases that go from one process to another: a token in a file, taken by whoever renames it first.
+
+The file is named after the digits of the token: an owner may have a slash in it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Handovers:
         self._directory = directory
 
     def offer(self, offer: Offer) -> None:
-        file = self._directory / f"{offer.token}.new"
+        file = self._file(offer.token, ".new")
         file.write_text(json.dumps(asdict(offer)))
         file.rename(file.with_suffix(".offered"))
 
@@ -46,12 +49,15 @@ class Handovers:
     def confirm(self, offer: Offer) -> None:
         """It is held here now."""
         with suppress(FileNotFoundError):
-            (self._directory / f"{offer.token}.taken").rename(self._directory / f"{offer.token}.confirmed")
+            self._file(offer.token, ".taken").rename(self._file(offer.token, ".confirmed"))
 
     def withdraw(self, token: str) -> bool:
         """The giver's time is over.  True if nobody has confirmed, so that the hold has ended with it."""
-        if (self._directory / f"{token}.confirmed").exists():
+        if self._file(token, ".confirmed").exists():
             return False
         with suppress(FileNotFoundError):
-            (self._directory / f"{token}.offered").unlink()
+            self._file(token, ".offered").unlink()
         return True
+
+    def _file(self, token: str, how_far: str) -> Path:
+        return self._directory / (token.partition(":")[0] + how_far)

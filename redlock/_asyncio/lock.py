@@ -136,6 +136,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         fencing: bool = True,
         bound: bool = True,
         retry: wait_base | None = None,
+        owner: str | None = None,
         token: str | None = None,
         fence: int | None = None,
         on_lost: Callable[[AsyncLease], object] | None = None,
@@ -153,8 +154,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """
         super().__init__(
             name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
-            min_validity=min_validity, fencing=fencing, bound=bound, retry=retry, token=token, fence=fence,
-            on_lost=on_lost,
+            min_validity=min_validity, fencing=fencing, bound=bound, retry=retry, owner=owner, token=token,
+            fence=fence, on_lost=on_lost,
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from redlock._core.lease import LeaseState
+from redlock._core.tokens import owner_of
 
 if TYPE_CHECKING:
     from redlock.errors import LockLost, Vote
@@ -37,8 +38,13 @@ class LeaseBase(Generic[AnyState_co]):
 
     @property
     def token(self) -> str:
-        """The random value of the keys on the masters.  It identifies this acquire, and orders nothing."""
+        """The value of the keys on the masters: random digits, and the owner.  It identifies this acquire."""
         return self._state.token
+
+    @property
+    def owner(self) -> str:
+        """Who has the lock, as everybody else reads it in the token; "" if it does not say (R27)."""
+        return owner_of(self._state.token)
 
     @property
     def fence(self) -> int | None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 from redlock import _clock, options
 from redlock._base import process
 from redlock._base.holds import AnyLease, End, Hold, Holder, note_here
-from redlock._base.masters import MastersBase
+from redlock._base.masters import MastersBase, tokens
 from redlock._base.refused import not_extended
 from redlock._base.times import check_ttl, checked
 from redlock._core.acquire import Grant, Refusal, acquire
@@ -84,6 +84,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         fencing: bool = True,
         bound: bool = True,
         retry: wait_base | None = None,
+        owner: str | None = None,
         token: str | None = None,
         fence: int | None = None,
         on_lost: Callable[[AnyLease], object] | None = None,
@@ -108,6 +109,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
                 It is released when the object is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
+            owner: who has the lock, for people (R27); None: that of the masters, "": none.
             token: resume the lease with this token, handed over from another process.  `extend` has to come first,
                 and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.
             fence: the fencing token of the lease that is resumed.
@@ -139,6 +141,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._spec = LockSpec(
             names, keys, times.ttl, times.min_validity, retry, bool(auto_extend), times.max_hold, on_lost
         )
+        if owner is not None:
+            if token is not None:
+                raise ConfigurationError(
+                    f"owner={options.shown(owner)} with token: a lease that is resumed has the owner in its token"
+                )
+            self._settings = self._settings._replace(token=tokens(owner))
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
         self._me = weakref.ref(self)  # identifies this lock in a `Hold`

@@ -9,6 +9,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from redlock import _clock, _connect, _installed, options
+from redlock._base import process
 from redlock._base.connections import CLOSED, report
 from redlock._base.forklock import ForkLock
 from redlock._base.times import Limits
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self, Unpack
 
+    from redlock._base.listing import Listing
     from redlock._base.observer import Observer
     from redlock._base.typed import MastersOptions
     from redlock._core.effects import Op
@@ -52,6 +54,7 @@ class MastersBase:
         restart_guard: bool = True,
         prefix: str = "redlock:",
         fence_ttl: float = 3600.0,
+        owner: str | None = None,
         observer: Callable[[Event], object] | None = None,
     ) -> None:
         """Check the options; nothing is sent before the first operation.
@@ -70,6 +73,8 @@ class MastersBase:
                 a master with ``appendfsync always`` is exempt; it must never come back with another disk.
             prefix: of every key.  ``""`` shares locks with redsync, node-redlock and redlock-py.
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
+            owner: what a person reads to know who has a lock (R27); a part of every token, and no proof of anything.
+                At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
             observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
                 or on the loop in which it happens.  It must not block; an exception that it raises is logged.
 
@@ -110,7 +115,7 @@ class MastersBase:
             fence_ttl=fence_ttl,
             voters=Voters(names, max_ttl, guard=self._restart_guard),
             fences=FenceClock(_clock.wall_us),
-            token=_fresh_token,
+            token=tokens(owner),
             random=random.random,
             phase=random.random(),  # noqa: S311 - not a secret
             attempted=Outages(self._observer),
@@ -178,6 +183,11 @@ class MastersBase:
         (checked,) = options.names([name])
         return inspect.inspect(self._settings, checked, self._prefix + checked)
 
+    def _listing(self, match: str) -> Listing:
+        from redlock._base.listing import Listing  # noqa: PLC0415 - few programs ever list
+
+        return Listing(self._settings, self._prefix, options.pattern(match))
+
     def _keep(self, renewal: Renewal) -> None:
         """Renew a lease from now on, and tell if it is lost."""
         raise NotImplementedError
@@ -244,8 +254,17 @@ def without_masters(op: Op[T]) -> T:
     raise RedlockError(CLOSED)
 
 
+def tokens(owner: str | None) -> Callable[[], str]:
+    """A source of fresh tokens (R8) with this owner (R27); None: this process."""
+    if owner is None:
+        return _fresh_token
+    signature = options.owner(owner) and f":{owner}"
+    return lambda: os.urandom(TOKEN_BYTES).hex() + signature
+
+
 def _fresh_token() -> str:
-    return os.urandom(TOKEN_BYTES).hex()  # what `secrets.token_hex` does, less three calls
+    # What `secrets.token_hex` does, less three calls.  A forked child signs with its own name.
+    return os.urandom(TOKEN_BYTES).hex() + process.signature
 
 
 def _endpoints(masters: Iterable[object]) -> tuple[_connect.Endpoint, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from redlock._core.tokens import owner_of
 from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable, printable
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     """The error when others hold the lock."""
-    who = f"held by {printable(refusal.holder)}" if refusal.holder else "held by somebody else"
+    who = (
+        f"held by {owner_of(refusal.holder) or printable(refusal.holder)}"
+        if refusal.holder
+        else "held by somebody else"
+    )
     if not refusal.attempts:
         who = "others of this process hold it, or wait for it"
     if refusal.remaining is not None and math.isfinite(refusal.remaining):

@@ -23,6 +23,7 @@ class LockOptions(TypedDict, total=False):
     fencing: bool
     bound: bool
     retry: wait_base | None
+    owner: str | None
     token: str | None
     fence: int | None
 
@@ -37,4 +38,5 @@ class MastersOptions(TypedDict, total=False):
     restart_guard: bool
     prefix: str
     fence_ttl: float
+    owner: str | None
     observer: Callable[[Event], object] | None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from types import FrameType
 
-    from redlock import Lease, Masters, MultiLock, Vote
+    from redlock import Lease, LockStatus, Masters, MultiLock, Vote
 
 USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75  # as in sysexits.h
 
@@ -32,7 +32,8 @@ _GRACE = 5.0  # seconds (C23)
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
 _TELL_AGAIN = 10.0  # seconds between two messages while waiting
 _SILENT = ("error", "timeout", "pending")  # votes of masters that may still have the key
-_OUTER = "REDLOCK_OUTER"  # the tokens of all redlock-runs around the one whose token is in REDLOCK_TOKEN
+# The tokens of all redlock-runs around the one whose token is in REDLOCK_TOKEN, one in a line: owners may have blanks.
+_OUTER = "REDLOCK_OUTER"
 _EXAMPLES = """\
 examples:
   redlock-run nightly-report --no-wait -- /usr/local/bin/report --all
@@ -41,7 +42,7 @@ examples:
   */5 * * * *  redlock-run --config /etc/redlock.toml sweep --no-wait -- sweep || [ $? = 75 ]
 
 The masters are those of --masters, of --config, or of the environment variable REDLOCK_MASTERS.
-The command gets REDLOCK_NAME, REDLOCK_TOKEN and REDLOCK_FENCE in its environment.
+The command gets REDLOCK_NAME, REDLOCK_TOKEN, REDLOCK_OWNER and REDLOCK_FENCE in its environment.
 
 exit codes:
   that of the command, 128 + n if signal n ended it, 126 or 127 if it could not be started
@@ -102,6 +103,11 @@ def parser() -> arguments.Parser:
         metavar="SECONDS",
         help="between SIGTERM and SIGKILL, which come in time before the lock is lost, and after --max-hold "
         "(default: 5, at most a third of the TTL)",
+    )
+    this.add_argument(
+        "--owner",
+        metavar="TEXT",
+        help="who has the lock, for those who look or wait; at most 64 bytes (default: this host/the process id)",
     )
     this.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
     arguments.add_deployment(this)
@@ -173,10 +179,11 @@ class Run:
                 "to be renewed before that: take a longer --ttl"
             )
         self._max_hold: float = math.inf if given.max_hold is None else given.max_hold
+        self._owner: str | None = given.owner
         self._since = 0.0  # when the lock was acquired
         self._lost = False  # the lease was lost, or was held for --max-hold
         self._answers: tuple[Vote, ...] = ()  # the votes of the release
-        self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").split()]
+        self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").splitlines()]
         self._signals: Signals | None = None  # not None while the command runs
         self._down: set[str] = set()  # masters that were reported as down
 
@@ -193,7 +200,7 @@ class Run:
         with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
             # A new lease must have more validity left than one that is given up, which has the grace left.
             enough = max(self._ttl / 2, self._grace + self._ttl / 6)
-            lock = masters.lock(self._name, ttl=self._ttl, min_validity=enough)
+            lock = masters.lock(self._name, ttl=self._ttl, min_validity=enough, owner=self._owner)
             try:
                 self._refuse_to_wait_for_ourselves(masters)
                 lease = self._acquire(masters, lock)
@@ -257,7 +264,7 @@ class Run:
             except RedlockError as error:
                 text, who = f"waiting: {error}", "nobody knows"
             else:
-                text, who = f"waiting: {self._words(holder.token, holder.remaining)}", holder.token or ""
+                text, who = f"waiting: {self._words(holder)}", holder.token or ""
             if who and (who != before or time.monotonic() > again) and not enough.is_set():
                 _say(text)
                 before, again = who, time.monotonic() + _TELL_AGAIN
@@ -268,12 +275,13 @@ class Run:
             status = masters.status(self._name)
         except RedlockError:
             return ""
-        return self._words(status.token, status.remaining) if status.token else ""
+        return self._words(status) if status.token else ""
 
-    def _words(self, token: str | None, remaining: float) -> str:
-        if token is None:
+    def _words(self, status: LockStatus) -> str:
+        if status.token is None:
             return f"{self._name!r} is free now"
-        return f"{self._name!r} is held by {token} for {remaining:.1f} s more, unless it is renewed"
+        who = status.owner or (status.token if status.token.isprintable() else repr(status.token))
+        return f"{self._name!r} is held by {who} for {status.remaining:.1f} s more, unless it is renewed"
 
     # -- while it runs -------------------------------------------------------------------------------
 
@@ -313,8 +321,13 @@ class Run:
         return code
 
     def _exported(self, lease: Lease) -> dict[str, str]:
-        ours = {"REDLOCK_NAME": lease.name, "REDLOCK_TOKEN": lease.token, "REDLOCK_FENCE": str(lease.fence)}
-        return ours | ({_OUTER: " ".join(self._outer)} if self._outer else {})
+        ours = {
+            "REDLOCK_NAME": lease.name,
+            "REDLOCK_TOKEN": lease.token,
+            "REDLOCK_OWNER": lease.owner,
+            "REDLOCK_FENCE": str(lease.fence),
+        }
+        return ours | ({_OUTER: "\n".join(self._outer)} if self._outer else {})
 
     def _look(self, lease: Lease) -> bool:
         """Give the watchdog its order, and read its news. False: the command is to be killed now, or has been."""

@@ -16,6 +16,7 @@ from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.rounds import GRANTED, Round
 from redlock._core.subscriptions import Subscription
+from redlock._core.tokens import whose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -296,7 +297,7 @@ class Ballot(Round):
                 self._elsewhere += (master,)
             return GRANTED
         self._holders += ((answer.holder, answer.remaining),)
-        return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
+        return "held", f"by {whose(answer.holder)} {wire.how_long(answer.remaining)}"
 
     @property
     def stored(self) -> bool:

@@ -5,12 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from redlock._core.tokens import owner_of
+
 if TYPE_CHECKING:
     from redlock.errors import Reason, Vote
 
 
+class _OfALease:
+    """What the events of one lease have in common."""
+
+    __slots__ = ()
+
+    token: str
+
+    @property
+    def owner(self) -> str:
+        """Who has, or had, the lock; "" if the token does not say (R27)."""
+        return owner_of(self.token)
+
+
 @dataclass(frozen=True, slots=True)
-class LockAcquired:
+class LockAcquired(_OfALease):
     """A majority granted the lock.  ``seconds`` includes the time in line and the time to connect."""
 
     name: str
@@ -36,7 +51,7 @@ class LockRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseExtended:
+class LeaseExtended(_OfALease):
     """The holder or the renewer extended a lease.  It is valid for another ``remaining`` seconds."""
 
     name: str
@@ -47,7 +62,7 @@ class LeaseExtended:
 
 
 @dataclass(frozen=True, slots=True)
-class LockReleased:
+class LockReleased(_OfALease):
     """The holder released its lock in time.  This process was its holder for ``held`` seconds.
 
     ``votes`` are the answers so far.  Masters that have not answered are owed the release.
@@ -61,7 +76,7 @@ class LockReleased:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseLost:
+class LeaseLost(_OfALease):
     """A lease ended before its holder was done; see `LockLost.reason`.  It was ``held`` for so many seconds."""
 
     name: str

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from redlock._core import wire
-from redlock._core.quorum import majority
-from redlock._core.rounds import Round
+from redlock._core.quorum import Tally, majority
+from redlock._core.refusals import ErrorReply
+from redlock._core.rounds import GRANTED, Round
+from redlock._core.tokens import owner_of, whose
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from redlock._core.effects import Op
-    from redlock._core.quorum import Tally
     from redlock._core.rounds import RoundEnd
     from redlock._core.settings import MastersSettings
     from redlock.errors import Outcome, Vote
@@ -37,6 +40,11 @@ class LockStatus:
     fence: int | None
     votes: tuple[Vote, ...]
 
+    @property
+    def owner(self) -> str:
+        """Who has the lock, as the token says; "" if it does not say, or nobody has it.  A hint, no proof (R27)."""
+        return owner_of(self.token)
+
 
 class Look(Round):
     """The round of a status: what every master knows of a name."""
@@ -49,16 +57,65 @@ class Look(Round):
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         self.seen[master] = answer = wire.read_status(value)
-        if answer.holder:
-            return "held", f"by {answer.holder} {wire.how_long(answer.remaining)}"
-        return "free", ""
+        return _vote(answer)
+
+
+class LookAtMany(Round):
+    """The round of a look at many names.  A vote is about all of them."""
+
+    _end: ClassVar[RoundEnd] = "complete"
+
+    def __init__(self, settings: MastersSettings, names: Sequence[str], prefix: str) -> None:
+        super().__init__(settings, wire.look(prefix, names))
+        self.names = names
+        self.seen: dict[int, list[wire.Seen | ErrorReply]] = {}
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        self.seen[master] = wire.read_look(value, len(self.names))
+        return GRANTED
+
+    def status(self, index: int) -> tuple[LockStatus, Tally]:
+        """What the votes say of one of the names."""
+        seen, tally = {}, Tally(self.tally.masters)
+        for master, entry in enumerate(self.tally.entries):
+            if entry is None or entry[0] != "granted":
+                tally.inherit(self.tally, master)
+                continue
+            answer = self.seen[master][index]
+            if isinstance(answer, ErrorReply):
+                failure = answer.failure()
+                tally.count(
+                    master, failure.outcome, entry[1], failure.reason,
+                    configuration=failure.configuration, of_name=failure.of_name,
+                )  # fmt: skip
+            else:
+                seen[master] = answer
+                outcome, reason = _vote(answer)
+                tally.count(master, outcome, entry[1], reason)
+        return _status(self.names[index], seen, tally), tally
+
+
+def _vote(answer: wire.Seen) -> tuple[Outcome, str]:
+    if answer.holder:
+        return "held", f"by {whose(answer.holder)} {wire.how_long(answer.remaining)}"
+    return "free", ""
 
 
 def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStatus, Tally]]:
     """Ask all masters, and wait for all of them up to `node_timeout`: a view with holes helps nobody."""
     look = Look(settings, wire.status(key))
     yield from look.ask()
-    seen, tally = look.seen, look.tally
+    return _status(name, look.seen, look.tally), look.tally
+
+
+def inspect_many(settings: MastersSettings, names: Sequence[str], prefix: str) -> Op[list[tuple[LockStatus, Tally]]]:
+    """The same for many names, by one request to each master."""
+    look = LookAtMany(settings, names, prefix)
+    yield from look.ask()
+    return [look.status(index) for index in range(len(names))]
+
+
+def _status(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus:
     counted = [answer for master, answer in seen.items() if tally.outcome(master) in ("held", "free")]
     need = majority(tally.size)
     token, remaining = None, 0.0
@@ -68,4 +125,4 @@ def inspect(settings: MastersSettings, name: str, key: str) -> Op[tuple[LockStat
             # The majority lasts as long as its need-th longest key.  The median of the answers is something else.
             token, remaining = holder, left[need - 1]
     fence = max((answer.fence for answer in seen.values()), default=0)
-    return LockStatus(name, token, remaining, fence or None, tally.votes()), tally
+    return LockStatus(name, token, remaining, fence or None, tally.votes())

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redlock import scripts
 from redlock._core.refusals import ErrorReply
+from redlock.options import LONGEST_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redlock.scripts import Script
+
+
+_ANNOUNCEMENT = "redlock-max-ttl:"
 
 
 class Call(NamedTuple):
@@ -64,7 +68,28 @@ def channel(key: str) -> str:
 
 
 def announcement_key(prefix: str) -> str:
-    return "redlock-max-ttl:" + prefix
+    return _ANNOUNCEMENT + prefix
+
+
+def name_of(prefix: str, key: bytes) -> str | None:
+    """The name of the lock at ``key``; None: no lock of this prefix is there.  Goes by the key alone."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return None
+    name = text.removeprefix(prefix)
+    ours = text.startswith(prefix) and 0 < len(name.encode()) <= LONGEST_NAME and "\0" not in name
+    return name if ours and not text.startswith(_ANNOUNCEMENT) and not _is_fence_key(text) else None
+
+
+def _is_fence_key(key: str) -> bool:
+    lock = key.removesuffix(":fence")
+    return lock != key and (fence_key(lock) == key or (lock.startswith("{") and lock.endswith("}")))
+
+
+def literal(text: str) -> str:
+    """A pattern that matches ``text`` alone."""
+    return "".join(f"\\{character}" if character in "*?[]\\" else character for character in text)
 
 
 @lru_cache(maxsize=64)  # a process uses few different times
@@ -135,6 +160,15 @@ def status(key: str) -> Call:
     return Call(scripts.STATUS, (key, fence_key(key)), ())
 
 
+def look(prefix: str, names: Sequence[str]) -> Call:
+    keys = keys_for(prefix, names)
+    return Call(scripts.LOOK, keys.locks + keys.fences, ())
+
+
+def scan(cursor: str, pattern: str, count: int) -> Call:
+    return Call(scripts.SCAN, (), (cursor, pattern, str(count)))
+
+
 def announce(prefix: str, max_ttl: float) -> Call:
     return Call(scripts.ANNOUNCE, (announcement_key(prefix),), (milliseconds(max_ttl),))
 
@@ -195,6 +229,13 @@ class Seen(NamedTuple):
     fence: int
 
 
+class Scanned(NamedTuple):
+    """Answer of scan: where to go on, "0" at the end, and the keys that were found."""
+
+    cursor: str
+    keys: list[bytes]
+
+
 def read_acquire(value: Any) -> Taken | Held:
     match value:
         case [1, bytes(fence)]:
@@ -250,6 +291,20 @@ def read_status(value: Any) -> Seen:
     raise BadReply(_odd(value))
 
 
+def read_look(value: Any, names: int) -> list[Seen | ErrorReply]:
+    """The answer for each name."""
+    if type(value) is not list or len(value) != names:
+        raise BadReply(_odd(value))
+    return [answer if isinstance(answer, ErrorReply) else read_status(answer) for answer in value]
+
+
+def read_scan(value: Any) -> Scanned:
+    match value:
+        case [bytes(cursor), list(keys)] if cursor.isdigit() and all(type(key) is bytes for key in keys):
+            return Scanned(cursor.decode(), keys)
+    raise BadReply(_odd(value))
+
+
 def read_announce(value: Any) -> float:
     match value:
         case int(ms) if 0 < ms < _BEYOND:
@@ -274,7 +329,7 @@ def how_long(remaining: float) -> str:
 
 
 def _text(token: bytes) -> str:
-    # Our tokens are hexadecimal.  Other libraries may use any bytes.
+    # Our tokens are UTF-8.  Other libraries may use any bytes.
     return token.decode("utf-8", "backslashreplace")
 
 

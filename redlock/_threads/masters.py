@@ -15,10 +15,11 @@ from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
+    from redlock._base.listing import Listing
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.renewals import Renewal
@@ -77,6 +78,29 @@ class Masters(MastersBase):
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
         return known(*self._run(self._inspection(name)))
+
+    def locks(self, match: str = "*") -> Iterator[LockStatus]:
+        """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
+
+        The pattern knows ``*``, ``?``, ``[a-z]`` and a backslash before what is meant literally.
+
+        It is a look, and no snapshot: each name is looked at by itself, a moment after it was found.  What is taken or
+        given back meanwhile may be there or not; what is held all the time is there, once.  They come in no order.  A
+        name that only a minority has is there as well, without a token; see its votes.
+
+        Each master walks through all keys of its database, in small steps that hold nobody up: with a million keys that
+        takes seconds.  The user needs the right to ``SCAN`` (``+scan``).  Names of locks that end with ``}:fence`` are
+        left out: they look like fence keys.
+
+        Raises:
+            ConfigurationError: ``match`` is no pattern.
+            QuorumUnreachable: while it goes on: too few masters answer, or allow it.
+        """
+        return self._listed(self._listing(match))
+
+    def _listed(self, listing: Listing) -> Iterator[LockStatus]:
+        while (found := self._run(listing.more())) is not None:
+            yield from found
 
     def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.

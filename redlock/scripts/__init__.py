@@ -41,4 +41,9 @@ RELEASE = _load("release")
 STATUS = _load("status")
 ANNOUNCE = _load("announce")
 
-ALL = (ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE)
+SCAN = _load("scan")
+LOOK = _load("look")
+
+# Loaded on every connection.  The others are for lists of locks: few programs make any.
+USUAL = (ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE)
+ALL = (*USUAL, SCAN, LOOK)

@@ -132,6 +132,8 @@ BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
         (wire.repair(BARE, "t", 2.5, None, 60.0), scripts.REPAIR, ("p:a",), ("1", "t", "2500", "0", "60000")),
         (wire.release(KEYS, "t"), scripts.RELEASE, ("p:a", "p:b"), ("t",)),
         (wire.status("p:a"), scripts.STATUS, ("p:a", "{p:a}:fence"), ()),
+        (wire.look("p:", ["a", "b"]), scripts.LOOK, ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence"), ()),
+        (wire.scan("7", "p:*", 500), scripts.SCAN, (), ("7", "p:*", "500")),
         (wire.announce("p:", 2.5), scripts.ANNOUNCE, ("redlock-max-ttl:p:",), ("2500",)),
     ],
     ids=lambda value: value.name if isinstance(value, scripts.Script) else "",

@@ -95,7 +95,7 @@ def test_outage_held_and_misconfigured_read_differently(world, redlock_servers):
         assert str(outage.value).count("\n") == 5  # a line for every master
     with world.Masters(redlock_servers.urls, restart_guard=False) as one:
         with one.lock("job", ttl=10) as lease, world.Masters(redlock_servers.urls, restart_guard=False) as two:
-            with pytest.raises(NotAcquired, match=f"held by {lease.token} for up to") as held:
+            with pytest.raises(NotAcquired, match=f"held by {lease.owner} for up to") as held:
                 with two.lock("job", ttl=10, timeout=0.1):
                     pass
             assert not isinstance(held.value, QuorumUnreachable)

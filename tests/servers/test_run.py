@@ -60,7 +60,7 @@ def test_the_command_knows_its_lock_and_gets_what_is_passed(servers):
     assert done.returncode == 0, done.stderr
     name, token, fence, text, rest = done.stdout.split(maxsplit=4)
     assert (name, text, rest.strip()) == ("job", "hello", "['--ttl', '--', 'x']")
-    assert re.fullmatch("[0-9a-f]{40}", token)
+    assert re.fullmatch(r"[0-9a-f]{40}:\S+/\d+", token)
     assert servers.client(0).get("{redlock:job}:fence") == fence.encode()
     assert done.stderr == ""  # for cron, which mails whatever is said
     eventually(lambda: nothing_left(servers))
@@ -111,7 +111,12 @@ def test_the_command_has_the_environment_that_redlock_run_was_given(servers, loc
     if not Path("/proc/self/environ").exists():
         got.pop("LC_CTYPE", None)  # nobody knows there whether it was given
         given.pop("LC_CTYPE", None)
-    assert {name for name in got if name not in given} == {"REDLOCK_NAME", "REDLOCK_TOKEN", "REDLOCK_FENCE"}
+    assert {name for name in got if name not in given} == {
+        "REDLOCK_NAME",
+        "REDLOCK_TOKEN",
+        "REDLOCK_OWNER",
+        "REDLOCK_FENCE",
+    }
     assert {name: got[name] for name in given} == given
 
 
@@ -181,7 +186,7 @@ def test_waiting(servers):
         assert line(first) == "got it"
         done = run([*RUN, "job", "--wait", "0.3", NEW, "--", "true"], servers.urls)
         assert done.returncode == 75
-        assert re.search(r"not acquired in \d.* 'job' is held by [0-9a-f]{40} for [\d.]+ s more", done.stderr)
+        assert re.search(r"not acquired in \d.* 'job' is held by \S+/\d+ for [\d.]+ s more", done.stderr)
         with started(["job", NEW, "--verbose", "--", "echo", "mine"], servers.urls) as second:
             assert second.stderr is not None
             assert "is held by" in second.stderr.readline()

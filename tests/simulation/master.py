@@ -256,7 +256,7 @@ class Master(Keyspace):
         """INFO, CONFIG GET and SCRIPT LOAD of a new connection."""
         if self.busy:
             return ErrorReply("BUSY Redis is busy running a script.")
-        self._cached.update(script.sha for script in scripts.ALL)
+        self._cached.update(script.sha for script in scripts.USUAL)
         uptime = math.floor(self.wall()) - self._started
         return Facts(f"run-{self.index}-{self.incarnation}", uptime, self.durable)
 

@@ -1,0 +1,89 @@
+"""A list of the locks that are held, piece by piece (R29).
+
+First the keys of one master after the other, then a look at each name on all of them.  A name that is held has a key
+on a majority, so it is found as soon as a majority of masters was searched.
+
+All names that were found are kept, and only they: a hundred thousand take some 15 MB.  Also considered: to report a
+name only from the first master that shows it.  That needs no memory, but a key may come to this master after it was
+searched (R14), and the lock would be missed; and one SCAN may show a key twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from redlock._base.masters import known
+from redlock._core import wire
+from redlock._core.inspect import inspect, inspect_many
+from redlock._core.quorum import Tally
+from redlock._core.scan import scan
+from redlock.errors import QuorumUnreachable
+
+if TYPE_CHECKING:
+    from redlock._core.effects import Op
+    from redlock._core.inspect import LockStatus
+    from redlock._core.settings import MastersSettings
+
+_TOGETHER = 64  # names that one request looks at; a master is busy with them for a quarter of a millisecond
+_FIRST = "0"  # the cursor of the first step, and of the end
+
+
+class Listing:
+    """Where a list of locks has got to."""
+
+    def __init__(self, settings: MastersSettings, prefix: str, match: str) -> None:
+        self._settings = settings
+        self._prefix = prefix
+        self._pattern = wire.literal(prefix) + match
+        self._seen: set[str] = set()
+        self._names: deque[str] = deque()  # found, and not looked at yet
+        self._searched = Tally(settings.masters)  # every master that is through, or was given up
+        self._master = 0
+        self._cursor = _FIRST
+
+    def more(self) -> Op[list[LockStatus] | None]:
+        """The next locks, perhaps none; None at the end.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to go on.
+        """
+        while len(self._names) < _TOGETHER and not self._searched.complete:
+            yield from self._search()
+        if not self._names:
+            return None
+        names = [self._names.popleft() for _ in range(min(_TOGETHER, len(self._names)))]
+        found = []
+        for name, (status, tally) in zip(
+            names, (yield from inspect_many(self._settings, names, self._prefix)), strict=True
+        ):
+            if tally.outage:  # late, or a master that does not look at several names at once, as in a cluster
+                status, tally = yield from inspect(self._settings, name, self._prefix + name)  # noqa: PLW2901
+                if tally.outage:
+                    known(status, tally)
+            if any(vote.outcome == "held" for vote in status.votes):
+                found.append(status)
+        return found
+
+    def _search(self) -> Op[None]:
+        """One step on the master that is searched now."""
+        step, tally = yield from scan(self._settings, self._master, self._cursor, self._pattern)
+        if step is None:
+            self._searched.inherit(tally, self._master)
+            if self._searched.unreachable:
+                raise QuorumUnreachable(self._explain(), votes=self._searched.votes())
+        else:
+            self._cursor = step.cursor
+            for key in step.keys:
+                name = wire.name_of(self._prefix, key)
+                if name is not None and name not in self._seen:
+                    self._seen.add(name)
+                    self._names.append(name)
+            if step.cursor != _FIRST:
+                return
+            self._searched.count(self._master, "granted")
+        self._master, self._cursor = self._master + 1, _FIRST
+
+    def _explain(self) -> str:
+        text = f"nobody can tell which locks there are: {self._searched.explain()}"
+        return f"{text}; to list locks a user needs +scan" if self._searched.misconfigured else text

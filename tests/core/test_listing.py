@@ -1,0 +1,65 @@
+"""Which keys are locks, and the two scripts of a list (R29)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from redlock._core import wire
+from redlock._core.refusals import ErrorReply
+from redlock._core.wire import Seen
+from tests.core.scripted_master import ScriptedMaster
+from tests.core.world import PROPERTY
+
+prefixes = st.sampled_from(["redlock:", "", "{x}:", "p*", "redlock-max"])
+
+
+@PROPERTY
+@given(prefixes, st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
+def test_every_name_is_found_at_its_key_and_its_other_keys_are_none(prefix, name):
+    keys = wire.keys_for(prefix, [name])
+    (lock,), (fence,) = keys.locks, keys.fences
+    assert wire.name_of(prefix, fence.encode()) is None
+    assert wire.name_of(prefix, wire.announcement_key(prefix).encode()) is None
+    if not name.endswith("}:fence") and not lock.endswith(":fence"):
+        assert wire.name_of(prefix, lock.encode()) == name
+
+
+@pytest.mark.parametrize(
+    "key", [b"redlock:", b"redlock:\xff", b"redlock:" + 513 * b"x", b"redlock:a\0b", b"other:a", b""]
+)
+def test_what_is_no_name(key):
+    assert wire.name_of("redlock:", key) is None
+
+
+@pytest.mark.parametrize("key", ["redlock:a:fence", "redlock:fence", "redlock::fence", "redlock:{a:fence"])
+def test_a_name_may_end_like_a_fence(key):
+    assert wire.name_of("redlock:", key.encode()) == key.removeprefix("redlock:")
+
+
+def test_a_look_is_the_status_of_each():
+    master = ScriptedMaster()
+    master.set("p:a", "ann", 3000)
+    master.set("{p:a}:fence", "0017", 9000)
+    master.set("p:b", "x" * 200)
+    master.set("{p:b}:fence", "no number")
+    master.set("p:c", [b"a list"])
+    answer = wire.read_look(master.run(wire.look("p:", ["a", "b", "c", "d"])), 4)
+    assert answer[:2] == [Seen("ann", 3.0, 17), Seen("x" * 128, float("inf"), 0)]
+    assert isinstance(answer[2], ErrorReply)
+    assert answer[2].code == "WRONGTYPE"
+    assert answer[3] == Seen("", 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], [1], [b"0", b"a"], [b"x", []], [b"0", [1]], [b"0", [b"a"], 1], [b"-1", []]]
+)
+def test_what_is_no_answer_of_scan(value):
+    with pytest.raises(wire.BadReply):
+        wire.read_scan(value)
+
+
+@pytest.mark.parametrize("value", [None, [], [1, 2], [[b"a", 1, b"1"]], [[b"a", 1, b"1"], [b"a", b"1", 1]]])
+def test_what_is_no_answer_of_look(value):
+    with pytest.raises(wire.BadReply):
+        wire.read_look(value, 2)

@@ -1,0 +1,79 @@
+"""What a token says of its owner (R27): what we made, what the version before made, and what strangers write."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from redlock import ConfigurationError, options
+from redlock._core.tokens import owner_of, whose
+from tests.core.world import PROPERTY
+
+DIGITS = "0123456789abcdef" * 2 + "01234567"
+
+
+@pytest.mark.parametrize(("token", "owner"), [
+    (DIGITS, ""),  # without an owner, and those of the version before
+    (f"{DIGITS}:web-3/1234", "web-3/1234"),
+    (f"{DIGITS}:a:b:c", "a:b:c"),
+    (f"{DIGITS}:Zoë 鍵", "Zoë 鍵"),
+    (f"{DIGITS}:{'é' * 32}", "é" * 32),
+    (f"{DIGITS}:{'é' * 32}x", ""),  # 65 bytes
+    (f"{DIGITS}:", ""),
+    (f"{DIGITS}web", ""),
+    (f"{DIGITS}:two\nlines", ""),
+    (f"{DIGITS}:\x1b[2J", ""),
+    (f"{DIGITS}:\u202eevil", ""),  # would be shown from right to left
+    (f"{DIGITS[1:]}:web", ""),
+    (f"{DIGITS.upper()}:web", ""),
+    (f"{DIGITS}0:web", ""),
+    ("web-3:1234", ""),
+    ("", ""),
+    (None, ""),
+])  # fmt: skip
+def test_what_is_an_owner(token, owner):
+    assert owner_of(token) == owner
+
+
+@PROPERTY
+@given(st.text(max_size=80))
+def test_what_may_be_given_is_what_is_read(text):
+    try:
+        options.owner(text)
+    except ConfigurationError:
+        assert owner_of(f"{DIGITS}:{text}") == ""
+    else:
+        assert owner_of(f"{DIGITS}:{text}") == text
+        assert options.token(f"{DIGITS}:{text}") == f"{DIGITS}:{text}"
+
+
+@PROPERTY
+@given(st.text())
+def test_whatever_a_key_holds_its_owner_can_be_printed(value):
+    assert owner_of(value).isprintable()
+    assert len(owner_of(value).encode()) <= 64
+
+
+@pytest.mark.parametrize(("value", "allowed"), [
+    ("x" * 65, "65 bytes of UTF-8, allowed are at most 64"),
+    ("é" * 33, "66 bytes of UTF-8, allowed are at most 64"),
+    ("two\nlines", "printable"),
+    ("\x1b[31m", "printable"),
+    ("\ud800", "printable"),
+    (b"web", "not bytes"),
+    (7, "not int"),
+])  # fmt: skip
+def test_what_may_not_be_one_is_refused_with_the_value_and_what_is_allowed(value, allowed):
+    with pytest.raises(ConfigurationError, match=r"^owner=") as caught:
+        options.owner(value)
+    assert allowed in str(caught.value)
+    assert repr(value)[:40] in str(caught.value)
+
+
+@pytest.mark.parametrize(("token", "said"), [
+    (f"{DIGITS}:web-3/1234", "web-3/1234 (01234567…)"),
+    (DIGITS, DIGITS),
+    ("somebody's", "somebody's"),
+])  # fmt: skip
+def test_in_texts_it_is_short_and_still_tells_two_attempts_apart(token, said):
+    assert whose(token) == said

@@ -1,0 +1,270 @@
+"""All locks that are held (R29): what is listed and what is not, over masters that fail, and how it streams."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import pytest
+
+import redlock
+from redlock import ConfigurationError, QuorumUnreachable
+from tests.servers.look import all_up, eventually
+
+FIVE = range(5)
+
+
+class Lister:
+    """``locks`` of one world, as a list.  An asynchronous iterator is drained by one call on the loop."""
+
+    def __init__(self, world, masters) -> None:
+        self._world, self._masters = world, masters
+
+    def __call__(self, *match: str) -> list[redlock.LockStatus]:
+        if self._world.name == "threads":
+            return list(self._masters.locks(*match))
+        real = self._world.real(self._masters)
+
+        async def drained():
+            return [status async for status in real.locks(*match)]
+
+        listed: list[redlock.LockStatus] = self._world.do(drained)
+        return listed
+
+    def names(self, *match: str) -> list[str]:
+        return sorted(status.name for status in self(*match))
+
+
+@pytest.fixture
+def locks(world, masters):
+    return Lister(world, masters)
+
+
+def put(servers, key: str, value: str = "somebody", *, on=FIVE, px: int | None = 30_000) -> None:
+    for i in on:
+        servers.client(i).set(key, value, px=px)
+
+
+def test_each_lock_is_there_once_with_what_its_status_says(redlock_servers, masters, locks):
+    assert locks() == []
+    with masters.lock("a", owner="web-3", ttl=10) as a, masters.lock(["b", "{tag}:c"], owner="", ttl=20) as b:
+        eventually(lambda: all(vote.outcome == "held" for name in "ab" for vote in masters.status(name).votes))
+        found = {status.name: status for status in locks()}
+        assert sorted(found) == ["a", "b", "{tag}:c"]
+        assert (found["a"].token, found["a"].owner, found["a"].fence) == (a.token, "web-3", a.fence)
+        assert {found[name].token for name in b.names} == {b.token}
+        assert found["b"].fence == b.fence
+        assert 9 < found["a"].remaining <= 10
+        assert 19 < found["b"].remaining <= 20
+        assert [vote.outcome for vote in found["a"].votes] == ["held"] * 5
+    assert locks() == []
+
+
+@pytest.mark.parametrize(("match", "names"), [
+    ("*", ["invoice:1", "invoice:2", "job", "x*y"]),
+    ("invoice:*", ["invoice:1", "invoice:2"]),
+    ("invoice:[2-9]", ["invoice:2"]),
+    ("jo?", ["job"]),
+    ("x\\*y", ["x*y"]),
+    ("redlock:*", []),
+    ("nothing", []),
+])  # fmt: skip
+def test_the_pattern_is_for_names(redlock_servers, locks, match, names):
+    for name in ("invoice:1", "invoice:2", "job", "x*y"):
+        put(redlock_servers, f"redlock:{name}")
+    assert locks.names(match) == names
+
+
+@pytest.mark.parametrize("prefix", ["p*:", "a[b]?\\", "{x}:", ""])
+def test_the_prefix_is_no_pattern(world, redlock_servers, prefix):
+    put(redlock_servers, f"{prefix}job")
+    if prefix:
+        put(redlock_servers, "pq:other")
+        put(redlock_servers, "abc:other")
+    with world.Masters(redlock_servers.urls, restart_guard=False, prefix=prefix) as masters:
+        assert Lister(world, masters).names() == ["job"]
+
+
+@pytest.mark.parametrize("wrong", ["", 7, None, b"*", "\ud800", "a\0"])
+def test_a_wrong_pattern_is_refused_at_once(masters, wrong):
+    with pytest.raises(ConfigurationError, match="match="):
+        masters.locks(wrong)
+
+
+@pytest.mark.parametrize("prefix", ["redlock:", ""])
+def test_what_is_no_lock_is_left_out(world, redlock_servers, prefix):
+    """Fences, announcements, other types, other prefixes, and what is no name."""
+    with world.Masters(redlock_servers.urls, restart_guard=False, prefix=prefix) as masters:
+        for name in ("plain", "{tag}", "{tag}:more", "a{}b", "}odd{"):
+            with masters.lock(name, ttl=10):
+                pass
+        for i in FIVE:
+            client = redlock_servers.client(i)
+            client.hset(f"{prefix}hash", "a", "b")
+            client.zadd(f"{prefix}readers", {"a": 1})
+            client.set(prefix.encode() + b"\xff", "x")
+            client.set(f"{prefix}{'x' * 513}", "x")
+            client.set(f"redlock-max-ttl:{prefix}", "60000")
+            client.set("redlock-max-ttl:other:", "60000")
+        put(redlock_servers, f"{prefix}job")
+        assert Lister(world, masters).names() == ["job"]
+
+
+def test_a_lock_without_a_majority_is_there_without_a_token(redlock_servers, locks):
+    put(redlock_servers, "redlock:left", on=[4])
+    put(redlock_servers, "redlock:split", "one", on=[0, 1])
+    put(redlock_servers, "redlock:split", "two", on=[2, 3])
+    found = {status.name: status for status in locks()}
+    assert {name: status.token for name, status in found.items()} == {"left": None, "split": None}
+    assert [vote.outcome for vote in found["left"].votes].count("held") == 1
+    assert [vote.outcome for vote in found["split"].votes].count("held") == 4
+
+
+def test_a_lock_without_expiry_of_somebody_else_is_there(redlock_servers, locks):
+    put(redlock_servers, "redlock:job", "x" * 1000, px=None)
+    (found,) = locks()
+    assert (found.remaining, found.owner, found.token) == (float("inf"), "", "x" * 128)
+
+
+def test_a_name_whose_key_is_no_lock_on_some_masters_does_not_end_the_list(redlock_servers, locks):
+    put(redlock_servers, "redlock:job")
+    put(redlock_servers, "redlock:odd", on=[0, 1])
+    for i in (2, 3, 4):
+        redlock_servers.client(i).lpush("redlock:odd", "x")
+    found = {status.name: status for status in locks()}
+    assert sorted(found) == ["job", "odd"]
+    assert [vote.outcome for vote in found["odd"].votes] == ["held", "held", "error", "error", "error"]
+    assert "WRONGTYPE" in found["odd"].votes[2].reason
+
+
+# -- masters that fail -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", ["kill", "pause"])
+@pytest.mark.parametrize("which", [(0,), (4,), (0, 3)])
+def test_a_minority_that_is_gone_takes_nothing_away(redlock_servers, masters, locks, trouble, which):
+    for name in ("a", "b"):
+        put(redlock_servers, f"redlock:{name}", on=[i for i in FIVE if i != 2])
+    put(redlock_servers, "redlock:c", on=[2, *which])
+    eventually(lambda: all_up(masters))
+    for i in which:
+        getattr(redlock_servers, trouble)(i)
+    assert locks.names() == ["a", "b", "c"]
+    if trouble == "pause":
+        for i in which:
+            redlock_servers.resume(i)
+
+
+def test_without_a_majority_it_says_so(redlock_servers, masters, locks):
+    put(redlock_servers, "redlock:a")
+    eventually(lambda: all_up(masters))
+    for i in (0, 2, 4):
+        redlock_servers.kill(i)
+    with pytest.raises(QuorumUnreachable, match="which locks there are: 3 of 5 masters took no part") as caught:
+        locks()
+    assert [vote.outcome for vote in caught.value.votes].count("error") == 3
+
+
+def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
+    """The usual rule has no SCAN: only this asks for it."""
+    rule = redlock_rule()
+    users = []
+    for i, url in enumerate(redlock_servers.urls):
+        client = redlock_servers.client(i)
+        client.execute_command("ACL", "SETUSER", "lister", "on", ">secret", *rule)
+        users.append(url.replace("redis://", "redis://lister:secret@"))
+    try:
+        put(redlock_servers, "redlock:a")
+        with world.Masters(users, restart_guard=False) as masters:
+            with masters.lock("b"):
+                pass
+            with pytest.raises(QuorumUnreachable, match=r"to list locks a user needs \+scan") as caught:
+                Lister(world, masters)()
+            assert "NOPERM" in str(caught.value)
+            for i in FIVE:
+                redlock_servers.client(i).execute_command("ACL", "SETUSER", "lister", "+scan")
+            assert Lister(world, masters).names() == ["a"]
+    finally:
+        for i in FIVE:
+            redlock_servers.client(i).execute_command("ACL", "DELUSER", "lister")
+
+
+def redlock_rule() -> list[str]:
+    from redlock._health import rights  # noqa: PLC0415 - the rule that redlock-check prints
+
+    assert "+scan" not in rights.rule("redlock:")
+    return rights.rule("redlock:").split()
+
+
+def test_masters_that_were_closed_list_nothing(world, redlock_servers):
+    masters = world.Masters(redlock_servers.urls, restart_guard=False)
+    masters.close()
+    with pytest.raises(redlock.RedlockError, match="closed"):
+        Lister(world, masters)()
+
+
+# -- many --------------------------------------------------------------------------------------------
+
+
+def fill(servers, number: int, other: int = 0) -> None:
+    for i in FIVE:
+        with servers.client(i).pipeline(transaction=False) as pipe:
+            for n in range(number):
+                pipe.set(f"redlock:job {n}", f"token {n}", px=600_000)
+            for n in range(other):
+                pipe.set(f"else:{n}", "x")
+            pipe.execute()
+
+
+def test_thousands_among_other_keys_each_once(redlock_servers, locks):
+    fill(redlock_servers, 2000, 3000)
+    listed = locks.names()
+    assert len(listed) == len(set(listed)) == 2000
+
+
+def test_it_begins_to_tell_before_it_has_seen_all(redlock_servers):
+    """And holds names, not statuses."""
+    fill(redlock_servers, 5000)
+    with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        calls = [scans(redlock_servers.client(i)) for i in FIVE]
+        found = masters.locks()
+        assert len(list(itertools.islice(found, 10))) == 10
+        assert sum(scans(redlock_servers.client(i)) for i in FIVE) - sum(calls) <= 2
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in found) == 4990
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak / 5000 < 600  # bytes for each; a status with its votes has more than twice that
+
+
+def scans(client) -> int:
+    stats = client.info("commandstats")
+    return int(stats.get("cmdstat_scan", {"calls": 0})["calls"])
+
+
+def test_no_master_is_held_up(redlock_servers):
+    """A step looks at some hundred keys, however many there are."""
+    fill(redlock_servers, 100, 20_000)
+    for i in FIVE:
+        redlock_servers.client(i).config_resetstat()
+    with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        assert sum(1 for _ in masters.locks()) == 100
+    assert all(scans(redlock_servers.client(i)) >= 20_000 / 1000 for i in FIVE)
+
+
+def test_a_listing_that_is_dropped_leaves_nothing(redlock_servers, world):
+    fill(redlock_servers, 200)
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        if world.name == "threads":
+            next(masters.locks())
+        else:
+            real = world.real(masters)
+
+            async def first():
+                found = real.locks()
+                await anext(found)
+                await found.aclose()
+
+            world.do(first)

@@ -1,0 +1,253 @@
+"""Who has a lock, as far as its token says (R27): a hint for people, never a proof."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from typing import Any
+
+import pytest
+
+import redlock
+from redlock import ConfigurationError, NotAcquired
+from redlock._base import process
+from tests.servers.commands import RUN, run
+from tests.servers.look import eventually, nothing_left, take
+
+HERE = f"{os.uname().nodename[:50]}/{os.getpid()}"
+
+
+def tokens(servers, name: str = "job") -> set[str]:
+    return {keys[f"redlock:{name}"][0] for keys in servers.keys() if keys and f"redlock:{name}" in keys}
+
+
+# -- where it comes from, and where it is ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("masters_owner", "lock_owner", "owner"), [
+    (None, None, HERE),
+    ("web-3", None, "web-3"),
+    ("web-3", "request 7: a", "request 7: a"),
+    ("web-3", "", ""),
+    ("", None, ""),
+    (None, "Zoë", "Zoë"),
+])  # fmt: skip
+def test_it_is_part_of_the_token_and_shown(world, redlock_servers, masters_owner, lock_owner, owner):
+    with world.Masters(redlock_servers.urls, restart_guard=False, owner=masters_owner) as masters:
+        lock = masters.lock("job", owner=lock_owner)
+        lease = take(lock)
+        assert lease.owner == owner
+        assert re.fullmatch("[0-9a-f]{40}", lease.token.partition(":")[0])
+        assert lease.token[40:] == (f":{owner}" if owner else "")
+        assert tokens(redlock_servers) == {lease.token}
+        status = masters.status("job")
+        assert (status.token, status.owner) == (lease.token, owner)
+        assert lock.extend().token == lease.token
+        lock.release()
+        assert masters.status("job").owner == ""
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_every_attempt_has_digits_of_its_own(redlock_servers):
+    """The owner makes no two tokens equal (R8)."""
+    with redlock.Masters(redlock_servers.urls, restart_guard=False, owner="web") as masters:
+        seen = set()
+        for _ in range(20):
+            with masters.lock("job") as lease:
+                seen.add(lease.token)
+        assert len({token[:40] for token in seen}) == 20
+
+
+@pytest.mark.parametrize("wrong", ["x" * 65, "two\nlines", "\x1b[31m", 7])
+def test_a_wrong_one_is_refused_where_it_is_given(world, redlock_servers, masters, wrong):
+    with pytest.raises(ConfigurationError, match="owner="):
+        world.Masters(redlock_servers.urls, owner=wrong)
+    with pytest.raises(ConfigurationError, match="owner="):
+        masters.lock("job", owner=wrong)
+
+
+def test_a_resumed_lease_has_the_owner_of_its_token(world, masters):
+    giver = masters.lock("job", owner="giver", auto_extend=False)
+    given = take(giver)
+    assert masters.lock("job", token=given.token, fence=given.fence).lease.owner == "giver"
+    with pytest.raises(ConfigurationError, match="owner='taker' with token"):
+        masters.lock("job", token=given.token, owner="taker")
+    taker = masters.lock("job", token=given.token, fence=given.fence)
+    taker.extend()
+    taker.release()
+
+
+def test_one_of_the_version_before_can_be_resumed(redlock_servers, masters):
+    token = secrets.token_hex(20)
+    for i in range(5):
+        redlock_servers.client(i).set("redlock:job", token, nx=True, px=30_000)
+    lock = masters.lock("job", token=token)
+    assert lock.extend().owner == ""
+    lock.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_who_is_refused_is_told(world, redlock_servers, masters):
+    others = world.Masters(redlock_servers.urls, restart_guard=False)
+    with others, masters.lock("job", owner="web-3/1234", ttl=10) as lease:
+        with pytest.raises(NotAcquired) as caught, others.lock("job", timeout=0.0):
+            pass
+        error = caught.value
+        assert re.search(r"held by web-3/1234 for up to \d+\.\d s$", error.message)
+        reasons = {vote.reason for vote in error.votes if vote.outcome == "held"}
+        assert all(reason.startswith(f"by web-3/1234 ({lease.token[:8]}…) for ") for reason in reasons)
+        assert reasons
+        votes = [vote.reason for vote in masters.status("job").votes if vote.outcome == "held"]
+        assert votes[0].startswith(f"by web-3/1234 ({lease.token[:8]}…) for ")
+
+
+def test_events_say_it(world, redlock_servers):
+    seen: list[Any] = []
+    with world.Masters(redlock_servers.urls, restart_guard=False, owner="web", observer=seen.append) as masters:
+        lock = masters.lock("job")
+        take(lock)
+        lock.extend()
+        lock.release()
+    of_leases = [event for event in seen if hasattr(event, "token")]
+    assert [type(event).__name__ for event in of_leases] == ["LockAcquired", "LeaseExtended", "LockReleased"]
+    assert {event.owner for event in of_leases} == {"web"}
+    assert redlock.LeaseLost("job", secrets.token_hex(20), 1, "taken", 1.0).owner == ""
+
+
+# -- processes ---------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_is_its_own_owner(redlock_servers):
+    with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        lock = masters.lock("job", auto_extend=False)
+        with lock as lease:
+            assert lease.owner == HERE
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                with lock as lease:
+                    os.write(write, lease.owner.encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        assert os.read(read, 1000).decode() == f"{HERE.rpartition('/')[0]}/{pid}"
+        os.close(read)
+        os.waitpid(pid, 0)
+        with lock as lease:
+            assert lease.owner == HERE
+
+
+@pytest.mark.parametrize("host", ["h" * 64, "é" * 40, "a\x1b[31mb", "\udcff"])
+def test_whatever_the_host_is_called_it_fits(host, monkeypatch):
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", host, "", "", "")))
+    owner = process.name()
+    assert redlock.options.owner(owner) == owner
+    assert owner.endswith(f"/{os.getpid()}")
+
+
+# -- others on the same masters ----------------------------------------------------------------------
+
+RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
+
+
+def theirs(servers, token: str, key: str = "redlock:job") -> int:
+    """SET NX PX on each master, as redsync, pottery and our version before do; how many granted."""
+    return sum(bool(servers.client(i).set(key, token, nx=True, px=30_000)) for i in range(5))
+
+
+def give_back(servers, token: str, key: str = "redlock:job") -> int:
+    return sum(servers.client(i).eval(RELEASE, 1, key, token) for i in range(5))
+
+
+@pytest.mark.parametrize("token", [
+    secrets.token_hex(20),  # our version before
+    "xZ4rQyYzq9xkfTCkJ8cVbA==",  # redsync
+    "7c9e6679-7425-40de-944b-e07fc1f90ae7",  # pottery
+    "12345678901234567890",  # its older versions
+])  # fmt: skip
+def test_other_clients_and_we_exclude_each_other(redlock_servers, world, token):
+    with world.Masters(redlock_servers.urls, restart_guard=False, owner="web-3") as masters:
+        assert theirs(redlock_servers, token) == 5
+        assert masters.lock("job").acquire(timeout=0) is None
+        status = masters.status("job")
+        assert (status.token, status.owner) == (token, "")
+        assert tokens(redlock_servers) == {token}
+        assert give_back(redlock_servers, token) == 5
+        lock = masters.lock("job")
+        lease = take(lock)
+        eventually(lambda: len([keys for keys in redlock_servers.keys() if keys and "redlock:job" in keys]) == 5)
+        assert theirs(redlock_servers, token) == 0
+        assert give_back(redlock_servers, token) == 0
+        assert tokens(redlock_servers) == {lease.token}
+        lock.release()
+        eventually(lambda: nothing_left(redlock_servers))
+        assert theirs(redlock_servers, token) == 5
+
+
+def test_the_owner_proves_nothing(redlock_servers, masters):
+    """The token counts, and all of it: not its digits without the owner, not the owner with other digits."""
+    with masters.lock("job", owner="web", auto_extend=False) as lease:
+        eventually(lambda: len([keys for keys in redlock_servers.keys() if keys and "redlock:job" in keys]) == 5)
+        for other in (lease.token[:40], f"{secrets.token_hex(20)}:web", f"{lease.token}b", f"{lease.token[:40]}:xeb"):
+            lock = masters.lock("job", token=other)
+            with pytest.raises(redlock.LockLost):
+                lock.extend()
+            with pytest.raises(redlock.LockLost):
+                masters.lock("job", token=other).release()
+        assert tokens(redlock_servers) == {lease.token}
+
+
+HOSTILE = "\x1b]0;title\x07\x1b[2J\r\nforged  granted"
+
+
+@pytest.mark.parametrize("token", [HOSTILE, f"{secrets.token_hex(20)}:{HOSTILE}"])
+def test_what_a_stranger_wrote_is_printed_safely(redlock_servers, masters, token):
+    assert theirs(redlock_servers, token) == 5
+    assert masters.status("job").owner == ""
+    with pytest.raises(NotAcquired) as caught, masters.lock("job", timeout=0.0):
+        pass
+    assert all(line.isprintable() for line in str(caught.value).split("\n"))
+    assert "forged" not in [line.split()[0] for line in str(caught.value).split("\n")]
+    done = run([*RUN, "job", "--no-restart-guard", "--wait", "0", "--", "true"], redlock_servers.urls)
+    assert done.returncode == 75
+    assert all(line.isprintable() for line in done.stderr.splitlines()), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# -- redlock-run -------------------------------------------------------------------------------------
+
+SHOW = ["sh", "-c", 'echo "$REDLOCK_OWNER|$REDLOCK_TOKEN"']
+
+
+@pytest.mark.parametrize("owner", ["nightly on web-3", "a:b", ""])
+def test_redlock_run_gives_the_owner_to_its_command(redlock_servers, owner):
+    done = run([*RUN, "job", "--no-restart-guard", "--owner", owner, "--", *SHOW], redlock_servers.urls)
+    assert done.returncode == 0, done.stderr
+    said, token = done.stdout.strip().split("|")
+    assert said == owner
+    assert token[40:] == (f":{owner}" if owner else "")
+
+
+def test_redlock_run_is_named_after_its_process_and_not_after_one_around_it(redlock_servers):
+    inner = [*RUN, "other", "--no-restart-guard", "--", *SHOW]
+    done = run([*RUN, "job", "--no-restart-guard", "--owner", "outer", "--", *inner], redlock_servers.urls)
+    said = done.stdout.strip().split("|")[0]
+    assert re.fullmatch(r".*/\d+", said), done
+    assert said.rpartition("/")[0] == HERE.rpartition("/")[0]
+
+
+def test_redlock_run_does_not_wait_for_itself_whatever_its_owner(redlock_servers):
+    """Owners may have blanks in them, and the list of outer tokens is kept apart by something else."""
+    new = ["--no-restart-guard", "--owner", "two words"]
+    inner = [*RUN, "other", *new, "--", *RUN, "job", *new, "--", "echo", "ran"]
+    done = run([*RUN, "job", *new, "--", *inner], redlock_servers.urls, seconds=30)
+    assert (done.returncode, done.stdout) == (64, ""), done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["x" * 65, "two\nlines"])
+def test_redlock_run_refuses_a_wrong_owner(wrong):
+    done = run([*RUN, "job", "--owner", wrong, "--", "true"], ["redis://127.0.0.1:1"])
+    assert done.returncode == 64
+    assert f"owner={wrong!r}: " in done.stderr
