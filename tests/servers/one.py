@@ -29,7 +29,7 @@ def redis_server(tmp_path, *arguments: str, port: int | None = None):
         stdout=subprocess.DEVNULL,
     )
     try:
-        until = time.monotonic() + 5
+        until = time.monotonic() + 30
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break

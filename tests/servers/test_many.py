@@ -75,17 +75,17 @@ CYCLES = 1000  # uncontended, and nothing is left behind (P7)
 
 
 def test_healthy_masters_keep_no_key(redlock_servers, masters):
-    lock = masters.lock("job", ttl=10)
+    lock = masters.lock("job", ttl=60)
     for _ in range(CYCLES):
         assert lock.acquire() is not None
         lock.release()
     # Releases are answered by a majority; the rest have theirs in the order of their connection (R10).
-    eventually(lambda: nothing_left(redlock_servers), 1.0)
+    eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_a_frozen_master_keeps_no_key_once_it_thaws(world, redlock_servers):
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
-        lock = masters.lock("job", ttl=10)
+        lock = masters.lock("job", ttl=60)
         with lock:
             pass  # connected before it freezes, so it is sent what follows
         redlock_servers.pause(2)
@@ -94,7 +94,7 @@ def test_a_frozen_master_keeps_no_key_once_it_thaws(world, redlock_servers):
             lock.release()
         redlock_servers.resume(2)
         # It works off what it had been sent, acquires and their releases in one order.
-        eventually(lambda: nothing_left(redlock_servers), 2.0)
+        eventually(lambda: nothing_left(redlock_servers))
         assert redlock_servers.client(2).ping()
         assert lock_keys(redlock_servers)[2] == set()
 
@@ -102,7 +102,7 @@ def test_a_frozen_master_keeps_no_key_once_it_thaws(world, redlock_servers):
 def test_what_a_frozen_master_was_sent_is_little(world, redlock_servers):
     """A master that does not answer is sent nothing new, so nothing piles up for it."""
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.02) as masters:
-        lock = masters.lock("job", ttl=10)
+        lock = masters.lock("job", ttl=60)
         with lock:
             pass
         before = redlock_servers.client(2).info("commandstats")["cmdstat_evalsha"]["calls"]
@@ -111,7 +111,7 @@ def test_what_a_frozen_master_was_sent_is_little(world, redlock_servers):
             with lock:
                 pass
         redlock_servers.resume(2)
-        eventually(lambda: nothing_left(redlock_servers), 2.0)
+        eventually(lambda: nothing_left(redlock_servers))
         after = redlock_servers.client(2).info("commandstats")["cmdstat_evalsha"]["calls"]
         # Within node_timeout of the freeze some cycles still go out, then none does.
         assert after - before < CYCLES

@@ -93,12 +93,13 @@ def test_switched_off_it_votes_at_once(world):
 
 def test_a_master_that_forgets_nothing_votes_at_once(world):
     """Exempt: append-only file with appendfsync always; and it does keep what it was told."""
-    with LocalMasters(3, persistence="always") as servers, world.Masters(servers.urls, **OPTIONS) as masters:
-        lock = masters.lock("job", ttl=TTL)
+    options = OPTIONS | {"max_ttl": 60.0}  # longer than it may take to see it
+    with LocalMasters(3, persistence="always") as servers, world.Masters(servers.urls, **options) as masters:
+        lock = masters.lock("job", ttl=60)
         lease = take(lock, timeout=0)
         for i in range(3):
             servers.restart(i)
-        eventually(lambda: masters.status("job").token == lease.token, 1.5)
+        eventually(lambda: masters.status("job").token == lease.token)
         lock.release()
 
 

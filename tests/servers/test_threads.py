@@ -190,7 +190,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what, bound):
         assert masters._driver is not None
         local_queue = masters._driver._connections.local_queue
         for interrupt in at_every_line():
-            lock, other = masters.lock("job", ttl=10, bound=bound), masters.lock("other", ttl=10)
+            lock, other = masters.lock("job", ttl=60, bound=bound), masters.lock("other", ttl=60)
             behind = lease = None
             if what == "release":
                 lock.acquire()
@@ -213,7 +213,7 @@ def test_ctrl_c_at_every_line(redlock_servers, what, bound):
                 lock.release()  # it struck after all was done, or before anything was
             assert not lock.owned()
             (behind or Behind(lock)).join()
-            eventually(lambda: nothing_left(redlock_servers), 3.0)
+            eventually(lambda: nothing_left(redlock_servers))
         assert len(local_queue) == 0
 
 
@@ -232,7 +232,7 @@ def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
             with interrupt.strikes():
                 assert masters.lock("job", ttl=60).acquire(blocking=False) is None
             assert len(local_queue) == 0
-            eventually(lambda: not redlock_servers.client(free).exists("redlock:job"), 3.0)
+            eventually(lambda: not redlock_servers.client(free).exists("redlock:job"))
         for i in held:
             redlock_servers.client(i).delete("redlock:job")
         with masters.lock("job", ttl=10, timeout=1):

@@ -108,12 +108,13 @@ def test_a_generator_whose_lease_was_lost_leaves_the_next_holder_alone(redlock_s
         assert lock.lease is not None
         assert lock.lease.wait_lost(5)
         with lock as lease:
+            lock.extend(60)  # however slow the machine is
             generator.close()
             assert lease.valid
             assert lock.owned()
             redlock_masters.status("job")
             # Nobody waited for the first master; a key that was taken away would not come back.
-            eventually(lambda: redlock_servers.client(0).get("redlock:job") == lease.token.encode(), 2)
+            eventually(lambda: redlock_servers.client(0).get("redlock:job") == lease.token.encode())
     eventually(lambda: nothing_left(redlock_servers))
 
 
