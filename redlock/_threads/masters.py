@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from redlock._base import process
 from redlock._base.connections import CLOSED
@@ -15,10 +15,11 @@ from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
+    from redlock._base.naming import Naming
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.renewals import Renewal
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock, MultiLockOptions
 
+B = TypeVar("B")
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -66,6 +70,52 @@ class Masters(MastersBase):
         from redlock._threads.lock import MultiLock  # noqa: PLC0415 - the two modules need each other
 
         return MultiLock(name, self, **options)
+
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["raise", "wait"] = "raise", **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: None = None, **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
+
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: B, **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R | B]]: ...
+
+    def locked(
+        self,
+        name: Naming,
+        *,
+        on_busy: Literal["raise", "skip", "wait"] = "raise",
+        busy: Any = None,
+        **options: Unpack[MultiLockOptions],
+    ) -> Callable[..., Any]:
+        """Decorate functions of which each call holds a lock that is named by its arguments (R30).
+
+        A template is filled in with the arguments of the call, defaults included: ``"invoice:{invoice.id}"``.  A
+        function in place of it is called with the same arguments, and returns a name or several.  Each call makes a
+        lock of its own.  `lock` as a decorator takes its name as it is.
+
+        Args:
+            name: the template, or the function.  No value may be empty or None, or have control characters or braces.
+            on_busy: what a call does if somebody else has the lock.  ``"raise"`` raises `NotAcquired`.  ``"skip"``
+                returns ``busy``, and the function is not called.  ``"wait"`` waits for ever.
+            busy: see ``on_busy``.
+            options: those of `MultiLock`, without ``token`` and ``fence``.  ``timeout``: after so many
+                seconds it is busy, 0 unless given; not with ``"wait"``.
+
+        Raises:
+            ConfigurationError: an option cannot be right.  Where a function is decorated: the template names no
+                argument, or one that the function does not have, or the function cannot be decorated
+                (`MultiLock.__call__`).  Where it is called: a value that makes no name.
+        """
+        from redlock._threads.locked import decorator  # noqa: PLC0415 - few programs use it
+
+        return decorator(self, name, on_busy, busy, options)
 
     def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how many seconds yet, and its fence.
