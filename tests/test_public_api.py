@@ -146,7 +146,7 @@ WORLDS = [
 ]
 ONLY_ASYNC = ("cancel_on_loss",)  # there is no way to interrupt a thread
 AWAITABLE = {
-    "close", "status", "check", "acquire", "release", "extend", "locked", "wait_lost", "__aenter__", "__aexit__",
+    "close", "status", "wait_free", "check", "acquire", "release", "extend", "locked", "wait_lost", "__aenter__", "__aexit__",
     "__enter__", "__exit__",
 }  # fmt: skip
 DECORATORS = {(redlock.AsyncMasters, "locked")}  # the `locked` of a lock asks masters

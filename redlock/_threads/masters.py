@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from redlock._base import process
 from redlock._base.connections import CLOSED
 from redlock._base.holds import Holder
-from redlock._base.masters import MastersBase, known, without_masters
+from redlock._base.masters import MastersBase, known, was_free, without_masters
 from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
 
@@ -127,6 +127,30 @@ class Masters(MastersBase):
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
         return known(*self._run(self._inspection(name)))
+
+    def wait_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:
+        """Wait until ``name`` is free, and take nothing.
+
+        True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So
+        no lease lasted for all of that time.  It says no more: somebody else may have taken the lock by now.  False:
+        it was not seen to be free before the timeout.
+
+        A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Of several names all
+        have to be free when it looks.  Who holds a name does not see it free.
+
+        Args:
+            name: one name, or a sequence of names.
+            timeout: seconds; negative waits for ever, 0 looks once.  The last look comes at the end of that time, and
+                takes at most `node_timeout` for each name.  The very first operation also waits for connections, as
+                that of a `status`.
+
+        Raises:
+            QuorumUnreachable: too few masters answered the last look.  Or so many refuse for a reason that waiting
+                cannot cure (a wrong password) that no majority is left.
+            ConfigurationError: a name or the timeout cannot be right.
+            RedlockError: the masters were closed.
+        """
+        return was_free(*self._run(self._waiting_free(name, timeout)))
 
     def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
