@@ -79,10 +79,11 @@ def test_a_minority_does_not():
 
 
 def test_masters_on_which_it_was_free_announce_nothing_new():
-    """They announce what somebody else has tried there, and taken back."""
-    world = World(held(), held(), held(), free(), free())
+    """They, and one that does not vote, announce what somebody else has tried there, and taken back (R25)."""
+    world = World(held(), held(), free(), free(), free(), guard=True)
+    world.settings.voters.admit(4, Facts(run_id="another", uptime=0), START)
     for number in range(10):
-        for master in (3, 4):
+        for master in (2, 3, 4):
             world.announce(0.1 * number, master, f"theirs-{number}")
     assert waiting(world, 3.0)[0] == "invoice:42"
     assert looks(world) == [0.0, PAUSE, 3.0]
