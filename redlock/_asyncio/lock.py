@@ -26,7 +26,7 @@ from redlock._base.lock import LockBase
 from redlock._base.refused import is_locked, not_acquired, unreachable
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
-from redlock.errors import ConfigurationError, LockLost, RedlockError
+from redlock.errors import LockLost, RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -334,12 +334,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         Raises:
             ConfigurationError: ``function`` cannot be called, or is no coroutine function.
         """
-        decorated.check(function)
-        if not decorated.runs_as(function, introspection.iscoroutinefunction):
-            raise ConfigurationError(
-                f"{decorated.shown(function)} is no coroutine function: "
-                "only what is awaited as a whole can run under an AsyncMultiLock"
-            )
+        decorated.check_awaited(function)
 
         @functools.wraps(function)
         async def locked(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from redlock._asyncio.driver import Driver
 from redlock._base import process
 from redlock._base.connections import CLOSED
 from redlock._base.loop import running_loop
-from redlock._base.masters import MastersBase, known, without_masters
+from redlock._base.masters import MastersBase, known, was_free, without_masters
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     from redlock._asyncio.lock import AsyncMultiLock, AsyncMultiLockOptions
     from redlock._base.holds import Holder
     from redlock._base.listing import Listing
+    from redlock._base.naming import Naming
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.renewals import Renewal
     from redlock._health.records import Health
 
+B = TypeVar("B")
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -61,6 +65,52 @@ class AsyncMasters(MastersBase):
         from redlock._asyncio.lock import AsyncMultiLock  # noqa: PLC0415 - the two modules need each other
 
         return AsyncMultiLock(name, self, **options)
+
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["raise", "wait"] = "raise", **options: Unpack[AsyncMultiLockOptions]
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
+
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: None = None, **options: Unpack[AsyncMultiLockOptions]
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | None]]]: ...
+
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: B, **options: Unpack[AsyncMultiLockOptions]
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | B]]]: ...
+
+    def locked(
+        self,
+        name: Naming,
+        *,
+        on_busy: Literal["raise", "skip", "wait"] = "raise",
+        busy: Any = None,
+        **options: Unpack[AsyncMultiLockOptions],
+    ) -> Callable[..., Any]:
+        """Decorate functions of which each call holds a lock that is named by its arguments (R30).
+
+        A template is filled in with the arguments of the call, defaults included: ``"invoice:{invoice.id}"``.  A
+        function in place of it is called with the same arguments, and returns a name or several.  Each call makes a
+        lock of its own.  `lock` as a decorator takes its name as it is.
+
+        Args:
+            name: the template, or the function.  No value may be empty or None, or have control characters or braces.
+            on_busy: what a call does if somebody else has the lock.  ``"raise"`` raises `NotAcquired`.  ``"skip"``
+                returns ``busy``, and the function is not called.  ``"wait"`` waits for ever.
+            busy: see ``on_busy``.
+            options: those of `AsyncMultiLock`, without ``token`` and ``fence``.  ``timeout``: after so many
+                seconds it is busy, 0 unless given; not with ``"wait"``.
+
+        Raises:
+            ConfigurationError: an option cannot be right.  Where a function is decorated: the template names no
+                argument, or one that the function does not have, or the function cannot be decorated
+                (`AsyncMultiLock.__call__`).  Where it is called: a value that makes no name.
+        """
+        from redlock._asyncio.locked import decorator  # noqa: PLC0415 - few programs use it
+
+        return decorator(self, name, on_busy, busy, options)
 
     async def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how many seconds yet, and its fence.
@@ -96,6 +146,30 @@ class AsyncMasters(MastersBase):
         while (found := await self._run(listing.more())) is not None:
             for status in found:
                 yield status
+
+    async def wait_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:  # noqa: ASYNC109 - C19
+        """Wait until ``name`` is free, and take nothing.
+
+        True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So
+        no lease lasted for all of that time.  It says no more: somebody else may have taken the lock by now.  False:
+        it was not seen to be free before the timeout.
+
+        A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Of several names all
+        have to be free when it looks.  Who holds a name does not see it free.
+
+        Args:
+            name: one name, or a sequence of names.
+            timeout: seconds; negative waits for ever, 0 looks once.  The last look comes at the end of that time, and
+                takes at most `node_timeout` for each name.  The very first operation also waits for connections, as
+                that of a `status`.
+
+        Raises:
+            QuorumUnreachable: too few masters answered the last look.  Or so many refuse for a reason that waiting
+                cannot cure (a wrong password) that no majority is left.
+            ConfigurationError: a name or the timeout cannot be right.
+            RedlockError: the masters were closed.
+        """
+        return was_free(*await self._run(self._waiting_free(name, timeout)))
 
     async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:  # noqa: ASYNC109 - C19
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.

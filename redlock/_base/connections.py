@@ -315,17 +315,18 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     def _hear(self, subscriber: Subscriber, kind: bytes, channel: str, token: bytes) -> None:
         subscriptions, master = self.subscriptions, subscriber.master
-        subscription: Subscription | None = None
+        told: tuple[Subscription, ...] = ()
         if kind == b"message":
-            subscription = subscriptions.announced(master, channel, token)
+            told = subscriptions.announced(master, channel, token)
         elif kind == b"subscribe":
             subscriber.reported = False
-            subscription = subscriptions.confirmed(master, channel)
+            told = subscriptions.confirmed(master, channel)
         elif kind == b"unsubscribe":
             subscriptions.unconfirmed(master, channel)
-        if subscription is not None and subscription.inbox is not None:
+        for subscription in told:
             inbox: Any = subscription.inbox
-            inbox.put(Notified(_clock.now()))
+            if inbox is not None:
+                inbox.put(Notified(_clock.now()))
 
     # -- connections ---------------------------------------------------------------------------------
 

@@ -1,16 +1,17 @@
-"""Functions with a lock as a decorator: checks of the function, and its name in errors."""
+"""Functions with a lock as a decorator: checks of the function, its name in errors, and what is done if it is busy."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 from redlock import options
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 def shown(function: object) -> str:
@@ -37,3 +38,59 @@ def runs_as(function: object, kind: Callable[[object], bool]) -> bool:
         return True
     is_object = not (inspect.isroutine(function) or inspect.isclass(function))
     return is_object and kind(type(function).__call__)
+
+
+def check_called(function: object, right: str) -> None:
+    """Check that the body of ``function`` runs while it is called.  Coroutine functions need ``right``.
+
+    Raises ConfigurationError.
+    """
+    check(function)
+    for kind, is_one in (
+        (f"a coroutine function, which takes {right}", inspect.iscoroutinefunction),
+        ("a generator function", inspect.isgeneratorfunction),
+        ("an asynchronous generator function", inspect.isasyncgenfunction),
+    ):
+        if runs_as(function, is_one):
+            raise ConfigurationError(f"{shown(function)} is {kind}: its body would run after the release")
+
+
+def check_awaited(function: object) -> None:
+    """Check that ``function`` is awaited as a whole.  Raises ConfigurationError."""
+    check(function)
+    if not runs_as(function, inspect.iscoroutinefunction):
+        raise ConfigurationError(
+            f"{shown(function)} is no coroutine function: "
+            "only what is awaited as a whole can run under an AsyncMultiLock"
+        )
+
+
+def lock_options(on_busy: object, busy: object, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a lock for each call (R30): as ``given``, with the timeout that ``on_busy`` means.
+
+    Raises ConfigurationError if they contradict each other.
+    """
+    if on_busy not in ("raise", "skip", "wait"):
+        raise ConfigurationError(f"on_busy={options.shown(on_busy)}: allowed are 'raise', 'skip' and 'wait'")
+    if busy is not None and on_busy != "skip":
+        raise ConfigurationError(
+            f"busy={options.shown(busy)} with on_busy={on_busy!r}: it is what a call returns with on_busy='skip'"
+        )
+    if given.get("token") is not None:
+        raise ConfigurationError(
+            f"token={options.shown(given['token'])}: a lease that is resumed is not acquired at each call"
+        )
+    if "timeout" not in given:
+        return {**given, "timeout": -1.0 if on_busy == "wait" else 0.0}
+    timeout = given["timeout"]
+    if on_busy == "wait":
+        raise ConfigurationError(
+            f"timeout={options.shown(timeout)} with on_busy='wait', which waits for ever: say with 'raise' or 'skip' "
+            "what happens after that time"
+        )
+    if math.isinf(options.timeout("timeout", timeout)):
+        raise ConfigurationError(
+            f"timeout={options.shown(timeout)} with on_busy={on_busy!r}: that is never busy; to wait for ever, "
+            "on_busy='wait'"
+        )
+    return dict(given)

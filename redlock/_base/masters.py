@@ -17,10 +17,11 @@ from redlock._core import inspect, wire
 from redlock._core.fencing import FenceClock
 from redlock._core.settings import MastersSettings
 from redlock._core.voters import Voters
+from redlock._core.wait_free import wait_free
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Self, Unpack
 
     from redlock._base.listing import Listing
@@ -188,6 +189,10 @@ class MastersBase:
 
         return Listing(self._settings, self._prefix, options.pattern(match))
 
+    def _waiting_free(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
+        deadline = _clock.now() + options.timeout("timeout", timeout)
+        return wait_free(self._settings, options.names(name), self._prefix, deadline)
+
     def _keep(self, renewal: Renewal) -> None:
         """Renew a lease from now on, and tell if it is lost."""
         raise NotImplementedError
@@ -241,6 +246,15 @@ def known(status: LockStatus, tally: Tally) -> LockStatus:
             f"nobody can tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
         )
     return status
+
+
+def was_free(name: str | None, tally: Tally) -> bool:
+    """Whether a wait ended well.  ``name``: one that was not seen to be free.  Raises QuorumUnreachable."""
+    if name is not None and tally.unreachable:
+        raise QuorumUnreachable(
+            f"nobody can tell whether {name!r} is free: {tally.explain()}", name=name, votes=tally.votes()
+        )
+    return name is None
 
 
 def without_masters(op: Op[T]) -> T:

@@ -18,6 +18,8 @@ Among many processes, the pauses settle where about one attempt in five collides
 Taking turns.  PUBLISH tells the releasing process how many others listen.  If there are any, this process stays
 away for 3 ms and three times the duration of the release, or until another release is announced.
 
+Who only wants to know when a name is free (`wait_free.py`) listens beside the waiter in line, and disturbs nobody.
+
 A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
 
 Also considered: keyspace notifications (off by default, and they tell of expiry, not of a release), client
@@ -53,16 +55,18 @@ _CALM = 0.25  # so much of a doubling is taken back by an attempt that did not c
 
 
 class Subscription:
-    """What one waiter has heard since its last attempt.
+    """What one waiter has heard since its last attempt, or since its last look.
 
+    ``watches``: it makes no attempts, and listens beside the waiter in line.
     ``look``: its channels have just been subscribed.  It should try once more, for it may have missed a release.
     ``released``: so many releases were announced, each by a majority of masters.
     """
 
-    __slots__ = ("_all", "_heard", "_in_the_way", "_need", "channels", "inbox", "level", "look", "released")
+    __slots__ = ("_all", "_heard", "_in_the_way", "_need", "channels", "inbox", "level", "look", "released", "watches")
 
-    def __init__(self, keys: Iterable[str], masters: int) -> None:
+    def __init__(self, keys: Iterable[str], masters: int, *, watches: bool = False) -> None:
         self.channels = tuple(wire.channel(key) for key in keys)
+        self.watches = watches
         self.look = False
         self.released = 0
         self.level = 0.0  # how often the pause has been doubled
@@ -120,21 +124,26 @@ class Subscription:
 
 
 class _Channel:
-    """A channel to which the connections are subscribed, and the `Subscription` that listens."""
+    """A channel to which the connections are subscribed, and who listens."""
 
-    __slots__ = ("confirmed", "idle_since", "level", "subscription")
+    __slots__ = ("confirmed", "idle_since", "level", "subscription", "watchers")
 
     def __init__(self) -> None:
-        self.subscription: Subscription | None = None
+        self.subscription: Subscription | None = None  # of the waiter in line
+        self.watchers: tuple[Subscription, ...] = ()
         self.confirmed = 0  # the masters that confirmed it, as bits
         self.level = 0.0  # that of the subscription that listened last
         self.idle_since = 0.0
+
+    @property
+    def listeners(self) -> tuple[Subscription, ...]:
+        return self.watchers if self.subscription is None else (self.subscription, *self.watchers)
 
 
 class Subscriptions:
     """The channels of one process (or event loop).  Callers must see to it that only one of them calls at a time.
 
-    Only the first waiter in line listens to a channel.  The waiters behind it get their turn from the line (R23).
+    Of the waiters in line only the first one listens to a channel.  Those behind it get their turn from the line (R23).
     """
 
     __slots__ = ("_channels", "_need", "contended")
@@ -157,41 +166,50 @@ class Subscriptions:
     def add(self, subscription: Subscription) -> None:
         for name in subscription.channels:
             channel = self._channels.setdefault(name, _Channel())
-            channel.subscription = subscription
-            subscription.level = max(subscription.level, channel.level)
+            if subscription.watches:
+                channel.watchers += (subscription,)
+            else:
+                channel.subscription = subscription
+                subscription.level = max(subscription.level, channel.level)
         subscription.look = self._is_on(subscription)
 
     def remove(self, subscription: Subscription, now: float) -> None:
         """``subscription`` hears nothing any more.  A second time does no harm."""
         for name in subscription.channels:
             channel = self._channels.get(name)
-            if channel is not None and channel.subscription is subscription:
+            if channel is None:
+                continue
+            if channel.subscription is subscription:
                 channel.subscription, channel.level, channel.idle_since = None, subscription.level, now
+            elif subscription in channel.watchers:
+                channel.watchers = tuple(other for other in channel.watchers if other is not subscription)
+                channel.idle_since = now
 
     def forget_idle(self, now: float) -> None:
         """Drop the channels that nobody has listened to for `LINGER` seconds."""
         for name in self.channels:
             channel = self._channels[name]
-            if channel.subscription is None and now - channel.idle_since >= LINGER:
+            if not channel.listeners and now - channel.idle_since >= LINGER:
                 del self._channels[name]
 
     # -- called by the connections -------------------------------------------------------------------
 
-    def confirmed(self, master: int, name: str) -> Subscription | None:
+    def confirmed(self, master: int, name: str) -> tuple[Subscription, ...]:
         """A master announces releases on this channel from now on.
 
-        Returns the subscription that should look for what it missed, if there is one.
+        Returns the subscriptions that should look for what they missed.
         """
         channel = self._channels.get(name)
         if channel is None:
-            return None
+            return ()
         was_on = channel.confirmed.bit_count() >= self._need
         channel.confirmed |= 1 << master
-        subscription = channel.subscription
-        if was_on or subscription is None or not self._is_on(subscription):
-            return None
-        subscription.look = True
-        return subscription
+        if was_on:
+            return ()
+        told = tuple(subscription for subscription in channel.listeners if self._is_on(subscription))
+        for subscription in told:
+            subscription.look = True
+        return told
 
     def unconfirmed(self, master: int, name: str) -> None:
         """A master does not announce releases on this channel any more."""
@@ -204,12 +222,12 @@ class Subscriptions:
         for name in self._channels:
             self.unconfirmed(master, name)
 
-    def announced(self, master: int, name: str, token: bytes) -> Subscription | None:
-        """A master announced a release.  Returns the subscription that has reason to try again, if there is one."""
+    def announced(self, master: int, name: str, token: bytes) -> tuple[Subscription, ...]:
+        """A master announced a release.  Returns the subscriptions that have reason to try again."""
         channel = self._channels.get(name)
-        if channel is None or channel.subscription is None or not channel.subscription.hear(master, token):
-            return None
-        return channel.subscription
+        if channel is None:
+            return ()
+        return tuple(subscription for subscription in channel.listeners if subscription.hear(master, token))
 
     def _is_on(self, subscription: Subscription) -> bool:
         return all(self._channels[name].confirmed.bit_count() >= self._need for name in subscription.channels)

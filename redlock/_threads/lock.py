@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import inspect as introspection
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock
@@ -22,7 +21,7 @@ from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
 from redlock._threads.lease import Lease, ThreadLeaseState
 from redlock._threads.masters import Masters
-from redlock.errors import ConfigurationError, RedlockError
+from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,10 +203,7 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             ConfigurationError: ``function`` cannot be called, or its body would run after the release.
         """
-        decorated.check(function)
-        for kind, is_one in _RUNS_LATER:
-            if decorated.runs_as(function, is_one):
-                raise ConfigurationError(f"{decorated.shown(function)} is {kind}: its body would run after the release")
+        decorated.check_called(function, "an AsyncMultiLock")
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -215,10 +211,3 @@ class MultiLock(LockBase[Masters, Lease]):
                 return function(*args, **kwargs)
 
         return locked
-
-
-_RUNS_LATER = (
-    ("a coroutine function, which takes an AsyncMultiLock", introspection.iscoroutinefunction),
-    ("a generator function", introspection.isgeneratorfunction),
-    ("an asynchronous generator function", introspection.isasyncgenfunction),
-)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from redlock._base import process
 from redlock._base.connections import CLOSED
 from redlock._base.holds import Holder
-from redlock._base.masters import MastersBase, known, without_masters
+from redlock._base.masters import MastersBase, known, was_free, without_masters
 from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
     from redlock._base.listing import Listing
+    from redlock._base.naming import Naming
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.renewals import Renewal
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock, MultiLockOptions
 
+B = TypeVar("B")
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -68,6 +72,52 @@ class Masters(MastersBase):
 
         return MultiLock(name, self, **options)
 
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["raise", "wait"] = "raise", **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: None = None, **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
+
+    @overload
+    def locked(
+        self, name: Naming, *, on_busy: Literal["skip"], busy: B, **options: Unpack[MultiLockOptions]
+    ) -> Callable[[Callable[P, R]], Callable[P, R | B]]: ...
+
+    def locked(
+        self,
+        name: Naming,
+        *,
+        on_busy: Literal["raise", "skip", "wait"] = "raise",
+        busy: Any = None,
+        **options: Unpack[MultiLockOptions],
+    ) -> Callable[..., Any]:
+        """Decorate functions of which each call holds a lock that is named by its arguments (R30).
+
+        A template is filled in with the arguments of the call, defaults included: ``"invoice:{invoice.id}"``.  A
+        function in place of it is called with the same arguments, and returns a name or several.  Each call makes a
+        lock of its own.  `lock` as a decorator takes its name as it is.
+
+        Args:
+            name: the template, or the function.  No value may be empty or None, or have control characters or braces.
+            on_busy: what a call does if somebody else has the lock.  ``"raise"`` raises `NotAcquired`.  ``"skip"``
+                returns ``busy``, and the function is not called.  ``"wait"`` waits for ever.
+            busy: see ``on_busy``.
+            options: those of `MultiLock`, without ``token`` and ``fence``.  ``timeout``: after so many
+                seconds it is busy, 0 unless given; not with ``"wait"``.
+
+        Raises:
+            ConfigurationError: an option cannot be right.  Where a function is decorated: the template names no
+                argument, or one that the function does not have, or the function cannot be decorated
+                (`MultiLock.__call__`).  Where it is called: a value that makes no name.
+        """
+        from redlock._threads.locked import decorator  # noqa: PLC0415 - few programs use it
+
+        return decorator(self, name, on_busy, busy, options)
+
     def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how many seconds yet, and its fence.
 
@@ -101,6 +151,30 @@ class Masters(MastersBase):
     def _listed(self, listing: Listing) -> Iterator[LockStatus]:
         while (found := self._run(listing.more())) is not None:
             yield from found
+
+    def wait_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:
+        """Wait until ``name`` is free, and take nothing.
+
+        True: a majority of masters had no holder for the name, each at some moment between the call and the return.  So
+        no lease lasted for all of that time.  It says no more: somebody else may have taken the lock by now.  False:
+        it was not seen to be free before the timeout.
+
+        A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Of several names all
+        have to be free when it looks.  Who holds a name does not see it free.
+
+        Args:
+            name: one name, or a sequence of names.
+            timeout: seconds; negative waits for ever, 0 looks once.  The last look comes at the end of that time, and
+                takes at most `node_timeout` for each name.  The very first operation also waits for connections, as
+                that of a `status`.
+
+        Raises:
+            QuorumUnreachable: too few masters answered the last look.  Or so many refuse for a reason that waiting
+                cannot cure (a wrong password) that no majority is left.
+            ConfigurationError: a name or the timeout cannot be right.
+            RedlockError: the masters were closed.
+        """
+        return was_free(*self._run(self._waiting_free(name, timeout)))
 
     def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.

@@ -18,12 +18,12 @@ def announce(
 ) -> list[Subscription]:
     """Who is told to look, in the order in which it happens."""
     told = (subscriptions.announced(master, channel, token) for master in masters)
-    return [subscription for subscription in told if subscription is not None]
+    return [subscription for subscriptions in told for subscription in subscriptions]
 
 
 def confirm(subscriptions: Subscriptions, *masters: int, channel: str = CHANNEL) -> list[Subscription]:
     told = (subscriptions.confirmed(master, channel) for master in masters)
-    return [subscription for subscription in told if subscription is not None]
+    return [subscription for subscriptions in told for subscription in subscriptions]
 
 
 def listening(*keys: str) -> tuple[Subscriptions, Subscription]:
@@ -247,3 +247,48 @@ def test_crowds_do_not_pile_up():
     for number in range(10_000):
         subscriptions.released([f"redlock:{number}"], {0: 1}, took=0.001, now=float(number))
     assert len(subscriptions.contended) < 100
+
+
+# -- who watches -------------------------------------------------------------------------------------
+
+
+def watching(subscriptions: Subscriptions) -> Subscription:
+    watcher = Subscription([KEY], N, watches=True)
+    subscriptions.add(watcher)
+    return watcher
+
+
+def test_all_who_watch_are_told_beside_the_waiter_in_line():
+    subscriptions, waiter = listening()
+    watchers = [watching(subscriptions), watching(subscriptions)]
+    assert confirm(subscriptions, 0, 1, 2) == [waiter, *watchers]
+    assert announce(subscriptions, 0, 1, 2) == [waiter, *watchers]
+    subscriptions.remove(waiter, 0.0)
+    assert announce(subscriptions, 0, 1, 2, token=b"next") == watchers
+    subscriptions.remove(watchers[0], 0.0)
+    subscriptions.remove(watchers[0], 0.0)
+    assert announce(subscriptions, 0, 1, 2, token=b"another") == watchers[1:]
+
+
+def test_a_channel_is_forgotten_when_the_last_one_has_gone():
+    subscriptions, waiter = listening()
+    watcher = watching(subscriptions)
+    subscriptions.remove(waiter, 0.0)
+    subscriptions.forget_idle(2 * LINGER)
+    assert subscriptions.channels == [CHANNEL]
+    subscriptions.remove(watcher, 2 * LINGER)
+    subscriptions.forget_idle(2.5 * LINGER)
+    assert subscriptions.channels == [CHANNEL]
+    subscriptions.forget_idle(3 * LINGER)
+    assert subscriptions.channels == []
+
+
+def test_who_watches_leaves_the_pauses_of_the_waiters_alone():
+    subscriptions, waiter = listening()
+    watcher = watching(subscriptions)
+    waiter.tried(collided=True)
+    subscriptions.remove(waiter, 0.0)
+    subscriptions.remove(watcher, 0.0)
+    following = Subscription([KEY], N)
+    subscriptions.add(following)
+    assert following.level == 1

@@ -180,7 +180,7 @@ class World:
         self.effects: list[tuple[str, float]] = []  # every effect: what, and when it was asked for
         self.arrived: list[Arrival] = []  # in the order in which they reached the client
         self._decided: Send | None = None  # by what was known when it was written
-        self._pending: list[tuple[float, int, Arrival | Callable[[], Subscription | None]]] = []
+        self._pending: list[tuple[float, int, Arrival | Callable[[], tuple[Subscription, ...]]]] = []
         self.subscriptions = Subscriptions(len(masters))  # what is announced (R24)
         self._order = itertools.count()
         self._tokens = (f"token-{number}" for number in itertools.count(1))
@@ -294,7 +294,7 @@ class World:
         channel = wire.channel(f"redlock:{name}")
         self._come(after, lambda: self.subscriptions.confirmed(master, channel))
 
-    def _come(self, after: float, what: Callable[[], Subscription | None]) -> None:
+    def _come(self, after: float, what: Callable[[], tuple[Subscription, ...]]) -> None:
         heapq.heappush(self._pending, (self.now + after, next(self._order), what))
 
     def _write(self, request: Send, first: int | None = None) -> bool:
@@ -343,7 +343,7 @@ class World:
             at, _, what = heapq.heappop(self._pending)
             self.now = max(self.now, at)
             if not isinstance(what, Arrival):
-                if what() is not None:
+                if what():
                     return Notified(self.now)
             elif self._tell(what._replace(at=self.now)):
                 return what.request

@@ -162,19 +162,21 @@ class Hearing:
             self._lose(link, "connection reset")
 
     def _hear(self, master: int, kind: str, channel: str, token: str) -> None:
-        subscriptions, subscription = self.subscriptions, None
+        subscriptions = self.subscriptions
+        told: tuple[Subscription, ...] = ()
         if kind == "message":
             self._waits.told(self.client, master, channel, token)
-            subscription = subscriptions.announced(master, channel, token.encode())
+            told = subscriptions.announced(master, channel, token.encode())
         elif kind == "subscribe":
             self._waits.confirmed(self.client, master, channel)
-            subscription = subscriptions.confirmed(master, channel)
+            told = subscriptions.confirmed(master, channel)
         else:
             self._waits.unconfirmed(self.client, master, channel)
             subscriptions.unconfirmed(master, channel)
-        if subscription is not None and subscription.inbox is not None:
+        for subscription in told:
             task: Any = subscription.inbox
-            task.put(Notified(self.client.clock()))
+            if task is not None:
+                task.put(Notified(self.client.clock()))
 
     # -- connections ---------------------------------------------------------------------------------
 

@@ -65,6 +65,51 @@ def pay(amount: int, *, currency: str = "EUR") -> str:
 
 assert_type(pay(1, currency="USD"), str)
 
+
+@masters.locked("invoice:{number}", ttl=10)
+def send(number: int, *, urgent: bool = False) -> str:
+    return f"{number} {urgent}"
+
+
+def both(number: int) -> list[str]:
+    return ["a", f"b:{number}"]
+
+
+@masters.locked(both, on_busy="skip")
+def skipped(number: int) -> str:
+    return f"{number}"
+
+
+@masters.locked("invoice:{number}", on_busy="skip", busy=0)
+def counted(number: int) -> str:
+    return f"{number}"
+
+
+@masters.locked("invoice:{number}", on_busy="wait")
+def waits(number: int) -> str:
+    return f"{number}"
+
+
+class Account:
+    number = 1
+
+    @masters.locked("account:{self.number}")
+    def close(self, reason: str) -> bool:
+        return bool(reason)
+
+
+assert_type(send(1, urgent=True), str)
+assert_type(skipped(1), str | None)
+assert_type(counted(1), str | int)
+assert_type(waits(1), str)
+assert_type(Account().close("moved"), bool)
+send("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+send(1, slow=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+masters.locked("{number}", tll=10)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+masters.locked("{number}", busy=0)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+masters.locked("{number}", on_busy="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+masters.locked(5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
 status = masters.status("invoice:42")
 assert_type(status, LockStatus)
 assert_type(status.token, str | None)
@@ -107,6 +152,24 @@ async def pay_later(amount: int, *, currency: str = "EUR") -> str:
     return f"{amount} {currency}"
 
 
+@async_masters.locked("invoice:{number}", cancel_on_loss=False)
+async def send_later(number: int, *, urgent: bool = False) -> str:
+    return f"{number} {urgent}"
+
+
+@async_masters.locked(both, on_busy="skip")
+async def skipped_later(number: int) -> str:
+    return f"{number}"
+
+
+@async_masters.locked("invoice:{number}", on_busy="skip", busy=0)
+async def counted_later(number: int) -> str:
+    return f"{number}"
+
+
+async_masters.locked("{n}")(pay)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 async def main() -> None:
     assert_type(await async_lock.acquire(blocking=False), AsyncLease | None)
     assert_type(await async_lock.acquire(timeout=1), AsyncLease | None)
@@ -119,6 +182,10 @@ async def main() -> None:
         assert_type(await async_lease.wait_lost(1.0), bool)
         async_lease.ensure(at_least=2)
     assert_type(await pay_later(1, currency="USD"), str)
+    assert_type(await send_later(1, urgent=True), str)
+    assert_type(await skipped_later(1), str | None)
+    assert_type(await counted_later(1), str | int)
+    await send_later("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     async with AsyncMasters(["redis://10.0.0.1"]) as mine:
         assert_type(mine, AsyncMasters)
         assert_type(await mine.status("invoice:42"), LockStatus)

@@ -1,0 +1,49 @@
+"""Functions of which each call holds a lock that is named by its arguments (R30), for asyncio."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from redlock._base import decorated
+from redlock._base.naming import names_for
+from redlock.errors import NotAcquired, QuorumUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from redlock._asyncio.masters import AsyncMasters
+    from redlock._base.naming import Naming
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def decorator(
+    masters: AsyncMasters, naming: Naming, on_busy: str, busy: Any, given: Mapping[str, Any]
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R]]]:
+    """What `AsyncMasters.locked` returns.  Raises ConfigurationError."""
+    options = decorated.lock_options(on_busy, busy, given)
+    masters.lock("any", **options)  # checks the options
+
+    def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+        decorated.check_awaited(function)
+        names = names_for(naming, function)
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            lock = masters.lock(names(args, kwargs), **options)
+            entered = False
+            try:
+                async with lock:
+                    entered = True
+                    return await function(*args, **kwargs)
+            except NotAcquired as error:
+                if entered or on_busy != "skip" or isinstance(error, QuorumUnreachable):
+                    raise
+                skipped: R = busy
+                return skipped
+
+        return locked
+
+    return decorate

@@ -1,0 +1,229 @@
+"""Names from arguments (R30): what is made of a call, and what is refused, where it is decorated and where it is called."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from redlock import AsyncMasters, ConfigurationError, Masters
+from redlock._base.naming import names_for
+
+URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
+
+
+@dataclass(repr=False)
+class Invoice:
+    id: Any
+
+
+def pay(invoice: Invoice, amount: int = 7, *parts: str, currency: str = "EUR", **notes: str) -> None: ...
+
+
+class Account:
+    number = 5
+
+    def close(self, reason: str = "none") -> None: ...
+
+
+class NoText:
+    pass
+
+
+# -- templates -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("template", "arguments", "options", "name"), [
+    ("invoice:{invoice.id}", (Invoice(42),), {}, "invoice:42"),
+    ("invoice:{invoice.id}", (), {"invoice": Invoice("a")}, "invoice:a"),
+    ("{amount}:{currency}", (Invoice(1),), {}, "7:EUR"),
+    ("{amount}:{currency}", (Invoice(1), 8), {"currency": "USD"}, "8:USD"),
+    ("{amount:04d}", (Invoice(1),), {}, "0007"),
+    ("{currency!r}", (Invoice(1),), {}, "'EUR'"),
+    ("{invoice.id[b]}", (Invoice({"b": "c"}),), {}, "c"),
+    ("{invoice.id[0]}", (Invoice(["x"]),), {}, "x"),
+    ("{parts[1]}:{notes[city]}", (Invoice(1), 2, "p", "q"), {"city": "Bern"}, "q:Bern"),
+    ("{{{amount}}}:x", (Invoice(1),), {}, "{7}:x"),  # a hash tag, which the template has and no value
+    ("{invoice.id}", (Invoice("Käse ✓ 1"),), {}, "Käse ✓ 1"),
+    ("{invoice.id}", (Invoice(0),), {}, "0"),
+    ("{invoice.id}", (Invoice(False),), {}, "False"),
+])  # fmt: skip
+def test_a_template(template, arguments, options, name):
+    assert names_for(template, pay)(arguments, options) == (name,)
+
+
+def test_the_object_of_a_method_is_an_argument():
+    assert names_for("{self.number}:{reason}", Account.close)((Account(),), {}) == ("5:none",)
+
+
+def test_what_a_partial_has_filled_in():
+    assert names_for("{amount}", functools.partial(pay, amount=9))((Invoice(1),), {}) == ("9",)
+
+
+@pytest.mark.parametrize("value", ["", " ", "\t", "a\nb", "\0", "\x7f", "\x85", "a{b", "a}b", None])
+def test_a_value_that_makes_no_name(value):
+    with pytest.raises(ConfigurationError) as caught:
+        names_for("invoice:{invoice.id}:x", pay)((Invoice(value),), {})
+    assert f"pay: {{invoice.id}} is {value!r}: allowed is" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [NoText(), NoText().__str__, lambda: None])
+def test_an_address_in_memory_excludes_nobody(value):
+    with pytest.raises(ConfigurationError, match=r"\{invoice.id\} is <.* at 0x\w+>: .* address in memory"):
+        names_for("{invoice.id}", pay)((Invoice(value),), {})
+
+
+def test_a_name_that_is_too_long_is_refused_by_the_lock():
+    with pytest.raises(ConfigurationError, match="600 bytes of UTF-8"):
+        names_for("{invoice.id}", pay)((Invoice("x" * 600),), {})
+
+
+@pytest.mark.parametrize(("template", "why"), [
+    ("invoice", r"names no argument.*lock\('invoice'\)"),
+    ("{{invoice}}", "names no argument"),
+    ("{bill.id}", r"'bill'.*arguments are invoice, amount, parts, currency, notes"),
+    ("{invoice.id}:{bill}", "'bill'"),
+    ("{}", "''"),
+    ("{0}", "'0'"),
+    ("{city}", "'city'"),  # it would be in `notes`, or not
+    ("{invoice.id", "expected '}'"),
+    ("invoice}", "Single '}'"),
+    ("{invoice.}", r"\{invoice\.\}"),
+    ("{invoice!x}", "!x"),
+    ("{amount:{currency}}", r"\{currency\}"),
+])  # fmt: skip
+def test_a_template_that_cannot_be_right(template, why):
+    with pytest.raises(ConfigurationError, match=why) as caught:
+        names_for(template, pay)
+    assert repr(template) in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"{invoice}", ["{invoice}"]])
+def test_what_makes_no_names(wrong):
+    with pytest.raises(ConfigurationError, match=r"allowed is a template, .* or a function"):
+        names_for(wrong, pay)
+
+
+# -- a function in place of a template -------------------------------------------------------------------
+
+
+def test_a_function_gets_the_same_arguments():
+    seen: list[Any] = []
+
+    def naming(*arguments: Any, **options: Any) -> str:
+        seen.append((arguments, options))
+        return "a"
+
+    invoice = Invoice(1)
+    assert names_for(naming, pay)((invoice,), {"city": "Bern"}) == ("a",)
+    assert seen == [((invoice, 7), {"currency": "EUR", "city": "Bern"})]
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ["a", "b"], iter("ab")])
+def test_several_names(names):
+    assert names_for(lambda *_, **__: names, pay)((Invoice(1),), {}) == ("a", "b")
+
+
+@pytest.mark.parametrize("made", ["", " ", "a\nb", "{a}:b", ["a", ""], ["a", "b}"], [], ["a", "a"], None, 5, ["a", 5]])
+def test_what_is_no_name(made):
+    with pytest.raises(ConfigurationError, match=r"allowed|at least one|twice"):
+        names_for(lambda *_, **__: made, pay)((Invoice(1),), {})
+
+
+async def coroutine_function(*_: object) -> str:
+    return "a"
+
+
+def test_a_name_is_not_awaited():
+    with pytest.raises(ConfigurationError, match=r"coroutine_function.* is a coroutine function"):
+        names_for(coroutine_function, pay)
+
+
+# -- the arguments ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("arguments", "options"), [((), {}), ((1,), {"invoice": 1})])
+def test_arguments_that_do_not_fit(arguments, options):
+    """As Python says it; and nothing runs without its lock."""
+    with pytest.raises(TypeError, match=r"^pay: .*'invoice'"):
+        names_for("{invoice}", pay)(arguments, options)
+
+
+def test_a_function_whose_arguments_nobody_knows():
+    with pytest.raises(ConfigurationError, match=r"arguments of .*type.* are not known"):
+        names_for("{x}", type)
+
+
+def test_errors_of_the_users_own_code_stay_what_they_are():
+    with pytest.raises(AttributeError, match="no attribute 'id'"):
+        names_for("{invoice.id}", pay)((None,), {})
+    with pytest.raises(ZeroDivisionError):
+        names_for(lambda *_, **__: 1 // 0, pay)((Invoice(1),), {})
+
+
+# -- where it is decorated -------------------------------------------------------------------------------
+
+
+def body(job: str) -> str:
+    return job
+
+
+async def later(job: str) -> str:
+    return job
+
+
+WORLDS = [pytest.param(Masters, body, later, id="threads"), pytest.param(AsyncMasters, later, body, id="asyncio")]
+
+
+@pytest.mark.parametrize(("kind", "right", "wrong"), WORLDS)
+def test_what_cannot_be_decorated(kind, right, wrong):
+    masters = kind(URLS)
+    for function, why in (
+        (wrong, "coroutine function"),
+        (classmethod(right), "classmethod already"),
+        (5, "cannot be called"),
+    ):
+        with pytest.raises(ConfigurationError, match=why):
+            masters.locked("{job}")(function)
+    with pytest.raises(ConfigurationError, match="'bill'"):
+        masters.locked("{bill}")(right)
+
+
+@pytest.mark.parametrize(("kind", "right", "wrong"), WORLDS)
+@pytest.mark.parametrize(("options", "why"), [
+    ({"on_busy": "ignore"}, "on_busy='ignore': allowed are 'raise', 'skip' and 'wait'"),
+    ({"on_busy": None}, "on_busy=None"),
+    ({"on_busy": []}, "on_busy="),
+    ({"busy": 0}, "busy=0 with on_busy='raise'"),
+    ({"on_busy": "wait", "busy": 0}, "busy=0 with on_busy='wait'"),
+    ({"on_busy": "wait", "timeout": 5}, "timeout=5 with on_busy='wait'"),
+    ({"on_busy": "skip", "timeout": -1}, "timeout=-1 with on_busy='skip'"),
+    ({"timeout": -1}, "timeout=-1 with on_busy='raise'"),
+    ({"timeout": "soon"}, "timeout='soon'"),
+    ({"ttl": 0}, "ttl=0"),
+    ({"token": "t"}, "token='t'"),
+])  # fmt: skip
+def test_options_are_checked_before_there_is_a_function(kind, right, wrong, options, why):
+    with pytest.raises(ConfigurationError, match=why):
+        kind(URLS).locked("{job}", **options)
+
+
+@pytest.mark.parametrize(("kind", "right", "wrong"), WORLDS)
+def test_an_option_that_is_none(kind, right, wrong):
+    with pytest.raises(TypeError, match="tll"):
+        kind(URLS).locked("{job}", tll=3)
+
+
+@pytest.mark.parametrize(("kind", "right", "wrong"), WORLDS)
+def test_what_is_known_of_a_function_stays(kind, right, wrong):
+    decorated = kind(URLS).locked("{job}")(right)
+    assert decorated.__wrapped__ is right
+    assert decorated.__name__ == right.__name__
+    assert inspect.iscoroutinefunction(decorated) is inspect.iscoroutinefunction(right)
+
+
+def test_a_lock_as_a_decorator_stays_literal():
+    assert "'{u}:x'" in repr(Masters(URLS).lock("{u}:x"))

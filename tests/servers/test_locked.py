@@ -1,0 +1,179 @@
+"""Functions of which each call holds the lock that its arguments name (R30)."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+
+import pytest
+
+from redlock import AsyncMasters, ConfigurationError, Masters, NotAcquired, QuorumUnreachable, WouldDeadlock
+from tests.servers.look import eventually, nothing_left, take
+
+
+def around(world, decorator, body):
+    """``body``, decorated, which runs in the thread that calls it in both worlds."""
+    if world.name == "threads":
+        return decorator(body)
+    return functools.partial(world.do, decorator(world.coroutine_function(body)))
+
+
+@pytest.fixture
+def locked(world, masters):
+    """``masters.locked(...)``, for a body as for threads."""
+
+    def locked(*arguments, **options):
+        return functools.partial(around, world, masters.locked(*arguments, **options))
+
+    return locked
+
+
+@pytest.fixture
+def others(redlock_servers):
+    """Another process, as it were."""
+    with Masters(redlock_servers.urls, restart_guard=False) as others:
+        yield others
+
+
+def test_each_call_holds_the_lock_that_its_arguments_name(redlock_servers, masters, others, locked):
+    @locked("invoice:{number}:{kind}", ttl=10)
+    def pay(number: int, kind: str = "bill", *, fails: bool = False) -> list[bool]:
+        if fails:
+            raise ZeroDivisionError
+        return [others.lock(name).locked() for name in (f"invoice:{number}:{kind}", "invoice:2:bill")]
+
+    assert pay(1) == [True, False]
+    assert pay(number=2) == [True, True]
+    assert pay(1, kind="copy") == [True, False]
+    with pytest.raises(ZeroDivisionError):
+        pay(2, fails=True)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_several_names(redlock_servers, others, locked):
+    @locked(lambda source, target, amount: sorted([f"account:{source}", f"account:{target}"]))
+    def move(source: str, target: str, amount: int) -> list[bool]:
+        return [others.lock(f"account:{name}").locked() for name in "abc"]
+
+    assert move("b", "a", 5) == [True, True, False]
+    with pytest.raises(ConfigurationError, match="twice"):
+        move("a", "a", 5)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_is_done_if_somebody_else_has_it(others, locked):
+    calls = []
+
+    def body(job: str) -> str:
+        calls.append(job)
+        return job
+
+    with others.lock("job:a", ttl=10) as lease:
+        with pytest.raises(NotAcquired, match=lease.token) as caught:
+            locked("job:{job}")(body)("a")
+        assert type(caught.value) is NotAcquired
+        assert locked("job:{job}", on_busy="skip")(body)("a") is None
+        assert locked("job:{job}", on_busy="skip", busy="busy")(body)("a") == "busy"
+        assert locked("job:{job}", on_busy="skip", busy="busy", timeout=0.2)(body)("a") == "busy"
+        assert calls == []
+        assert locked("job:{job}", on_busy="skip", busy="busy")(body)("b") == "b"
+    assert calls == ["b"]
+
+
+@pytest.mark.parametrize("options", [{"on_busy": "wait"}, {"timeout": 10}, {"on_busy": "skip", "timeout": 10}])
+def test_who_waits_gets_it(others, locked, options):
+    held = others.lock("job:a", ttl=10, bound=False)
+    take(held)
+    release = threading.Timer(0.1, held.release)
+    function = locked("job:{job}", **options)(lambda job: job)
+    release.start()
+    try:
+        assert function("a") == "a"
+    finally:
+        release.join()
+
+
+def test_an_outage_is_not_somebody_else(world):
+    with world.Masters(["redis://127.0.0.1:1"]) as nobody:
+        function = around(world, nobody.locked("{job}", on_busy="skip"), lambda job: job)
+        with pytest.raises(QuorumUnreachable):
+            function("a")
+
+
+def test_an_error_of_the_body_is_never_taken_for_busy(locked):
+    raised = NotAcquired("of the body")
+
+    @locked("job:{job}", on_busy="skip", busy="busy")
+    def body(job: str) -> str:
+        raise raised
+
+    with pytest.raises(NotAcquired) as caught:
+        body("a")
+    assert caught.value is raised
+
+
+def test_a_call_inside_of_a_call(redlock_servers, locked):
+    """R26: with the same names it is the same lease, though each call has a lock of its own."""
+
+    @locked("job:{job}")
+    def again(job: str, left: int) -> str:
+        return again(job, left - 1) if left else job
+
+    @locked(lambda job: [f"job:{job}", "more"])
+    def more(job: str) -> str:
+        return job
+
+    assert again("a", 2) == "a"
+    with pytest.raises(WouldDeadlock):
+        locked("job:{job}")(lambda job: [more(job)])("a")
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_value_that_makes_no_name_locks_nothing_and_calls_nothing(masters, locked):
+    calls = []
+    function = locked("job:{job}", on_busy="skip")(lambda job: calls.append([job]))
+    with pytest.raises(ConfigurationError, match="allowed is text"):
+        function("")
+    with pytest.raises(TypeError, match="missing a required argument"):
+        function()
+    assert calls == []
+
+
+# -- methods, which each world has of its own ------------------------------------------------------------
+
+
+def test_methods(redlock_masters, others):
+    class Account:
+        def __init__(self, number):
+            self.number = number
+
+        @redlock_masters.locked("account:{self.number}")
+        def held(self, *numbers):
+            return [others.lock(f"account:{number}").locked() for number in numbers]
+
+        @classmethod
+        @redlock_masters.locked("accounts:{cls.__name__}")
+        def all_held(cls):
+            return others.lock("accounts:Account").locked()
+
+    assert Account(1).held(1, 2) == [True, False]
+    assert Account(2).held(1, 2) == [False, True]
+    assert Account.all_held()
+
+
+def test_methods_that_are_awaited(redlock_servers, others):
+    async def run():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
+
+            class Account:
+                number = 1
+
+                @masters.locked("account:{self.number}")
+                async def held(self, number):
+                    return others.lock(f"account:{number}").locked()
+
+            return await asyncio.gather(Account().held(1)), await Account().held(2)
+
+    assert asyncio.run(run()) == ([True], False)
+    eventually(lambda: nothing_left(redlock_servers))
