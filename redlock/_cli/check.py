@@ -153,11 +153,8 @@ def _acl(given: argparse.Namespace) -> int:
 
     # Of the masters' addresses, the rule depends only on the database.
     wanted = config.deployment(given.urls, given, masters_needed=False)
-    print(
-        rights.rule(
-            wanted.options.get("prefix", "redlock:"), database=wanted.databases, listing=given.locks is not None
-        )
-    )
+    prefix, listing = wanted.options.get("prefix", "redlock:"), given.locks is not None
+    print(rights.rule(prefix, database=wanted.databases, listing=listing))  # noqa: T201
     return OK
 
 
