@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import threading
 from typing import TYPE_CHECKING
 
-from redlock import ConfigurationError
+from redlock import ConfigurationError, QuorumUnreachable
 from redlock._cli import arguments, config
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
     from typing import NoReturn
 
@@ -23,6 +23,7 @@ _EXIT = {"OK": OK, "WARNING": WARNING, "CRITICAL": CRITICAL}
 
 _MAX_TTL = 60.0  # the default of `Masters`. It is used if no client has announced another value
 _EVERY = 2  # seconds between checks, if --watch gives none
+_LIMIT, _MOST = 100, 10**9  # locks in a list
 _PROBE_TTL = 5.0  # seconds. The probe's lock stays that long if this program is killed in the middle
 _EXAMPLES = """\
 examples:
@@ -30,12 +31,13 @@ examples:
   REDLOCK_MASTERS=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379 redlock-check
   redlock-check --config /etc/redlock.toml --watch
   redlock-check --json | jq -r '.masters[] | select(.votes | not) | .url'
+  redlock-check --locks 'invoice:*'    lists the locks that are held, and who has them
   redlock-check --acl        prints the rule for ACL SETUSER name on >password ...
 
 exit codes:
   0 OK         every master votes, and nothing is wrong
   1 WARNING    locks can be taken, and something is wrong
-  2 CRITICAL   no lock can be taken (--strict: or anything is wrong)
+  2 CRITICAL   no lock can be taken, or (--locks) listed (--strict: or anything is wrong)
   3 UNKNOWN    wrong arguments or configuration, or nothing could be found out or printed
 """
 
@@ -69,6 +71,15 @@ def parser() -> arguments.Parser:
         metavar="SECONDS",
         help="check again and again (every 2 seconds), and show what changes",
     )
+    this.add_argument(
+        "--locks",
+        nargs="?",
+        metavar="PATTERN",
+        help="check nothing, but list the locks that are held whose names match (all), as a table or with --json",
+    )
+    this.add_argument(
+        "--limit", type=_number, metavar="NUMBER", help=f"list so many locks at most, by name (default: {_LIMIT})"
+    )
     how = this.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="for programs: see docs/redlock-check.md for the schema")
     how.add_argument("--prometheus", action="store_true", help="metrics in the text exposition format")
@@ -80,18 +91,25 @@ def parser() -> arguments.Parser:
 def main(argv: list[str]) -> int:
     this = parser()
     # Options and URLs may stand in any order.
-    given = this.parse_intermixed_args(_with_interval(argv))
+    given = this.parse_intermixed_args(_with_pattern(_with_interval(argv)))
     if given.watch is not None and (given.prometheus or given.acl):
         this.error("--watch goes with the table or with --json")
+    if given.locks is not None and (given.watch is not None or given.prometheus):
+        this.error("--locks goes with the table, with --json or with --acl")
+    if given.limit is not None and given.locks is None:
+        this.error("--limit goes with --locks")
     if given.prometheus or given.acl:
         arguments.print_utf_8()  # keys and the exposition format are UTF-8
     try:
         if given.acl:
             return _acl(given)
-        return _check(given)
+        return _check(given) if given.locks is None else _locks(given)
     except ConfigurationError as error:
         arguments.complain(f"redlock-check: {error}")
         return UNKNOWN
+    except QuorumUnreachable as error:
+        arguments.complain(f"redlock-check: {error}")
+        return CRITICAL
 
 
 def _with_interval(argv: list[str]) -> list[str]:
@@ -104,12 +122,39 @@ def _with_interval(argv: list[str]) -> list[str]:
     return [f"--watch={_EVERY}" if alone(word, following) else word for word, following in pairs]
 
 
+def _with_pattern(argv: list[str]) -> list[str]:
+    """Give a bare ``--locks`` its default pattern. Else argparse would take a URL after it for the pattern."""
+    pairs = zip(argv, [*argv[1:], "-"], strict=False)
+    bare = (
+        "--locks=*" if word == "--locks" and ("://" in following or following.startswith("-")) else word
+        for word, following in pairs
+    )
+    return list(bare)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MOST):
+        raise argparse.ArgumentTypeError(f"{text!r}: allowed is a number from 1 to {_MOST}")
+    return int(text)
+
+
+def _locks(given: argparse.Namespace) -> int:
+    from redlock._cli import locks, table  # noqa: PLC0415
+
+    wanted = config.deployment(given.urls, given)
+    arguments.find_room(len(wanted.urls), "a list")
+    found = locks.listed(wanted.urls, wanted.options, given.locks, given.limit or _LIMIT, given.timeout)
+    print(found.json() if given.json else "\n".join(found.lines(table.Style(sys.stdout))))  # noqa: T201
+    return OK
+
+
 def _acl(given: argparse.Namespace) -> int:
     from redlock._health import rights  # noqa: PLC0415 - each mode imports only what it needs
 
     # Of the masters' addresses, the rule depends only on the database.
     wanted = config.deployment(given.urls, given, masters_needed=False)
-    print(rights.rule(wanted.options.get("prefix", "redlock:"), database=wanted.databases))  # noqa: T201
+    prefix, listing = wanted.options.get("prefix", "redlock:"), given.locks is not None
+    print(rights.rule(prefix, database=wanted.databases, listing=listing))  # noqa: T201
     return OK
 
 

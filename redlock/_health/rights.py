@@ -54,12 +54,12 @@ class Question(NamedTuple):
         return self.optional and self.needs != "script|load"
 
 
-def rule(prefix: str, *, database: bool = False) -> str:
+def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:
     """The rule, to be appended to ``ACL SETUSER name on >password``.
 
-    ``database``: the masters' addresses name a database, so clients need SELECT.
+    ``database``: the masters' addresses name a database, so clients need SELECT. ``listing``: it lists locks (R29).
     """
-    commands = [*_COMMANDS, *(("select",) if database else ())]
+    commands = [*_COMMANDS, *(("select",) if database else ()), *(("scan",) if listing else ())]
     # In Redis 6.2 a new user may use all channels. Until `resetchannels`, a pattern of channels is refused.
     patterns = dict.fromkeys(_patterns(prefix))  # each pattern once
     return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 import tracemalloc
 
 import pytest
 
 import redlock
 from redlock import ConfigurationError, QuorumUnreachable
+from tests.servers.commands import CHECK, run
 from tests.servers.look import all_up, eventually
 
 FIVE = range(5)
@@ -110,7 +113,8 @@ def test_what_is_no_lock_is_left_out(world, redlock_servers, prefix):
         assert Lister(world, masters).names() == ["job"]
 
 
-def test_a_lock_without_a_majority_is_there_without_a_token(redlock_servers, locks):
+def test_a_lock_without_a_majority_is_there_without_a_token(redlock_servers, masters, locks):
+    eventually(lambda: all_up(masters))
     put(redlock_servers, "redlock:left", on=[4])
     put(redlock_servers, "redlock:split", "one", on=[0, 1])
     put(redlock_servers, "redlock:split", "two", on=[2, 3])
@@ -268,3 +272,101 @@ def test_a_listing_that_is_dropped_leaves_nothing(redlock_servers, world):
                 await found.aclose()
 
             world.do(first)
+
+
+# -- redlock-check --locks ---------------------------------------------------------------------------
+
+HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\r\nforged  granted\u202e"
+
+
+def check(servers, *options: str):
+    return run([*CHECK, *options], servers.urls)
+
+
+def test_the_command_shows_a_table(redlock_servers, masters):
+    for name in ("b", "a"):
+        put(redlock_servers, f"redlock:{name}", f"{'0a1b2c3d' * 5}:web-{name}/7", px=9700)
+    put(redlock_servers, "redlock:other", "theirs", px=None)
+    put(redlock_servers, "redlock:rest", "x", on=[1])
+    done = check(redlock_servers, "--locks")
+    assert done.returncode == 0, done.stderr
+    said = re.sub(r"[34] of 5", "5 of 5", re.sub(r"\d\.\d s", "# s", done.stdout))  # one may be late
+    lines = [line.split() for line in said.splitlines()]
+    assert lines == [
+        ["NAME", "OWNER", "ENDS", "IN", "MASTERS"],
+        ["a", "web-a/7", "#", "s", "5", "of", "5"],
+        ["b", "web-b/7", "#", "s", "5", "of", "5"],
+        ["other", "(token", "theirs)", "never", "5", "of", "5"],
+        ["rest", "(no", "majority)", "-", "1", "of", "5"],
+        [],
+        ["4", "locks"],
+    ]
+
+
+@pytest.mark.parametrize(("options", "names", "total"), [
+    (["--locks"], ["a1", "a2", "b1"], 3),
+    (["--locks", "a*"], ["a1", "a2"], 2),
+    (["--locks=a*", "--limit", "1"], ["a1"], 2),
+    (["--limit=2", "--locks"], ["a1", "a2"], 3),
+    (["--locks", "z*"], [], 0),
+])  # fmt: skip
+def test_json_pattern_and_limit(redlock_servers, options, names, total):
+    for name in ("b1", "a2", "a1"):
+        put(redlock_servers, f"redlock:{name}", f"{'0' * 40}:web")
+    done = check(redlock_servers, *options, "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["schema"], said["size"], said["total"]) == (1, 5, total)
+    assert [lock["name"] for lock in said["locks"]] == names
+    for lock in said["locks"]:
+        assert (lock["owner"], lock["token"]) == ("web", f"{'0' * 40}:web")
+        assert 3 <= lock["masters"] <= 5  # on a busy machine one may be late
+        assert 20 < lock["remaining_s"] <= 30
+
+
+def test_an_address_behind_the_option_is_no_pattern(redlock_servers):
+    put(redlock_servers, "redlock:a")
+    done = run([*CHECK, "--locks", *redlock_servers.urls])
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "1 lock"), done.stderr
+
+
+@pytest.mark.parametrize("options", [["--locks"], ["--locks", "--json"]])
+def test_what_strangers_wrote_breaks_no_terminal(redlock_servers, options):
+    put(redlock_servers, f"redlock:job {HOSTILE}", f"{'0' * 40}:{HOSTILE}")
+    put(redlock_servers, "redlock:other", HOSTILE)
+    done = check(redlock_servers, *options)
+    assert done.returncode == 0
+    assert all(line.isprintable() for line in done.stdout.split("\n")), done.stdout
+    assert not any(line.startswith("forged") for line in done.stdout.split("\n"))
+    if options == ["--locks"]:
+        assert len(done.stdout.splitlines()) == 5
+
+
+def test_it_writes_nothing_that_clients_did_not_write_before(redlock_servers):
+    with redlock.Masters(redlock_servers.urls, restart_guard=False, max_ttl=5.0) as masters:
+        eventually(lambda: all_up(masters))
+    before = redlock_servers.keys()
+    assert check(redlock_servers, "--locks").returncode == 0
+    assert redlock_servers.keys() == before
+
+
+def test_its_exit_code_without_a_quorum(redlock_servers):
+    for i in (0, 1, 2):
+        redlock_servers.kill(i)
+    done = check(redlock_servers, "--locks")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nobody can tell which locks there are" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", [
+    ["--locks", "--watch"], ["--locks", "--prometheus"], ["--limit", "3"], ["--locks", "--limit", "0"],
+    ["--locks", "--limit", "x"], ["--locks="],
+])  # fmt: skip
+def test_wrong_arguments(redlock_servers, wrong):
+    done = check(redlock_servers, *wrong)
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+
+
+def test_the_rule_for_who_lists(redlock_servers):
+    assert "+scan" in check(redlock_servers, "--acl", "--locks").stdout.split()
+    assert "+scan" not in check(redlock_servers, "--acl").stdout.split()

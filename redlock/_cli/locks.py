@@ -1,0 +1,120 @@
+"""``redlock-check --locks``: all locks that are held, as a table for people or as JSON for programs.
+
+At most ``limit`` of them are kept, whatever their number. Names and owners are a stranger's words: they are printed
+without control characters.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from redlock import Masters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from redlock import LockStatus
+    from redlock._cli.table import Style
+
+_NODE_TIMEOUT = 0.25  # the default of `Masters`
+_WIDEST = 60  # characters of a name or owner on a terminal
+_DIGITS = 8  # of a token
+
+
+def listed(urls: Sequence[str], options: Mapping[str, Any], match: str, limit: int, timeout: float) -> Listed:
+    """The first locks in the order of their names.
+
+    Raises:
+        ConfigurationError: the pattern or an option cannot be right.
+        QuorumUnreachable: too few masters answered, or allowed it.
+    """
+    # A client announces its `max_ttl` for good (R21). The least that is allowed is no news where there are clients.
+    least = 3 * options.get("node_timeout", _NODE_TIMEOUT)
+    with Masters(urls, connect_timeout=timeout, **{"max_ttl": least, **options}) as masters:
+        return Listed(len(urls), masters.locks(match), limit)
+
+
+class Listed:
+    """The first locks of ``found``, and how many there are."""
+
+    def __init__(self, masters: int, found: Iterable[LockStatus], limit: int) -> None:
+        self._masters = masters
+        number = count()
+        numbered = ((status.name, next(number), status) for status in found)
+        self._locks = [status for _, _, status in heapq.nsmallest(limit, numbered)]
+        self._total = next(number)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "size": self._masters,
+            "total": self._total,
+            "locks": [
+                {
+                    "name": status.name,
+                    "owner": status.owner,
+                    "token": status.token,
+                    "remaining_s": round(status.remaining, 3) if math.isfinite(status.remaining) else None,
+                    "fence": status.fence,
+                    "masters": _masters(status),
+                }
+                for status in self._locks
+            ],
+        }
+
+    def json(self) -> str:
+        return json.dumps(self.as_dict(), indent=2)
+
+    def lines(self, style: Style) -> list[str]:
+        widest = _WIDEST if style.terminal else 0
+        rows = [("NAME", "OWNER", "ENDS IN", "MASTERS")]
+        rows += [
+            (
+                _cut(printed(status.name), widest),
+                _cut(_owner(status), widest),
+                _ends_in(status),
+                f"{_masters(status)} of {self._masters}",
+            )
+            for status in self._locks
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        table = [
+            f"{name:<{widths[0]}}  {owner:<{widths[1]}}  {ends:>{widths[2]}}  {on:>{widths[3]}}"
+            for name, owner, ends, on in rows
+        ]
+        said = f"{self._total} lock{'' if self._total == 1 else 's'}"
+        if self._total > len(self._locks):
+            said += f", of which the first {len(self._locks)} are shown: see --limit"
+        if not self._locks:
+            return [said]
+        return [style.paint(table[0], "dim"), *table[1:], "", said]
+
+
+def printed(text: str) -> str:
+    """``text`` on one line, without anything that a terminal would obey."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _owner(status: LockStatus) -> str:
+    if status.token is None:
+        return "(no majority)"
+    token = printed(status.token[:_DIGITS])
+    return status.owner or f"(token {token}{'…' if len(status.token) > _DIGITS else ''})"
+
+
+def _ends_in(status: LockStatus) -> str:
+    if status.token is None:
+        return "-"
+    return f"{status.remaining:.1f} s" if math.isfinite(status.remaining) else "never"
+
+
+def _masters(status: LockStatus) -> int:
+    return sum(vote.outcome == "held" for vote in status.votes)
+
+
+def _cut(text: str, widest: int) -> str:
+    return text if not widest or len(text) <= widest else f"{text[: widest - 1]}…"
