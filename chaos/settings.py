@@ -69,7 +69,7 @@ class Settings:
         unknown = [fault for fault in self.faults if fault not in FAULTS]
         if unknown:
             raise ValueError(f"--faults: there is no {unknown[0]!r}, only {', '.join(FAULTS)}")
-        if self.node_timeout > self.ttl / 3:
+        if self.node_timeout > self.ttl / 3:  # R7
             raise ValueError(
                 f"--node-timeout is {self.node_timeout:g}, it must be at most a third of the TTL ({self.ttl:g})"
             )

@@ -377,7 +377,10 @@ def trouble(error: BaseException, text: str) -> Trouble:
 
 
 def classify(error: BaseException, text: str) -> Failure:
-    """The failure that ``error`` is. Its ``configuration`` is True if somebody has to change something."""
+    """The failure that ``error`` is, on a connection that is being made; later ones are in `_core/refusals.py`.
+
+    Its ``configuration`` is True if somebody has to change something.
+    """
     kind = trouble(error, text)
     passing = kind in ("timeout", "connection") and not ErrorReply.read(text).configuration
     outcome: Literal["timeout", "error"] = "timeout" if kind == "timeout" else "error"

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Who adds one looks at `_core/quorum.py` (does it count as absent?), at `_SILENT` in `_cli/run.py`, at R3 and C2 in
+# docs/rules.md, and at docs/reference/errors.md.
 Outcome: TypeAlias = Literal["granted", "held", "free", "error", "timeout", "quarantined", "pending"]
 Reason: TypeAlias = Literal["expired", "taken", "unreachable", "max_hold"]
 

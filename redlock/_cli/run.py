@@ -172,7 +172,7 @@ class Run:
         self._quiet: bool = given.no_wait and not given.verbose
         self._ttl = given.ttl or min(_TTL, self._options.get("max_ttl", _MAX_TTL))
         self._margin = min(_MARGIN, self._ttl * _MARGIN_SHARE)
-        self._grace = min(_GRACE, self._ttl / 3) if given.grace is None else given.grace
+        self._grace = min(_GRACE, self._ttl / 3) if given.grace is None else given.grace  # C23
         if self._grace > self._ttl / 2:
             raise ConfigurationError(
                 f"--grace {self._grace:g}: allowed is at most half of the TTL ({self._ttl / 2:g} s), for the lock has "

@@ -2,6 +2,8 @@
 
 Redis starts an error with a code in capitals.  Three questions matter.  Is it worth trying again?  Does somebody
 have to change a setting?  What do we tell people?
+
+While a connection is being made, redis-py reads the errors and takes the code away: see `_connect.classify`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ When a lease is due (R15):
 - Leases that were extended together get the same pause, so they meet again.  They stay together until one of them
   ends, leaves (`extend_many.py`), or is tried again sooner.  So requests are full.
 - A large ``drift_factor`` may leave little of the TTL.  Then a quarter of what it leaves passes before the next
-  extension.  Otherwise there would be no pause at all.
+  extension (`_LEFT_OF_VALIDITY`).  Otherwise there would be no pause at all.
 - If too few masters answered, the next try is after a twentieth of the TTL, while the lease is valid.
 - If the holder itself extends the lease, to a longer or shorter TTL, the renewer goes on with that TTL.
 
@@ -49,7 +49,8 @@ _SPREAD = 0.2  # a pause is shorter by up to this part, at random: leases grante
 _STEP = 1 / 32  # of the TTL: leases are due at such steps only, so that many of them meet in one packet
 _RETRY = 1 / 20  # of the TTL: the pause after an extension that too few masters answered
 _LEFT = 1 - 1 / RENEWALS  # of the TTL: so much is left when a lease is due at the latest ...
-_LEFT_OF_VALIDITY = 3 / 4  # ... but no more than this of the validity, or the lease would be due again at once
+# ... but no more than this of the validity, or the lease would be due again at once.  It must be more than `_LEFT`.
+_LEFT_OF_VALIDITY = RENEWALS / (RENEWALS + 1)
 _MOST_LEFT = 1 - (1 - _SPREAD) / RENEWALS + _STEP  # of the TTL: so much may be left when a lease is first due
 _SOON = 0.05  # seconds after which a lease that may be abandoned is looked at again
 _NO_RENEWAL = math.inf  # the pause of a lease that is not to be extended, or is being extended just now
