@@ -53,7 +53,7 @@ class Tally:
     def __init__(self, masters: Sequence[str]) -> None:
         self.masters = masters
         self.size = size = len(masters)
-        self.need = size // 2 + 1  # R1; see `majority`
+        self.need = majority(size)
         self.entries: list[Entry | None] = [None] * size
 
     def count(
