@@ -25,7 +25,7 @@ def test_with_and_what_a_lease_tells(world, redlock_servers, masters):
     with lock as lease:
         assert isinstance(lease, world.Lease)
         assert (lease.name, lease.names, lease.ttl) == ("invoice:42", ("invoice:42",), 10)
-        assert len(lease.token) == 40
+        assert len(lease.token.partition(":")[0]) == 40  # R8; the owner is behind it (R27)
         # R6: 10 s less 1 % less 2 ms less what the round trip took
         assert 9 < lease.remaining() < 10 - 0.1 - 0.002
         assert lease.valid
@@ -77,7 +77,7 @@ def test_held_by_somebody_else(world, redlock_servers, masters):
         with pytest.raises(NotAcquired) as caught, others.lock("job", ttl=10, timeout=0):
             pass
         assert not isinstance(caught.value, QuorumUnreachable)
-        assert lease.token in str(caught.value)
+        assert f"held by {lease.owner} for up to" in str(caught.value)
         assert caught.value.name == "job"
         assert others.lock("job", ttl=10).locked()
         assert not others.lock("job", ttl=10).owned()
