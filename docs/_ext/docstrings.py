@@ -37,6 +37,10 @@ _NO_PAGE = frozenset(
         "Sequence",
         "P",
         "R",
+        "B",
+        "Naming",
+        "MultiLockOptions",  # of signatures that stand beside others (`typing.overload`), which come here as they are
+        "AsyncMultiLockOptions",
         "Persistence",
         "Self",
         "Reason",
@@ -105,7 +109,7 @@ def _missing(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, shown: no
         return nodes.Text("AsyncLease" if "Async" in node.get("py:class", "") else "Lease")
     if (
         hasattr(builtins, target)
-        or target in _NO_PAGE
+        or target.removeprefix("redlock._threads.masters.").removeprefix("redlock._asyncio.masters.") in _NO_PAGE
         or target.startswith(("redis.", "collections.abc.", "asyncio.", "pathlib."))
     ):
         return shown

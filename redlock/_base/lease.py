@@ -38,7 +38,7 @@ class LeaseBase(Generic[AnyState_co]):
 
     @property
     def token(self) -> str:
-        """The value of the keys on the masters: random digits, and the owner.  It identifies this acquire."""
+        """The value of the keys on the masters, random digits with the owner behind them.  It orders nothing."""
         return self._state.token
 
     @property
