@@ -1,4 +1,4 @@
-"""Leases that go from one process to another: a token in a file, taken by whoever renames it first.
+"""Leases that go from one process to another: a token in a file.  The process that renames the file first takes it.
 
 The file is named after the digits of the token: an owner may have a slash in it.
 """

@@ -42,6 +42,8 @@ R = TypeVar("R")
 
 
 class TaskHold(Hold[AsyncLease]):
+    """A hold that a task entered."""
+
     def tell_lost(self, on_lost: Callable[[AsyncLease], object] | None) -> None:
         """Cancel the body, and call each `on_lost`.  Runs on the loop."""
         for hold in reversed(self.state.holds):

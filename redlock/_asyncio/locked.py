@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock._base import decorated
 from redlock._base.naming import names_for
-from redlock.errors import NotAcquired, QuorumUnreachable
+from redlock.errors import NotAcquired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -39,9 +39,9 @@ def decorator(
                     entered = True
                     return await function(*args, **kwargs)
             except NotAcquired as error:
-                if entered or on_busy != "skip" or isinstance(error, QuorumUnreachable):
+                if entered:  # it is the body's
                     raise
-                skipped: R = busy
+                skipped: R = decorated.if_busy(error, on_busy, busy)
                 return skipped
 
         return locked

@@ -16,7 +16,8 @@ from redlock._asyncio.driver import Driver
 from redlock._base import process
 from redlock._base.connections import CLOSED
 from redlock._base.loop import running_loop
-from redlock._base.masters import MastersBase, known, was_free, without_masters
+from redlock._base.masters import MastersBase, was_free, without_masters
+from redlock._core.inspect import known
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock, AsyncMultiLockOptions
     from redlock._base.holds import Holder
-    from redlock._base.listing import Listing
     from redlock._base.naming import Naming
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
+    from redlock._core.listing import Listing
     from redlock._core.renewals import Renewal
     from redlock._health.records import Health
 

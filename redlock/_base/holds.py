@@ -38,6 +38,7 @@ import inspect
 import sys
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from redlock._base.lease import LeaseBase
     from redlock._core.lease import LeaseState
-    from redlock._core.renewals import Owner
+    from redlock._core.renewals import Presence
 
 _MANY = 100  # a thread's holds are searched for lost ones from this number on
 
@@ -106,7 +107,7 @@ class Holder(list["Hold[AnyLease]"]):
         self.alive = alive
 
 
-class Hold(Generic[AnyLease]):
+class Hold(ABC, Generic[AnyLease]):
     """One acquire, or one ``with``, through ``lock``: made by the call, entered with the grant, and left once.
 
     - ``through``: the lock, weakly: a renewer refers to holds, and must not keep a lock or its masters alive.
@@ -174,8 +175,8 @@ class Hold(Generic[AnyLease]):
     def given_back(self) -> bool:
         return self not in self.holder
 
-    def owner(self) -> Owner:
-        """Who owns the lease, of all that hold it (R15)."""
+    def presence(self) -> Presence:
+        """Whether anybody is there who can give the lease back, of all that hold it (R15)."""
         perhaps = gone = False
         for hold in list(self.state.holds):
             if hold.abandoned:
@@ -190,9 +191,9 @@ class Hold(Generic[AnyLease]):
             return "gone"
         return "perhaps" if perhaps else "abandoned"
 
+    @abstractmethod
     def tell_lost(self, on_lost: Callable[[AnyLease], object] | None) -> None:
         """The lease is lost: call each `on_lost`."""
-        raise NotImplementedError
 
     def _to_be_told(self, on_lost: Callable[[AnyLease], object] | None) -> list[Callable[[AnyLease], object]]:
         """Each `on_lost` to call, once, the last one first: of the lock that acquired, and of those that re-entered."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 from redlock import _clock, options
 from redlock._base import process
 from redlock._base.holds import AnyLease, End, Hold, Holder, note_here
-from redlock._base.masters import MastersBase, tokens
+from redlock._base.masters import MastersBase, token_source
 from redlock._base.refused import not_extended
 from redlock._base.times import check_ttl, checked
 from redlock._core.acquire import Grant, Refusal, acquire
@@ -146,7 +146,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 raise ConfigurationError(
                     f"owner={options.shown(owner)} with token: a lease that is resumed has the owner in its token"
                 )
-            self._settings = self._settings._replace(token=tokens(owner))
+            self._settings = self._settings._replace(token=token_source(owner))
         self._bound = bool(bound) and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
         self._me = weakref.ref(self)  # identifies this lock in a `Hold`

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Self, Unpack
 
-    from redlock._base.listing import Listing
     from redlock._base.observer import Observer
     from redlock._base.typed import MastersOptions
     from redlock._core.effects import Op
     from redlock._core.events import Event
     from redlock._core.inspect import LockStatus
+    from redlock._core.listing import Listing
     from redlock._core.quorum import Tally
     from redlock._core.renewals import Renewal
     from redlock._health.checkup import Checkup
@@ -116,7 +116,7 @@ class MastersBase:
             fence_ttl=fence_ttl,
             voters=Voters(names, max_ttl, guard=self._restart_guard),
             fences=FenceClock(_clock.wall_us),
-            token=tokens(owner),
+            token=token_source(owner),
             random=random.random,
             phase=random.random(),  # noqa: S311 - not a secret
             attempted=Outages(self._observer),
@@ -185,7 +185,7 @@ class MastersBase:
         return inspect.inspect(self._settings, checked, self._prefix + checked)
 
     def _listing(self, match: str) -> Listing:
-        from redlock._base.listing import Listing  # noqa: PLC0415 - few programs ever list
+        from redlock._core.listing import Listing  # noqa: PLC0415 - few programs ever list
 
         return Listing(self._settings, self._prefix, options.pattern(match))
 
@@ -239,15 +239,6 @@ class Outages:
             report([(logging.INFO, "the quorum is back", lambda observer: observer.quorum_back())], self._observer)
 
 
-def known(status: LockStatus, tally: Tally) -> LockStatus:
-    """``status``, if enough masters answered; else raises QuorumUnreachable."""
-    if tally.unreachable:
-        raise QuorumUnreachable(
-            f"nobody can tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
-        )
-    return status
-
-
 def was_free(name: str | None, tally: Tally) -> bool:
     """Whether a wait ended well.  ``name``: one that was not seen to be free.  Raises QuorumUnreachable."""
     if name is not None and tally.unreachable:
@@ -268,7 +259,7 @@ def without_masters(op: Op[T]) -> T:
     raise RedlockError(CLOSED)
 
 
-def tokens(owner: str | None) -> Callable[[], str]:
+def token_source(owner: str | None) -> Callable[[], str]:
     """A source of fresh tokens (R8) with this owner (R27); None: this process."""
     if owner is None:
         return _fresh_token

@@ -107,7 +107,7 @@ def parser() -> arguments.Parser:
     this.add_argument(
         "--owner",
         metavar="TEXT",
-        help="who has the lock, for those who look or wait; at most 64 bytes (default: this host/the process id)",
+        help="what others read who look or wait; at most 64 bytes (default: this host/the process id)",
     )
     this.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
     arguments.add_deployment(this)

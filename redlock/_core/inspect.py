@@ -10,6 +10,7 @@ from redlock._core.quorum import Tally, majority
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import GRANTED, Round
 from redlock._core.tokens import owner_of, whose
+from redlock.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,3 +127,12 @@ def _status(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus:
             token, remaining = holder, left[need - 1]
     fence = max((answer.fence for answer in seen.values()), default=0)
     return LockStatus(name, token, remaining, fence or None, tally.votes())
+
+
+def known(status: LockStatus, tally: Tally) -> LockStatus:
+    """``status``, if enough masters answered; else raises QuorumUnreachable."""
+    if tally.unreachable:
+        raise QuorumUnreachable(
+            f"nobody can tell who holds {status.name!r}: {tally.explain()}", name=status.name, votes=status.votes
+        )
+    return status

@@ -61,20 +61,20 @@ Task: TypeAlias = "Op[dict[Renewal, Extension]]"
 # "gone": its thread or task has ended, and the lease runs out by itself (P3).
 # "abandoned": its `with` or its lock object is gone.  Nobody else can give the lease back, so the renewer does (R15).
 # "perhaps": the garbage collector is about to free these.  It runs finalizers first, perhaps inside of the `with`.
-Owner: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
+Presence: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
 
 class HeldBy(Protocol):
     """Who holds a lease, as its renewal sees that: a `Hold` of it."""
 
-    def owner(self) -> Owner: ...
+    def presence(self) -> Presence: ...
 
     def tell_lost(self, on_lost: Callable[[Any], object] | None) -> object:
         """The lease is lost.  Called once, and never after a release (C9)."""
 
 
 class Renewal:
-    """One lease, and what is to be done for those who hold it, as the `LockSpec` of its lock says."""
+    """Keeps one lease, as the `LockSpec` of its lock says."""
 
     # Class attributes: most leases are released before any of these is set.
     refused = False  # a master refused to extend it together with others: it is always extended by itself
@@ -131,7 +131,7 @@ class Renewal:
     @property
     def abandoned(self) -> bool:
         """Nobody can give the lease back any more."""
-        return not self.over and self.held_by.owner() == "abandoned"
+        return not self.over and self.held_by.presence() == "abandoned"
 
     @property
     def alone(self) -> bool:
@@ -151,17 +151,17 @@ class Renewal:
         lease = self.lease
         if not lease.extendable(now):
             # If nobody can release it any more, its keys go now.  The caller will `put` it back, which finds it over.
-            return "give up" if lease.lost and self.held_by.owner() == "abandoned" else "nothing"
+            return "give up" if lease.lost and self.held_by.presence() == "abandoned" else "nothing"
         if now >= self._ends:
             lease.lose("max_hold")
             return "give up"
-        owner = self.held_by.owner()
-        if owner == "abandoned":
+        presence = self.held_by.presence()
+        if presence == "abandoned":
             return "give back"
-        if owner == "gone":
+        if presence == "gone":
             self._pause = _NO_RENEWAL
-        self._again = now + _SOON if owner == "perhaps" else math.inf
-        if self._pause == _NO_RENEWAL or (owner == "perhaps" and now < self.due):
+        self._again = now + _SOON if presence == "perhaps" else math.inf
+        if self._pause == _NO_RENEWAL or (presence == "perhaps" and now < self.due):
             return "nothing"
         self._pause = _NO_RENEWAL  # until this one is over
         return "renew"

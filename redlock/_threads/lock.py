@@ -35,6 +35,8 @@ R = TypeVar("R")
 
 
 class ThreadHold(Hold[Lease]):
+    """A hold that a thread entered."""
+
     def tell_lost(self, on_lost: Callable[[Lease], object] | None) -> None:
         with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
             for told in self._to_be_told(on_lost):

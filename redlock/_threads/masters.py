@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from redlock._base import process
 from redlock._base.connections import CLOSED
 from redlock._base.holds import Holder
-from redlock._base.masters import MastersBase, known, was_free, without_masters
+from redlock._base.masters import MastersBase, was_free, without_masters
+from redlock._core.inspect import known
 from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from redlock._base.listing import Listing
     from redlock._base.naming import Naming
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
+    from redlock._core.listing import Listing
     from redlock._core.renewals import Renewal
     from redlock._health.records import Health, Probe
     from redlock._threads.lease import Lease

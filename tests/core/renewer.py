@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Leave
     from redlock._core.lease import LeaseState
-    from redlock._core.renewals import Owner, Task
+    from redlock._core.renewals import Presence, Task
     from redlock._core.settings import LockSpec
 
 TTL = 12.0
@@ -25,8 +25,8 @@ VALIDITY = TTL * 0.99 - 0.002
 class Told:
     """Who holds a lease, and the observer as well: the times at which they were told."""
 
-    def __init__(self, world: World, owner: Callable[[], Owner]) -> None:
-        self.owner = owner
+    def __init__(self, world: World, presence: Callable[[], Presence]) -> None:
+        self.presence = presence
         self.lost_at: list[float] = []
         self.kept_at: list[float] = []
         self.released_at: list[float] = []
@@ -54,10 +54,10 @@ def renewal_of(
     *,
     renew: bool = True,
     max_hold: float | None = None,
-    owner: Callable[[], Owner] = lambda: "here",
+    presence: Callable[[], Presence] = lambda: "here",
     spread: float = 0.5,
 ) -> tuple[Renewal, Told]:
-    told = Told(world, owner)
+    told = Told(world, presence)
     settings = world.settings._replace(random=lambda: spread, observer=told)
     return Renewal(settings, spec._replace(auto_extend=renew, max_hold=max_hold), lease, told, world.now), told
 

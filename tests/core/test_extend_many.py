@@ -456,7 +456,7 @@ def test_everybody_is_asked_for_once_and_in_order(names: list[int]) -> None:
 def test_each_has_its_end() -> None:
     """C7, R15: together with those that go on."""
     scene = Scene(leases=2, max_hold=4.0)
-    scene.held += [scene.hold(2), scene.hold(3, owner=lambda: "gone"), scene.hold(4)]
+    scene.held += [scene.hold(2), scene.hold(3, presence=lambda: "gone"), scene.hold(4)]
     scene.world.now = START + 4.0
     assert sorted(scene.go(), key=len) == [[], [], ["kept", "kept"]]
     assert [lease.valid for lease in scene.leases] == [False, False, True, True, True]

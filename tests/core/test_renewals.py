@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
-    from redlock._core.renewals import Owner, Task
+    from redlock._core.renewals import Presence, Task
     from redlock._core.settings import LockSpec
 
 TTL = 12.0
@@ -47,7 +47,7 @@ class Scene:
         *masters: Master,
         renew: bool = True,
         max_hold: float | None = None,
-        owner: Callable[[], Owner] = lambda: "here",
+        presence: Callable[[], Presence] = lambda: "here",
         spread: float = 0.0,
         drift_factor: float = 0.01,
         **lease: Any,
@@ -56,7 +56,7 @@ class Scene:
         self.spec: LockSpec = self.world.spec(ttl=TTL)
         self.lease: LeaseState = self.world.lease(self.spec, **lease)
         self.renewal, told = renewal_of(
-            self.world, self.spec, self.lease, renew=renew, max_hold=max_hold, owner=owner, spread=spread
+            self.world, self.spec, self.lease, renew=renew, max_hold=max_hold, presence=presence, spread=spread
         )
         self.told, self.kept, self.given_back = told.lost_at, told.kept_at, told.released_at
 
@@ -364,7 +364,7 @@ def test_released_just_before_its_longest_time_was_over() -> None:
 
 def test_the_owner_has_gone() -> None:
     """R15: it is not renewed, and runs out by itself.  Somebody who comes later may still look."""
-    scene = Scene(owner=lambda: "gone")
+    scene = Scene(presence=lambda: "gone")
     assert scene.look() is None
     assert scene.due == pytest.approx(VALIDITY)
     assert scene.lease.valid
@@ -376,7 +376,7 @@ def test_the_owner_has_gone() -> None:
 @pytest.mark.parametrize("renew", [True, False])
 def test_what_nobody_can_give_back_the_renewer_gives_back(renew: bool) -> None:
     """R15: at once, without waiting for its time, and once."""
-    scene = Scene(owner=lambda: "abandoned", renew=renew)
+    scene = Scene(presence=lambda: "abandoned", renew=renew)
     ((task, renewals),) = tasks([scene.renewal], scene.world.now)
     assert renewals == [scene.renewal]
     assert scene.world.run(task) == {}

@@ -1,4 +1,4 @@
-"""All locks that are held (R29): what is listed and what is not, over masters that fail, and how it streams."""
+"""A list of locks (R29): what is in it, what masters that fail do to it, and how it streams."""
 
 from __future__ import annotations
 

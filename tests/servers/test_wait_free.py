@@ -48,7 +48,7 @@ class Looking:
 
 
 def looks(servers, which=0):
-    """How many scripts this master has run; whoever holds a lock that is not due yet, has none run."""
+    """How many scripts this master has run.  A holder whose renewal is not due yet runs none."""
     stats = servers.client(which).info("commandstats")
     return stats.get("cmdstat_evalsha", {}).get("calls", 0)
 

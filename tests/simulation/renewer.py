@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from redlock._core import renewals as renewing
     from redlock._core.effects import Leave, Send
-    from redlock._core.renewals import Owner
+    from redlock._core.renewals import Presence
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
     from tests.simulation.client import Client, Task
@@ -87,7 +87,7 @@ class HeldBy:
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
 
-    def owner(self) -> Owner:
+    def presence(self) -> Presence:
         hold = self.hold
         return "here" if hold.deserted_at is None else "abandoned" if hold.abandoned else "gone"
 

@@ -336,14 +336,14 @@ def _() -> list[Any]:
 @variant("renewer-outlives-owner", R15, deserted=0.5, **_KEPT)
 def _() -> list[Any]:
     """A lease is renewed for as long as the process lives, whoever owned it (R15)."""
-    return [mock.patch.object(HeldBy, "owner", return_value="here")]
+    return [mock.patch.object(HeldBy, "presence", return_value="here")]
 
 
 @variant("abandoned-lease-runs-out", R15, deserted=0.5, abandoned=1.0, **_KEPT)
 def _() -> list[Any]:
     """What nobody can release any more stays for its TTL (R15)."""
-    owner = HeldBy.owner
-    return [mock.patch.object(HeldBy, "owner", lambda held_by: "here" if owner(held_by) == "here" else "gone")]
+    correct = HeldBy.presence
+    return [mock.patch.object(HeldBy, "presence", lambda held_by: "here" if correct(held_by) == "here" else "gone")]
 
 
 @variant("renewal-gives-up", R13, **_KEPT)

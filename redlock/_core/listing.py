@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from redlock._base.masters import known
 from redlock._core import wire
-from redlock._core.inspect import inspect, inspect_many
+from redlock._core.inspect import inspect, inspect_many, known
 from redlock._core.quorum import Tally
 from redlock._core.scan import scan
 from redlock.errors import QuorumUnreachable
