@@ -134,6 +134,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         timeout: float = -1.0,
         auto_extend: bool = True,
         max_hold: float | None = None,
+        hold_at_least: float | None = None,
         min_validity: float | None = None,
         fencing: bool = True,
         bound: bool = True,
@@ -156,8 +157,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """
         super().__init__(
             name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
-            min_validity=min_validity, fencing=fencing, bound=bound, retry=retry, owner=owner, token=token,
-            fence=fence, on_lost=on_lost,
+            hold_at_least=hold_at_least, min_validity=min_validity, fencing=fencing, bound=bound, retry=retry,
+            owner=owner, token=token, fence=fence, on_lost=on_lost,
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 
@@ -211,7 +212,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         hold, began = self._hold(), _clock.now()
         try:
             outcome = await self._run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
-            self._tried(outcome, began)
+            self._tried(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
         except BaseException:  # our caller never gets it
@@ -280,7 +281,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
         hold, began = self._hold(beginning(self)), _clock.now()
         outcome = await self._run(self._acquiring(hold, self._deadline(began)))
-        self._tried(outcome, began)
+        self._tried(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease
         raise not_acquired(self._spec, outcome) if outcome.kind == "held" else unreachable(self._spec, outcome)

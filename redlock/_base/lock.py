@@ -3,7 +3,8 @@
 Re-entry (R26): a lease that is lost is not entered again, and each level hears of the loss from its own release.  A
 holder of some of the names that asks for them together with others would wait for itself: `WouldDeadlock` (C5).  So
 would a holder that asks for more `min_validity` than its lease has left.  Else the second acquire gets what it asks
-for (`on_lost`, cancelling), or an error (`fencing`, `max_hold`).  A lock with ``bound=False`` is not re-entered.
+for (`on_lost`, cancelling), or an error (`fencing`, `max_hold`, `hold_at_least`).  A lock with ``bound=False`` is not
+re-entered.
 
 Interruptions (R11, P7).  A Ctrl-C, a cancellation, or a signal handler that raises can strike between any two
 instructions.  Three places deal with that, and each takes over where the one before ends:
@@ -80,6 +81,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         timeout: float = -1.0,
         auto_extend: bool = True,
         max_hold: float | None = None,
+        hold_at_least: float | None = None,
         min_validity: float | None = None,
         fencing: bool = True,
         bound: bool = True,
@@ -102,8 +104,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
             max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
                 (C7); None: no limit.
+            hold_at_least: for so many seconds after the acquire nobody else gets the lock, also if it is released
+                before (R28), so that a job which takes a moment runs once in a period.  At most the TTL; a holder that
+                dies keeps it for no longer than its lease was valid.  None or 0: a release gives it away at once.
             min_validity: an acquire that leaves less than so many seconds has failed (R7); None: half the TTL.  It
-                must be less than the TTL minus the allowance for clock drift.
+                must be less than the TTL minus the allowance for clock drift.  With ``hold_at_least`` it is that, if
+                the TTL allows it.
             fencing: False: no fencing token, and no fence key is touched.
             bound: the hold belongs to the thread or task that acquired.  No other one may release or extend it, and
                 the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
@@ -128,7 +134,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._limits = self._masters._limits  # noqa: SLF001
         self._keep = self._masters._keep  # noqa: SLF001
         self._set_up()
-        times = checked(self._limits, ttl, timeout, max_hold, min_validity)
+        times = checked(self._limits, ttl, timeout, max_hold, hold_at_least, min_validity)
         self._timeout = times.patience
         self._asks_validity = min_validity is not None
         if retry is None:
@@ -139,8 +145,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
         keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
         self._spec = LockSpec(
-            names, keys, times.ttl, times.min_validity, retry, bool(auto_extend), times.max_hold, on_lost
-        )
+            names, keys, times.ttl, times.min_validity, retry, bool(auto_extend), times.max_hold, on_lost,
+            times.hold_at_least,
+        )  # fmt: skip
         if owner is not None:
             if token is not None:
                 raise ConfigurationError(
@@ -163,6 +170,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _resume(self, token: str, fence: int | None) -> None:
         everywhere = frozenset(range(len(self._settings.masters)))
         state = self._new_state(resumed=Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple))
+        state.hold_at_least = self._spec.hold_at_least
         hold = self._hold()
         self._lease = self._lease_class(state)
         hold.enter(self._lease, state)
@@ -244,7 +252,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if not any(name in lease.names for name in self._spec.names) or not lease.valid:
                 continue  # a lost lease is not entered again
             if hold.abandoned:
-                self._post(abandon(self._spec, hold.state))
+                self._post(abandon(self._settings, self._spec, hold.state))
                 continue
             if hold.task is not again.task:
                 raise WouldDeadlock(
@@ -280,6 +288,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(
                 f"{holds} {self._spec.name!r} already, with max_hold={hold.max_hold}, "
                 f"and asks for max_hold={max_hold:g}: give both locks the same max_hold"
+            )
+        if hold.state.hold_at_least < self._spec.hold_at_least:
+            raise ConfigurationError(
+                f"{holds} {self._spec.name!r} already, with hold_at_least={hold.state.hold_at_least:g}, "
+                f"and asks for hold_at_least={self._spec.hold_at_least:g}: give both locks the same hold_at_least"
             )
         if self._asks_validity and lease.remaining() < self._spec.min_validity:
             raise WouldDeadlock(
@@ -357,13 +370,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 if hold.enter(lease, state):
                     self._keep(Renewal(self._settings, self._spec, state, hold, outcome.decided_at))
                 else:
-                    yield from abandon(self._spec, state)
+                    yield from abandon(self._settings, self._spec, state)
         except GeneratorExit:
             raise
         except BaseException:
             if won:
                 state.granted(won[0])
-                yield from abandon(self._spec, state)
+                yield from abandon(self._settings, self._spec, state)
             raise
         return outcome
 
@@ -378,6 +391,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     def _extending(self, hold: Hold[AnyLease], ttl: float | None) -> Op[Extension]:
         state = hold.state
         ttl = self._spec.ttl if ttl is None else check_ttl(self._limits, ttl)
+        if ttl < state.hold_at_least:
+            raise ConfigurationError(
+                f"ttl={ttl:g}: allowed is at least hold_at_least ({state.hold_at_least:g} s), or others could get the "
+                "lock before that"
+            )
         extension = yield from extend(self._settings, self._spec, state, ttl, _clock.now())
         if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
             with contextlib.suppress(IndexError):  # of several threads one finds it here
@@ -390,7 +408,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             state = hold.state
             if not state.released:
                 with contextlib.suppress(RedlockError):  # the masters were closed
-                    self._post(abandon(self._spec, state), hold.driver)
+                    self._post(abandon(self._settings, self._spec, state), hold.driver)
             self._gave_back_so_far(state)
 
     def _new_state(self, *, resumed: Grant | None = None) -> LeaseState:
@@ -403,8 +421,13 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             resumed=resumed is not None,
         )
 
-    def _tried(self, outcome: Grant | Refusal | None, began: float) -> None:
-        """Tell the observer how an acquire ended that asked the masters."""
+    def _tried(self, hold: Hold[AnyLease], outcome: Grant | Refusal | None, began: float) -> None:
+        """An acquire is over, and its caller is about to get the result.  Tell the observer, if the masters were asked.
+
+        Only from now on `hold_at_least` counts: a grant that its caller never gets leaves no key behind (R11).
+        """
+        if self._spec.hold_at_least and isinstance(outcome, Grant):
+            hold.state.hold_at_least = self._spec.hold_at_least
         observer = self._settings.observer
         if observer is None or outcome is None:
             return

@@ -24,15 +24,18 @@ class Times(NamedTuple):
     ttl: float
     patience: float
     max_hold: float | None
+    hold_at_least: float
     min_validity: float
 
 
-def checked(limits: Limits, ttl: object, timeout: object, max_hold: object, min_validity: object) -> Times:
+def checked(
+    limits: Limits, ttl: object, timeout: object, max_hold: object, hold_at_least: object, min_validity: object
+) -> Times:
     """Raises ConfigurationError."""
     try:
-        return _checked(limits, ttl, timeout, max_hold, min_validity)
+        return _checked(limits, ttl, timeout, max_hold, hold_at_least, min_validity)
     except TypeError:  # not hashable, so hardly a number: the check says so
-        return _checked.__wrapped__(limits, ttl, timeout, max_hold, min_validity)
+        return _checked.__wrapped__(limits, ttl, timeout, max_hold, hold_at_least, min_validity)
 
 
 def check_ttl(limits: Limits, value: object) -> float:
@@ -48,7 +51,9 @@ def check_ttl(limits: Limits, value: object) -> float:
 
 # Programs make many locks with few different times.  `typed`: True is no number of seconds, although it equals 1.
 @functools.lru_cache(maxsize=128, typed=True)
-def _checked(limits: Limits, ttl: object, timeout: object, max_hold: object, min_validity: object) -> Times:
+def _checked(
+    limits: Limits, ttl: object, timeout: object, max_hold: object, hold_at_least: object, min_validity: object
+) -> Times:
     patience = options.timeout("timeout", timeout)
     seconds = check_ttl(limits, ttl)
     longest = seconds - quorum.drift(seconds, limits.drift_factor)
@@ -61,6 +66,11 @@ def _checked(limits: Limits, ttl: object, timeout: object, max_hold: object, min
             "the allowance for clock drift, and by default an acquire has to leave half of the TTL: allowed "
             "are a longer ttl, a smaller drift_factor, or a min_validity of less than that"
         )
+    kept = 0.0
+    if hold_at_least is not None and (hold_at_least != 0 or isinstance(hold_at_least, bool)):
+        kept = options.seconds("hold_at_least", hold_at_least, at_most=seconds, why="the ttl of the lock (R28)")
+        # The holder may die right after the grant: then what is left of the lease is all that keeps others out.
+        least = max(least, min(kept, longest - limits.node_timeout))
     return Times(
-        seconds, patience, None if max_hold is None else options.seconds("max_hold", max_hold), min_validity=least
+        seconds, patience, None if max_hold is None else options.seconds("max_hold", max_hold), kept, min_validity=least
     )

@@ -19,6 +19,7 @@ class LockOptions(TypedDict, total=False):
     timeout: float
     auto_extend: bool
     max_hold: float | None
+    hold_at_least: float | None
     min_validity: float | None
     fencing: bool
     bound: bool

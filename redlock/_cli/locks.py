@@ -57,6 +57,7 @@ class Listed:
                 {
                     "name": status.name,
                     "owner": status.owner,
+                    "released": status.released,
                     "token": status.token,
                     "remaining_s": round(status.remaining, 3) if math.isfinite(status.remaining) else None,
                     "fence": status.fence,
@@ -102,8 +103,9 @@ def printed(text: str) -> str:
 def _owner(status: LockStatus) -> str:
     if status.token is None:
         return "(no majority)"
-    token = printed(status.token[:_DIGITS])
-    return status.owner or f"(token {token}{'…' if len(status.token) > _DIGITS else ''})"
+    token = status.token.removeprefix("released:")
+    who = status.owner or f"(token {printed(token[:_DIGITS])}{'…' if len(token) > _DIGITS else ''})"
+    return f"{who}, released" if status.released else who
 
 
 def _ends_in(status: LockStatus) -> str:

@@ -98,6 +98,13 @@ def parser() -> arguments.Parser:
         help="send SIGTERM to the command after so long, and end with 70",
     )
     this.add_argument(
+        "--hold-at-least",
+        type=arguments.seconds,
+        metavar="SECONDS",
+        help="let nobody else have the lock for so long, also if the command ends before: once in a period, on many "
+        "machines (the TTL is at least as long)",
+    )
+    this.add_argument(
         "--grace",
         type=arguments.seconds_or_none,
         metavar="SECONDS",
@@ -170,7 +177,12 @@ class Run:
         self._verbose: bool = given.verbose
         self._wait = 0.0 if given.no_wait else -1.0 if given.wait is None else given.wait
         self._quiet: bool = given.no_wait and not given.verbose
-        self._ttl = given.ttl or min(_TTL, self._options.get("max_ttl", _MAX_TTL))
+        self._hold_at_least: float = given.hold_at_least or 0.0
+        longest = self._options.get("max_ttl", _MAX_TTL)
+        self._ttl = given.ttl or min(max(_TTL, self._hold_at_least), longest)
+        if self._hold_at_least > self._ttl:
+            limit = f"--ttl, {self._ttl:g} s" if given.ttl else f"max_ttl, {longest:g} s"
+            raise ConfigurationError(f"--hold-at-least {self._hold_at_least:g}: allowed is at most {limit}")
         self._margin = min(_MARGIN, self._ttl * _MARGIN_SHARE)
         self._grace = min(_GRACE, self._ttl / 3) if given.grace is None else given.grace  # C23
         if self._grace > self._ttl / 2:
@@ -200,7 +212,13 @@ class Run:
         with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
             # A new lease must have more validity left than one that is given up, which has the grace left.
             enough = max(self._ttl / 2, self._grace + self._ttl / 6)
-            lock = masters.lock(self._name, ttl=self._ttl, min_validity=enough, owner=self._owner)
+            lock = masters.lock(
+                self._name,
+                ttl=self._ttl,
+                hold_at_least=self._hold_at_least,
+                min_validity=enough,
+                owner=self._owner,
+            )
             try:
                 self._refuse_to_wait_for_ourselves(masters)
                 lease = self._acquire(masters, lock)
@@ -281,6 +299,8 @@ class Run:
         if status.token is None:
             return f"{self._name!r} is free now"
         who = status.owner or (status.token if status.token.isprintable() else repr(status.token))
+        if status.released:
+            return f"{self._name!r} was released by {who}, and nobody gets it for {status.remaining:.1f} s more"
         return f"{self._name!r} is held by {who} for {status.remaining:.1f} s more, unless it is renewed"
 
     # -- while it runs -------------------------------------------------------------------------------
@@ -417,7 +437,9 @@ class Run:
             )
             _say("\n".join([what, *(f"  {vote}" for vote in silent)]))
         elif self._verbose:
-            _say(f"released {self._name!r}")
+            left = self._since + self._hold_at_least - clock.now()
+            kept = f"; nobody else gets it for another {left:.1f} s" if left > 0 else ""
+            _say(f"released {self._name!r}{kept}")
         return True
 
 

@@ -16,7 +16,7 @@ from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.rounds import GRANTED, Round
 from redlock._core.subscriptions import Subscription
-from redlock._core.tokens import whose
+from redlock._core.tokens import by_whom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,7 +297,7 @@ class Ballot(Round):
                 self._elsewhere += (master,)
             return GRANTED
         self._holders += ((answer.holder, answer.remaining),)
-        return "held", f"by {whose(answer.holder)} {wire.how_long(answer.remaining)}"
+        return "held", f"{by_whom(answer.holder)} {wire.how_long(answer.remaining)}"
 
     @property
     def stored(self) -> bool:

@@ -9,7 +9,7 @@ from redlock._core import wire
 from redlock._core.quorum import Tally, majority
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import GRANTED, Round
-from redlock._core.tokens import owner_of, whose
+from redlock._core.tokens import by_whom, owner_of, released_token
 from redlock.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class LockStatus:
     Attributes:
         name: the name that was looked at.
         token: the token that a majority of masters has, None if no majority is known to have one; see ``votes``.
+            ``released:`` and a token: nobody has the lock, and nobody gets it yet; see `released`.
         remaining: seconds until the holder loses its majority, unless the lease is extended.
         fence: the greatest fencing token that a master showed, None if none did.
         votes: what each master said: ``held``, ``free``, or why it did not count.
@@ -43,8 +44,16 @@ class LockStatus:
 
     @property
     def owner(self) -> str:
-        """Who has the lock, as the token says; "" if it does not say, or nobody has it.  A hint, no proof (R27)."""
+        """Who has the lock, as the token says; "" if it does not say, or nobody has it.  A hint, no proof (R27).
+
+        If the lock was `released`: who had it.
+        """
         return owner_of(self.token)
+
+    @property
+    def released(self) -> bool:
+        """Whether the holder has released it, and its `hold_at_least` keeps it from everybody for `remaining` (R28)."""
+        return released_token(self.token) != ""
 
 
 class Look(Round):
@@ -98,7 +107,7 @@ class LookAtMany(Round):
 
 def _vote(answer: wire.Seen) -> tuple[Outcome, str]:
     if answer.holder:
-        return "held", f"by {whose(answer.holder)} {wire.how_long(answer.remaining)}"
+        return "held", f"{by_whom(answer.holder)} {wire.how_long(answer.remaining)}"
     return "free", ""
 
 

@@ -50,6 +50,7 @@ class LeaseState:
     place: Place | None  # its place in line (R23)
     asked: frozenset[int]  # masters that may have its keys
     said: Callable[[], tuple[Vote, ...]]  # the last answers to an extension or a release: they tell why it was lost
+    hold_at_least = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
     repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
     released = False
     # Called with False whenever its end may have moved (see `Renewal.due`), and by `left_behind` with True.
@@ -164,6 +165,11 @@ class LeaseState:
     def held_for(self) -> float:
         """For how many seconds it has been held, up to now or up to the end of its validity."""
         return max(0.0, min(self.clock(), self.valid_until) - self._since)
+
+    @property
+    def kept(self) -> float:
+        """Seconds for which nobody else may get it yet, although it is released now (R28); 0 or less: none."""
+        return self._since + self.hold_at_least - self.clock()
 
     @property
     def ends_at(self) -> float:

@@ -8,6 +8,11 @@ key was ours is asked again: after a quarter of `node_timeout`, then after pause
 connection (R14), two answers that it was ours are needed.  Nearly always every master has the key, and then
 nothing is asked twice.
 
+`hold_at_least` (R28).  A release before its end does not delete the keys, but puts ``released:`` in front of the token
+and lets them live for the rest, as long as a fast clock of a master may need.  It never lengthens their life: until
+then the key of a holder that died would have gone.  A grant leaves so much validity that this is enough.  Only a lease
+that was granted is kept so; a rollback deletes.
+
 Besides, the loop that acquired the lease is told.  As long as it runs, it sends a release of its own behind the
 acquire (P7).  It is told only after the first release was judged.  Otherwise the second release might be faster,
 and the lease would seem to be lost.
@@ -27,11 +32,12 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from redlock._core import wire
+from redlock._core import quorum, wire
 from redlock._core.acquire import despite_interrupts
 from redlock._core.effects import Leave, Op, ReleaseHeard, Send
 from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
+from redlock._core.tokens import released_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +65,8 @@ class Claim(Round):
             if answer.listeners:
                 self.heard = {**self.heard, master: answer.listeners}
             return GRANTED
+        if released_token(answer.other) in self.call.args:  # of our own token
+            return "held", "not ours any more: it was released"
         if answer.other:
             self.taken = True
             return "held", f"by {answer.other}"
@@ -83,18 +91,21 @@ class ReleaseDoubt:
     the acquire has come as well.
     """
 
-    __slots__ = ("_repaired",)
+    __slots__ = ("_once", "_repaired", "_token")
 
     def __init__(self, lease: LeaseState) -> None:
-        self._repaired = set(lease.repaired)
+        self._token = lease.token
+        self._repaired = lease.repaired
+        self._once: set[int] = set()  # repaired masters that have said so once
 
     def remains(self, master: int, value: Any) -> bool:
         with suppress(ValueError):
-            if isinstance(wire.read_owned(value), wire.NotOwned):
-                return True
-        if master not in self._repaired:
+            answer = wire.read_owned(value)
+            if isinstance(answer, wire.NotOwned):  # "released" by a request before, of which we got no answer (R28)
+                return released_token(answer.other) != self._token or master in self._repaired
+        if master not in self._repaired or master in self._once:
             return False
-        self._repaired.remove(master)
+        self._once.add(master)
         return True
 
 
@@ -109,19 +120,25 @@ def _doubted(request: AnySend, lease: LeaseState) -> AnySend:
     return request
 
 
-def release_lost(spec: LockSpec, lease: LeaseState) -> Send:
+def _call(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> wire.Call:
+    keep = 0.0
+    if lease.hold_at_least and (left := lease.kept) > 0:
+        keep = left + quorum.drift(left, settings.drift_factor)
+    return wire.release(spec.keys, lease.token, keep)
+
+
+def release_lost(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Send:
     """The release of a lease that is lost already.  Nobody waits for the answers, for they change nothing."""
-    call = wire.release(spec.keys, lease.token)
-    return _doubted(Send(call, to=lease.asked, owed_until=lease.keys_until), lease)
+    return _doubted(Send(_call(settings, spec, lease), to=lease.asked, owed_until=lease.keys_until), lease)
 
 
-def abandon(spec: LockSpec, lease: LeaseState) -> Op[None]:
+def abandon(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
     """Release a lease that nobody can give back any more, and do not wait for the answers (R15)."""
     for hold in list(lease.holds):
         hold.leave()
     lease.let_go()
     lease.changed()
-    interruption = yield from despite_interrupts(release_lost(spec, lease), *leave_line(lease))
+    interruption = yield from despite_interrupts(release_lost(settings, spec, lease), *leave_line(lease))
     if interruption is not None:
         raise interruption
 
@@ -136,7 +153,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     as ours if it was released before, by an interrupted call or by another thread: missing keys prove nothing then.
     """
     if lease.lost:
-        interruption = yield from despite_interrupts(release_lost(spec, lease), *leave_line(lease))
+        interruption = yield from despite_interrupts(release_lost(settings, spec, lease), *leave_line(lease))
         if interruption is not None:
             raise interruption
         return False
@@ -146,7 +163,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         lease.end()
         # The release goes to every master that may have a key of this lease, and is owed to each.  `asked` is read
         # after the lease has ended: no repair is written from now on, so no master is added.
-        claim = _doubted(Claim(settings, wire.release(spec.keys, lease.token), lease.asked, lease.keys_until), lease)
+        claim = _doubted(Claim(settings, _call(settings, spec, lease), lease.asked, lease.keys_until), lease)
         lease.said = claim.tally.votes
         # The next waiter in line need not wait for the answers: on every connection its acquire stands behind our
         # release (R10).
@@ -165,7 +182,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
         lease.changed()
         if claim is not None:
             claim.wait_for = None
-        yield from despite_interrupts(claim or release_lost(spec, lease), *leave_line(lease))
+        yield from despite_interrupts(claim or release_lost(settings, spec, lease), *leave_line(lease))
         raise
     ours = again or not claim.tally.denied
     if not ours:

@@ -187,12 +187,12 @@ class Renewal:
 
     def give_up(self) -> Task:
         """Release the lost lease.  Nobody waits for the answers."""
-        yield release_lost(self.spec, self.lease)
+        yield release_lost(self.settings, self.spec, self.lease)
         return {}
 
     def give_back(self) -> Task:
         """Release a lease that nobody can give back any more."""
-        yield from abandon(self.spec, self.lease)
+        yield from abandon(self.settings, self.spec, self.lease)
         if self.settings.observer is not None:
             self.settings.observer.released(self.spec.name, self.lease)
         return {}

@@ -42,6 +42,7 @@ class LockSpec(NamedTuple):
     auto_extend: bool = True
     max_hold: float | None = None  # seconds after which the lease is lost, whatever happens (C7)
     on_lost: Callable[[Any], object] | None = None  # called with the lease, once, if it is lost (C9)
+    hold_at_least: float = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
 
     @property
     def name(self) -> str:

@@ -1,7 +1,9 @@
-"""What a token says of its owner (R27).
+"""What the value of a lock key says: who has the lock (R27), or who had it (R28).
 
 A token of ours is 40 hexadecimal digits.  If it has an owner, a colon and the owner follow.  Masters and clients
 compare the whole token.  The owner is a hint for people, and proves nothing: anybody can write any token.
+
+A release before the end of `hold_at_least` leaves ``released:`` and the token.  That owns nothing any more.
 """
 
 from __future__ import annotations
@@ -11,16 +13,24 @@ import re
 from redlock import options
 
 _SHOWN = 8  # digits in a text; people compare no more
-_OURS = re.compile(r"[0-9a-f]{40}:(.+)", re.DOTALL)
+_RELEASED = "released:"
+_OURS = re.compile(rf"(?:{_RELEASED})?[0-9a-f]{{40}}:(.+)", re.DOTALL)
 
 
-def owner_of(token: str | None) -> str:
-    """The owner in ``token``, which can be printed; "" if there is none, as in the tokens of other libraries."""
-    found = None if token is None else _OURS.fullmatch(token)
+def owner_of(value: str | None) -> str:
+    """The owner in ``value``, which can be printed; "" if there is none, as in the tokens of other libraries."""
+    found = None if value is None else _OURS.fullmatch(value)
     return found[1] if found and options.is_owner(found[1]) else ""
 
 
-def whose(token: str) -> str:
-    """``token`` for a text: with an owner, that and a few digits, which tell two attempts of it apart."""
-    owner = owner_of(token)
-    return f"{owner} ({token[:_SHOWN]}…)" if owner else token
+def released_token(value: str | None) -> str:
+    """The token of the lease that was released, if the name is kept from everybody after that (R28); else ""."""
+    return value.removeprefix(_RELEASED) if value is not None and value.startswith(_RELEASED) else ""
+
+
+def by_whom(value: str) -> str:
+    """Who is in the way, for a text: with an owner, that and a few digits, which tell two attempts of it apart."""
+    owner, released = owner_of(value), released_token(value)
+    token = released or value
+    who = f"{owner} ({token[:_SHOWN]}…)" if owner else token
+    return f"released by {who}, and kept from others" if released else f"by {who}"

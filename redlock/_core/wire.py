@@ -151,9 +151,11 @@ def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: flo
     return Call(scripts.REPAIR, keys.locks + keys.fences, args)
 
 
-def release(keys: Keys, token: str) -> Call:
+def release(keys: Keys, token: str, keep: float = 0.0) -> Call:
+    """``keep``: so many seconds nobody may have the names yet (R28)."""
+    args = (token, milliseconds(keep)) if keep > 0 else (token,)
     # The usual answer: the key was ours, and nobody listened.
-    return Call(scripts.RELEASE, keys.locks, (token,), b"*2\r\n:1\r\n:0\r\n")
+    return Call(scripts.RELEASE, keys.locks, args, b"*2\r\n:1\r\n:0\r\n")
 
 
 def status(key: str) -> Call:

@@ -102,7 +102,7 @@ class MultiLock(LockBase[Masters, Lease]):
         hold, began = self._hold(), _clock.now()
         try:
             outcome = self._run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
-            self._tried(outcome, began)
+            self._tried(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
         except BaseException:  # our caller never gets it
@@ -168,7 +168,7 @@ class MultiLock(LockBase[Masters, Lease]):
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
         hold, began = self._hold(beginning(self)), _clock.now()
         outcome = self._run(self._acquiring(hold, self._deadline(began)))
-        self._tried(outcome, began)
+        self._tried(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease
         raise not_acquired(self._spec, outcome) if outcome.kind == "held" else unreachable(self._spec, outcome)

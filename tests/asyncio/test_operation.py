@@ -293,6 +293,30 @@ def test_cancelled_in_the_tick_of_an_answer(what, answers, apart):
         assert (left[0] > 9) == extended
 
 
+@pytest.mark.parametrize("used", [False, True])
+def test_a_grant_that_its_caller_never_gets_is_not_kept_from_others(used):
+    """R28 begins when `acquire` returns: nothing was done under that lock, and nothing of it is left (R11)."""
+
+    async def scene(d):
+        lock = d.masters.lock("job", ttl=10, hold_at_least=5)
+
+        async def work() -> None:
+            if not used:
+                after_reading(d, MASTERS, task.cancel)
+            async with lock:
+                task.cancel()
+                await asyncio.sleep(1)
+
+        task = asyncio.create_task(work())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0.1)
+        return [[heard.args for heard in fake.heard if heard.script == "release"] for fake in d.fakes]
+
+    for ((_, *keeps),) in run(scene):
+        assert keeps == (["5052"] if used else [])
+
+
 def test_cancelled_before_the_answers_of_that_tick_are_read():
     async def scene(d):
         d.mute(*ALL)

@@ -131,6 +131,7 @@ class Heard:
     name: str  # of the first key
     token: str
     text: bool  # EVAL, not EVALSHA
+    args: tuple[str, ...] = ()
 
 
 class Fake:
@@ -189,7 +190,7 @@ class Fake:
             return ErrorReply("NOSCRIPT No matching script.") if self.forgot else [1, b"0"]
         name = keys[0]
         token = {"release": args[:1], "status": [""]}.get(what, args[1:2])[0]
-        self.heard.append(Heard(what, name, token, text=verb == "EVAL"))
+        self.heard.append(Heard(what, name, token, text=verb == "EVAL", args=tuple(args)))
         self.forgot = self.forgot and verb != "EVAL"
         if self.forgot:
             return ErrorReply("NOSCRIPT No matching script. Please use EVAL.")

@@ -54,6 +54,12 @@ def test_masters(options, said):
     ({"min_validity": 0}, "min_validity=0"),
     ({"min_validity": 30}, "min_validity=30: allowed is more than 0 and less than 29.698 s"),
     ({"min_validity": 29.698}, "less than 29.698 s"),  # all of it would have to be left
+    ({"hold_at_least": 31}, "hold_at_least=31: allowed is more than 0 and at most 30 s: the ttl of the lock (R28)"),
+    ({"hold_at_least": -1}, "hold_at_least=-1"),
+    ({"hold_at_least": math.nan}, "hold_at_least=nan"),
+    ({"hold_at_least": "5"}, "hold_at_least='5': allowed is a number of seconds, not str"),
+    ({"hold_at_least": False}, "not bool"),
+    ({"hold_at_least": []}, "hold_at_least=[]"),
     ({"retry": 3}, "tenacity"),
     ({"name": ""}, "0 bytes"),
     ({"name": "x" * 513}, "513 bytes"),

@@ -302,10 +302,10 @@ def test_release_lost() -> None:
     world = World(Master(0.0, {"extend": GONE}), ours(), ours())
     spec = world.spec(ttl=10.0)
     lease = world.lease(spec, asked=frozenset([1, 2]))
-    assert release_lost(spec, lease).to == frozenset([1, 2])
-    assert release_lost(spec, lease).owed_until == lease.valid_until + 10.0
+    assert release_lost(world.settings, spec, lease).to == frozenset([1, 2])
+    assert release_lost(world.settings, spec, lease).owed_until == lease.valid_until + 10.0
     world.run(extend(world.settings, spec, lease, 50.0, world.now))
-    request = release_lost(spec, lease)
+    request = release_lost(world.settings, spec, lease)
     assert request.to == frozenset([0, 1, 2])
     assert request.owed_until == lease.valid_until + 50.0
     assert request.call.args == (lease.token,)
@@ -356,7 +356,7 @@ def test_a_release_that_stands_behind_its_acquire_is_not_in_doubt() -> None:
     lease = world.lease(spec)
     world.run(extend(world.settings, spec, lease, 10.0, world.now))
     assert lease.repaired == {0}
-    assert release_lost(spec, lease).doubt is None
+    assert release_lost(world.settings, spec, lease).doubt is None
     world.run(release(world.settings, spec, lease))
     assert world.sent[-1].request.doubt is None
 
@@ -383,7 +383,7 @@ def test_a_master_that_was_given_the_key_back_has_it_twice() -> None:
     spec = world.spec()
     lease = world.resumed(spec)
     world.run(extend(world.settings, spec, lease, 10.0, world.now))
-    doubt = release_lost(spec, lease).doubt
+    doubt = release_lost(world.settings, spec, lease).doubt
     assert doubt is not None
     assert [doubt.remains(0, value) for value in (HAS, GONE, HAS)] == [True, True, False]
     assert not doubt.remains(1, HAS)
@@ -395,9 +395,9 @@ def test_one_that_was_given_back_over_other_connections_is_in_doubt_everywhere()
     spec = world.spec()
     lease = world.lease(spec)
     with patch.object(LeaseState, "is_here", return_value=False):
-        assert release_lost(spec, lease).doubt is not None
+        assert release_lost(world.settings, spec, lease).doubt is not None
         world.run(extend(world.settings, spec, lease, 10.0, world.now))
-    assert release_lost(spec, lease).doubt is not None
+    assert release_lost(world.settings, spec, lease).doubt is not None
 
 
 def test_dropped_it_says_nothing() -> None:
@@ -406,3 +406,70 @@ def test_dropped_it_says_nothing() -> None:
     operation = release(world.settings, spec, world.lease(spec))
     operation.send(None)
     operation.close()  # a generator that yields now makes this a RuntimeError
+
+
+# -- at least for so long (R28) ------------------------------------------------------------------------
+
+
+def kept(world: World, seconds: float, **changes: Any) -> LeaseState:
+    lease = world.lease(world.spec(ttl=10.0), **changes)
+    lease.hold_at_least = seconds
+    return lease
+
+
+@pytest.mark.parametrize(
+    ("least", "held", "ms"),
+    [
+        pytest.param(5.0, 0.0, "5052", id="all-of-it"),  # 1 % for the clocks, and 2 ms
+        pytest.param(5.0, 3.0, "2022", id="the-rest"),
+        pytest.param(5.0, 4.9999, "3", id="a-trifle"),
+        pytest.param(5.0, 5.0, None, id="none"),
+        pytest.param(5.0, 7.0, None, id="long-ago"),
+        pytest.param(0.0, 0.0, None, id="not-asked-for"),
+    ],
+)
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_release_says_for_how_long_nobody_may_have_it(least: float, held: float, ms: str | None, lost: bool) -> None:
+    world = World(*[ours()] * 3)
+    lease = kept(world, least)
+    world.now += held
+    if lost:
+        lease.lose("max_hold")
+    world.run(release(world.settings, world.spec(ttl=10.0), lease))
+    assert world.sent[-1].request.call.args == (lease.token, *([ms] if ms else []))
+
+
+def test_one_that_was_released_is_not_somebody_elses() -> None:
+    """C11: by another process, which handed it over."""
+    world = World(*[Master(0.01, {"extend": [0, b"released:token-0"]})] * 3)
+    spec = world.spec()
+    lease = world.lease(spec)
+    assert world.run(extend(world.settings, spec, lease, 10.0, world.now)).kind == "lost"
+    assert lease.loss().reason == "expired"
+    assert lease.loss().votes[0].reason == "not ours any more: it was released"
+
+
+def test_one_that_somebody_else_released_is_taken() -> None:
+    world = World(*[Master(0.01, {"extend": [0, b"released:" + OTHER.encode()]})] * 3)
+    spec = world.spec()
+    lease = world.lease(spec)
+    assert world.run(extend(world.settings, spec, lease, 10.0, world.now)).kind == "lost"
+    assert lease.loss().reason == "taken"
+
+
+def test_a_release_in_doubt_that_was_carried_out_is_not_sent_for_ever() -> None:
+    """R10: its answer was lost, and the next one finds what it has left."""
+    world = World(Master(0.0, {"extend": GONE}), ours(), ours())
+    spec = world.spec()
+    lease = world.resumed(spec)
+    own = [0, f"released:{lease.token}".encode()]
+    doubt = release_lost(world.settings, spec, lease).doubt
+    assert doubt is not None
+    assert not doubt.remains(0, own)
+    assert doubt.remains(0, [0, b"released:" + OTHER.encode()])
+    # What a repair has set was released, perhaps; the acquire may come when nobody is kept from the name any more.
+    world.run(extend(world.settings, spec, lease, 10.0, world.now))
+    doubt = release_lost(world.settings, spec, lease).doubt
+    assert doubt is not None
+    assert doubt.remains(0, own)
+    assert not doubt.remains(1, own)

@@ -40,6 +40,12 @@ def test_every_script_starts_with_its_contract(script: scripts.Script) -> None:
     assert not re.search(r"redis\.call\('\w+', '", script.text)
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["modern", "old"])
+def _modern(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a script promises it keeps on old servers, which lack a command, as well."""
+    monkeypatch.setattr(ScriptedMaster, "modern", request.param)
+
+
 # -- acquire -----------------------------------------------------------------------------------------
 
 
@@ -488,6 +494,41 @@ def test_release_goes_on_behind_a_key_of_another_type() -> None:
     with pytest.raises(ErrorReplied, match="WRONGTYPE"):
         master.run(wire.release(TWO, "tok"))
     assert master.get(B) is None
+
+
+@pytest.mark.parametrize(("left", "keep", "ms"), [
+    (10_000, 4.0, 4000),
+    (3000, 4.0, 3000),  # never longer than the key would have lived
+    (-1, 4.0, 4000),  # ... for ever: somebody has taken its expiry away
+])  # fmt: skip
+def test_release_may_keep_the_names_from_everybody(left: int, keep: float, ms: int) -> None:
+    """R28; and nobody is told, for there is nothing to take yet."""
+    master = ScriptedMaster()
+    master.set(A, "tok", left)
+    master.set(B, "tok", 10_000)
+    master.listeners = 3
+    assert master.run(wire.release(TWO, "tok", keep)) == [1, 0]
+    assert (master.get(A), master.pttl(A)) == ("released:tok", ms)
+    assert (master.get(B), master.pttl(B)) == ("released:tok", 4000)
+    assert master.published == []
+    assert master.run(wire.release(TWO, "tok", keep)) == [0, b"released:tok"]
+    assert master.run(wire.extend(TWO, "tok", 10.0, 60.0)) == [0, b"released:tok"]
+    assert master.run(wire.repair(TWO, "tok", 10.0, 5, 60.0)) == [0]
+    assert master.run(wire.acquire(TWO, "other", 10.0, 5, 60.0))[0] == 0
+    assert (master.get(A), master.pttl(A)) == ("released:tok", ms)
+
+
+def test_release_keeps_only_what_the_caller_has() -> None:
+    """P8."""
+    master = ScriptedMaster()
+    master.set(A, "ann", 3000)
+    master.set(B, "tok", 10_000)
+    assert master.run(wire.release(TWO, "tok", 4.0)) == [0, b"ann"]
+    assert (master.get(A), master.pttl(A)) == ("ann", 3000)
+    assert (master.get(B), master.pttl(B)) == ("released:tok", 4000)
+    assert master.run(wire.release(ONE, "gone", 4.0)) == [0, b"ann"]
+    assert master.run(wire.release(wire.keys_for("redlock:", ["c"]), "tok", 4.0)) == [0, b""]
+    assert master.get("redlock:c") is None
 
 
 def test_release_works_where_publishing_is_not_permitted() -> None:

@@ -1,4 +1,4 @@
-"""What a token says of its owner (R27): what we made, what the version before made, and what strangers write."""
+"""What the value of a key says of its owner (R27, R28): what we made, what the version before made, and what strangers write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from redlock import ConfigurationError, options
-from redlock._core.tokens import owner_of, whose
+from redlock._core.tokens import by_whom, owner_of, released_token
 from tests.core.world import PROPERTY
 
 DIGITS = "0123456789abcdef" * 2 + "01234567"
@@ -16,6 +16,8 @@ DIGITS = "0123456789abcdef" * 2 + "01234567"
     (DIGITS, ""),  # without an owner, and those of the version before
     (f"{DIGITS}:web-3/1234", "web-3/1234"),
     (f"{DIGITS}:a:b:c", "a:b:c"),
+    (f"released:{DIGITS}:web-3/1234", "web-3/1234"),  # who had it (R28)
+    (f"released:released:{DIGITS}:web", ""),
     (f"{DIGITS}:Zoë 鍵", "Zoë 鍵"),
     (f"{DIGITS}:{'é' * 32}", "é" * 32),
     (f"{DIGITS}:{'é' * 32}x", ""),  # 65 bytes
@@ -71,9 +73,23 @@ def test_what_may_not_be_one_is_refused_with_the_value_and_what_is_allowed(value
 
 
 @pytest.mark.parametrize(("token", "said"), [
-    (f"{DIGITS}:web-3/1234", "web-3/1234 (01234567…)"),
-    (DIGITS, DIGITS),
-    ("somebody's", "somebody's"),
+    (f"{DIGITS}:web-3/1234", "by web-3/1234 (01234567…)"),
+    (DIGITS, f"by {DIGITS}"),
+    ("somebody's", "by somebody's"),
+    (f"released:{DIGITS}:web", "released by web (01234567…), and kept from others"),
+    (f"released:{DIGITS}", f"released by {DIGITS}, and kept from others"),
+    ("released:", "by released:"),
 ])  # fmt: skip
 def test_in_texts_it_is_short_and_still_tells_two_attempts_apart(token, said):
-    assert whose(token) == said
+    assert by_whom(token) == said
+
+
+@pytest.mark.parametrize(("value", "token"), [
+    (f"released:{DIGITS}:web", f"{DIGITS}:web"),
+    (f"{DIGITS}:web", ""),
+    ("released:", ""),
+    ("", ""),
+    (None, ""),
+])  # fmt: skip
+def test_what_a_release_may_have_left(value, token):
+    assert released_token(value) == token

@@ -131,6 +131,7 @@ BOTH = ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence")
         (wire.repair(KEYS, "t", 2.5, 77, 60.0), scripts.REPAIR, BOTH, ("2", "t", "2500", "77", "60000")),
         (wire.repair(BARE, "t", 2.5, None, 60.0), scripts.REPAIR, ("p:a",), ("1", "t", "2500", "0", "60000")),
         (wire.release(KEYS, "t"), scripts.RELEASE, ("p:a", "p:b"), ("t",)),
+        (wire.release(KEYS, "t", 1.5), scripts.RELEASE, ("p:a", "p:b"), ("t", "1500")),
         (wire.status("p:a"), scripts.STATUS, ("p:a", "{p:a}:fence"), ()),
         (wire.look("p:", ["a", "b"]), scripts.LOOK, ("p:a", "p:b", "{p:a}:fence", "{p:b}:fence"), ()),
         (wire.scan("7", "p:*", 500), scripts.SCAN, (), ("7", "p:*", "500")),

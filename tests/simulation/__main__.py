@@ -4,6 +4,7 @@
 --variant NAME      with a broken variant: how often is it caught, and by what?
 --crowd             of runs in which many wait for one name
 --household         of runs in which each client holds many names
+--periods           of runs in which nobody else gets a lock for a while after a grant
 --trace SEED        everything that happens in one run
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
 """
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.simulation.exhaustive import explore
 from tests.simulation.invariants import Violation
-from tests.simulation.parameters import Parameters, crowd, draw, household
+from tests.simulation.parameters import Parameters, crowd, draw, household, periods
 from tests.simulation.run import Run, report
 from tests.simulation.variants import VARIANTS
 
@@ -41,6 +42,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--crowd", action="store_true")
     parser.add_argument("--household", action="store_true")
+    parser.add_argument("--periods", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -51,6 +53,7 @@ def main() -> int:
             print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
         return 0
     drawn = crowd if options.crowd else household if options.household else draw
+    drawn = periods if options.periods else drawn
     if options.trace is not None:
         return trace(options.trace, drawn, options.variant)
     return many(options.start, options.seeds, drawn, options.variant, options.jobs)

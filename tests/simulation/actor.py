@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tenacity.wait import wait_random_exponential
 
 from redlock import scripts
-from redlock._core import acquire as acquiring, extend as extending, release as releasing, wire
+from redlock._core import acquire as acquiring, extend as extending, quorum, release as releasing, wire
 from redlock._core.settings import LockSpec
 from tests.simulation.client import PREFIX
 from tests.simulation.renewer import Extending, Lease
@@ -21,15 +21,19 @@ if TYPE_CHECKING:
     from tests.simulation.invariants import Hold
 
 
-def spec_for(client: Client, names: Sequence[str], ttl: float) -> LockSpec:
+def spec_for(client: Client, names: Sequence[str], ttl: float, at_least: float = 0.0) -> LockSpec:
     parameters = client.parameters
+    # As the options of a lock are checked: what is left after the grant keeps others out if its holder dies (R28).
+    longest = ttl - quorum.drift(ttl, parameters.drift_factor)
+    enough = min(at_least, longest - parameters.node_timeout)
     return LockSpec(
         names=tuple(names),
         keys=wire.keys_for(PREFIX, names),
         ttl=ttl,
-        min_validity=parameters.min_validity * ttl,
+        min_validity=max(parameters.min_validity * ttl, enough),
         # In proportion to the TTL, so that a run has about as many attempts whatever its TTL is.
         retry=wait_random_exponential(multiplier=ttl / 20, max=parameters.eager * ttl, min=ttl / 500),
+        hold_at_least=at_least,
     )
 
 
@@ -72,7 +76,10 @@ class Actor:
 
     def acquire(self, names: Sequence[str], ttl: float, timeout: float) -> None:
         client = self.client
-        self._spec = spec_for(client, names, ttl)
+        at_least = 0.0
+        if client.parameters.at_least and self.world.random.random() < client.parameters.at_least:
+            at_least = ttl * self.world.random.choice((0.3, 0.6, 0.9, 1.0))
+        self._spec = spec_for(client, names, ttl, at_least)
         self._invoked_at = self.world.now
         op = acquiring.acquire(client.settings, self._spec, client.clock() + timeout)
         self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
@@ -106,6 +113,7 @@ class Actor:
         assert attempt.token == outcome.token
         lease = Lease(spec.names, spec.ttl, outcome, clock=client.clock, mine=lambda: True)
         lease.client, lease.lost_by = client, None
+        lease.hold_at_least = spec.hold_at_least
         self.hold = self.judge.granted(
             client, attempt, lease, outcome, self._invoked_at, spec.ttl, task.origins[self._request]
         )
@@ -151,7 +159,7 @@ class Actor:
         client, chance = self.client, self.world.random
         self.judge.looked(hold)
         ttl = chance.choice((spec.ttl, spec.ttl, 0.5 * spec.ttl, client.parameters.max_ttl))
-        ttl = max(ttl, 3 * client.parameters.node_timeout)
+        ttl = max(ttl, 3 * client.parameters.node_timeout, spec.hold_at_least)
         extending_ = Extending(hold, ttl)
 
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:

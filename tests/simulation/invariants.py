@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MILLISECOND = 0.001
 TINY = 1e-9
+RELEASED = "released:"  # in front of a token: nobody may have the name yet
 MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
 # The invariants by name; `Violation.invariant` is one of them.
@@ -48,9 +49,11 @@ R7 = "R7 worth having"
 R12 = "R12 stays lost"
 R13 = "R13 not given up"
 R15 = "R15 let go"
+R28 = "R28 at least"
+R28_END = "R28 no longer"
 C7 = "C7 not held for longer"
 LIVE = "live"
-ALL = (P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15, C7, WOKEN, ANYWAY, QUIET, APART, LIVE)
+ALL = (P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15, R28, R28_END, C7, WOKEN, ANYWAY, QUIET, APART, LIVE)
 
 
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
@@ -92,6 +95,7 @@ class Hold:
     invoked_at: float
     decided_at: float
     until: float  # `valid_until` when it was last looked at, on the client's clock
+    kept_until: float = -math.inf  # true time before which nobody else may get it (R28)
     over: bool = False  # released, lost or expired; never to be valid again
     let_go: bool = False  # its release was invoked, or its renewer gave it up
     late: bool = False  # ... when it had been lost already
@@ -129,6 +133,7 @@ class Judge:
         self.together: Counter[int] = Counter()  # rounds, by how many leases they renewed
         self._watched: list[Hold] = []
         self._holds: dict[str, list[Hold]] = defaultdict(list)
+        self._at_least: dict[str, list[Hold]] = defaultdict(list)
         self._fences: dict[str, list[Hold]] = defaultdict(list)
 
     def fail(self, invariant: str, text: str) -> None:
@@ -190,6 +195,9 @@ class Judge:
                     f"m{master.index}: {name} of {attempt} expires {key.expires}, "
                     f"now is {master.now_ms} and its longest TTL {longest}",
                 )
+            assert key.expires is not None
+            if str(key.value).startswith(RELEASED):
+                self._kept(master, name, attempt, expires, key.expires)
             key.attempt, key.changed_at = attempt, self.world.now
         if attempt is None or isinstance(reply, ErrorReply):
             return
@@ -220,7 +228,7 @@ class Judge:
             master.tick()
             for name, key in self._locks(master):
                 attempt = key.attempt
-                if not attempt.over or attempt.client.crashed:
+                if not attempt.over or attempt.client.crashed or str(key.value).startswith(RELEASED):
                     continue
                 # R10 owes a release for as long as the key can live.  What a broken connection delivers
                 # even later than that is bounded by its TTL, and by nothing else.  Nor does it owe one for as long as a
@@ -281,6 +289,9 @@ class Judge:
         self.waits.granted()
         self.last_fence = grant.fence
         hold = Hold(client, attempt, lease, grant.fence, invoked_at, self.world.now, grant.valid_until)
+        if lease.hold_at_least:
+            # If its holder dies now, what was granted is all that keeps others out.
+            hold.kept_until = client.true_time(min(grant.decided_at + lease.hold_at_least, grant.valid_until))
         self.world.log("granted", attempt, lease.names, grant.fence, f"until {grant.valid_until:.4f}")
         least = self.parameters.min_validity * ttl
         left = grant.valid_until - grant.decided_at
@@ -291,6 +302,7 @@ class Judge:
         if grant.fence is not None and self.parameters.fences_hold:
             self._ordered(hold, attempt.names)
         self._alone(hold)
+        self._none_too_early(hold)
         for name in attempt.names:
             self._holds[name].append(hold)
         return hold
@@ -499,6 +511,26 @@ class Judge:
                 if other is not hold and other.valid():
                     self.fail(P1, f"{name} is held by {hold.attempt} and by {other.attempt}")
             self._holds[name] = [other for other in self._holds[name] if other is hold or not other.over]
+
+    def _none_too_early(self, hold: Hold) -> None:
+        """Nobody else may have it yet (R28).  A clock that steps is not judged: P1 allows that for a whole TTL."""
+        if not self.parameters.clocks_hold or self.parameters.rate("step"):
+            return
+        for name in hold.attempt.names:
+            for other in self._at_least[name]:
+                if self.world.now < other.kept_until - TINY:
+                    self.fail(
+                        R28, f"{name} is granted to {hold.attempt}, {other.attempt} has it until {other.kept_until:.4f}"
+                    )
+            self._at_least[name] = [hold] if hold.kept_until > self.world.now else []
+
+    def _kept(self, master: Master, name: str, attempt: Attempt, before: int | None, expires: int) -> None:
+        """A release has left its key, so that nobody has the name too early (R28)."""
+        where = f"m{master.index}: the release of {attempt} keeps {name}"
+        if attempt.hold is None or not attempt.hold.lease.hold_at_least:
+            self.fail(R28_END, f"{where}, and had no reason to")
+        if before is not None and expires > before:
+            self.fail(R28_END, f"{where} for {expires - before} ms longer than the key would have lived")
 
     def _ordered(self, hold: Hold, names: Iterable[str]) -> None:
         assert hold.fence is not None

@@ -73,6 +73,7 @@ class Parameters:
     patient: float = 0.0  # share of acquires that wait for ten TTLs
     contended: bool = False  # drawn by `crowd`
     together: bool = False  # drawn by `household`
+    at_least: float = 0.0  # share of acquires with a `hold_at_least`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -203,3 +204,13 @@ def household(seed: int, **fixed: Any) -> Parameters:
     }  # fmt: skip
     drawn = draw(seed, **(values | fixed))
     return drawn if "duration" in fixed else replace(drawn, duration=drawn.ttl * pick.uniform(4.0, 8.0))
+
+
+def periods(seed: int, **fixed: Any) -> Parameters:
+    """Jobs that take a moment, and may run once in a period: others try at once, and again and again (R28)."""
+    pick = random.Random(f"periods of {seed}")
+    values: dict[str, Any] = {
+        "clients": pick.choice((2, 3, 5)), "names": pick.choice((1, 1, 2)), "eager": 0.03, "at_least": 1.0,
+        "keep": pick.choice((0.0, 0.5)), "deserted": pick.choice((0.0, 0.3)), "abandoned": pick.choice((0.0, 1.0)),
+    }  # fmt: skip
+    return draw(seed, **(values | fixed))

@@ -75,7 +75,7 @@ def random_call(chance):
             return wire.announce("redlock:", ttl)
         case "status":
             return wire.status(keys.locks[0])
-    return wire.release(keys, token)
+    return wire.release(keys, token, chance.choice((0.0, ttl - 2.0, 2 * ttl)))
 
 
 def disturb(chance, server, master):

@@ -14,7 +14,15 @@ from unittest import mock
 
 from redlock import scripts
 from redlock._base import renewer as base_renewer
-from redlock._core import acquire as acquiring, extend as extending, quorum, renewals, subscriptions, wire
+from redlock._core import (
+    acquire as acquiring,
+    extend as extending,
+    quorum,
+    release as releasing,
+    renewals,
+    subscriptions,
+    wire,
+)
 from redlock._core.effects import Send
 from redlock._core.extend import Extension
 from redlock._core.extend_many import BatchExtension
@@ -30,8 +38,8 @@ from redlock._core.voters import Facts, Voters
 from tests.simulation import master
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
-from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15
-from tests.simulation.parameters import Parameters, crowd, draw, household
+from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15, R28, R28_END
+from tests.simulation.parameters import Parameters, crowd, draw, household, periods
 from tests.simulation.renewer import HeldBy
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
@@ -441,12 +449,56 @@ def _() -> list[Any]:
     """A lease that was held for as long as it may be is lost, and its keys stay (C7)."""
 
     def give_up(renewal: Renewal) -> Op[dict[Renewal, Extension]]:
-        request = release_lost(renewal.spec, renewal.lease)
+        request = release_lost(renewal.settings, renewal.spec, renewal.lease)
         request.to = frozenset()
         yield request
         return {}
 
     return [mock.patch.object(Renewal, "give_up", give_up)]
+
+
+# -- at least for so long (R28) ----------------------------------------------------------------------
+
+_PERIODS: dict[str, Any] = {"drawn": periods, "faults": ()}
+
+
+@variant("released-at-once", R28, **_PERIODS)
+def _() -> list[Any]:
+    """A release deletes the key, however short the job was (R28)."""
+    return [mock.patch.object(LeaseState, "kept", 0.0)]
+
+
+@variant("kept-without-drift", R28, spread=1.0, drift_factor=0.1, **_PERIODS)
+def _() -> list[Any]:
+    """What is left of the time is counted by a master's clock as if that ran like ours (R28)."""
+    return [mock.patch.object(releasing, "quorum", mock.Mock(drift=mock.Mock(return_value=0.0)))]
+
+
+@variant("kept-longer-than-the-key", R28_END, **_PERIODS)
+def _() -> list[Any]:
+    """A release lengthens the life of a key (R28)."""
+    return [script(scripts.RELEASE, ("if left >= 0 and left < keep then", "if false then"))]
+
+
+@variant("rollback-keeps", R28_END, **_PERIODS)
+def _() -> list[Any]:
+    """What a failed attempt takes back stays for as long as a grant would have (R28)."""
+
+    def rollback(spec: LockSpec, token: str, round_: Round) -> Op[None]:
+        call = wire.release(spec.keys, token, spec.hold_at_least)
+        yield Send(call, to=round_.reached(), owed_until=round_.sent_at + 2 * spec.ttl)
+
+    return [mock.patch.object(acquiring, "rollback", rollback)]
+
+
+@variant("given-back-at-once", R28, keep=1.0, deserted=1.0, abandoned=1.0, **_PERIODS)
+def _() -> list[Any]:
+    """What the renewer gives back, because nobody else can, is deleted (R28)."""
+
+    def release_lost(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Send:
+        return Send(wire.release(spec.keys, lease.token), to=lease.asked, owed_until=lease.keys_until)
+
+    return [mock.patch.object(releasing, "release_lost", release_lost)]
 
 
 # -- the line inside a process -----------------------------------------------------------------------
@@ -651,7 +703,11 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A master takes a fence equal to its own for a greater one (R18)."""
     return [
-        script(scripts.ACQUIRE, ("if proposal > fence then", "if proposal >= fence then")),
+        script(
+            scripts.ACQUIRE,
+            ("if proposal > fence then", "if proposal >= fence then"),
+            ("tonumber(stored) < tonumber(ARGV[4])", "tonumber(stored) <= tonumber(ARGV[4])"),
+        ),
         script(scripts.FENCE, ("if proposal <= fence then", "if proposal < fence then")),
     ]
 
