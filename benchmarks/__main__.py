@@ -32,7 +32,7 @@ from redlock.testing.servers import find_server
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCENARIOS = ("latency", "apart", "faults", "delays", "contention", "throughput", "held", "memory", "imports")
+SCENARIOS = ("latency", "apart", "faults", "delays", "contention", "throughput", "held", "masters", "memory", "imports")
 _MASTERS = 9
 
 

@@ -88,6 +88,7 @@ def page(results: Results, drawn: Sequence[str]) -> str:
             {(f"{size} at once", throughput.RATE): f"{size} at once" for size in throughput.SIZES},
         ),
         held_table=_by_subject(results.of("held")),
+        masters_table=_by_subject(results.of("masters")),
         weights_table=_plain([*results.of("memory"), *results.of("imports")]),
         missed=_missed(results),
         beaten=_beaten(results),

@@ -113,6 +113,7 @@ def test_the_defaults_are_those_of_the_design():
         "timeout": -1.0,
         "auto_extend": True,
         "max_hold": None,
+        "hold_at_least": None,
         "min_validity": None,
         "fencing": True,
         "bound": True,

@@ -11,6 +11,24 @@
 -- A lock key of another type is the error WRONGTYPE.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
 -- 2^53 - 1 is none: what is greater is not exact in Lua, and order would be lost silently.
+-- What is none stays there, for the life of a fence key at most if the lock was free.
+
+-- Nearly always it is one free name, with a smaller fence or with none: two commands do it all.  (Only from Redis 7 on
+-- does a script see that SET can return the old value.)  Whatever else is there is put back, and left to what follows.
+if ARGV[1] == '1' and (#KEYS == 1 or redis.REDIS_VERSION_NUM) and redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then
+  if #KEYS == 1 then
+    return {1, '0'}
+  end
+  local proposal = ARGV[4]
+  local stored = redis.pcall('SET', KEYS[2], proposal, 'PX', ARGV[5], 'GET')
+  if not stored or (#stored == #proposal and stored < proposal and string.match(stored, '^%d+$')) then
+    return {1, proposal}
+  end
+  redis.call('DEL', KEYS[1])
+  if type(stored) == 'string' then
+    redis.call('SET', KEYS[2], stored, 'PX', ARGV[5])
+  end
+end
 
 local n, token, ttl = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 

@@ -16,12 +16,14 @@ for i = 1, #KEYS do
   local found = redis.pcall('GET', KEYS[i])
   if found == token then
     if ARGV[2] then
-      -- never for longer than the key would have lived
+      -- never for longer than the key would have lived; one that has 0 ms left goes by itself
       local keep, left = tonumber(ARGV[2]), redis.call('PTTL', KEYS[i])
-      if left >= 0 and left < keep then
-        keep = math.max(left, 1)
+      if left < 0 or left > keep then
+        left = keep
       end
-      redis.call('SET', KEYS[i], 'released:' .. token, 'PX', keep)
+      if left > 0 then
+        redis.call('SET', KEYS[i], 'released:' .. token, 'PX', left)
+      end
     else
       redis.call('DEL', KEYS[i])
       -- pcall: where PUBLISH is not permitted the key is gone all the same, and waiters poll (R24)

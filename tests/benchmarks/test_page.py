@@ -62,6 +62,7 @@ def test_the_run_was_a_full_one(results):
         "contention",
         "throughput",
         "held",
+        "masters",
         "memory",
         "imports",
     }

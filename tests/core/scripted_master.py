@@ -20,7 +20,12 @@ class ErrorReplied(Exception):  # noqa: N818
 
 
 class ScriptedMaster:
-    """``values`` and ``expiries`` (ms, -1: none) are open for a test to set and to look at."""
+    """``values`` and ``expiries`` (ms, -1: none) are open for a test to set and to look at.
+
+    ``modern``: it says so, as Redis does since 7.0 and Valkey.
+    """
+
+    modern = True
 
     def __init__(self) -> None:
         self.values: dict[bytes, Any] = {}
@@ -35,6 +40,8 @@ class ScriptedMaster:
         table[b"call"] = self._call
         table[b"pcall"] = self._pcall
         table[b"error_reply"] = lambda text: self._lua.table_from({b"err": text})
+        if self.modern:
+            table[b"REDIS_VERSION_NUM"] = 0x00070000
         self._lua.globals()[b"redis"] = table
 
     def run(self, call: Call) -> Any:
@@ -76,14 +83,16 @@ class ScriptedMaster:
             raise ErrorReplied("NOPERM No permissions to access a key")
         match command:
             case b"GET":
-                value = self.values.get(key)
-                if isinstance(value, list):
-                    raise ErrorReplied("WRONGTYPE Operation against a key holding the wrong kind of value")
-                return False if value is None else value  # nil becomes false in a script
+                return self._get(key)
             case b"SET":
+                options = args[2:]
+                before = self._get(key) if b"GET" in options else True
+                if b"NX" in options and key in self.values:
+                    return False
+                assert self.modern or b"GET" not in options
                 self.values[key] = args[1]
-                self.expiries[key] = int(args[3]) if args[2:3] == [b"PX"] else -1
-                return True
+                self.expiries[key] = int(options[options.index(b"PX") + 1]) if b"PX" in options else -1
+                return before
             case b"DEL":
                 self.expiries.pop(key, None)
                 return int(self.values.pop(key, None) is not None)
@@ -100,6 +109,12 @@ class ScriptedMaster:
                 self.published.append((key, args[1]))
                 return self.listeners
         raise AssertionError(command)
+
+    def _get(self, key: bytes) -> Any:
+        value = self.values.get(key)
+        if isinstance(value, list):
+            raise ErrorReplied("WRONGTYPE Operation against a key holding the wrong kind of value")
+        return False if value is None else value  # nil becomes false in a script
 
     def _pcall(self, command: bytes, *args: Any) -> Any:
         try:

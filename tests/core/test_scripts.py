@@ -121,6 +121,34 @@ def test_a_fence_that_is_not_one_is_an_error(script: str, fence: str) -> None:
     assert master.get(FA) == fence
 
 
+@pytest.mark.parametrize("fence", ["abc", "9007199254740991", "0x00000000000005f", "1.00000000000e15", [b"a list"]])
+def test_a_free_name_whose_fence_is_none_stays_free(fence: Any) -> None:
+    """... and what somebody wrote there stays."""
+    master = ScriptedMaster()
+    master.set(FA, fence)
+    with pytest.raises(ErrorReplied, match=r"BADFENCE .*fence"):
+        master.run(wire.acquire(ONE, "tok", 10.0, WALL, 60.0))
+    assert master.get(A) is None
+    assert master.values[FA.encode()] == (fence if isinstance(fence, list) else fence.encode())
+
+
+@pytest.mark.parametrize(("stored", "answer"), [
+    (str(WALL - 1), [1, str(WALL).encode()]),
+    (str(WALL), [2, str(WALL).encode()]),
+    (str(WALL + 1), [2, str(WALL + 1).encode()]),
+    ("7", [1, str(WALL).encode()]),
+    ("0000000000000007", [1, str(WALL).encode()]),
+])  # fmt: skip
+def test_acquire_of_one_name(stored: str, answer: list[Any]) -> None:
+    """R16, R18; whichever way a server takes."""
+    master = ScriptedMaster()
+    master.set(FA, stored, 5)
+    assert master.run(wire.acquire(ONE, "tok", 10.0, WALL, 60.0)) == answer
+    assert (master.get(A), master.pttl(A)) == ("tok", 10_000)
+    assert master.get(FA) == answer[1].decode()
+    assert master.pttl(FA) == 60_000
+
+
 def test_large_fences_stay_exact() -> None:
     master = ScriptedMaster()
     assert master.run(wire.acquire(ONE, "tok", 10.0, 2**53 - 1, 60.0)) == [1, b"9007199254740991"]
@@ -516,6 +544,14 @@ def test_release_may_keep_the_names_from_everybody(left: int, keep: float, ms: i
     assert master.run(wire.repair(TWO, "tok", 10.0, 5, 60.0)) == [0]
     assert master.run(wire.acquire(TWO, "other", 10.0, 5, 60.0))[0] == 0
     assert (master.get(A), master.pttl(A)) == ("released:tok", ms)
+
+
+def test_release_keeps_no_key_that_is_at_its_end() -> None:
+    """R28: not for a millisecond longer.  Redis has a key yet whose time is 0."""
+    master = ScriptedMaster()
+    master.set(A, "tok", 0)
+    assert master.run(wire.release(ONE, "tok", 4.0)) == [1, 0]
+    assert (master.get(A), master.pttl(A)) == ("tok", 0)
 
 
 def test_release_keeps_only_what_the_caller_has() -> None:

@@ -22,7 +22,7 @@ def main() -> None:
         for line in sys.stdin:
             match line.strip():
                 case "acquire":
-                    lease = lock.acquire(timeout=5)
+                    lease = lock.acquire(timeout=60)
                     print("none" if lease is None else lease.fence, flush=True)
                 case "release":
                     lock.release()

@@ -140,7 +140,7 @@ def test_many_checks_leave_one_fence_and_no_connection(world, servers):
 
 def test_several_checks_at_once_do_not_get_in_each_others_way(world, servers):
     results = []
-    with world.Masters(servers.urls) as masters:
+    with world.Masters(servers.urls, node_timeout=10) as masters:
         at_once([lambda: results.append(masters.check(timeout=10.0))] * 5)
     assert [health.status for health in results] == ["OK"] * 5
 

@@ -193,6 +193,24 @@ def test_a_lease_that_was_handed_over_is_kept_by_whoever_releases_it(redlock_ser
     eventually(lambda: values(redlock_servers) == [f"released:{lease.token}"] * 5)
 
 
+def test_a_job_runs_at_most_once_in_a_period(redlock_servers):
+    """On two machines whose clocks are apart; see docs/howto/once-per-period.md."""
+    period, apart, grace, count = 1.5, 0.45, 0.2, 8
+    least = 0.7  # more than `apart` and `grace`, less than the period less both
+    first = int(time.time() / period) + 3  # both have started by then, unless this machine is very busy
+    machines = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.servers.periods",
+             *map(str, (ahead, period, least, grace, first, count)), *redlock_servers.urls],
+            stdout=subprocess.PIPE, text=True, env=environment(),
+        ) for ahead in (0.0, apart)
+    ]  # fmt: skip
+    ran = [int(number) for machine in machines for number in machine.communicate(timeout=120)[0].split()]
+    assert [machine.returncode for machine in machines] == [0, 0]
+    assert len(ran) == len(set(ran)), sorted(ran)
+    assert set(ran) <= set(range(first, first + count))
+
+
 # -- entered again (R26) -----------------------------------------------------------------------------
 
 

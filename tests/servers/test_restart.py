@@ -11,7 +11,7 @@ from tenacity import wait_fixed
 
 from redlock import Masters, QuorumUnreachable
 from redlock.testing import LocalMasters
-from tests.servers.look import all_up, eventually, take
+from tests.servers.look import all_up, eventually, in_time, take
 from tests.servers.waiter import Waiting
 
 MAX_TTL = 2.0
@@ -64,24 +64,28 @@ def test_new_masters_are_quarantined_and_the_message_says_what_to_do(world):
 
 
 def test_restarted_empty_it_may_not_give_away_what_it_forgot(world, old_servers):
-    wait_until_voting(old_servers)
-    with world.Masters(old_servers.urls, **OPTIONS) as one, world.Masters(old_servers.urls, **OPTIONS) as two:
-        for masters in (one, two):
-            eventually(lambda: all_up(masters))  # noqa: B023
-        lock = one.lock("job", ttl=TTL)
-        lock.acquire()
-        one.status("job")
-        old_servers.restart(0, keep_data=False)
-        old_servers.restart(1, keep_data=False)
-        # A majority has no key; without the guard it would be granted at once.
-        with pytest.raises(QuorumUnreachable, match="quarantined"):
-            two.lock("another job", ttl=TTL).acquire(timeout=0.3)
-        try:
-            assert two.lock("job", ttl=TTL).acquire(timeout=0) is None
-        except QuorumUnreachable:
-            pass  # which of the two it is depends on whose answer came first (C2)
-        assert lock.owned()
-        lock.release()
+    def scene():
+        wait_until_voting(old_servers)
+        with world.Masters(old_servers.urls, **OPTIONS) as one, world.Masters(old_servers.urls, **OPTIONS) as two:
+            for masters in (one, two):
+                eventually(lambda: all_up(masters))  # noqa: B023
+            yield
+            lock = one.lock("job", ttl=TTL)
+            lock.acquire()
+            one.status("job")
+            old_servers.restart(0, keep_data=False)
+            old_servers.restart(1, keep_data=False)
+            # A majority has no key; without the guard it would be granted at once.
+            with pytest.raises(QuorumUnreachable, match="quarantined"):
+                two.lock("another job", ttl=TTL).acquire(timeout=0.3)
+            try:
+                assert two.lock("job", ttl=TTL).acquire(timeout=0) is None
+            except QuorumUnreachable:
+                pass  # which of the two it is depends on whose answer came first (C2)
+            assert lock.owned()
+            lock.release()
+
+    in_time(scene, TTL)
     wait_until_voting(old_servers)
 
 
@@ -109,7 +113,8 @@ def test_a_master_that_forgets_nothing_votes_at_once(world):
         id="not-while-it-is-rewritten"),
 ])  # fmt: skip
 def test_nearly_always_is_not_exempt(world, how):
-    with LocalMasters(3, **how) as servers, world.Masters(servers.urls, **OPTIONS) as masters:
+    options = OPTIONS | {"max_ttl": 60.0}  # longer than it may take to start three
+    with LocalMasters(3, **how) as servers, world.Masters(servers.urls, **options) as masters:
         with pytest.raises(QuorumUnreachable, match="quarantined"):
             masters.lock("job", ttl=TTL).acquire(timeout=0)
 

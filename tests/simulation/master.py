@@ -56,6 +56,7 @@ class Keyspace:
         self.keys: dict[str, Key] = {}
         self.now_ms = 0  # stands still while a script runs, as in Redis
         self.refuses = ""  # MISCONF or OOM
+        self.version: int | None = 0x00070000  # None: one that does not tell it to scripts, as Redis before 7
 
     def find(self, name: str) -> Key | None:
         key = self.keys.get(name)
@@ -84,14 +85,18 @@ class Keyspace:
             raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
         return key.value
 
-    def _set(self, name: str, value: str, unit: str = "", amount: str = "") -> Any:
+    def _set(self, name: str, value: str, *options: str) -> Any:
+        before = self._get(name) if "GET" in options else True
+        if "NX" in options and self.find(name) is not None:
+            return False
         expires = None
-        if unit:
-            if unit != "PX" or int(amount) <= 0:
+        if "PX" in options:
+            amount = int(options[options.index("PX") + 1])
+            if amount <= 0:
                 raise Refused("ERR invalid expire time in 'set' command")
-            expires = self.now_ms + int(amount)
+            expires = self.now_ms + amount
         self.keys[name] = Key(value, expires)
-        return True
+        return before
 
     def _del(self, name: str) -> Any:
         return 0 if self.find(name) is None else int(self.keys.pop(name, None) is not None)
@@ -154,7 +159,7 @@ class Engine:
             function = self._functions[text] = self._lua.execute(f"return function(KEYS, ARGV) {text}\nend")
         self._keyspace = keyspace
         try:
-            reply = self._run(function, len(keys), *keys, *args)
+            reply = self._run(function, keyspace.version, len(keys), *keys, *args)
         except Refused as refused:
             return ErrorReply(str(refused))
         except LuaError as error:
@@ -179,7 +184,8 @@ redis = {
   error_reply = function(text) return {err = text} end,
   status_reply = function(text) return {ok = text} end,
 }
-return function(script, n, ...)
+return function(script, version, n, ...)
+  redis.REDIS_VERSION_NUM = version
   local all, KEYS, ARGV = {...}, {}, {}
   for i = 1, n do KEYS[i] = all[i] end
   for i = n + 1, #all do ARGV[i - n] = all[i] end
@@ -223,6 +229,7 @@ class Master(Keyspace):
         self.judge = judge
         self.index = index
         self.durable = durable
+        self.version = None if index % 3 == 2 else self.version
         self.announces = judge.parameters.announces  # else the ACL permits no channel
         self.listening: dict[str, dict[Connection, Subscriber]] = {}  # by channel
         self.up = True

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.parameters import draw
+from tests.simulation.parameters import draw, periods
 from tests.simulation.run import simulate
 
 SEEDS = 2000
+PERIODS = 300
 CHUNK = 50
 # By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
 FOUND = (12614, 24226, 27730, 1023712, 2022798)
@@ -22,6 +23,15 @@ def test_seeds_keep_every_promise(start):
     for seed in range(start, start + CHUNK):
         grants += simulate(draw(seed)).judge.grants
     assert grants > CHUNK, "so little is granted that nothing can go wrong"
+
+
+@pytest.mark.parametrize("start", range(0, PERIODS, CHUNK))
+def test_nobody_else_is_granted_it_too_early(start):
+    """R28, whatever is lost, killed or restarted."""
+    grants = 0
+    for seed in range(start, start + CHUNK):
+        grants += simulate(periods(seed)).judge.grants
+    assert grants > CHUNK
 
 
 @pytest.mark.parametrize("seed", FOUND)

@@ -468,7 +468,7 @@ def _() -> list[Any]:
     return [mock.patch.object(LeaseState, "kept", 0.0)]
 
 
-@variant("kept-without-drift", R28, spread=1.0, drift_factor=0.1, **_PERIODS)
+@variant("kept-without-drift", R28, spread=1.0, drift_factor=0.1, clients=5, names=1, **_PERIODS)
 def _() -> list[Any]:
     """What is left of the time is counted by a master's clock as if that ran like ours (R28)."""
     return [mock.patch.object(releasing, "quorum", mock.Mock(drift=mock.Mock(return_value=0.0)))]
@@ -477,7 +477,7 @@ def _() -> list[Any]:
 @variant("kept-longer-than-the-key", R28_END, **_PERIODS)
 def _() -> list[Any]:
     """A release lengthens the life of a key (R28)."""
-    return [script(scripts.RELEASE, ("if left >= 0 and left < keep then", "if false then"))]
+    return [script(scripts.RELEASE, ("if left < 0 or left > keep then", "if true then"))]
 
 
 @variant("rollback-keeps", R28_END, **_PERIODS)
@@ -706,7 +706,7 @@ def _() -> list[Any]:
         script(
             scripts.ACQUIRE,
             ("if proposal > fence then", "if proposal >= fence then"),
-            ("tonumber(stored) < tonumber(ARGV[4])", "tonumber(stored) <= tonumber(ARGV[4])"),
+            ("stored < proposal", "stored <= proposal"),
         ),
         script(scripts.FENCE, ("if proposal <= fence then", "if proposal < fence then")),
     ]
