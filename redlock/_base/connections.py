@@ -111,8 +111,9 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
     # -- the line in front of the masters ------------------------------------------------------------
 
     def _enter(self, place: Place, inbox: AnyInbox) -> None:
-        place.inbox = inbox
         self.local_queue.enter(place)
+        if not place.turn:  # a lease keeps its place, and must not keep all of the operation that acquired it
+            place.inbox = inbox
         if self.subscriptions.contended and place.turn:
             self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
 

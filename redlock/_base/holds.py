@@ -42,6 +42,8 @@ from abc import ABC, abstractmethod
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from redlock._core import attributes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -118,6 +120,13 @@ class Hold(ABC, Generic[AnyLease]):
     - ``max_hold``: the limit of the lease, in seconds.
     - ``driver``: the driver of asyncio whose masters know the lease.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        attributes.tell(
+            cls, "through", "holder", "leaving", "_life", "_watches", "max_hold", "task", "driver", "lease", "state",
+            "_entered", "_unwanted",
+        )  # fmt: skip
 
     lease: AnyLease  # from `enter` on
     state: LeaseState

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from redlock._core import attributes
 from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ class LeaseState:
     _late: Reason = "expired"  # the reason to give if its time runs out
     # No majority has confirmed it yet: not granted yet, or handed over by a token and not extended (C11).
     _resumed = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        attributes.tell(
+            cls, "names", "ttl", "clock", "mine", "all_pending", "holds", "token", "fence", "valid_until", "_votes",
+            "said", "_since", "place", "asked", "keys_until", "_resumed", "on_change", "released",
+        )  # fmt: skip
 
     def __init__(
         self,

@@ -67,11 +67,7 @@ class Listing:
     def _search(self) -> Op[None]:
         """One step on the master that is searched now."""
         step, tally = yield from scan(self._settings, self._master, self._cursor, self._pattern)
-        if step is None:
-            self._searched.inherit(tally, self._master)
-            if self._searched.unreachable:
-                raise QuorumUnreachable(self._explain(), votes=self._searched.votes())
-        else:
+        if step is not None:
             self._cursor = step.cursor
             for key in step.keys:
                 name = wire.name_of(self._prefix, key)
@@ -80,7 +76,9 @@ class Listing:
                     self._names.append(name)
             if step.cursor != _FIRST:
                 return
-            self._searched.count(self._master, "granted")
+        self._searched.inherit(tally, self._master)  # one that may have forgotten locks (R21) was not searched
+        if self._searched.unreachable:
+            raise QuorumUnreachable(self._explain(), votes=self._searched.votes())
         self._master, self._cursor = self._master + 1, _FIRST
 
     def _explain(self) -> str:

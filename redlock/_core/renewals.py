@@ -31,7 +31,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from redlock._core import quorum
+from redlock._core import attributes, quorum
 from redlock._core.extend import Extension, extend
 from redlock._core.extend_many import MOST, renew
 from redlock._core.release import abandon, release_lost
@@ -196,6 +196,9 @@ class Renewal:
         if self.settings.observer is not None:
             self.settings.observer.released(self.spec.name, self.lease)
         return {}
+
+
+attributes.tell(Renewal, "settings", "spec", "lease", "held_by", "_since", "_pause", "moment", "_tried_for", "_again")
 
 
 # The three functions are cached: leases that were extended together call them with the same arguments, one by one.

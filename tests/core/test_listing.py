@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, strategies as st
 
+from redlock import QuorumUnreachable
 from redlock._core import wire
+from redlock._core.listing import Listing
 from redlock._core.refusals import ErrorReply
+from redlock._core.voters import Facts
 from redlock._core.wire import Seen
 from tests.core.scripted_master import ScriptedMaster
-from tests.core.world import PROPERTY
+from tests.core.world import PROPERTY, START, Master, World
 
 prefixes = st.sampled_from(["redlock:", "", "{x}:", "p*", "redlock-max"])
 
@@ -63,3 +68,36 @@ def test_what_is_no_answer_of_scan(value):
 def test_what_is_no_answer_of_look(value):
     with pytest.raises(wire.BadReply):
         wire.read_look(value, 2)
+
+
+def listed(world):
+    listing = Listing(world.settings, "redlock:", "*")
+    found = []
+    while (piece := world.run(listing.more())) is not None:
+        found += [status.name for status in piece]
+    return found
+
+
+def has(*names):
+    seen = [[b"somebody" if name in names else b"", 5000 if name in names else -2, b"0"] for name in "ab"]
+    return Master(
+        0.01, {"scan": [b"0", [f"redlock:{name}".encode() for name in names]], "look": seen[: len(names) or 1]}
+    )
+
+
+def test_a_master_that_may_have_forgotten_locks_was_not_searched():
+    """R21, R29: 'a' is on the first two, the first has restarted without it, and the second does not answer."""
+    silent = Master(math.inf, has().says)
+    world = World(has(), silent, has(), guard=True)
+    assert listed(world) == []
+    world = World(has(), silent, has(), guard=True)
+    world.settings.voters.admit(0, Facts("restarted", 1), START)
+    with pytest.raises(QuorumUnreachable, match="2 of 3 masters took no part") as caught:
+        listed(world)
+    assert [vote.outcome for vote in caught.value.votes][:2] == ["quarantined", "timeout"]
+
+
+def test_what_it_has_is_listed_all_the_same():
+    world = World(has("a"), has("a"), has("a"), guard=True)
+    world.settings.voters.admit(0, Facts("restarted", 1), START)
+    assert listed(world) == ["a"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import random
 import threading
 import time
+import tracemalloc
 
 import redlock
 from tests.servers.look import all_up, at_once, eventually, lock_keys, nothing_left
@@ -115,3 +117,21 @@ def test_what_a_frozen_master_was_sent_is_little(world, redlock_servers):
         after = redlock_servers.client(2).info("commandstats")["cmdstat_evalsha"]["calls"]
         # Within node_timeout of the freeze some cycles still go out, then none does.
         assert after - before < CYCLES
+
+
+def test_a_lease_weighs_less_than_three_kilobytes(redlock_servers, masters):
+    """Also after a burst; and it keeps nothing of the operation that acquired it."""
+    each = 0.0
+    for locks in ([masters.lock(f"first-{i}") for i in range(100)], [masters.lock(f"job-{i}") for i in range(400)]):
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for lock in locks:
+                lock.acquire()
+            gc.collect()
+            each = tracemalloc.get_traced_memory()[0] / len(locks)
+        finally:
+            tracemalloc.stop()
+        for lock in locks:
+            lock.release()
+    assert each < 3000

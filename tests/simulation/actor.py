@@ -9,8 +9,11 @@ from tenacity.wait import wait_random_exponential
 
 from redlock import scripts
 from redlock._core import acquire as acquiring, extend as extending, quorum, release as releasing, wire
+from redlock._core.listing import Listing
 from redlock._core.settings import LockSpec
-from tests.simulation.client import PREFIX
+from redlock._core.wait_free import wait_free
+from redlock.errors import QuorumUnreachable
+from tests.simulation.client import PREFIX, Cancelled
 from tests.simulation.renewer import Extending, Lease
 
 if TYPE_CHECKING:
@@ -35,6 +38,14 @@ def spec_for(client: Client, names: Sequence[str], ttl: float, at_least: float =
         retry=wait_random_exponential(multiplier=ttl / 20, max=parameters.eager * ttl, min=ttl / 500),
         hold_at_least=at_least,
     )
+
+
+def _until_unreachable(listing: Listing) -> Any:
+    """Too few masters answer: the list ends, and says nothing of what is missing."""
+    try:
+        return (yield from listing.more())
+    except QuorumUnreachable as error:
+        raise Cancelled from error
 
 
 class Actor:
@@ -72,7 +83,46 @@ class Actor:
         timeout = chance.choice((0.0, 0.5, 2.0))
         if parameters.patient and chance.random() < parameters.patient:
             timeout = 10.0
+        if parameters.looks and chance.random() < parameters.looks:
+            self._look(names, timeout * parameters.ttl)
+            return
         self.acquire(names, parameters.ttl, timeout * parameters.ttl)
+
+    # -- looking: without taking anything ------------------------------------------------------------
+
+    def _look(self, names: Sequence[str], timeout: float) -> None:
+        """Wait until the names are free, or list all locks."""
+        if self.world.random.random() < 0.3:
+            self._list(Listing(self.client.settings, PREFIX, "*"), self.judge.held(), [])
+            return
+        client, before = self.client, self.judge.held()
+        pauses = spec_for(client, names, client.parameters.ttl).retry
+        op = wait_free(client.settings, tuple(names), PREFIX, client.clock() + timeout, pauses)
+
+        def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
+            self._acquiring = None
+            if interrupted is None and outcome[0] is None:
+                self.judge.was_free(names, before)
+            self.think()
+
+        self._acquiring = client.run(op, done, on_send=lambda _, task: self.judge.waits.attempts(task))
+
+    def _list(self, listing: Listing, before: set[Hold], found: list[str]) -> None:
+        """One piece after the other, as the iterators of the shells do it."""
+
+        def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
+            if outcome is None:  # the end, or it was interrupted
+                if interrupted is None:
+                    self.judge.listed(found, before)
+                self.think()
+                return
+            found.extend(status.name for status in outcome)
+            if self.client.closing:
+                self.think()
+            else:
+                self.world.after(0.0, self.client.gate, self._list, listing, before, found)
+
+        self.client.run(_until_unreachable(listing), done)
 
     def acquire(self, names: Sequence[str], ttl: float, timeout: float) -> None:
         client = self.client

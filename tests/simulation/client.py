@@ -137,8 +137,9 @@ class Task:
 
     def _enter(self, place: Place) -> bool:
         """Stand in line.  True: it may ask the masters at once."""
-        place.inbox = self
         self.client.local_queue.enter(place)
+        if not place.turn:
+            place.inbox = self
         self.client.hearing.entered(place)
         return place.may_ask
 

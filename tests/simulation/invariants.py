@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MILLISECOND = 0.001
 TINY = 1e-9
+LOOKS = (scripts.STATUS, scripts.LOOK, scripts.SCAN)
 RELEASED = "released:"  # in front of a token: nobody may have the name yet
 MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
@@ -51,9 +52,34 @@ R13 = "R13 not given up"
 R15 = "R15 let go"
 R28 = "R28 at least"
 R28_END = "R28 no longer"
+R29 = "R29 listed"
+FREE = "it was free"
 C7 = "C7 not held for longer"
 LIVE = "live"
-ALL = (P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15, R28, R28_END, C7, WOKEN, ANYWAY, QUIET, APART, LIVE)
+ALL = (
+    P1,
+    P2,
+    P3,
+    P5,
+    P6,
+    P7,
+    P8,
+    R2,
+    R7,
+    R12,
+    R13,
+    R15,
+    R28,
+    R28_END,
+    R29,
+    FREE,
+    C7,
+    WOKEN,
+    ANYWAY,
+    QUIET,
+    APART,
+    LIVE,
+)
 
 
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
@@ -125,6 +151,7 @@ class Judge:
         self.parameters = parameters
         self.calls = 0
         self.grants = 0
+        self.lists = 0
         self.last_fence: int | None = None
         self.masters: list[Master] = []
         self.waits = Waits(self)
@@ -145,7 +172,7 @@ class Judge:
     def before(self, master: Master, call: Call) -> Sequence[tuple[str, Attempt | None, str | None, int | None]]:
         """The lock keys that ``call`` names, as they are before it runs."""
         self.calls += 1
-        if call.script is scripts.ANNOUNCE or call.script is scripts.STATUS:
+        if call.script is scripts.ANNOUNCE or call.script in LOOKS:
             return ()
         found = []
         for name in call.keys:
@@ -482,6 +509,8 @@ class Judge:
     def timed_out(self, request: Send) -> None:
         """Whoever waits for it is told that its time is up: what it was told had not decided it (R2)."""
         assert isinstance(request, Round)
+        if request.call.script in LOOKS:  # it waits for all
+            return
         if self._decided(request, request.tally):
             outcomes = [vote.outcome for vote in request.tally.votes()]
             self.fail(R2, f"{request.call.script.name} is waited for to the end of its time, and has {outcomes}")
@@ -531,6 +560,27 @@ class Judge:
             self.fail(R28_END, f"{where}, and had no reason to")
         if before is not None and expires > before:
             self.fail(R28_END, f"{where} for {expires - before} ms longer than the key would have lived")
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def held(self) -> set[Hold]:
+        """The leases that are valid now."""
+        return {hold for holds in self._holds.values() for hold in holds if hold.valid()}
+
+    def was_free(self, names: Sequence[str], before: set[Hold]) -> None:
+        """Somebody waited until all of them were free, and was told so: none had one holder all the time."""
+        for hold in before:
+            if self.parameters.clocks_hold and not set(names).isdisjoint(hold.attempt.names) and hold.valid():
+                self.fail(FREE, f"{names} were never all free: {hold.attempt} has had them all the time")
+
+    def listed(self, found: Sequence[str], before: set[Hold]) -> None:
+        """Somebody was told all the names that are held: each once, and none that was held all the time is missing (R29)."""
+        self.lists += 1
+        if len(set(found)) < len(found):
+            self.fail(R29, f"{found} has a name twice")
+        held = {name for hold in before if hold.valid() for name in hold.attempt.names}
+        if self.parameters.clocks_hold and not held <= set(found):
+            self.fail(R29, f"{sorted(held.difference(found))} were held all the time, and only {found} were listed")
 
     def _ordered(self, hold: Hold, names: Iterable[str]) -> None:
         assert hold.fence is not None

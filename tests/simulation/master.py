@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from lupa.lua51 import LuaError, LuaRuntime
+from lupa.lua51 import LuaError, LuaRuntime, lua_type
 
 from redlock import scripts
 from redlock._core.refusals import ErrorReply
@@ -54,6 +55,7 @@ class Keyspace:
 
     def __init__(self) -> None:
         self.keys: dict[str, Key] = {}
+        self._numbers: dict[str, int] = {}  # of all keys that there ever were, for SCAN
         self.now_ms = 0  # stands still while a script runs, as in Redis
         self.refuses = ""  # MISCONF or OOM
         self.version: int | None = 0x00070000  # None: one that does not tell it to scripts, as Redis before 7
@@ -117,6 +119,18 @@ class Keyspace:
             return -2
         return -1 if key.expires is None else key.expires - self.now_ms
 
+    def _scan(self, cursor: str, *options: str) -> Any:
+        """One key is a step: a run has few.  Whatever comes and goes, a key that stays is found."""
+        assert (options[0], options[2], options[4:]) == ("MATCH", "COUNT", ("TYPE", "string"))
+        for name in self.keys:
+            self._numbers.setdefault(name, len(self._numbers) + 1)
+        left = sorted((self._numbers[name], name) for name in self.keys if self._numbers[name] > int(cursor))
+        if not left:
+            return ["0", []]
+        number, name = left[0]
+        found = [name] if fnmatchcase(name, options[1]) and self.find(name) is not None else []
+        return [str(number) if len(left) > 1 else "0", found]
+
     def _publish(self, channel: str, message: str) -> Any:
         return 0  # nobody listens to a keyspace alone
 
@@ -141,7 +155,8 @@ class Engine:
         table = self._lua.table_from
 
         def call(name: str, *args: Any) -> Any:
-            return self._keyspace.command(name, *args)
+            reply = self._keyspace.command(name, *args)
+            return table([table(one) if isinstance(one, list) else one for one in reply]) if name == "SCAN" else reply
 
         def pcall(name: str, *args: Any) -> Any:
             try:
@@ -195,7 +210,7 @@ return function(script, version, n, ...)
   if reply.ok then return 'status', reply.ok end
   -- an error that is one of several answers
   for i = 1, #reply do
-    if type(reply[i]) == 'table' then reply[i] = failed(reply[i].err) end
+    if type(reply[i]) == 'table' and reply[i].err then reply[i] = failed(reply[i].err) end
   end
   local length = 0
   while reply[length + 1] ~= nil do length = length + 1 end
@@ -212,6 +227,8 @@ def _converted(value: Any) -> Any:
         return value.encode("latin-1")
     if value is None or value is False:
         return None
+    if lua_type(value) == "table":
+        return [_converted(one) for one in value.values()]
     return math.trunc(value)
 
 

@@ -73,6 +73,7 @@ class Parameters:
     patient: float = 0.0  # share of acquires that wait for ten TTLs
     contended: bool = False  # drawn by `crowd`
     together: bool = False  # drawn by `household`
+    looks: float = 0.0  # share of what is done that takes nothing: waits until a name is free, lists all locks
     at_least: float = 0.0  # share of acquires with a `hold_at_least`
     faults: tuple[tuple[str, float], ...] = ()
 
@@ -211,6 +212,7 @@ def periods(seed: int, **fixed: Any) -> Parameters:
     pick = random.Random(f"periods of {seed}")
     values: dict[str, Any] = {
         "clients": pick.choice((2, 3, 5)), "names": pick.choice((1, 1, 2)), "eager": 0.03, "at_least": 1.0,
+        "looks": pick.choice((0.0, 0.3)),
         "keep": pick.choice((0.0, 0.5)), "deserted": pick.choice((0.0, 0.3)), "abandoned": pick.choice((0.0, 1.0)),
     }  # fmt: skip
     return draw(seed, **(values | fixed))

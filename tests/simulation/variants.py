@@ -17,6 +17,7 @@ from redlock._base import renewer as base_renewer
 from redlock._core import (
     acquire as acquiring,
     extend as extending,
+    listing,
     quorum,
     release as releasing,
     renewals,
@@ -32,13 +33,34 @@ from redlock._core.pipeline import CONNECTING, Pipeline
 from redlock._core.release import Claim, release_lost
 from redlock._core.renewals import Renewal
 from redlock._core.rounds import Round
+from redlock._core.scan import scan
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
+from redlock._core.wait_free import FreeLook
 from tests.simulation import master
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
-from tests.simulation.invariants import C7, LIVE, P1, P2, P3, P5, P6, P7, P8, R2, R7, R12, R13, R15, R28, R28_END
+from tests.simulation.invariants import (
+    C7,
+    FREE,
+    LIVE,
+    P1,
+    P2,
+    P3,
+    P5,
+    P6,
+    P7,
+    P8,
+    R2,
+    R7,
+    R12,
+    R13,
+    R15,
+    R28,
+    R28_END,
+    R29,
+)
 from tests.simulation.parameters import Parameters, crowd, draw, household, periods
 from tests.simulation.renewer import HeldBy
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
@@ -489,6 +511,23 @@ def _() -> list[Any]:
         yield Send(call, to=round_.reached(), owed_until=round_.sent_at + 2 * spec.ttl)
 
     return [mock.patch.object(acquiring, "rollback", rollback)]
+
+
+@variant("free-where-one-says-so", FREE, looks=0.8, **_PERIODS)
+def _() -> list[Any]:
+    """A name is free as soon as one master has no holder for it."""
+    return [mock.patch.object(FreeLook, "free", property(lambda look: look._free() > 0))]
+
+
+@variant("listed-from-the-first-master", R29, looks=0.8, **_PERIODS)
+def _() -> list[Any]:
+    """What one master has is all that there is (R29)."""
+    return [mock.patch.object(listing, "scan", _only_the_first)]
+
+
+def _only_the_first(settings: Any, master: int, *step: Any) -> Any:
+    found, tally = yield from scan(settings, master, *step)
+    return (found._replace(keys=[]) if found is not None and master else found), tally
 
 
 @variant("given-back-at-once", R28, keep=1.0, deserted=1.0, abandoned=1.0, **_PERIODS)
