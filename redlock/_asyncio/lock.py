@@ -264,7 +264,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        inspection = self._masters._inspection  # noqa: SLF001 - see `LockBase`
+        inspection = self._deployment.inspection
         for name in self._spec.names:
             if is_locked(*await self._run(inspection(name))):
                 return True

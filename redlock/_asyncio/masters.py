@@ -122,7 +122,7 @@ class AsyncMasters(MastersBase):
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
-        return known(*await self._run(self._inspection(name)))
+        return known(*await self._run(self._deployment.inspection(name)))
 
     def locks(self, match: str = "*") -> AsyncIterator[LockStatus]:
         """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
@@ -141,7 +141,7 @@ class AsyncMasters(MastersBase):
             ConfigurationError: ``match`` is no pattern.
             QuorumUnreachable: while it goes on: too few masters answer, or allow it.
         """
-        return self._listed(self._listing(match))
+        return self._listed(self._deployment.listing(match))
 
     async def _listed(self, listing: Listing) -> AsyncIterator[LockStatus]:
         while (found := await self._run(listing.more())) is not None:
@@ -170,7 +170,7 @@ class AsyncMasters(MastersBase):
             ConfigurationError: a name or the timeout cannot be right.
             RedlockError: the masters were closed.
         """
-        return was_free(*await self._run(self._waiting_free(name, timeout)))
+        return was_free(*await self._run(self._deployment.waiting_free(name, timeout)))
 
     async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:  # noqa: ASYNC109 - C19
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
@@ -260,11 +260,11 @@ class AsyncMasters(MastersBase):
                 self._process = process.mark
             driver = Driver(
                 self._endpoints,
-                self._settings.voters,
+                self._deployment.settings.voters,
                 loop,
-                node_timeout=self._settings.node_timeout,
+                node_timeout=self._deployment.settings.node_timeout,
                 connect_timeout=self._connect_timeout,
-                prefix=self._prefix,
+                prefix=self._deployment.prefix,
                 max_ttl=self.max_ttl,
                 observer=self._observer,
             )

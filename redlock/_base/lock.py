@@ -130,11 +130,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
         self._private = self._masters is not masters
         # Only locks may use these: `LockBase` and `MastersBase` are one module in two files.
-        self._settings = self._masters._settings  # noqa: SLF001
-        self._limits = self._masters._limits  # noqa: SLF001
+        self._deployment = deployment = self._masters._deployment  # noqa: SLF001
         self._keep = self._masters._keep  # noqa: SLF001
+        self._settings = deployment.settings
         self._set_up()
-        times = checked(self._limits, ttl, timeout, max_hold, hold_at_least, min_validity)
+        times = checked(deployment.limits, ttl, timeout, max_hold, hold_at_least, min_validity)
         self._timeout = times.patience
         self._asks_validity = min_validity is not None
         if retry is None:
@@ -143,7 +143,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
-        keys = self._masters._keys(names, fencing=fencing)  # noqa: SLF001
+        keys = deployment.keys(names, fencing=fencing)
         self._spec = LockSpec(
             names, keys, times.ttl, times.min_validity, retry, bool(auto_extend), times.max_hold, on_lost,
             times.hold_at_least,
@@ -390,7 +390,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _extending(self, hold: Hold[AnyLease], ttl: float | None) -> Op[Extension]:
         state = hold.state
-        ttl = self._spec.ttl if ttl is None else check_ttl(self._limits, ttl)
+        ttl = self._spec.ttl if ttl is None else check_ttl(self._deployment.limits, ttl)
         if ttl < state.hold_at_least:
             raise ConfigurationError(
                 f"ttl={ttl:g}: allowed is at least hold_at_least ({state.hold_at_least:g} s), or others could get the "

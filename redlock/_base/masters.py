@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from redlock import _clock, _connect, _installed, options
 from redlock._base import process
 from redlock._base.connections import CLOSED, report
+from redlock._base.deployment import Deployment
 from redlock._base.forklock import ForkLock
 from redlock._base.times import Limits
-from redlock._core import inspect, wire
 from redlock._core.fencing import FenceClock
 from redlock._core.settings import MastersSettings
 from redlock._core.voters import Voters
-from redlock._core.wait_free import wait_free
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from typing import Self, Unpack
 
     from redlock._base.observer import Observer
     from redlock._base.typed import MastersOptions
     from redlock._core.effects import Op
     from redlock._core.events import Event
-    from redlock._core.inspect import LockStatus
-    from redlock._core.listing import Listing
     from redlock._core.quorum import Tally
     from redlock._core.renewals import Renewal
     from redlock._health.checkup import Checkup
@@ -105,11 +102,9 @@ class MastersBase:
 
             self._observer = Observer(observer)
         self.max_ttl = max_ttl
-        self._prefix = prefix
-        self._announced = wire.announcement_key(prefix)
         self._restart_guard = bool(restart_guard)
         names = tuple(target.name for target in self._endpoints)
-        self._settings = MastersSettings(
+        settings = MastersSettings(
             masters=names,
             node_timeout=node_timeout,
             drift_factor=options.fraction("drift_factor", drift_factor, below=0.5),
@@ -122,7 +117,7 @@ class MastersBase:
             attempted=Outages(self._observer),
             observer=self._observer,
         )
-        self._limits = Limits(max_ttl, node_timeout, self._settings.drift_factor)
+        self._deployment = Deployment(settings, Limits(max_ttl, node_timeout, settings.drift_factor), prefix)
         # One name for all probes of this object: each name leaves a fence key for `fence_ttl` (R20).
         self._probed = f"redlock-check:{secrets.token_hex(8)}"
         self._closed = False
@@ -156,42 +151,9 @@ class MastersBase:
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {', '.join(self._settings.masters)}>"
+        return f"<{type(self).__name__} {', '.join(self._deployment.settings.masters)}>"
 
     # -- for the locks -------------------------------------------------------------------------------
-
-    def _keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
-        keys = wire.keys_for(self._prefix, names, fencing=fencing)
-        if self._announced in keys.locks or (len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)):
-            self._refuse(names, keys)
-        return keys
-
-    def _refuse(self, names: tuple[str, ...], keys: wire.Keys) -> NoReturn:
-        """One of ``keys`` has another use already.  Raises ConfigurationError, with the name to change."""
-        for name, lock in zip(names, keys.locks, strict=True):
-            if lock in keys.fences:  # else it would be granted, and lost at its extension
-                whose = options.shown(names[keys.fences.index(lock)])
-                raise ConfigurationError(
-                    f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is "
-                    "kept: take another name"
-                )
-        raise ConfigurationError(
-            f"name={options.shown(names)}: at {options.shown(self._announced)} the masters keep the longest TTL of all "
-            "clients: take another name"
-        )
-
-    def _inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
-        (checked,) = options.names([name])
-        return inspect.inspect(self._settings, checked, self._prefix + checked)
-
-    def _listing(self, match: str) -> Listing:
-        from redlock._core.listing import Listing  # noqa: PLC0415 - few programs ever list
-
-        return Listing(self._settings, self._prefix, options.pattern(match))
-
-    def _waiting_free(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
-        deadline = _clock.now() + options.timeout("timeout", timeout)
-        return wait_free(self._settings, options.names(name), self._prefix, deadline)
 
     def _keep(self, renewal: Renewal) -> None:
         """Renew a lease from now on, and tell if it is lost."""
@@ -209,15 +171,15 @@ class MastersBase:
         client_options = ClientOptions(
             max_ttl=self.max_ttl,
             restart_guard=self._restart_guard,
-            node_timeout=self._settings.node_timeout,
-            drift_factor=self._settings.drift_factor,
-            prefix=self._prefix,
+            node_timeout=self._deployment.settings.node_timeout,
+            drift_factor=self._deployment.settings.drift_factor,
+            prefix=self._deployment.prefix,
         )
         return Checkup(self._endpoints, client_options, timeout, probe)
 
     def _throw_away(self) -> dict[str, Any]:
         """The options of the lock that a check acquires and releases."""
-        ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._settings.node_timeout))
+        ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._deployment.settings.node_timeout))
         return {"name": self._probed, "ttl": ttl, "auto_extend": False}
 
 

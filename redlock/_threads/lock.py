@@ -154,7 +154,7 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        inspection = self._masters._inspection  # noqa: SLF001 - see `LockBase`
+        inspection = self._deployment.inspection
         return any(is_locked(*self._run(inspection(name))) for name in self._spec.names)
 
     def close(self) -> None:

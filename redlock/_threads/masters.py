@@ -128,7 +128,7 @@ class Masters(MastersBase):
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
-        return known(*self._run(self._inspection(name)))
+        return known(*self._run(self._deployment.inspection(name)))
 
     def locks(self, match: str = "*") -> Iterator[LockStatus]:
         """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
@@ -147,7 +147,7 @@ class Masters(MastersBase):
             ConfigurationError: ``match`` is no pattern.
             QuorumUnreachable: while it goes on: too few masters answer, or allow it.
         """
-        return self._listed(self._listing(match))
+        return self._listed(self._deployment.listing(match))
 
     def _listed(self, listing: Listing) -> Iterator[LockStatus]:
         while (found := self._run(listing.more())) is not None:
@@ -175,7 +175,7 @@ class Masters(MastersBase):
             ConfigurationError: a name or the timeout cannot be right.
             RedlockError: the masters were closed.
         """
-        return was_free(*self._run(self._waiting_free(name, timeout)))
+        return was_free(*self._run(self._deployment.waiting_free(name, timeout)))
 
     def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
@@ -240,10 +240,10 @@ class Masters(MastersBase):
             if driver is None or not mine:
                 driver = self._driver = Driver(
                     self._endpoints,
-                    self._settings.voters,
-                    node_timeout=self._settings.node_timeout,
+                    self._deployment.settings.voters,
+                    node_timeout=self._deployment.settings.node_timeout,
                     connect_timeout=self._connect_timeout,
-                    prefix=self._prefix,
+                    prefix=self._deployment.prefix,
                     max_ttl=self.max_ttl,
                     observer=self._observer,
                 )

@@ -178,7 +178,7 @@ def test_no_repr_shows_a_password(url):
     """C20."""
     masters = Masters([url])
     lock = masters.lock("job")
-    for shown in (masters, lock, masters._endpoints, masters._settings):
+    for shown in (masters, lock, masters._endpoints, masters._deployment.settings):
         assert SECRET not in repr(shown)
         assert SECRET not in str(shown)
 

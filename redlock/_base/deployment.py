@@ -1,0 +1,65 @@
+"""What locks and looks need of their masters: the settings that all of them share, and which keys a name has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from redlock import _clock, options
+from redlock._core import inspect, wire
+from redlock._core.wait_free import wait_free
+from redlock.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._base.times import Limits
+    from redlock._core.effects import Op
+    from redlock._core.inspect import LockStatus
+    from redlock._core.listing import Listing
+    from redlock._core.quorum import Tally
+    from redlock._core.settings import MastersSettings
+
+
+class Deployment:
+    """The masters of one `Masters`, as operations ask them."""
+
+    __slots__ = ("_announced", "limits", "prefix", "settings")
+
+    def __init__(self, settings: MastersSettings, limits: Limits, prefix: str) -> None:
+        self.settings = settings
+        self.limits = limits
+        self.prefix = prefix
+        self._announced = wire.announcement_key(prefix)
+
+    def keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
+        keys = wire.keys_for(self.prefix, names, fencing=fencing)
+        if self._announced in keys.locks or (len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)):
+            self._refuse(names, keys)
+        return keys
+
+    def _refuse(self, names: tuple[str, ...], keys: wire.Keys) -> NoReturn:
+        """One of ``keys`` has another use already.  Raises ConfigurationError, with the name to change."""
+        for name, lock in zip(names, keys.locks, strict=True):
+            if lock in keys.fences:  # else it would be granted, and lost at its extension
+                whose = options.shown(names[keys.fences.index(lock)])
+                raise ConfigurationError(
+                    f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is "
+                    "kept: take another name"
+                )
+        raise ConfigurationError(
+            f"name={options.shown(names)}: at {options.shown(self._announced)} the masters keep the longest TTL of all "
+            "clients: take another name"
+        )
+
+    def inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:
+        (checked,) = options.names([name])
+        return inspect.inspect(self.settings, checked, self.prefix + checked)
+
+    def listing(self, match: str) -> Listing:
+        from redlock._core.listing import Listing  # noqa: PLC0415 - few programs ever list
+
+        return Listing(self.settings, self.prefix, options.pattern(match))
+
+    def waiting_free(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
+        deadline = _clock.now() + options.timeout("timeout", timeout)
+        return wait_free(self.settings, options.names(name), self.prefix, deadline)
