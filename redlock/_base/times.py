@@ -69,8 +69,7 @@ def _checked(
     kept = 0.0
     if hold_at_least is not None and (hold_at_least != 0 or isinstance(hold_at_least, bool)):
         kept = options.seconds("hold_at_least", hold_at_least, at_most=seconds, why="the ttl of the lock (R28)")
-        # The holder may die right after the grant: then what is left of the lease is all that keeps others out.
-        least = max(least, min(kept, longest - limits.node_timeout))
+        least = max(least, quorum.enough_to_hold(kept, seconds, limits.drift_factor, limits.node_timeout))
     return Times(
         seconds, patience, None if max_hold is None else options.seconds("max_hold", max_hold), kept, min_validity=least
     )

@@ -298,7 +298,8 @@ class Run:
     def _words(self, status: LockStatus) -> str:
         if status.token is None:
             return f"{self._name!r} is free now"
-        who = status.owner or (status.token if status.token.isprintable() else repr(status.token))
+        token = status.token.removeprefix("released:")
+        who = status.owner or (token if token.isprintable() else repr(token))
         if status.released:
             return f"{self._name!r} was released by {who}, and nobody gets it for {status.remaining:.1f} s more"
         return f"{self._name!r} is held by {who} for {status.remaining:.1f} s more, unless it is renewed"

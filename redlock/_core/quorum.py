@@ -34,6 +34,15 @@ def valid_until(sent_at: float, ttl: float, factor: float) -> float:
     return sent_at + ttl - drift(ttl, factor)
 
 
+def enough_to_hold(at_least: float, ttl: float, factor: float, node_timeout: float) -> float:
+    """The validity that a grant has to leave, so that it keeps others out for ``at_least`` seconds (R28).
+
+    Its holder may die right after it.  Then what is left of the lease is all that keeps them out, and the masters have
+    `node_timeout` to answer.
+    """
+    return min(at_least, ttl - drift(ttl, factor) - node_timeout)
+
+
 # A vote: the outcome, the latency, the reason, whether a configuration is to blame, and whether only this name is.
 Entry: TypeAlias = tuple[Outcome, "float | None", str, bool, bool]
 _ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")  # outcomes of a master that did not vote

@@ -11,6 +11,7 @@ import redis
 import redis.asyncio
 
 from redlock import ConfigurationError, Masters, MultiLock, RedlockError, _url
+from redlock._base.times import Limits, checked
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
 SECRET = "s3cr3t-word"  # noqa: S105
@@ -97,6 +98,21 @@ def test_a_third_of_the_ttl_is_allowed(ttl, node_timeout):
 
 def test_a_min_validity_of_nearly_all_that_there_is():
     Masters(URLS).lock("job", min_validity=29.697)
+
+
+@pytest.mark.parametrize(("options", "least"), [
+    ({}, 5.0),
+    ({"hold_at_least": 2}, 5.0),
+    ({"hold_at_least": 8}, 8.0),
+    ({"hold_at_least": 10}, 9.648),  # less 1 %, 2 ms and node_timeout: more cannot be had
+    ({"hold_at_least": 8, "min_validity": 1}, 8.0),
+    ({"hold_at_least": 8, "min_validity": 9}, 9.0),
+])  # fmt: skip
+def test_an_acquire_leaves_enough_for_what_it_is_to_hold_at_least(options, least):
+    """R28: its holder may die right after it."""
+    given = {"hold_at_least": None, "min_validity": None, **options}
+    times = checked(Limits(60.0, 0.25, 0.01), 10, -1, None, given["hold_at_least"], given["min_validity"])
+    assert times.min_validity == pytest.approx(least)
 
 
 def test_names_that_are_the_fence_key_of_another_one():

@@ -259,6 +259,14 @@ def test_redlock_run_runs_once_in_a_period(redlock_servers):
     assert re.search(r"^job +cron-1, released +\d+\.\d s +5 of 5$", listed.stdout, re.MULTILINE), listed.stdout
 
 
+def test_redlock_run_names_the_token_of_who_has_no_owner(redlock_servers):
+    with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        with masters.lock("job", hold_at_least=20, owner="") as lease:
+            token = lease.token
+    done = run([*RUN, NEW, "job", "--no-wait", "--verbose", "--", "echo", "ran"], redlock_servers.urls)
+    assert f"'job' was released by {token}, and nobody gets it for " in done.stderr
+
+
 @pytest.mark.parametrize(("options", "said"), [
     (["--hold-at-least", "20", "--ttl", "10"], "--hold-at-least 20: allowed is at most --ttl, 10 s"),
     (["--hold-at-least", "100"], "--hold-at-least 100: allowed is at most max_ttl, 60 s"),

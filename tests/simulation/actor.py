@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 def spec_for(client: Client, names: Sequence[str], ttl: float, at_least: float = 0.0) -> LockSpec:
     parameters = client.parameters
-    # As the options of a lock are checked: what is left after the grant keeps others out if its holder dies (R28).
-    longest = ttl - quorum.drift(ttl, parameters.drift_factor)
-    enough = min(at_least, longest - parameters.node_timeout)
+    enough = quorum.enough_to_hold(at_least, ttl, parameters.drift_factor, parameters.node_timeout)
     return LockSpec(
         names=tuple(names),
         keys=wire.keys_for(PREFIX, names),

@@ -317,7 +317,11 @@ class Judge:
         self.last_fence = grant.fence
         hold = Hold(client, attempt, lease, grant.fence, invoked_at, self.world.now, grant.valid_until)
         if lease.hold_at_least:
-            # If its holder dies now, what was granted is all that keeps others out.
+            # If its holder dies now, what was granted is all that keeps others out: as long as the masters may take to answer.
+            slowest = ttl * (1 - self.parameters.drift_factor) - 2 * MILLISECOND - self.parameters.node_timeout
+            left = grant.valid_until - grant.decided_at
+            if left < min(lease.hold_at_least, slowest) - TINY:
+                self.fail(R28, f"{attempt} was granted with {left:.4f} s left, and keeps others out for no longer")
             hold.kept_until = client.true_time(min(grant.decided_at + lease.hold_at_least, grant.valid_until))
         self.world.log("granted", attempt, lease.names, grant.fence, f"until {grant.valid_until:.4f}")
         least = self.parameters.min_validity * ttl

@@ -502,6 +502,12 @@ def _() -> list[Any]:
     return [script(scripts.RELEASE, ("if left < 0 or left > keep then", "if true then"))]
 
 
+@variant("held-by-what-is-left", R28, drawn=periods, min_validity=0.02, faults=(("pause", 4.0),))
+def _() -> list[Any]:
+    """A grant of which little is left counts, and its holder may die (R28)."""
+    return [mock.patch.object(quorum, "enough_to_hold", return_value=0.0)]
+
+
 @variant("rollback-keeps", R28_END, **_PERIODS)
 def _() -> list[Any]:
     """What a failed attempt takes back stays for as long as a grant would have (R28)."""
