@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from redlock import _clock, options
 from redlock._core import inspect, wire
-from redlock._core.wait_free import wait_free
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -61,5 +60,7 @@ class Deployment:
         return Listing(self.settings, self.prefix, options.pattern(match))
 
     def waiting_free(self, name: str | Sequence[str], timeout: float) -> Op[tuple[str | None, Tally]]:
+        from redlock._core.wait_free import wait_free  # noqa: PLC0415 - few programs ever wait without taking
+
         deadline = _clock.now() + options.timeout("timeout", timeout)
         return wait_free(self.settings, options.names(name), self.prefix, deadline)
