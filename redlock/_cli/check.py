@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from redlock import Health, Probe
     from redlock._cli import table
-    from redlock._cli.config import Deployment
+    from redlock._cli.config import WantedMasters
 
 OK, WARNING, CRITICAL, UNKNOWN = range(4)  # the exit codes of monitoring plugins since Nagios
 _EXIT = {"OK": OK, "WARNING": WARNING, "CRITICAL": CRITICAL}
@@ -213,7 +213,7 @@ def _watch_json(check: Callable[[], Health], every: float) -> Health:
     return health
 
 
-def _checker(wanted: Deployment, timeout: float, *, probe: bool) -> Callable[[], Health]:
+def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[[], Health]:
     """A function that makes one check. Wrong options raise now, not at the first check."""
     from redlock import Masters  # noqa: PLC0415
     from redlock._health import checkup  # noqa: PLC0415

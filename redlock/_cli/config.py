@@ -40,7 +40,7 @@ _TLS = {"tls_ca": "ssl_ca_certs", "tls_cert": "ssl_certfile", "tls_key": "ssl_ke
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class WantedMasters:
     """The masters, and the options that were given for them."""
 
     urls: tuple[str, ...] = field(repr=False)  # they contain passwords
@@ -52,7 +52,7 @@ class Deployment:
         return any(_database(url, number) not in ("", "0") for number, url in enumerate(self.urls))
 
 
-def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_needed: bool = True) -> Deployment:
+def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_needed: bool = True) -> WantedMasters:
     """Collect the masters and options: from the arguments, else from the file, else from the environment.
 
     Raises:
@@ -90,7 +90,7 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
         _address(_with(defaults, master), f"{arguments.config}, master {number}")
         for number, master in enumerate(masters, 1)
     )
-    return Deployment(tuple(addresses), {**from_file, **given})
+    return WantedMasters(tuple(addresses), {**from_file, **given})
 
 
 def split(value: str) -> list[str]:

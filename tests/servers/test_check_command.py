@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from examples import check_situations
 from redlock import Masters
 from redlock._cli.check import _checker, main
-from redlock._cli.config import Deployment
+from redlock._cli.config import WantedMasters
 from redlock.testing import LocalMasters, clock_available
 from tests.servers.commands import CHECK, run, start
 from tests.servers.look import eventually
@@ -301,7 +301,7 @@ def test_a_tls_file_that_is_being_replaced_ends_no_watch():
     if shutil.which("redis-server") is None:
         missing("redis-server")  # others may have no TLS
     with check_situations._tls_server() as (port, authority):
-        check = _checker(Deployment((f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}",), {}), 3.0, probe=False)
+        check = _checker(WantedMasters((f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority}",), {}), 3.0, probe=False)
         file = Path(authority)
         assert check().masters[0].votes
         away = file.rename(file.with_suffix(".old"))
