@@ -66,7 +66,8 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         self._max_ttl = max_ttl
         self._observer = observer
         self._ending = False
-        self._connecting: dict[threading.Thread, Connector] = {}
+        # Each thread until it has ended; None: it has handed over what it made.
+        self._connecting: dict[threading.Thread, Connector | None] = {}
         self._set_up()
 
     @abstractmethod
@@ -126,6 +127,8 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         connector = stream.connector = Connector(stream.endpoint, self._connect_timeout)
         name = f"redlock-connect-{stream.endpoint.name}"
         thread = threading.Thread(target=self._connect, args=(stream, connector), name=name, daemon=True)
+        for other in [one for one, its in self._connecting.items() if its is None and not one.is_alive()]:
+            del self._connecting[other]
         self._connecting[thread] = connector
         try:
             thread.start()
@@ -160,7 +163,7 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         finally:  # also if a user's logging handler raises, or a Ctrl-C strikes
             with self._guard:
                 stream.connector = None
-                self._connecting.pop(thread, None)
+                self._connecting[thread] = None
                 self.wake()
 
     def _take(self, stream: Stream, made: Made) -> Reports:
@@ -181,10 +184,11 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
 
     def abort_connectors(self) -> None:
         for connector in list(self._connecting.values()):
-            connector.abort()
+            if connector is not None:
+                connector.abort()
 
     def looks_until_joined(self) -> Iterator[float]:
-        """Ends when no other thread is connecting, after a second at most; yields the pauses between the looks.
+        """Ends when no other thread connects or has just connected, after a second at most; yields the pauses between the looks.
 
         A thread may be inside the resolver, a TLS handshake or a user's credential provider, where nothing can wake
         it.  We wait for it for a moment; later it closes the socket that it gets.  Our caller may be an observer,

@@ -39,6 +39,25 @@ def test_close_leaves_no_thread_and_no_descriptor(world, redlock_servers):
             masters.lock("job", ttl=10).acquire()
 
 
+def test_close_waits_for_threads_that_have_just_connected(world, redlock_servers):
+    """They have handed their sockets over, and the machine lets them run to their ends only later."""
+
+    def slow(frame, event, _):
+        if event == "return" and frame.f_code.co_name == "run" and "-connect-" in threading.current_thread().name:
+            time.sleep(0.3)
+
+    threads = set(threading.enumerate())
+    threading.setprofile(slow)
+    try:
+        masters = world.Masters(redlock_servers.urls, restart_guard=False)
+        with masters.lock("job", ttl=10):
+            pass
+        masters.close()
+        assert no_thread_besides(threads)
+    finally:
+        threading.setprofile(None)
+
+
 def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(world, redlock_servers):
     redlock_servers.pause(0)
     masters = world.Masters(redlock_servers.urls, restart_guard=False, connect_timeout=20.0)
