@@ -31,6 +31,7 @@ from redlock.errors import (
 __version__ = "0.1.0"  # the only place: the build, the documentation and the test of the changelog read it here
 
 if typing.TYPE_CHECKING:
+    from redlock._asyncio.election import AsyncElection, AsyncTerm
     from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock
     from redlock._asyncio.masters import AsyncMasters
@@ -47,12 +48,16 @@ if typing.TYPE_CHECKING:
         QuorumLost,
     )
     from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
+    from redlock._threads.election import Election, Term
 
 __all__ = [
+    "AsyncElection",
     "AsyncLease",
     "AsyncMasters",
     "AsyncMultiLock",
+    "AsyncTerm",
     "ConfigurationError",
+    "Election",
     "Event",
     "Finding",
     "Health",
@@ -78,12 +83,17 @@ __all__ = [
     "QuorumLost",
     "QuorumUnreachable",
     "RedlockError",
+    "Term",
     "Vote",
     "WouldDeadlock",
 ]
 
 # Imported at first use: most programs use either threads or asyncio, and few use checks or events.
 _LATER = {
+    "AsyncElection": "redlock._asyncio.election",
+    "AsyncTerm": "redlock._asyncio.election",
+    "Election": "redlock._threads.election",
+    "Term": "redlock._threads.election",
     "AsyncLease": "redlock._asyncio.lease",
     "AsyncMasters": "redlock._asyncio.masters",
     "AsyncMultiLock": "redlock._asyncio.lock",

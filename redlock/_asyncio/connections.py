@@ -12,13 +12,14 @@ import os
 import select
 import weakref
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redlock import _clock
 from redlock._asyncio.operation import Alarm, AnyOperation
 from redlock._base.connections import CLOSED, TICK, ConnectionsBase, Reports
 from redlock._base.forklock import ForkLock
-from redlock._core.effects import Leave
+from redlock._core.effects import Leave, Turn, WokenBy
 from redlock._core.outcomes import NEVER
 from redlock._core.subscriptions import LINGER
 from redlock.errors import RedlockError
@@ -100,6 +101,8 @@ class Connections(ConnectionsBase[AnyOperation]):
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
             self.leave(effect.place)
+        elif isinstance(effect, WokenBy):
+            effect.stop.wakes(effect, partial(self._poke, operation))
         elif self.closed:
             raise RedlockError(CLOSED)
         else:
@@ -109,6 +112,11 @@ class Connections(ConnectionsBase[AnyOperation]):
         """Leave the line, and wake the operations whose turn it is now."""
         for inbox in self._leave(place):
             inbox.wake()
+
+    def _poke(self, operation: AnyOperation) -> None:
+        """Have the operation look around.  Any thread may call this, and a signal handler in the middle of anything."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self.loop.call_soon_threadsafe(operation.put, Turn(_clock.now()))
 
     def wake(self, operation: AnyOperation) -> None:
         """``operation`` has an event: have it stepped soon, by `step`."""

@@ -1,9 +1,7 @@
 """The lock, for asyncio.
 
-The body of an ``async with`` is cancelled when its lease is lost, in the way of `asyncio.timeout`.  Our cancellation
-is counted, and taken back at the end, whatever the release says.  A cancellation from outside at the same time wins
-(C13).  If ours comes when the body has just ended, it is caught before it can strike in the code that follows.  The
-release of a lost lease is sent and not waited for.  An error of the body goes on, with a note.
+The body of an ``async with`` is cancelled when its lease is lost (see `Cancelling`).  The release of a lost lease is
+sent and not waited for.  An error of the body goes on, with a note.
 """
 
 from __future__ import annotations
@@ -11,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import inspect as introspection
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock
+from redlock._asyncio.callbacks import call
+from redlock._asyncio.cancelling import Cancelling
 from redlock._asyncio.lease import AsyncLease, TaskLeaseState
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
-from redlock._base.connections import report_failure
 from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
 from redlock._base.lock import LockBase
 from redlock._base.refused import is_locked, not_acquired, unreachable
@@ -52,52 +50,20 @@ class TaskHold(Hold[AsyncLease]):
                 break
         with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
             for told in self._to_be_told(on_lost):
-                all_of_them.callback(_call, told, self.lease)
+                all_of_them.callback(call, told, self.lease, "on_lost")
 
 
-class Body(TaskHold):
-    """A hold whose body, under ``async with``, is cancelled when the lease is lost, as by `asyncio.timeout`."""
+class Body(Cancelling, TaskHold):
+    """A hold whose body, under ``async with``, is cancelled when the lease is lost."""
 
-    __slots__ = ("_before", "_body", "cancelled")
+    __slots__ = ()
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        task = _this_task()
-        self.cancelled = False
-        self._body = weakref.ref(task)  # weak: without `bound` the task may end long before the body
-        self._before = task.cancelling()
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether the calling task is the one that entered."""
-        return self._body() is _this_task()
+        self.body_begins()
 
     def lost(self) -> None:
-        task = self._body()
-        self.cancelled = task is not None and task.cancel(f"the lease on {self.lease.name!r} was lost")
-
-    def take_back(self) -> None:
-        """Take our cancellation back: the body's generator was thrown away, perhaps in another task."""
-        task = self._body()
-        if self.cancelled and task is not None:
-            task.uncancel()
-
-    async def over(self, error: BaseException | None) -> bool:
-        """The body ended with ``error``.  Take our cancellation back.  True if ``error`` is not its effect.
-
-        A cancellation from outside goes on (C13).
-        """
-        late: asyncio.CancelledError | None = None
-        if not isinstance(error, asyncio.CancelledError):
-            try:
-                await asyncio.sleep(0)  # if the body ended before ours could strike, it strikes here
-            except asyncio.CancelledError as cancelled:
-                late = cancelled
-        if _this_task().uncancel() <= self._before:
-            return error is not None and not isinstance(error, asyncio.CancelledError)
-        if late is not None:
-            raise late
-        return True
+        self.cancel_body(f"the lease on {self.lease.name!r} was lost")
 
 
 class AsyncMultiLockOptions(LockOptions, total=False):
@@ -309,7 +275,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             if isinstance(hold, Body):
                 hold.take_back()
             return
-        if isinstance(hold, Body) and hold.cancelled and hold.is_ours and not await hold.over(error):
+        if isinstance(hold, Body) and hold.cancelled and hold.is_ours and not await hold.body_ends(error):
             lost = failed if isinstance(failed, LockLost) else hold.lease.loss()
             if failed is not None and failed is not lost:
                 lost.add_note(f"besides, {failed.message}")
@@ -350,26 +316,3 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 def _is_alive(reference: weakref.ref[asyncio.Task[Any]]) -> bool:
     task = reference()
     return task is not None and not task.done()
-
-
-def _call(on_lost: Callable[[AsyncLease], object], lease: AsyncLease) -> None:
-    told = on_lost(lease)
-    if introspection.iscoroutine(told):
-        telling = asyncio.get_running_loop().create_task(told)
-        _TELLING.add(telling)  # the loop holds its tasks only by weak references
-        telling.add_done_callback(_has_told)
-
-
-def _has_told(telling: asyncio.Task[Any]) -> None:
-    _TELLING.discard(telling)
-    if not telling.cancelled() and (error := telling.exception()) is not None:
-        report_failure("on_lost failed", error)
-
-
-_TELLING: set[asyncio.Task[Any]] = set()
-
-
-def _this_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - the code that awaits us runs in a task
-    return task

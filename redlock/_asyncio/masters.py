@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from redlock._asyncio.election import AsyncElection
     from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock, AsyncMultiLockOptions
     from redlock._base.holds import Holder
     from redlock._base.naming import Naming
+    from redlock._base.typed import ElectionOptions
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
@@ -112,6 +114,12 @@ class AsyncMasters(MastersBase):
         from redlock._asyncio.locked import decorator  # noqa: PLC0415 - few programs use it
 
         return decorator(self, name, on_busy, busy, options)
+
+    def leader(self, name: str, **options: Unpack[ElectionOptions]) -> AsyncElection:
+        """One candidate of the election ``name`` (R31); see `AsyncElection` for the options.  Nothing is sent."""
+        from redlock._asyncio.election import AsyncElection  # noqa: PLC0415 - few programs elect
+
+        return AsyncElection(name, self, **options)
 
     async def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how many seconds yet, and its fence.

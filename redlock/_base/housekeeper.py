@@ -188,11 +188,12 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
                 connector.abort()
 
     def looks_until_joined(self) -> Iterator[float]:
-        """Ends when no other thread connects or has just connected, after a second at most; yields the pauses between the looks.
+        """Ends when no other thread connects or has just connected, after a second at most.
 
-        A thread may be inside the resolver, a TLS handshake or a user's credential provider, where nothing can wake
-        it.  We wait for it for a moment; later it closes the socket that it gets.  Our caller may be an observer,
-        called in one of these threads; that thread ends as soon as the observer returns.
+        It yields the pauses between the looks.  A thread may be inside the resolver, a TLS handshake or a user's
+        credential provider, where nothing can wake it.  We wait for it for a moment; later it closes the socket that it
+        gets.  Our caller may be an observer, called in one of these threads; that thread ends as soon as the observer
+        returns.
         """
         this, until = threading.current_thread(), _clock.now() + _LONGEST_JOIN
         for pause in glances():

@@ -29,6 +29,17 @@ class LockOptions(TypedDict, total=False):
     fence: int | None
 
 
+class ElectionOptions(TypedDict, total=False):
+    """The options of an election (R31): those of its lock that make sense for a leader."""
+
+    ttl: float
+    max_hold: float | None
+    hold_at_least: float | None
+    min_validity: float | None
+    retry: wait_base | None
+    owner: str | None
+
+
 class MastersOptions(TypedDict, total=False):
     """The options of `Masters` and `AsyncMasters`."""
 

@@ -95,6 +95,8 @@ def _contend(
         subscription = yield from _let_others_go_first(settings, spec, place, deadline)
     while not isinstance(outcome, Grant):
         if outcome is not None:
+            if spec.refused is not None and outcome.kind == "held":
+                spec.refused(outcome)
             # C1: an outage may pass.  A wrong password stays wrong, however long we wait.
             if outcome.at >= deadline or outcome.tally.misconfigured:
                 return outcome._replace(attempts=attempts)

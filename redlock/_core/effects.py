@@ -11,6 +11,7 @@ unless it is said below that it waits.
     Listen         hear of releases until the operation ends; a `Notified` comes whenever the `Subscription` has
                    reason to look
     ReleaseHeard   tell how many others heard of our release
+    WokenBy        wake the operation with a `Turn` whenever a `Stop` is requested, from any thread
 
 What every driver must do:
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from redlock._core.local_queue import Place
     from redlock._core.outcomes import Failure
     from redlock._core.quorum import Tally
+    from redlock._core.stop import Stop
     from redlock._core.subscriptions import Subscription
     from redlock._core.wire import Call
 
@@ -158,8 +160,15 @@ class ReleaseHeard:
 
 
 @dataclass(slots=True, eq=False)
+class WokenBy:
+    """Put a `Turn` into the inbox of the operation whenever ``stop`` wakes (`Stop.wakes`)."""
+
+    stop: Stop
+
+
+@dataclass(slots=True, eq=False)
 class Turn:
-    """The operation is first in line now."""
+    """The operation is first in line now, or should look whether it is."""
 
     at: float
 
@@ -178,7 +187,7 @@ class Timeout:
     at: float
 
 
-LocalEffect: TypeAlias = Leave | Listen | ReleaseHeard  # these concern no master
+LocalEffect: TypeAlias = Leave | Listen | ReleaseHeard | WokenBy  # these concern no master
 Effect: TypeAlias = Send | Wait | LocalEffect
 Event: TypeAlias = Send | Turn | Notified | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]

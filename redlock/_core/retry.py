@@ -20,6 +20,9 @@ BETWEEN_LOOKS: wait_base = wait_random_exponential(multiplier=0.5, max=5.0, min=
 # Between connection attempts: a master that is back should be connected within about a second.
 BETWEEN_CONNECTIONS: wait_base = wait_random_exponential(multiplier=0.1, max=1.0, min=0.05)
 
+# Between two terms of a leader whose body raised.  What is broken stays so for a while, and others may lead meanwhile.
+BETWEEN_TERMS: wait_base = wait_random_exponential(multiplier=0.5, max=30.0, min=0.1)
+
 
 def delay(strategy: wait_base | Callable[[RetryCallState], float], failed: int) -> float:
     """Seconds to wait after ``failed`` attempts, 1 or more."""

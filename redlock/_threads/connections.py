@@ -25,11 +25,12 @@ from __future__ import annotations
 import select
 import threading
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
 from redlock._base.connections import CLOSED, ConnectionsBase
-from redlock._core.effects import Leave, Listen, Send, Timeout, Turn, Wait
+from redlock._core.effects import Leave, Listen, Send, Timeout, Turn, Wait, WokenBy
 from redlock._core.outcomes import NEVER
 from redlock._threads.wake_chain import WakeChain
 from redlock._threads.waker import Waker
@@ -179,6 +180,9 @@ class Connections(ConnectionsBase[ThreadInbox]):
         if isinstance(effect, Leave):
             self._leave_line(effect.place)
             return
+        if isinstance(effect, WokenBy):
+            effect.stop.wakes(effect, partial(self.poke, waiter))
+            return
         with self.mutex if isinstance(effect, Listen) else self._line:
             if self.closing and isinstance(effect, Listen):
                 raise RedlockError(CLOSED)
@@ -326,6 +330,14 @@ class Connections(ConnectionsBase[ThreadInbox]):
         else:
             waiter.wake()
 
+    def poke(self, waiter: ThreadInbox) -> None:
+        """Have the operation look around.  Takes no lock, for a signal handler may call this in the middle of anything.
+
+        The `Turn` means nothing: an operation that still has to wait does so again.
+        """
+        waiter.events.append(Turn(_clock.now()))
+        self.wake(waiter)
+
     def finish(self, waiter: Waiter) -> None:
         """The operation of ``waiter`` is over.  The housekeeper reads the late answers to it."""
         self.forget(waiter)
@@ -409,10 +421,8 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """From now on operations only end: they roll back, and releases are still sent and waited for."""
         with self.mutex:
             self.closing = True
-        now = _clock.now()
         for waiter in list(self.running):
-            waiter.events.append(Turn(now))  # it means nothing: the operation waits again, which is refused
-            self.wake(waiter)
+            self.poke(waiter)  # it waits again, which is refused
 
     def close(self) -> None:
         """Close every descriptor.  Operations under way fail."""

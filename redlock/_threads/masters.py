@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from redlock._base.naming import Naming
+    from redlock._base.typed import ElectionOptions
     from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
     from redlock._core.renewals import Renewal
     from redlock._health.records import Health, Probe
+    from redlock._threads.election import Election
     from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock, MultiLockOptions
 
@@ -118,6 +120,12 @@ class Masters(MastersBase):
         from redlock._threads.locked import decorator  # noqa: PLC0415 - few programs use it
 
         return decorator(self, name, on_busy, busy, options)
+
+    def leader(self, name: str, **options: Unpack[ElectionOptions]) -> Election:
+        """One candidate of the election ``name`` (R31); see `Election` for the options.  Nothing is sent."""
+        from redlock._threads.election import Election  # noqa: PLC0415 - few programs elect
+
+        return Election(name, self, **options)
 
     def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how many seconds yet, and its fence.

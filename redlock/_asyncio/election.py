@@ -1,0 +1,299 @@
+"""Elections, for asyncio (R31).
+
+The body of a term runs in the task that asked for the term.  It is cancelled when the term is lost, and when the
+election is stopped.  That cancellation ends at the term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import signal
+from typing import TYPE_CHECKING, Any
+
+from redlock._asyncio.callbacks import call
+from redlock._asyncio.cancelling import Cancelling
+from redlock._asyncio.lease import AsyncLease
+from redlock._asyncio.lock import AsyncMultiLock
+from redlock._asyncio.masters import AsyncMasters
+from redlock._base import decorated
+from redlock._base.connections import report_failure
+from redlock._base.election import Candidate, ElectionBase, TermBase, advance
+from redlock._base.signals import Signals
+from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
+from redlock._core.stop import Stopped
+from redlock.errors import ConfigurationError, LockLost, NotHeld
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from types import TracebackType
+    from typing import Literal, Self
+
+    from redlock._core.election import Step
+    from redlock._core.inspect import LockStatus
+    from redlock._core.stop import Stop
+
+
+class TaskCandidate(Candidate[AsyncMasters, AsyncLease], AsyncMultiLock):
+    """The lock of an `AsyncElection`."""
+
+
+class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
+    __doc__ = TermBase.__doc__
+
+    def __init__(self, stop: Stop, candidate: TaskCandidate, lease: AsyncLease) -> None:
+        super().__init__(stop, candidate, lease)
+        self._body: _Body | None = None
+
+    async def wait_lost(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
+        """Wait until the term is lost.  True if it is; False if it ended otherwise, or ``timeout`` has passed.
+
+        Args:
+            timeout: seconds; None: no limit.
+        """
+        return await self._lease.wait_lost(timeout)
+
+    async def __aenter__(self) -> Self:
+        self._begin_body()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
+        failed: BaseException | None = None
+        try:
+            goes_on = await self._end_body(error)
+        finally:
+            if kind is not GeneratorExit:  # else the coroutine is thrown away, and must not wait
+                failed = await self._resign()
+        if failed is not None and not goes_on:
+            raise failed
+        if failed is not None and error is not None:
+            error.add_note(f"besides, {failed}")
+        return error is not None and not goes_on
+
+    def _begin_body(self) -> None:
+        self._body = _Body(self._stop, self)
+
+    async def _end_body(self, error: BaseException | None) -> bool:
+        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term."""
+        body, self._body = self._body, None
+        assert body is not None  # noqa: S101 - it has begun
+        body.end()
+        if body.cancelled:
+            if isinstance(error, GeneratorExit):
+                body.take_back()
+            elif body.is_ours and not await body.body_ends(error):
+                return False
+        return error is not None and not self._is_end(error)
+
+    async def _resign(self) -> BaseException | None:
+        """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
+        if self._over:
+            return None
+        self._over = True
+        try:
+            await self._candidate.release()
+        except (LockLost, NotHeld):  # lost, or a forked child has come here
+            return None
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - returned
+            return error
+        return None
+
+
+class _Body(Cancelling):
+    """The body of a term, cancelled once it should end."""
+
+    __slots__ = ("_loop", "_stop", "_term")
+
+    def __init__(self, stop: Stop, term: AsyncTerm) -> None:
+        self.body_begins()
+        self._loop = asyncio.get_running_loop()
+        self._stop = stop
+        self._term: AsyncTerm | None = term
+        stop.wakes(self, self._wake)
+        self._look()
+
+    def end(self) -> None:
+        self._stop.forget(self)
+        self._term = None
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        term = self._term
+        if term is not None and not self.cancelled and term.should_stop:
+            why = "was lost" if term.lost else "ends: the election was stopped"
+            self.cancel_body(f"term {term.number} of {term.name!r} {why}")
+
+
+class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
+    __doc__ = ElectionBase.__doc__
+
+    _candidate_class = TaskCandidate
+    _on_new_leader: Callable[[str], object] | None = None
+
+    async def terms(self) -> AsyncIterator[AsyncTerm]:
+        """Wait to be elected, again after each term, until `stop`::
+
+            async for term in election.terms():
+                async with term:
+                    await work(fence=term.number)
+
+        The body is the ``async with``: the lock is given back at its end.  The body is cancelled when the term is lost
+        or the election stopped, and nothing is raised then.  Another exception of the body ends the loop.
+
+        Raises:
+            QuorumUnreachable: so many masters refuse for a reason that waiting cannot cure (a wrong password) that no
+                majority is left.  Other outages are waited for.
+            RedlockError: the masters were closed, or this object is in use already.
+        """
+        steps = self._begin()
+        try:
+            result: Any = None
+            while True:
+                step, error = advance(steps, result)
+                if step is None:
+                    break
+                if isinstance(step, Lead):
+                    yield step.term
+                    result = None
+                else:
+                    result = await self._perform(step)
+        finally:
+            self._end()
+        if error is not None:
+            raise error
+
+    async def run(
+        self,
+        lead: Callable[[AsyncTerm], Awaitable[object]],
+        on_stopped: Callable[[AsyncTerm], object] | None = None,
+        on_new_leader: Callable[[str], object] | None = None,
+        signals: Iterable[int] = (signal.SIGTERM, signal.SIGINT),
+        on_error: Literal["raise", "retry"] = "raise",
+    ) -> None:
+        """Await ``lead(term)`` in each term, until `stop` or one of ``signals``.
+
+        ``lead`` is cancelled when its term is lost, and when the election is stopped.  When it has ended, the lock is
+        given back, and the next campaign begins.  If it goes on although it was cancelled, it may meet the next
+        leader; its fence, `AsyncTerm.number`, is what protects from that.
+
+        Args:
+            lead: the body of each term, a coroutine function.
+            on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
+                was not lost, it is still valid.  It may be a coroutine function, and is awaited.
+            on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may be
+                stale, and terms may be missed.  It may be a coroutine function, for which nobody waits.
+            signals: they stop the election, if this is the main thread.  A second signal does what it did before.
+            on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
+                back, and campaigns again after a growing random pause of up to 30 s.
+
+        Raises:
+            QuorumUnreachable, RedlockError: as `terms`.
+            ConfigurationError: an argument cannot be right.
+        """
+        decorated.check_awaited(lead)
+        for function in (on_stopped, on_new_leader):
+            if function is not None and not callable(function):
+                raise ConfigurationError(f"{function!r:.40} cannot be called")
+        with Signals(signals, self.stop):
+            steps = self._begin(on_error)
+            self._on_new_leader = on_new_leader
+            try:
+                result: Any = None
+                while True:
+                    step, error = advance(steps, result)
+                    if step is None:
+                        break
+                    if isinstance(step, Lead):
+                        result = await _raised_by(lead, step.term)
+                    elif isinstance(step, SayStopped):
+                        result = None if on_stopped is None else await _raised_at_the_end(on_stopped, step.term)
+                    else:
+                        result = await self._perform(step)
+            finally:
+                self._end()
+            if error is not None:
+                raise error
+
+    async def status(self) -> LockStatus:
+        """Who leads now (`LockStatus.owner`), for how many seconds yet, and the number of the term (`fence`).
+
+        A look, which may be stale.
+
+        Raises:
+            QuorumUnreachable: too few masters answered to know.
+        """
+        return await self._masters.status(self._name)
+
+    def _say_leader(self, owner: str) -> None:
+        if self._on_new_leader is not None:
+            call(self._on_new_leader, owner, "on_new_leader")
+
+    async def _perform(self, step: Step) -> AsyncTerm | BaseException | None:
+        if isinstance(step, Campaign):
+            return None if self._forked else await self._campaign()
+        if isinstance(step, Resign):
+            error: BaseException | None = await step.term._resign()  # noqa: SLF001 - the two are one module
+            return error
+        if isinstance(step, Pause):
+            report_failure(f"leading {self._name!r} failed; trying again in {step.seconds:.1f} s", step.error)
+            await self._pause(step.seconds)
+        return None
+
+    async def _campaign(self) -> AsyncTerm | None:
+        candidate: TaskCandidate = self._candidate()
+        try:
+            lease = await candidate.acquire()
+        except Stopped:
+            return None
+        assert lease is not None  # noqa: S101 - it waits for ever
+        return self._elected(AsyncTerm(self._stop, candidate, lease))
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, until the election is stopped at most."""
+        loop = asyncio.get_running_loop()
+        stopped = asyncio.Event()
+        self._stop.wakes(stopped, lambda: loop.call_soon_threadsafe(stopped.set))
+        try:
+            if not self._stop.requested:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await stopped.wait()
+        finally:
+            self._stop.forget(stopped)
+
+
+async def _raised_by(lead: Callable[[AsyncTerm], Awaitable[object]], term: AsyncTerm) -> BaseException | None:
+    """Run the body.  What ends it is raised at the end of the run."""
+    error: BaseException | None = None
+    term._begin_body()  # noqa: SLF001 - the two are one module
+    try:
+        await lead(term)
+    except GeneratorExit:  # the coroutine is thrown away, and must not wait
+        raise
+    except BaseException as raised:  # noqa: BLE001
+        error = raised
+    try:
+        return error if await term._end_body(error) else None  # noqa: SLF001
+    except asyncio.CancelledError as late:
+        return late
+
+
+async def _raised_at_the_end(on_stopped: Callable[[AsyncTerm], object], term: AsyncTerm) -> BaseException | None:
+    try:
+        told = on_stopped(term)
+        if inspect.isawaitable(told):
+            await told
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised at the end of the run
+        return error
+    return None

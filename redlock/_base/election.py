@@ -1,0 +1,234 @@
+"""What an election and its terms check, and what they know; threads and asyncio share it."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from redlock import options
+from redlock._base import process
+from redlock._base.holds import AnyLease
+from redlock._base.lock import AnyMasters, LockBase
+from redlock._core.election import election
+from redlock._core.retry import BETWEEN_TERMS
+from redlock._core.stop import Stop, until_stopped
+from redlock._core.tokens import owner_of, released_token
+from redlock.errors import ConfigurationError, LockLost, RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from redlock._base.holds import Hold
+    from redlock._core.acquire import Grant, Refusal
+    from redlock._core.effects import Op
+    from redlock._core.election import Step
+
+
+class Candidate(LockBase[AnyMasters, AnyLease]):
+    """Makes a lock that of a candidate: its acquire ends when the election is stopped, and it sees who leads."""
+
+    def stands(self, stop: Stop, refused: Callable[[Refusal], object]) -> None:
+        self._stop = stop
+        self._spec = self._spec._replace(refused=refused)
+
+    def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
+        return until_stopped(super()._acquiring(hold, deadline), self._stop)
+
+
+AnyCandidate = TypeVar("AnyCandidate", bound=Candidate[Any, Any])
+
+
+class TermBase(Generic[AnyCandidate, AnyLease]):
+    """The time for which this process leads: one lease, with a number.
+
+    Two terms of one election that are valid never overlap, and their numbers rise.  As with each lease this is a
+    promise about time: after a long pause the body may act in the term of the next leader.  Pass `number` with each
+    write as a fencing token, and let the store refuse smaller ones.
+    """
+
+    def __init__(self, stop: Stop, candidate: AnyCandidate, lease: AnyLease) -> None:
+        self._stop = stop
+        self._candidate = candidate  # it is not bound: the lease lasts for as long as this refers to it
+        self._lease = lease
+        self._over = False
+
+    @property
+    def lease(self) -> AnyLease:
+        return self._lease
+
+    @property
+    def name(self) -> str:
+        """The name of the election."""
+        return self._lease.name
+
+    @property
+    def number(self) -> int:
+        """The number of the term: greater than that of every earlier leader, and a fencing token."""
+        fence = self._lease.fence
+        assert fence is not None  # noqa: S101 - the lock of an election has fencing
+        return fence
+
+    @property
+    def owner(self) -> str:
+        """Who leads, as everybody else reads it (R27)."""
+        return self._lease.owner
+
+    @property
+    def valid(self) -> bool:
+        """Whether nobody else can lead now.  No I/O."""
+        return self._lease.valid
+
+    @property
+    def lost(self) -> bool:
+        """Whether the term ended although its body had not."""
+        return self._lease.lost
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the body should end: the term is over, or the election was stopped.  No I/O."""
+        return self._stop.requested or not self._lease.valid
+
+    def remaining(self) -> float:
+        """Seconds until the term ends if it is not renewed; 0 when it is over."""
+        return self._lease.remaining()
+
+    def ensure(self, at_least: float = 0.0) -> None:
+        """Raise `LockLost` unless more than ``at_least`` seconds of the term remain.
+
+        Where it leaves the body, it only ends the term: the next campaign begins, and nothing is raised.
+        """
+        self._lease.ensure(at_least)
+
+    def _is_end(self, error: BaseException | None) -> bool:
+        """Whether ``error`` only says that the term is over."""
+        return isinstance(error, LockLost) and error.name == self.name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.number} of {self.name!r} {self._lease!r}>"
+
+
+AnyTerm = TypeVar("AnyTerm", bound=TermBase[Any, Any])
+
+
+class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
+    """One candidate of the election ``name``.
+
+    A leader is the holder of the lock of that name, and its term is one lease of it.  Everything that holds for a lock
+    holds here: a majority of masters grants a term, and a leader that dies leads for one TTL at most.
+
+    Args:
+        name: of the election, as of a lock.
+        ttl: seconds after which another one leads if this process dies.  It renews at a third of that.
+        max_hold: the longest term, in seconds: then others may lead.  None: until the body ends.
+        hold_at_least: for so many seconds nobody else leads, also if the body ends before (R28).
+        min_validity: a term begins only if it has so many seconds left (R7).
+        retry: a tenacity wait strategy for the pause between attempts (R25).
+        owner: who leads, for people (R27); None: that of the masters.
+
+    Raises:
+        ConfigurationError: a value cannot be right; the text names it and what is allowed.
+    """
+
+    _candidate_class: ClassVar[type[Candidate[Any, Any]]]
+
+    def __init__(self, name: str, masters: AnyMasters, *, ttl: float = 15.0, **lock_options: Any) -> None:
+        (self._name,) = options.names([name])
+        self._masters = masters
+        self._options = {**lock_options, "ttl": ttl}
+        self._stop = Stop()
+        self._current: Callable[[], AnyTerm | None] = _no_term  # weak: a term that is thrown away ends
+        self._runs: object = None  # in the process with this mark
+        self._leader: str | None = None  # the other one that was seen last
+        self._candidate()  # checks the options
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def term(self) -> AnyTerm | None:
+        """The term of this candidate; None if it does not lead now.  No I/O."""
+        term = self._current()
+        return term if term is not None and term.valid else None
+
+    def stop(self) -> None:
+        """End the election for this candidate, for good: no campaign begins, and the body of a term is told.
+
+        Any thread and any signal handler may call this.  It does not wait: the lock is given back when the body has
+        ended.
+        """
+        self._stop.request()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} {self._masters!r}>"
+
+    # -- what both worlds need -----------------------------------------------------------------------
+
+    def _candidate(self) -> Any:
+        candidate = self._candidate_class(
+            self._name, self._masters, bound=False, on_lost=_Wakes(self._stop), **self._options
+        )
+        candidate.stands(self._stop, self._refused)
+        return candidate
+
+    def _refused(self, refusal: Refusal) -> None:
+        """Somebody else leads.  It is told once, until we lead or another one does."""
+        if refusal.split or released_token(refusal.holder):
+            return
+        leader = owner_of(refusal.holder)
+        if leader != self._leader:
+            self._leader = leader
+            self._say_leader(leader)
+
+    @abstractmethod
+    def _say_leader(self, owner: str) -> None:
+        """Call `on_new_leader`."""
+
+    def _begin(self, on_error: str = "raise") -> Generator[Step, Any, BaseException | None]:
+        """The steps of a run, which `_end` ends.  Raises RedlockError if there is one already."""
+        if on_error not in ("raise", "retry"):
+            raise ConfigurationError(f"on_error={options.shown(on_error)}: allowed are 'raise' and 'retry'")
+        if self._runs is process.mark:
+            raise RedlockError(
+                f"this election of {self._name!r} runs already: each object is one candidate, make another one"
+            )
+        self._runs = process.mark
+        return election(self._stop, BETWEEN_TERMS if on_error == "retry" else None)
+
+    def _end(self) -> None:
+        self._runs = None
+
+    @property
+    def _forked(self) -> bool:
+        """Whether a body has forked, and this is the child: it does not go on with the election of its parent."""
+        return self._runs is not process.mark
+
+    def _elected(self, term: AnyTerm) -> AnyTerm:
+        self._leader = None
+        self._current = weakref.ref(term)
+        return term
+
+
+def advance(
+    steps: Generator[Step, Any, BaseException | None], result: object
+) -> tuple[Step | None, BaseException | None]:
+    """The next step; or None, and the error that ended the election."""
+    try:
+        return steps.send(result), None
+    except StopIteration as end:
+        return None, end.value
+
+
+class _Wakes:
+    """The `on_lost` of a candidate: has the body look at its term.  It does not refer to the election."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+
+    def __call__(self, lease: object) -> None:  # noqa: ARG002 - part of the interface
+        self._stop.wake()
+
+
+def _no_term() -> None:
+    return None

@@ -1,0 +1,91 @@
+"""Elections: one candidate leads at a time, for a term (R31).
+
+A leader is the holder of one lease.  Its term is that lease, and the number of the term is its fence.  So two terms
+that are valid never overlap (P1), and their numbers rise (P2).  This file adds the order of what one candidate does.
+`election` is a generator: it yields each step, and is resumed with what came of it.  Threads, asyncio and the
+simulation carry the steps out.
+
+The order is the promise:
+
+- The lock is given back when the body has ended, and not before: the next leader never meets the body of this one.
+  Only a lost lease ends a term without us.  Then the body is told; the fence keeps it from doing harm.
+- No campaign begins before that.  So one candidate never has two bodies.
+- `on_stopped` is called once for each body that was begun, whatever the body raised, and still in its term.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from redlock._core.retry import delay
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tenacity.wait import wait_base
+
+    from redlock._core.stop import Stop
+
+
+class Campaign(NamedTuple):
+    """Wait to be elected.  Resumed with the term, or with None if the election was stopped before."""
+
+
+class Lead(NamedTuple):
+    """Call the body, and wait until it has ended.  Resumed with what it raised, or None."""
+
+    term: Any
+
+
+class SayStopped(NamedTuple):
+    """Call `on_stopped`.  Resumed with what it raised, or None."""
+
+    term: Any
+
+
+class Resign(NamedTuple):
+    """Give the lock back.  Resumed with what that raised, or None; a term that was lost is no error."""
+
+    term: Any
+
+
+class Pause(NamedTuple):
+    """The body raised ``error``: wait before the next campaign, until the election is stopped at most."""
+
+    seconds: float
+    error: BaseException
+
+
+Step: TypeAlias = Campaign | Lead | SayStopped | Resign | Pause
+
+
+def election(stop: Stop, pauses: wait_base | None) -> Generator[Step, Any, BaseException | None]:
+    """One term after the other, until ``stop``.  ``pauses``: after an error; None: it ends the election.
+
+    Returns the error that ended it.
+    """
+    failed = 0  # terms, one after the other
+    while not stop.requested:
+        term = yield Campaign()
+        if term is None:
+            break
+        if stop.requested:  # in the moment of the grant: no body begins
+            return (yield Resign(term))
+        errors = [(yield Lead(term)), (yield SayStopped(term)), (yield Resign(term))]
+        error = _first(errors)
+        if error is None:
+            failed = 0
+        elif pauses is None or not isinstance(error, Exception):
+            return error
+        else:
+            failed += 1
+            yield Pause(delay(pauses, failed), error)
+    return None
+
+
+def _first(errors: list[BaseException | None]) -> BaseException | None:
+    """The first error, with a note of each other one.  What is no `Exception`, as a Ctrl-C, goes before all."""
+    raised = sorted((error for error in errors if error is not None), key=lambda error: isinstance(error, Exception))
+    for other in raised[1:]:
+        raised[0].add_note(f"besides, {type(other).__name__}: {other}")
+    return raised[0] if raised else None
