@@ -18,7 +18,6 @@ from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.lock import AsyncMultiLock
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
-from redlock._base.connections import report_failure
 from redlock._base.election import Candidate, ElectionBase, TermBase, advance
 from redlock._base.signals import Signals
 from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
@@ -244,7 +243,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             error: BaseException | None = await step.term._resign()  # noqa: SLF001 - the two are one module
             return error
         if isinstance(step, Pause):
-            report_failure(f"leading {self._name!r} failed; trying again in {step.seconds:.1f} s", step.error)
+            self._report(step)
             await self._pause(step.seconds)
         return None
 
@@ -263,7 +262,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         stopped = asyncio.Event()
         self._stop.wakes(stopped, lambda: loop.call_soon_threadsafe(stopped.set))
         try:
-            if not self._stop.requested:
+            if not self._stop.requested():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await stopped.wait()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from redlock import options
 from redlock._base import process
+from redlock._base.connections import report_failure
 from redlock._base.holds import AnyLease
 from redlock._base.lock import AnyMasters, LockBase
 from redlock._core.election import election
@@ -19,10 +20,12 @@ from redlock.errors import ConfigurationError, LockLost, RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from tenacity.wait import wait_base
+
     from redlock._base.holds import Hold
     from redlock._core.acquire import Grant, Refusal
     from redlock._core.effects import Op
-    from redlock._core.election import Step
+    from redlock._core.election import Pause, Step
 
 
 class Candidate(LockBase[AnyMasters, AnyLease]):
@@ -87,7 +90,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
     @property
     def should_stop(self) -> bool:
         """Whether the body should end: the term is over, or the election was stopped.  No I/O."""
-        return self._stop.requested or not self._lease.valid
+        return self._stop.requested() or not self._lease.valid
 
     def remaining(self) -> float:
         """Seconds until the term ends if it is not renewed; 0 when it is over."""
@@ -132,10 +135,24 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
 
     _candidate_class: ClassVar[type[Candidate[Any, Any]]]
 
-    def __init__(self, name: str, masters: AnyMasters, *, ttl: float = 15.0, **lock_options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        masters: AnyMasters,
+        *,
+        ttl: float = 15.0,
+        max_hold: float | None = None,
+        hold_at_least: float | None = None,
+        min_validity: float | None = None,
+        retry: wait_base | None = None,
+        owner: str | None = None,
+    ) -> None:
         (self._name,) = options.names([name])
         self._masters = masters
-        self._options = {**lock_options, "ttl": ttl}
+        self._options: dict[str, Any] = {
+            "ttl": ttl, "max_hold": max_hold, "hold_at_least": hold_at_least, "min_validity": min_validity,
+            "retry": retry, "owner": owner,
+        }  # fmt: skip
         self._stop = Stop()
         self._current: Callable[[], AnyTerm | None] = _no_term  # weak: a term that is thrown away ends
         self._runs: object = None  # in the process with this mark
@@ -195,6 +212,10 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
             )
         self._runs = process.mark
         return election(self._stop, BETWEEN_TERMS if on_error == "retry" else None)
+
+    def _report(self, pause: Pause) -> None:
+        again = f"; trying again in {pause.seconds:.1f} s" if pause.seconds else ""
+        report_failure(f"leading {self._name!r} failed{again}", pause.error)
 
     def _end(self) -> None:
         self._runs = None

@@ -27,33 +27,63 @@ class Signals:
 
     def __init__(self, numbers: Iterable[int], stop: Callable[[], object]) -> None:
         self._numbers = _checked(numbers)
-        self._stop = stop
-        self._before: dict[int, Any] = {}
-        self._process = process.mark
+        self.stop = stop
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
             for number in self._numbers:
-                before = signal.getsignal(number)
-                if before is not None:
-                    self._before[number] = before
-                    signal.signal(number, self._handle)
+                _Taken.over(number, self)
 
     def __exit__(self, *_: object) -> None:
-        self._put_back()
+        for number in self._numbers:
+            taken = _TAKEN.get(number)
+            if taken is not None:
+                taken.leave(self)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - part of the interface
+
+class _Taken:
+    """A signal that was taken over, by all that run now: tasks begin and end in any order."""
+
+    def __init__(self, number: int, before: Any) -> None:
+        self._number = number
+        self._before = before
+        self._process = process.mark
+        self._users: list[Signals] = []
+
+    @staticmethod
+    def over(number: int, user: Signals) -> None:
+        taken = _TAKEN.get(number)
+        if taken is None or signal.getsignal(number) != taken.handle:
+            before = signal.getsignal(number)
+            if before is None:
+                return
+            taken = _TAKEN[number] = _Taken(number, before)
+            signal.signal(number, taken.handle)
+        taken._users.append(user)
+
+    def leave(self, user: Signals) -> None:
+        if user in self._users:
+            self._users.remove(user)
+            if not self._users:
+                self._put_back()
+
+    def handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - part of the interface
+        users, self._users = self._users, []
         self._put_back()
         if self._process is process.mark:
-            self._stop()
+            for user in users:
+                user.stop()
         else:  # a forked child has inherited the handler, and is not the one that leads
             os.kill(os.getpid(), number)
 
     def _put_back(self) -> None:
-        while self._before:
-            number, before = self._before.popitem()
-            if signal.getsignal(number) == self._handle:  # else the body has installed another one
-                signal.signal(number, before)
+        if _TAKEN.get(self._number) is self:
+            del _TAKEN[self._number]
+        if signal.getsignal(self._number) == self.handle:  # else somebody has installed another one
+            signal.signal(self._number, self._before)
+
+
+_TAKEN: dict[int, _Taken] = {}
 
 
 def _checked(numbers: Iterable[int]) -> list[signal.Signals]:

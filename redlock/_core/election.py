@@ -50,7 +50,7 @@ class Resign(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """The body raised ``error``: wait before the next campaign, until the election is stopped at most."""
+    """Report ``error`` of a body, and wait before the next campaign, until the election is stopped at most."""
 
     seconds: float
     error: BaseException
@@ -65,21 +65,21 @@ def election(stop: Stop, pauses: wait_base | None) -> Generator[Step, Any, BaseE
     Returns the error that ended it.
     """
     failed = 0  # terms, one after the other
-    while not stop.requested:
+    while not stop.requested():
         term = yield Campaign()
         if term is None:
             break
-        if stop.requested:  # in the moment of the grant: no body begins
-            return (yield Resign(term))
-        errors = [(yield Lead(term)), (yield SayStopped(term)), (yield Resign(term))]
-        error = _first(errors)
+        if stop.requested():  # in the moment of the grant: no body begins
+            failure: BaseException | None = yield Resign(term)
+            return failure
+        error = _first([(yield Lead(term)), (yield SayStopped(term)), (yield Resign(term))])
         if error is None:
             failed = 0
         elif pauses is None or not isinstance(error, Exception):
             return error
         else:
             failed += 1
-            yield Pause(delay(pauses, failed), error)
+            yield Pause(0.0 if stop.requested() else delay(pauses, failed), error)
     return None
 
 

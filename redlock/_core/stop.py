@@ -32,13 +32,15 @@ class Stop:
     dict.  Who begins to wait first says how it is woken, and then looks whether it was asked for already.
     """
 
-    requested = False
-
     def __init__(self) -> None:
+        self._requested = False
         self._wakes: dict[object, Callable[[], object]] = {}
 
+    def requested(self) -> bool:
+        return self._requested
+
     def request(self) -> None:
-        self.requested = True
+        self._requested = True
         self.wake()
 
     def wake(self) -> None:
@@ -63,7 +65,7 @@ def until_stopped(op: Op[T], stop: Stop) -> Op[T]:
     try:
         yield woken_by
         while True:
-            if stop.requested and error is None and not stopped:
+            if stop.requested() and error is None and not stopped:
                 stopped, error = True, Stopped()
             effect = op.send(event) if error is None else op.throw(error)
             event = error = None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import _clock
 from redlock._base import decorated
-from redlock._base.connections import report_failure
 from redlock._base.election import Candidate, ElectionBase, TermBase, advance
 from redlock._base.signals import Signals
 from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
@@ -198,8 +197,8 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
             error: BaseException | None = step.term._resign()  # noqa: SLF001 - the two are one module
             return error
         if isinstance(step, Pause):
-            report_failure(f"leading {self._name!r} failed; trying again in {step.seconds:.1f} s", step.error)
-            _wait(self._stop, lambda: self._stop.requested, step.seconds)
+            self._report(step)
+            _wait(self._stop, self._stop.requested, step.seconds)
         return None
 
     def _campaign(self) -> Term | None:

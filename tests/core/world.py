@@ -22,7 +22,7 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.effects import Leave, Notified, Op, ReleaseHeard, Send, Timeout, Wait
+from redlock._core.effects import Leave, Listen, Notified, Op, ReleaseHeard, Send, Timeout, Wait
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from redlock._core.effects import Effect, LocalEffect
-    from redlock._core.subscriptions import Subscription
     from redlock.errors import Vote
 
 T = TypeVar("T")
@@ -180,7 +179,7 @@ class World:
         self.effects: list[tuple[str, float]] = []  # every effect: what, and when it was asked for
         self.arrived: list[Arrival] = []  # in the order in which they reached the client
         self._decided: Send | None = None  # by what was known when it was written
-        self._pending: list[tuple[float, int, Arrival | Callable[[], tuple[Subscription, ...]]]] = []
+        self._pending: list[tuple[float, int, Arrival | Callable[[], object]]] = []
         self.subscriptions = Subscriptions(len(masters))  # what is announced (R24)
         self._order = itertools.count()
         self._tokens = (f"token-{number}" for number in itertools.count(1))
@@ -281,20 +280,23 @@ class World:
             self.local_queue.leave(effect.place)
         elif isinstance(effect, ReleaseHeard):
             self.subscriptions.released(effect.keys, effect.heard, effect.took, self.now)
-        else:
+        elif isinstance(effect, Listen):
             self.subscriptions.add(effect.subscription)
+        else:
+            effect.stop.wakes(effect, lambda: self.later(0.0, lambda: True))
 
     def announce(self, after: float, master: int, token: str, name: str = "invoice:42") -> None:
         """In so many seconds from now a master announces that ``token`` is released."""
         channel = wire.channel(f"redlock:{name}")
-        self._come(after, lambda: self.subscriptions.announced(master, channel, token.encode()))
+        self.later(after, lambda: self.subscriptions.announced(master, channel, token.encode()))
 
     def subscribe(self, after: float, master: int, name: str = "invoice:42") -> None:
         """In so many seconds from now a master confirms that it will announce releases."""
         channel = wire.channel(f"redlock:{name}")
-        self._come(after, lambda: self.subscriptions.confirmed(master, channel))
+        self.later(after, lambda: self.subscriptions.confirmed(master, channel))
 
-    def _come(self, after: float, what: Callable[[], tuple[Subscription, ...]]) -> None:
+    def later(self, after: float, what: Callable[[], object]) -> None:
+        """In so many seconds from now ``what`` is called.  If it returns something, a waiting operation looks around."""
         heapq.heappush(self._pending, (self.now + after, next(self._order), what))
 
     def _write(self, request: Send, first: int | None = None) -> bool:

@@ -150,23 +150,29 @@ class Actor:
 
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquiring = None
-        if not isinstance(outcome, acquiring.Grant):
-            if task.attempt is not None:
-                task.attempt.over = True
-            self.world.log("not granted", task.attempt, "interrupted" if interrupted else outcome.kind)
+        if isinstance(outcome, acquiring.Grant):
+            self.hold = self._hold_of(task, outcome)
+            self._plan_hold(self.hold, self._spec)
+        else:
+            self._fail_attempt(task, "interrupted" if interrupted else outcome.kind)
             self.think()
-            return
+
+    def _fail_attempt(self, task: Task, why: str) -> None:
+        if task.attempt is not None:
+            task.attempt.over = True
+        self.world.log("not granted", task.attempt, why)
+
+    def _hold_of(self, task: Task, outcome: acquiring.Grant) -> Hold:
         client, attempt, spec = self.client, task.attempt, self._spec
         assert attempt is not None
         assert attempt.token == outcome.token
         lease = Lease(spec.names, spec.ttl, outcome, clock=client.clock, mine=lambda: True)
         lease.client, lease.lost_by = client, None
         lease.hold_at_least = spec.hold_at_least
-        self.hold = self.judge.granted(
+        self.acquired += 1
+        return self.judge.granted(
             client, attempt, lease, outcome, self._invoked_at, spec.ttl, task.origins[self._request]
         )
-        self.acquired += 1
-        self._plan_hold(self.hold, spec)
 
     # -- holding -------------------------------------------------------------------------------------
 

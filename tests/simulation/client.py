@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Leave, Listen, ReleaseHeard, Send, Timeout, Turn, Wait
+from redlock._core.effects import Leave, Listen, ReleaseHeard, Send, Timeout, Turn, Wait, WokenBy
 from redlock._core.fencing import FenceClock
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
@@ -124,6 +124,8 @@ class Task:
                 self.client.hearing.listen(effect.subscription, self)
             elif isinstance(effect, ReleaseHeard):
                 self.client.hearing.release_heard(effect)
+            elif isinstance(effect, WokenBy):
+                effect.stop.wakes(effect, self._poke)
             else:
                 assert type(effect) is Wait
                 if self.inbox:
@@ -157,6 +159,9 @@ class Task:
 
     def _write(self, request: Send) -> None:
         self.drive(error=self.client.perform(request, self))
+
+    def _poke(self) -> None:
+        self.client.world.after(0.0, self.client.gate, self.put, Turn(self.client.clock()))
 
     def put(self, event: Event) -> None:
         if not self.ended:

@@ -15,10 +15,11 @@ from redlock import scripts
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import Round
+from tests.simulation.terms import ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE, Terms
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from redlock._core.acquire import Grant
     from redlock._core.effects import Send
@@ -78,6 +79,11 @@ ALL = (
     ANYWAY,
     QUIET,
     APART,
+    ONE_BODY,
+    RESIGNED,
+    TOLD_ONCE,
+    STOPS,
+    RAISES,
     LIVE,
 )
 
@@ -130,6 +136,7 @@ class Hold:
     watched: bool = False
     renewed: bool = False
     ends: float = math.inf  # max_hold, on the client's clock
+    on_told: Callable[[], None] | None = None  # called then
     told: int = 0  # how often its holder was told that it is lost
     told_at: float = math.nan  # ... the last time, on the client's clock
     deserted_at: float | None = None  # true time at which its owner ended
@@ -155,6 +162,7 @@ class Judge:
         self.last_fence: int | None = None
         self.masters: list[Master] = []
         self.waits = Waits(self)
+        self.terms = Terms(self)
         self._attempts: list[Attempt] = []
         self._by_token: dict[str, Attempt] = {}
         self.together: Counter[int] = Counter()  # rounds, by how many leases they renewed

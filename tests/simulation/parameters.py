@@ -75,6 +75,7 @@ class Parameters:
     together: bool = False  # drawn by `household`
     looks: float = 0.0  # share of what is done that takes nothing: waits until a name is free, lists all locks
     at_least: float = 0.0  # share of acquires with a `hold_at_least`
+    elected: bool = False  # drawn by `elections`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -214,5 +215,15 @@ def periods(seed: int, **fixed: Any) -> Parameters:
         "clients": pick.choice((2, 3, 5)), "names": pick.choice((1, 1, 2)), "eager": 0.03, "at_least": 1.0,
         "looks": pick.choice((0.0, 0.3)),
         "keep": pick.choice((0.0, 0.5)), "deserted": pick.choice((0.0, 0.3)), "abandoned": pick.choice((0.0, 1.0)),
+    }  # fmt: skip
+    return draw(seed, **(values | fixed))
+
+
+def elections(seed: int, **fixed: Any) -> Parameters:
+    """All clients are candidates of one election (R31): they lead, fail, are stopped, and stand again."""
+    pick = random.Random(f"elections of {seed}")
+    values: dict[str, Any] = {
+        "clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 1, 2)), "names": 1, "several": 0.0, "keep": 1.0,
+        "elected": True,
     }  # fmt: skip
     return draw(seed, **(values | fixed))

@@ -94,6 +94,8 @@ class HeldBy:
     def tell_lost(self, on_lost: object) -> None:
         assert on_lost is None
         self.hold.client.judge.told(self.hold)
+        if self.hold.on_told is not None:
+            self.hold.on_told()
 
 
 class Renewer(RenewerBase):

@@ -9,6 +9,7 @@ from unittest import mock
 
 from redlock._core import renewals
 from tests.simulation.actor import Actor
+from tests.simulation.candidate import Candidate
 from tests.simulation.client import Client
 from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import LIVE, Judge, Violation
@@ -142,7 +143,7 @@ class Run:
         for link in client.links:
             client.connect(link)
         for _ in range(parameters.actors):
-            actor = Actor(client)
+            actor = Candidate(client) if parameters.elected else Actor(client)
             self.actors.append(actor)
             actor.think()
         return client
@@ -181,7 +182,7 @@ def simulate_seed(seed: int) -> Run:
 def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
-    crowd = " --periods" if run.parameters.at_least else crowd
+    crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"
         f"{run.parameters}\n{lines}"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.parameters import draw, periods
+from tests.simulation.parameters import draw, elections, periods
 from tests.simulation.run import simulate
 
 SEEDS = 2000
 PERIODS = 300
+ELECTIONS = 300
 CHUNK = 50
 # By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
 FOUND = (12614, 24226, 27730, 1023712, 2022798)
@@ -32,6 +33,17 @@ def test_nobody_else_is_granted_it_too_early(start):
     for seed in range(start, start + CHUNK):
         grants += simulate(periods(seed)).judge.grants
     assert grants > CHUNK
+
+
+@pytest.mark.parametrize("start", range(0, ELECTIONS, CHUNK))
+def test_elections_end_when_they_should(start):
+    """R31, whatever is lost, killed or stopped."""
+    bodies = stops = 0
+    for seed in range(start, start + CHUNK):
+        judge = simulate(elections(seed)).judge
+        bodies, stops = bodies + judge.terms.bodies, stops + judge.terms.stops
+    assert bodies > CHUNK
+    assert stops > CHUNK
 
 
 @pytest.mark.parametrize("seed", FOUND)

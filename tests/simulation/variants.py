@@ -16,11 +16,13 @@ from redlock import scripts
 from redlock._base import renewer as base_renewer
 from redlock._core import (
     acquire as acquiring,
+    election as electing,
     extend as extending,
     listing,
     quorum,
     release as releasing,
     renewals,
+    stop as stopping,
     subscriptions,
     wire,
 )
@@ -35,10 +37,12 @@ from redlock._core.renewals import Renewal
 from redlock._core.rounds import Round
 from redlock._core.scan import scan
 from redlock._core.settings import LockSpec, MastersSettings
+from redlock._core.stop import Stop
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
 from redlock._core.wait_free import FreeLook
 from tests.simulation import master
+from tests.simulation.candidate import Candidate
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import (
@@ -61,8 +65,9 @@ from tests.simulation.invariants import (
     R28_END,
     R29,
 )
-from tests.simulation.parameters import Parameters, crowd, draw, household, periods
+from tests.simulation.parameters import Parameters, crowd, draw, elections, household, periods
 from tests.simulation.renewer import HeldBy
+from tests.simulation.terms import ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
@@ -755,6 +760,108 @@ def _() -> list[Any]:
         ),
         script(scripts.FENCE, ("if proposal <= fence then", "if proposal < fence then")),
     ]
+
+
+# -- elections ---------------------------------------------------------------------------------------
+
+
+def _steps(steps: Callable[..., Any]) -> list[Any]:
+    """An election whose steps come in another order."""
+    return [mock.patch.object(electing, "election", steps)]
+
+
+@variant("leads-on-after-its-body-raised", RAISES, drawn=elections)
+def _() -> list[Any]:
+    """What the body raised ends nothing (R31)."""
+
+    def election(stop: Stop, pauses: object) -> Any:
+        while not stop.requested():
+            term = yield electing.Campaign()
+            if term is None:
+                break
+            if stop.requested():
+                return (yield electing.Resign(term))
+            yield electing.Lead(term)
+            yield electing.SayStopped(term)
+            yield electing.Resign(term)
+        return None
+
+    return _steps(election)
+
+
+@variant("resigns-before-its-body-has-ended", RESIGNED, drawn=elections)
+def _() -> list[Any]:
+    """The lock is given back first (R31)."""
+
+    def election(stop: Stop, pauses: object) -> Any:
+        while not stop.requested() and (term := (yield electing.Campaign())) is not None:
+            yield electing.Resign(term)
+            yield electing.Lead(term)
+            yield electing.SayStopped(term)
+
+    return _steps(election)
+
+
+@variant("resigns-only-where-nothing-was-raised", RESIGNED, TOLD_ONCE, drawn=elections)
+def _() -> list[Any]:
+    """What the body raised goes on at once, and the lock stays (R31)."""
+
+    def election(stop: Stop, pauses: object) -> Any:
+        while not stop.requested() and (term := (yield electing.Campaign())) is not None:
+            error = yield electing.Lead(term)
+            if error is not None:
+                return error
+            yield electing.SayStopped(term)
+            yield electing.Resign(term)
+        return None
+
+    return _steps(election)
+
+
+@variant("leads-although-it-was-stopped", STOPS, drawn=elections, eager=0.03)
+def _() -> list[Any]:
+    """A stop in the moment of the grant is noticed by the body only (R31)."""
+
+    def election(stop: Stop, pauses: Any) -> Any:
+        correct = _ELECTION(Stop(), pauses)
+        result = None
+        while True:
+            try:
+                step = correct.send(result)
+            except StopIteration as end:
+                return end.value
+            if isinstance(step, electing.Campaign) and stop.requested():
+                return None
+            result = yield step
+            if isinstance(step, electing.Campaign) and result is None:
+                return None
+
+    return _steps(election)
+
+
+@variant("campaigns-while-its-body-runs", ONE_BODY, drawn=elections)
+def _() -> list[Any]:
+    """Who has lost its term campaigns at once, whatever the body still does (R31)."""
+    correct = Candidate._woken
+
+    def woken(candidate: Candidate) -> None:
+        if candidate._leads is None or not candidate._leads.told:
+            correct(candidate)
+        else:
+            candidate._leads = None
+            candidate._steps = electing.election(candidate._stop, None)
+            candidate._go_on(None)
+
+    return [mock.patch.object(Candidate, "_woken", woken)]
+
+
+@variant("stop-is-swallowed-in-a-campaign", STOPS, drawn=elections)
+def _() -> list[Any]:
+    """Who is stopped while he waits goes on until he is elected (R31)."""
+    return [mock.patch.object(stopping, "until_stopped", lambda op, _: op)]
+
+
+_ELECTION = electing.election
 
 
 # -- restarted masters -------------------------------------------------------------------------------
