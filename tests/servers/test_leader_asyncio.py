@@ -31,7 +31,7 @@ def run(body, servers):
             await asyncio.sleep(0)
             assert task.cancelling() == 0
             assert signal.getsignal(signal.SIGINT) is handler
-        assert asyncio.all_tasks() == {task}
+        await until(lambda: asyncio.all_tasks() == {task})  # Python closes a generator that was left in a task
         return result
 
     result = asyncio.run(main(), debug=True)
