@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
-    from redlock._core.acquire import Refusal
     from redlock._core.fencing import FenceClock
     from redlock._core.quorum import Tally
     from redlock._core.voters import Voters
@@ -44,7 +43,7 @@ class LockSpec(NamedTuple):
     max_hold: float | None = None  # seconds after which the lease is lost, whatever happens (C7)
     on_lost: Callable[[Any], object] | None = None  # called with the lease, once, if it is lost (C9)
     hold_at_least: float = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
-    refused: Callable[[Refusal], object] | None = None  # told of each attempt that failed because others hold it
+    refused: Callable[[Any], object] | None = None  # told of each `Refusal` because others hold it
 
     @property
     def name(self) -> str:
