@@ -11,9 +11,9 @@ from redlock._base import process
 from redlock._base.connections import report_failure
 from redlock._base.holds import AnyLease
 from redlock._base.lock import AnyMasters, LockBase
-from redlock._core.election import election
+from redlock._core.election import election, until_stopped
 from redlock._core.retry import BETWEEN_TERMS
-from redlock._core.stop import Stop, until_stopped
+from redlock._core.stop import Stop
 from redlock._core.tokens import owner_of, released_token
 from redlock.errors import ConfigurationError, LockLost, RedlockError
 

@@ -11,20 +11,30 @@ The order is the promise:
   Only a lost lease ends a term without us.  Then the body is told; the fence keeps it from doing harm.
 - No campaign begins before that.  So one candidate never has two bodies.
 - `on_stopped` is called once for each body that was begun, whatever the body raised, and still in its term.
+
+A stop in a campaign is an interruption, as a Ctrl-C is (`until_stopped`).  It is thrown into the acquire where that
+waits, so that takes its keys back and ends (R11).  No operation has to know of it.  Also considered: a deadline that
+can be moved (each wait would have to look at it again, and one more attempt would follow); to acquire for a second at a
+time (it would lose its place in line, and what it has subscribed to).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from redlock._core.effects import WokenBy
 from redlock._core.retry import delay
+from redlock._core.stop import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from tenacity.wait import wait_base
 
+    from redlock._core.effects import Event, Op
     from redlock._core.stop import Stop
+
+T = TypeVar("T")
 
 
 class Campaign(NamedTuple):
@@ -89,3 +99,30 @@ def _first(errors: list[BaseException | None]) -> BaseException | None:
     for other in raised[1:]:
         raised[0].add_note(f"besides, {type(other).__name__}: {other}")
     return raised[0] if raised else None
+
+
+def until_stopped(op: Op[T], stop: Stop) -> Op[T]:
+    """Run ``op``.  Raises `Stopped` if ``stop`` is requested before it is over."""
+    event: Event | None = None
+    error: BaseException | None = None
+    stopped = False
+    woken_by = WokenBy(stop)
+    try:
+        yield woken_by
+        while True:
+            if stop.requested() and error is None and not stopped:
+                stopped, error = True, Stopped()
+            effect = op.send(event) if error is None else op.throw(error)
+            event = error = None
+            try:
+                event = yield effect
+            except GeneratorExit:
+                op.close()
+                raise
+            except BaseException as interruption:  # noqa: BLE001 - thrown into the operation, which raises it again
+                error = interruption
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        stop.forget(woken_by)

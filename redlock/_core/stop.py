@@ -1,24 +1,11 @@
-"""Ends an operation from outside: from another thread, another task, or a signal handler.
-
-A stop is an interruption as a Ctrl-C is.  It is thrown into the generator where that waits, so the operation takes its
-keys back and ends (R11).  No operation has to know of it.
-
-Also considered: a deadline that can be moved (each wait would have to look at it again, and one more attempt would
-follow); to acquire for a second at a time (it would lose its place in line, and what it has subscribed to).
-"""
+"""Ends what waits from outside: from another thread, another task, or a signal handler."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
-
-from redlock._core.effects import WokenBy
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from redlock._core.effects import Event, Op
-
-T = TypeVar("T")
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error: who has asked for it catches it
@@ -54,30 +41,3 @@ class Stop:
 
     def forget(self, who: object) -> None:
         self._wakes.pop(who, None)
-
-
-def until_stopped(op: Op[T], stop: Stop) -> Op[T]:
-    """Run ``op``.  Raises `Stopped` if ``stop`` is requested before it is over."""
-    event: Event | None = None
-    error: BaseException | None = None
-    stopped = False
-    woken_by = WokenBy(stop)
-    try:
-        yield woken_by
-        while True:
-            if stop.requested() and error is None and not stopped:
-                stopped, error = True, Stopped()
-            effect = op.send(event) if error is None else op.throw(error)
-            event = error = None
-            try:
-                event = yield effect
-            except GeneratorExit:
-                op.close()
-                raise
-            except BaseException as interruption:  # noqa: BLE001 - thrown into the operation, which raises it again
-                error = interruption
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    finally:
-        stop.forget(woken_by)

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from redlock._core.acquire import Grant, Refusal
-from redlock._core.stop import Stop, Stopped, until_stopped
+from redlock._core.election import until_stopped
+from redlock._core.stop import Stop, Stopped
 from tests.core.world import NEVER, Master, World, held
 
 # What a campaign waits for: answers of masters that are slow, silent or split, a pause, the second round for the fence.

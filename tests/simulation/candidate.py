@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redlock._core import acquire as acquiring, election as electing, release as releasing, stop as stopping
+from redlock._core import acquire as acquiring, election as electing, release as releasing
 from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
 from redlock._core.retry import BETWEEN_TERMS
 from redlock._core.stop import Stop, Stopped
@@ -170,6 +170,6 @@ class Candidate(Actor):
 
 def _campaign(op: Op[Any], stop: Stop) -> Op[Any]:
     try:
-        return (yield from stopping.until_stopped(op, stop))
+        return (yield from electing.until_stopped(op, stop))
     except Stopped:
         return None

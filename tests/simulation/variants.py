@@ -22,7 +22,6 @@ from redlock._core import (
     quorum,
     release as releasing,
     renewals,
-    stop as stopping,
     subscriptions,
     wire,
 )
@@ -858,7 +857,7 @@ def _() -> list[Any]:
 @variant("stop-is-swallowed-in-a-campaign", STOPS, drawn=elections)
 def _() -> list[Any]:
     """Who is stopped while he waits goes on until he is elected (R31)."""
-    return [mock.patch.object(stopping, "until_stopped", lambda op, _: op)]
+    return [mock.patch.object(electing, "until_stopped", lambda op, _: op)]
 
 
 _ELECTION = electing.election
