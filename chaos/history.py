@@ -33,10 +33,10 @@ OBSERVER: Final = "observer"
 
 Phase: TypeAlias = Literal["invoke", "ok", "fail", "info"]
 Store: TypeAlias = Literal["fenced", "plain"]
-Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean", "kept"]
+Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean", "kept", "handover"]
 # What has to hold always, and is judged whether it is demanded or not.
 MUST: Final[tuple[Must, ...]] = ("exclusive", "fenced", "prompt", "live", "clean")
-# `kept` as well is judged only where it is demanded: elsewhere leases are lost, and nothing is wrong with that.
+# The others are judged only where they are demanded: elsewhere leases are lost, and not everybody wants a lock at once.
 DEMANDABLE: Final[tuple[Must, ...]] = get_args(Must)
 
 # Seconds on one clock for all processes of a machine, which also counts while it sleeps: that of the leases

@@ -19,8 +19,9 @@ Persistence: TypeAlias = Literal["none", "everysec", "always"]
 # ``overrun``: leases run out, and their holders release them late.
 # ``brief``: short sections and hardly any pause, for as much contention as possible.
 # ``steady``: the first worker of each client keeps what it gets, and all the others want it.
+# ``leading``: all are candidates, and lead for shorter and longer than the TTL.
 # ``naive``: a holder who looks at its lease only before it begins.
-Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "steady", "naive"]
+Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "steady", "naive", "leading"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,17 +6,20 @@ is green for all of these would prove nothing by being green.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from redlock import _clock, scripts
+from redlock._asyncio import election as asyncio_election
 from redlock._base import lock as locks
 from redlock._core import acquire as acquiring, extend as extending, extend_many, quorum, renewals, wire
 from redlock._core.extend import Extension
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.release import Claim
+from redlock._threads import election as threads_election
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,6 +162,23 @@ def _() -> None:
     """A waiter's attempt has left a greater fence on a master that forgot a key, and keeps it away from there (R14)"""
     refuse = "if tonumber(redis.call('GET', KEYS[i]) or '0') > fence then return {0} end"
     _patch_script("REPAIR", ("local greater = {}", f"for i = n + 1, #KEYS do {refuse} end\nlocal greater = {{}}"))
+
+
+@_variant("resigns-late", scenario="leaders", breaks="handover")
+def _() -> None:
+    """A leader that has ended keeps the lock for two seconds (R31)"""
+    resign, resign_async = threads_election.Term._resign, asyncio_election.AsyncTerm._resign
+
+    def late(term: Any) -> Any:
+        time.sleep(2.0)
+        return resign(term)
+
+    async def late_async(term: Any) -> Any:
+        await asyncio.sleep(2.0)
+        return await resign_async(term)
+
+    _patch(threads_election.Term, "_resign", late)
+    _patch(asyncio_election.AsyncTerm, "_resign", late_async)
 
 
 def _patch(where: Any, name: str, value: Any) -> None:

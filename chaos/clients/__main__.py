@@ -15,7 +15,7 @@ from chaos.clients.work import Worker
 from chaos.clients.worlds import run_tasks, run_threads
 from chaos.history import Writer
 from chaos.settings import Settings
-from redlock import AsyncMasters, LeaseExtended, Masters
+from redlock import AsyncMasters, LeaseExtended, LeaseLost, Masters
 
 if TYPE_CHECKING:
     from chaos.clients.worlds import World
@@ -34,6 +34,9 @@ def main(name: str, seat: str, directory: str, events: str, *urls: str) -> None:
         if isinstance(event, LeaseExtended) and event.token in held:
             worker, lease = held[event.token]
             worker.extended(lease)
+        elif isinstance(event, LeaseLost) and event.token in held:
+            worker, lease = held[event.token]
+            worker.lost(lease)
 
     options: dict[str, Any] = {
         "node_timeout": settings.node_timeout,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import threading
+import time
 from asyncio import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from chaos.clients.stage import Stage
     from chaos.clients.worlds import World
-    from chaos.history import Store, Writer
+    from chaos.history import Phase, Store, Writer
     from chaos.settings import Settings, Work
 
 # What is done in each kind of work, and how often.
@@ -38,6 +40,7 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
     "brief": {"short": 1},
     "steady": {"steady": 1},
     "naive": {"naive": 1},
+    "leading": {"leading": 1},
 }  # fmt: skip
 
 
@@ -68,6 +71,7 @@ class Worker:
         self._held = held
         self._stores = Stores(directory / "stores.sqlite")
         self._handovers = Handovers(directory / "handovers")
+        self.leading = False
         self._given: dict[str, Held] = {}  # kept: a lock that is not bound gives back what it holds when it is dropped
         self._random = random.Random(f"work {settings.seed} {record.process} {name}")
         often = {act: n for act, n in _OFTEN[settings.work].items() if act != "cancelled" or world.can_cancel}
@@ -86,6 +90,11 @@ class Worker:
             await (act if self._stage.working else self._short)(name)
             rest = 0.002 if settings.work == "brief" else 0.03
             await self._world.sleep(self._random.uniform(0, rest))
+
+    def lost(self, lease: Any) -> None:
+        """The term of a candidate: it has no `on_lost` of its own."""
+        if self.leading:
+            self._lost(lease)
 
     def extended(self, lease: Any) -> None:
         """By its holder or by its renewer, in whatever thread."""
@@ -239,6 +248,38 @@ class Worker:
             takes=self._random.uniform(0.05, 0.2) * self._settings.ttl,
         )
         await self._give_back(held)
+
+    async def _leading(self, name: str) -> None:
+        """A candidate for a few terms, until it is stopped."""
+        election = self._world.masters.leader(name, ttl=self._settings.ttl, retry=None)
+        stop_at = now() + self._settings.ttl * self._random.uniform(0.5, 4.0)
+        threading.Thread(target=self._stop_at, args=(election, stop_at), daemon=True).start()
+        self.leading = True
+        self._write("acquire", "invoke", lock=name)
+
+        async def body(term: Any) -> None:
+            held = Held(None, term.lease)
+            self._got(held)
+            try:
+                await self._work(held, self._settings.ttl * self._random.uniform(0.0, 1.5))
+            finally:
+                self._write("release", "invoke", lock=name, token=term.lease.token)
+
+        def after(term: Any) -> None:
+            self._held.pop(term.lease.token, None)
+            phase: Phase = "fail" if term.lost else "ok"
+            self._write("release", phase, lock=name, token=term.lease.token)
+            self._write("acquire", "invoke", lock=name)
+
+        await self._world.lead(election, body, after)
+        self._write("acquire", "fail", lock=name, detail="stopped")
+        self.leading = False
+
+    def _stop_at(self, election: Any, t: float) -> None:
+        """In a thread of its own: a body of threads waits for nobody."""
+        while now() < t and self._stage.working and not self._stage.over:
+            time.sleep(0.01)
+        election.stop()
 
     # -- the steps -------------------------------------------------------------------------------------
 

@@ -41,6 +41,10 @@ class World(ABC):
         """``with lock as lease: body(lease)``."""
 
     @abstractmethod
+    async def lead(self, election: Any, body: Callable[[Any], Awaitable[None]], after: Callable[[Any], None]) -> None:
+        """``for term in election.terms(): with term: body(term)``, and ``after(term)`` behind each."""
+
+    @abstractmethod
     async def cancel_after(self, seconds: float, work: Coroutine[Any, Any, None]) -> None:
         """Do ``work``, and cancel it then."""
 
@@ -61,6 +65,12 @@ class Threads(World):
     async def within(self, lock: Any, body: Callable[[Any], Awaitable[None]]) -> None:
         with lock as lease:
             await body(lease)
+
+    async def lead(self, election: Any, body: Callable[[Any], Awaitable[None]], after: Callable[[Any], None]) -> None:
+        for term in election.terms():
+            with term:
+                await body(term)
+            after(term)
 
     async def cancel_after(self, seconds: float, work: Coroutine[Any, Any, None]) -> None:
         raise NotImplementedError("threads cannot be cancelled")
@@ -84,6 +94,12 @@ class Tasks(World):
     async def within(self, lock: Any, body: Callable[[Any], Awaitable[None]]) -> None:
         async with lock as lease:
             await body(lease)
+
+    async def lead(self, election: Any, body: Callable[[Any], Awaitable[None]], after: Callable[[Any], None]) -> None:
+        async for term in election.terms():
+            async with term:
+                await body(term)
+            after(term)
 
     async def cancel_after(self, seconds: float, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

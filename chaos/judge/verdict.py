@@ -11,6 +11,7 @@ from chaos.history import MUST, Must
 from chaos.judge.clean import clean, inspections
 from chaos.judge.exclusive import exclusive
 from chaos.judge.fenced import fenced, without_fence
+from chaos.judge.handover import ends, handover
 from chaos.judge.holds import Hold, holds
 from chaos.judge.kept import kept, renewed
 from chaos.judge.live import last_heal, live
@@ -124,6 +125,8 @@ def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:
             return Ruling(name, "passed", note="no master was inspected", vacuous=True)
         if name == "kept" and not renewed(held):
             return Ruling(name, "passed", note="no lease was renewed", vacuous=True)
+        if name == "handover" and next(ends(history, held), None) is None:
+            return Ruling(name, "passed", note="no leader has ended early", vacuous=True)
         return Ruling(name, "passed")
     except Exception as error:  # noqa: BLE001 - likewise
         return Ruling(name, "unknown", note=_crash(error), crashed=True)
@@ -140,4 +143,5 @@ _JUDGES: Final[dict[Must, Callable[[History, list[Hold]], Iterable[Violation]]]]
     "live": lambda history, _: live(history),
     "clean": clean,
     "kept": kept,
+    "handover": handover,
 }

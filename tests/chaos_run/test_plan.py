@@ -119,6 +119,7 @@ def test_the_scenario_of_rolling_restarts_takes_every_master(seed):
     """Within the time that it has; and what it demands is demanded nowhere else."""
     assert {s.masters for s in plan(SCENARIOS["rolling-restart"].with_seed(seed))} == {(1,), (2,), (3,)}
     assert [name for name, scenario in SCENARIOS.items() if "kept" in scenario.must] == ["rolling-restart"]
+    assert [name for name, scenario in SCENARIOS.items() if "handover" in scenario.must] == ["leaders"]
 
 
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5, 7])
