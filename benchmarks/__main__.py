@@ -32,7 +32,9 @@ from redlock.testing.servers import find_server
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCENARIOS = ("latency", "apart", "faults", "delays", "contention", "throughput", "held", "masters", "memory", "imports")
+SCENARIOS = (
+    "latency", "apart", "faults", "delays", "contention", "leaders", "throughput", "held", "masters", "memory", "imports",
+)  # fmt: skip
 _MASTERS = 9
 
 
