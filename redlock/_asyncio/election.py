@@ -67,11 +67,11 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         finally:
             if kind is not GeneratorExit:  # else the coroutine is thrown away, and must not wait
                 failed = await self._resign()
-        if failed is not None and not goes_on:
-            raise failed
-        if failed is not None and error is not None:
-            error.add_note(f"besides, {failed}")
-        return error is not None and not goes_on
+        if failed is not None:
+            if not goes_on or not isinstance(failed, Exception):  # a cancellation is never a note
+                raise failed
+            error.add_note(f"besides, {failed}")  # type: ignore[union-attr]
+        return not goes_on
 
     def _begin_body(self) -> None:
         self._body = _Body(self._stop, self)

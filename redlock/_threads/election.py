@@ -62,13 +62,12 @@ class Term(TermBase[ThreadCandidate, Lease]):
     ) -> bool:
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
         failed = self._resign()
-        if self._is_end(error):
-            return True
+        ends = error is None or self._is_end(error)
         if failed is not None:
-            if error is None:
+            if ends or not isinstance(failed, Exception):  # a Ctrl-C is never a note
                 raise failed
-            error.add_note(f"besides, {failed}")
-        return False
+            error.add_note(f"besides, {failed}")  # type: ignore[union-attr]
+        return ends
 
     def _resign(self) -> BaseException | None:
         """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
