@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import signal
 import subprocess
 import sys
 
@@ -123,6 +124,23 @@ def test_the_defaults_are_those_of_the_design():
         "fence": None,
         "on_lost": None,
     }
+    assert parameters(redlock.Election) == {
+        "name": NONE,
+        "masters": NONE,
+        "ttl": 15.0,
+        "max_hold": None,
+        "hold_at_least": None,
+        "min_validity": None,
+        "retry": None,
+        "owner": None,
+    }
+    assert parameters(redlock.Election.run) == {
+        "lead": NONE,
+        "on_stopped": None,
+        "on_new_leader": None,
+        "signals": (signal.SIGTERM, signal.SIGINT),
+        "on_error": "raise",
+    }
     assert parameters(redlock.MultiLock.acquire) == {"blocking": True, "timeout": None}
     assert parameters(redlock.MultiLock.extend) == {"ttl": None}
     assert parameters(redlock.Lease.wait_lost) == {"timeout": None}
@@ -134,23 +152,26 @@ def test_the_defaults_are_those_of_the_design():
 def test_type_checkers_know_the_options_that_are_handed_on():
     """`masters.lock(**options)` and `Masters.from_env(**options)`."""
     from redlock._asyncio.lock import AsyncMultiLockOptions  # noqa: PLC0415 - nobody else knows them
-    from redlock._base.typed import MastersOptions  # noqa: PLC0415
+    from redlock._base.typed import ElectionOptions, MastersOptions  # noqa: PLC0415
     from redlock._threads.lock import MultiLockOptions  # noqa: PLC0415
 
     for kind, options in ((redlock.MultiLock, MultiLockOptions), (redlock.AsyncMultiLock, AsyncMultiLockOptions)):
         assert set(parameters(kind)) - {"name", "masters"} == set(options.__annotations__)
     assert set(parameters(redlock.Masters)) - {"masters"} == set(MastersOptions.__annotations__)
+    assert set(parameters(redlock.Election)) - {"name", "masters"} == set(ElectionOptions.__annotations__)
 
 
 WORLDS = [
     (redlock.Masters, redlock.AsyncMasters),
     (redlock.MultiLock, redlock.AsyncMultiLock),
     (redlock.Lease, redlock.AsyncLease),
+    (redlock.Election, redlock.AsyncElection),
+    (redlock.Term, redlock.AsyncTerm),
 ]
 ONLY_ASYNC = ("cancel_on_loss",)  # there is no way to interrupt a thread
 AWAITABLE = {
     "close", "status", "wait_free", "check", "acquire", "release", "extend", "locked", "wait_lost", "__aenter__", "__aexit__",
-    "__enter__", "__exit__",
+    "__enter__", "__exit__", "run", "wait_stop",
 }  # fmt: skip
 DECORATORS = {(redlock.AsyncMasters, "locked")}  # the `locked` of a lock asks masters
 

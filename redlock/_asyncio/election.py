@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 import signal
 from typing import TYPE_CHECKING, Any
 
+from redlock import _clock
 from redlock._asyncio.callbacks import call
 from redlock._asyncio.cancelling import Cancelling
 from redlock._asyncio.lease import AsyncLease
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
     from redlock._core.stop import Stop
 
+# A wait is cut into chunks of so many seconds: the clock of a loop stands still while the machine sleeps (R5).
+_CHUNK = 1.0
+
 
 class TaskCandidate(Candidate[AsyncMasters, AsyncLease], AsyncMultiLock):
     """The lock of an `AsyncElection`."""
@@ -52,6 +57,16 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
             timeout: seconds; None: no limit.
         """
         return await self._lease.wait_lost(timeout)
+
+    async def wait_stop(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as for threads
+        """Sleep for ``timeout`` seconds, and no longer than the body may go on.  True if it should end now.
+
+        It is for other tasks.  The body itself is cancelled in that moment.
+
+        Args:
+            timeout: seconds; None: no limit.
+        """
+        return await _wait(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
 
     async def __aenter__(self) -> Self:
         self._begin_body()
@@ -244,7 +259,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             return error
         if isinstance(step, Pause):
             self._report(step)
-            await self._pause(step.seconds)
+            await _wait(self._stop, self._stop.requested, step.seconds)
         return None
 
     async def _campaign(self) -> AsyncTerm | None:
@@ -255,19 +270,6 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             return None
         assert lease is not None  # noqa: S101 - it waits for ever
         return self._elected(AsyncTerm(self._stop, candidate, lease))
-
-    async def _pause(self, seconds: float) -> None:
-        """Sleep, until the election is stopped at most."""
-        loop = asyncio.get_running_loop()
-        stopped = asyncio.Event()
-        self._stop.wakes(stopped, lambda: loop.call_soon_threadsafe(stopped.set))
-        try:
-            if not self._stop.requested():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await stopped.wait()
-        finally:
-            self._stop.forget(stopped)
 
 
 async def _raised_by(lead: Callable[[AsyncTerm], Awaitable[object]], term: AsyncTerm) -> BaseException | None:
@@ -296,3 +298,33 @@ async def _raised_at_the_end(on_stopped: Callable[[AsyncTerm], object], term: As
     except BaseException as error:  # noqa: BLE001 - raised at the end of the run
         return error
     return None
+
+
+async def _wait(
+    stop: Stop,
+    done: Callable[[], bool],
+    timeout: float | None,  # noqa: ASYNC109 - as for threads
+    most: Callable[[], float] = lambda: _CHUNK,
+) -> bool:
+    """Wait until ``done``, for ``timeout`` seconds at most, and look again after ``most`` of them."""
+    loop = asyncio.get_running_loop()
+    woken = asyncio.Event()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(woken.set)
+
+    until = math.inf if timeout is None else _clock.now() + timeout
+    stop.wakes(woken, wake)
+    try:
+        while not done():
+            left = until - _clock.now()
+            if left <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, min(left, most(), _CHUNK))):
+                    await woken.wait()
+            woken.clear()
+        return True
+    finally:
+        stop.forget(woken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -222,16 +223,16 @@ def _wait(
     stop: Stop, done: Callable[[], bool], timeout: float | None, most: Callable[[], float] = lambda: _CHUNK
 ) -> bool:
     """Wait until ``done``, for ``timeout`` seconds at most, and look again after ``most`` of them."""
-    until = None if timeout is None else _clock.now() + timeout
+    until = math.inf if timeout is None else _clock.now() + timeout
     woken: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it
     stop.wakes(woken, lambda: woken.put(None))
     try:
         while not done():
-            left = min(_CHUNK, most()) if until is None else min(_CHUNK, most(), until - _clock.now())
-            if until is not None and until <= _clock.now():
+            left = until - _clock.now()
+            if left <= 0:
                 return False
             with contextlib.suppress(Empty):
-                woken.get(timeout=max(0.0, left))
+                woken.get(timeout=max(0.0, min(left, most(), _CHUNK)))
         return True
     finally:
         stop.forget(woken)

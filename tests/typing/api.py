@@ -9,9 +9,12 @@ import redis.asyncio
 from tenacity import wait_fixed
 
 from redlock import (
+    AsyncElection,
     AsyncLease,
     AsyncMasters,
     AsyncMultiLock,
+    AsyncTerm,
+    Election,
     Finding,
     Health,
     Lease,
@@ -23,6 +26,7 @@ from redlock import (
     NotAcquired,
     Probe,
     QuorumUnreachable,
+    Term,
     Vote,
 )
 from redlock.observe import all_of
@@ -170,7 +174,39 @@ async def counted_later(number: int) -> str:
 async_masters.locked("{n}")(pay)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+# -- leaders -----------------------------------------------------------------------------------------
+
+election = masters.leader("scheduler", ttl=15, max_hold=3600)
+assert_type(election, Election)
+masters.leader("scheduler", fencing=False)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+assert_type(election.term, Term | None)
+assert_type(election.status(), LockStatus)
+
+
+def lead(term: Term) -> None:
+    assert_type(term.number, int)
+    assert_type(term.wait_stop(1.0), bool)
+    assert_type(term.lease, Lease)
+
+
+async def lead_later(term: AsyncTerm) -> None:
+    assert_type(term.lease, AsyncLease)
+
+
+election.run(lead, on_stopped=lead, on_new_leader=print, signals=(), on_error="retry")
+election.run(lead_later)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+for one in election.terms():
+    with one as entered:
+        assert_type(entered, Term)
+
+
 async def main() -> None:
+    async_election = async_masters.leader("scheduler")
+    assert_type(async_election, AsyncElection)
+    await async_election.run(lead_later, on_stopped=lead_later)
+    async for one in async_election.terms():
+        async with one as entered:
+            assert_type(entered, AsyncTerm)
     assert_type(await async_lock.acquire(blocking=False), AsyncLease | None)
     assert_type(await async_lock.acquire(timeout=1), AsyncLease | None)
     assert_type(await async_lock.extend(3.0), AsyncLease)
