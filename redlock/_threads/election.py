@@ -177,9 +177,10 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
                 raise error
 
     def status(self) -> LockStatus:
-        """Who leads now (`LockStatus.owner`), for how many seconds yet, and the number of the term (`fence`).
+        """Who leads now (`LockStatus.owner`), and for how many seconds yet.
 
-        A look, which may be stale.
+        A look, which may be stale.  `LockStatus.fence` is the number of the term, or greater: a candidate that was
+        refused may have left its own at a master that was late.
 
         Raises:
             QuorumUnreachable: too few masters answered to know.
