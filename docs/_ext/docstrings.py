@@ -26,11 +26,15 @@ _RULE = re.compile(r"\b([RPC][1-9]\d?)\b(?!`)")
 _FOR_TYPE_CHECKERS = re.compile(
     r": ?[\w.~]*Unpack\[[^\]]*\]"
 )  # of options that are handed on; the class that takes them has them all
+_WORLDS = ("Masters", "Lease", "Term")  # each has two, and ``Any…`` stands for the right one
 # Types of others, and of ours that have no page: they are shown, and lead nowhere.
 _NO_PAGE = frozenset(
     (
         "Any",
+        "AsyncIterator",
+        "Awaitable",
         "Callable",
+        "Iterator",
         "Coroutine",
         "Iterable",
         "Mapping",
@@ -84,10 +88,10 @@ def _docstring(_app: Sphinx, kind: str, name: str, _thing: object, _options: obj
 def _signature(
     _app: Sphinx, kind: str, name: str, _thing: object, _options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """The type variables that both worlds share have one meaning in each; users make no lease and no error."""
+    """The type variables that both worlds share have one meaning in each; users make no lease, term or error."""
     if signature and kind == "exception":
         return "", None
-    if name in ("redlock.Lease", "redlock.AsyncLease"):
+    if name in ("redlock.Lease", "redlock.AsyncLease", "redlock.Term", "redlock.AsyncTerm"):
         return "", None
     world = "Async" if name.startswith("redlock.Async") else ""
 
@@ -95,7 +99,9 @@ def _signature(
         if not text:
             return text
         text = _FOR_TYPE_CHECKERS.sub("", text)
-        return text.replace("AnyMasters", f"{world}Masters").replace("AnyLease", f"{world}Lease")
+        for word in _WORLDS:
+            text = text.replace(f"Any{word}", f"{world}{word}")
+        return text
 
     return plain(signature), plain(returns)
 
@@ -105,8 +111,9 @@ def _missing(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, shown: no
     if node.get("refdomain") != "py":
         return None
     target: str = node["reftarget"]
-    if target.endswith("AnyLease"):
-        return nodes.Text("AsyncLease" if "Async" in node.get("py:class", "") else "Lease")
+    for word in _WORLDS:
+        if target.endswith(f"Any{word}"):
+            return nodes.Text(f"Async{word}" if "Async" in node.get("py:class", "") else word)
     if (
         hasattr(builtins, target)
         or target.removeprefix("redlock._threads.masters.").removeprefix("redlock._asyncio.masters.") in _NO_PAGE

@@ -67,7 +67,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def number(self) -> int:
-        """The number of the term: greater than that of every earlier leader, and a fencing token."""
+        """Greater than that of every earlier leader.  It is the fence of the lease."""
         fence = self._lease.fence
         assert fence is not None  # noqa: S101 - the lock of an election has fencing
         return fence
@@ -89,7 +89,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def should_stop(self) -> bool:
-        """Whether the body should end: the term is over, or the election was stopped.  No I/O."""
+        """Whether the body should end, as the term is over or the election was stopped.  No I/O."""
         return self._stop.requested() or not self._lease.valid
 
     def remaining(self) -> float:
