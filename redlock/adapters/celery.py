@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from redlock import Election, Term
-    from redlock._threads.lock import MultiLock
+    from redlock import Election, MultiLock, Term
 
 __all__ = ["LeaderScheduler", "exclusive"]
 
@@ -56,9 +55,9 @@ def LeaderScheduler(app: Any, **options: Any) -> Any:  # noqa: N802 - Celery cal
     Start as many beats as you like.  One leads, and another one takes over when it is stopped, dies or hangs.
 
     - Each fire is sent once at most, whatever beats do, as long as their clocks differ by less than a quarter of
-      `max_ttl`: 15 s.
-    - A fire that came due while nobody led is sent by the next leader, late, if that leads within half of `max_ttl`: 30
-      s.  Older ones are not sent.
+      `max_ttl`, which is 15 s.
+    - A fire that came due while nobody led is sent by the next leader, late.  One that is older than half of `max_ttl`,
+      which is 30 s, is not sent any more.
     - A beat that dies between taking a fire and sending it takes the fire with it.
 
     Fires have the header ``redlock_fire``, the time at which they were due: ``self.request.redlock_fire`` in the task.
@@ -84,7 +83,8 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
     """What a scheduler does differently if it is one of many."""
 
     _thread: threading.Thread | None = None
-    _failed: BaseException | None = None
+    _failed: Exception | None = None
+    _heap: Any = None
     _term: Term | None = None  # the one for which the heap was made
     _taken: MultiLock | None = None  # the lock of the fire that is sent next
 
@@ -109,8 +109,9 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
     def tick(self, *args: Any, **kwargs: Any) -> Any:
         """What is due is sent if this beat leads.  Returns the seconds until the next tick."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._stand, name="redlock-beat", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._stand, name="redlock-beat", daemon=True)
+            thread.start()
+            self._thread = thread
         if self._failed is not None:
             raise self._failed
         term = self._election.term
@@ -127,7 +128,7 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
     def _stand(self) -> None:
         try:
             self._election.run(self._lead, on_new_leader=self._follow, signals=())
-        except BaseException as error:  # noqa: BLE001 - raised in the next tick: beat ends, and says why
+        except Exception as error:  # noqa: BLE001 - raised in the next tick: beat ends, and says why
             self._failed = error
 
     def _lead(self, term: Term) -> None:
@@ -180,8 +181,8 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
                 following = self._after(entry.schedule, fire)
                 return True, max(0.0, (following - _now()).total_seconds())
             if taken or fire < now - self._oldest:
-                self.logger.warning("beat: %s is too old, and not sent", shown)
                 fire = max(fire, self._start(entry))
+                self.logger.warning("beat: %s is too old, and what follows until %s: not sent", shown, fire.isoformat())
             elif self._masters.status(name).token is None:  # two beats tried at once, and none has it
                 return False, _AGAIN
             else:
@@ -215,10 +216,10 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
 
     def _start(self, entry: Any) -> datetime:
         """The time behind which the fires of the entry are."""
-        start = max(maybe_make_aware(entry.last_run_at).astimezone(UTC), _now() - self._oldest)
+        start: datetime = max(maybe_make_aware(entry.last_run_at).astimezone(UTC), _now() - self._oldest)
         if isinstance(entry.schedule, interval):
             period = _period(entry.schedule)
-            start = (start - _EPOCH) // period * period + _EPOCH
+            return _EPOCH + (start - _EPOCH) // period * period
         return start
 
     def _skip_to(self, entry: Any, fire: datetime) -> None:
@@ -233,14 +234,15 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
         """The first fire after that moment."""
         if isinstance(schedule, interval):
             period = _period(schedule)
-            return ((moment - _EPOCH) // period + 1) * period + _EPOCH
+            return _EPOCH + ((moment - _EPOCH) // period + 1) * period
         now, its_clock = schedule.now(), schedule.nowfun
         schedule.nowfun = lambda: now  # a pause between two readings would give the fire another name
         try:
             left: timedelta = schedule.remaining_estimate(moment.astimezone(schedule.tz))
         finally:
             schedule.nowfun = its_clock
-        return maybe_make_aware(now).astimezone(UTC) + left
+        seen: datetime = maybe_make_aware(now).astimezone(UTC)
+        return seen + left
 
 
 def _period(schedule: Any) -> timedelta:
@@ -263,19 +265,19 @@ def _signals_later() -> Iterator[None]:
         came.append(number)
 
     main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, keep) for number in (signal.SIGTERM, signal.SIGINT) if main}
+    before = {number: signal.signal(number, keep) for number in ((signal.SIGTERM, signal.SIGINT) if main else ())}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
+        if came:
+            signal.raise_signal(came[0])
 
 
 # -- tasks -------------------------------------------------------------------------------------------
 
-_BUSY: Any = object()
+_BUSY = object()
 
 
 def exclusive(
@@ -287,16 +289,16 @@ def exclusive(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Tasks of which two with the same name never run at once: as `Masters.locked` (R30), below ``@app.task``.
 
-    A task whose lock was lost fails with `LockLost` when its body has ended; nothing interrupts the body.  A worker that
-    is killed (a hard time limit) keeps the name from others for one TTL.
+    A task whose lock was lost fails with `LockLost` when its body has ended; nothing interrupts the body.  A worker
+    that is killed (a hard time limit) keeps the name from others for one TTL.
 
     Args:
         masters: made before the worker forks; its children may use it.
         name: a template with the arguments of the task, or a function of them.
-        on_busy: what a task does if another one has its name.  ``"skip"``: it succeeds with None, and its body does not
-            run.  ``"retry"``: it is sent again, as ``self.retry()`` does: after ``default_retry_delay``, and
-            ``max_retries`` times at most.  ``"wait"``: it waits for ever, and its worker with it.  ``"raise"``: it fails
-            with `NotAcquired`.
+        on_busy: what a task does if another one has its name.  ``"skip"``: it succeeds with None, and its body does
+            not run.  ``"retry"``: it is sent again, as ``self.retry()`` does: after ``default_retry_delay``, and
+            ``max_retries`` times at most.  ``"wait"``: it waits for ever, and its worker with it.  ``"raise"``: it
+            fails with `NotAcquired`.
         options: as for `Masters.locked`.
 
     Raises:
@@ -314,9 +316,10 @@ def exclusive(
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            result = tried(*args, **kwargs)
+            result: Any = tried(*args, **kwargs)
             if result is not _BUSY:
-                return result
+                done: R = result
+                return done
             if not current_task:
                 raise ConfigurationError(f"{function.__qualname__} was called outside of a task: nobody can retry it")
             raise current_task.retry()

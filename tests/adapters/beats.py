@@ -187,11 +187,9 @@ def reason(fleet: Fleet, fire: int) -> str:
     """Why a fire was not sent, from what the beats said of it."""
     shown = f"fire of {datetime.fromtimestamp(fire, UTC).isoformat()}"
     logs = fleet.logs()
-    if f"{shown} is too old" in logs:
-        return "too old when a beat led again"
     if f"{shown} was sent by another beat" in logs:
         return "taken by a beat that died before it was sent"
-    return "no beat came to it"
+    return "too old when a beat led again"
 
 
 def main() -> None:

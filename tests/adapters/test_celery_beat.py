@@ -6,7 +6,6 @@ The scheduler is the real one, in this process.  Its entries have fires in the p
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import threading
@@ -43,7 +42,7 @@ class Beat:
 
     def __init__(self, urls, folder, entries, **settings):
         self.masters = Masters(urls, restart_guard=False, max_ttl=MAX_TTL, owner=settings.pop("owner", None))
-        self.app = Celery("tests", broker="memory://", set_as_current=False)
+        self.app = Celery("tests", broker="memory://")
         self.app.conf.update(redlock_masters=self.masters, beat_schedule=entries, timezone="Asia/Kathmandu")
         self.app.conf.update(settings)
         try:
@@ -112,7 +111,7 @@ def test_the_fires_of_an_interval_are_its_multiples(beat, sent):
     fires = [fire for _, fire in sent]
     assert all(fire.timestamp() % 10 == 0 for fire in fires)
     assert fires == grid(fires[0], 10, len(fires))
-    assert timedelta(0) < fires[0] - ago(110) and len(fires) >= 10
+    assert len(fires) >= 10
 
 
 def test_the_fires_of_a_crontab_are_its_minutes(beat, sent):
@@ -148,10 +147,12 @@ def test_crontabs_agree_whatever_the_schedule_of_each_beat_says(beat, sent):
 
 
 def test_entries_do_not_keep_each_other_out(beat, sent):
-    one = beat({
-        "one": {**every(50, last=100), "options": {"shadow": "one"}},
-        "two": {**every(50, last=100), "options": {"shadow": "two"}},
-    })
+    one = beat(
+        {
+            "one": {**every(50, last=100), "options": {"shadow": "one"}},
+            "two": {**every(50, last=100), "options": {"shadow": "two"}},
+        }
+    )
     one.catch_up()
     fires = {name: [fire for entry, fire in sent if entry == name] for name in ("one", "two")}
     assert fires["one"] == fires["two"] != []

@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("celery")
 
+from celery import Celery
+
 from tests.adapters.beats import Fleet, counted, eventually, reason
 
 pytestmark = pytest.mark.timeout(300)
@@ -94,14 +96,14 @@ def workers(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tasks(workers):
-    from celery import Celery
-
     app = Celery("client", broker=workers.environment["BEATS_BROKER"], backend=workers.environment["BEATS_BROKER"], set_as_current=False)  # fmt: skip
 
     def send(name, *args, **options):
         return app.send_task(f"beats_app.{name}", args, **options)
 
     yield send
+    app.backend.result_consumer.stop()
+    app.backend.client.close()
     app.close()
 
 
