@@ -18,7 +18,7 @@ import functools
 import signal
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from redlock import ConfigurationError, Masters, QuorumUnreachable, RedlockError
 
@@ -231,10 +231,9 @@ class _Leading(beat.Scheduler):  # type: ignore[misc]  # Celery has no types
         return self._after(entry.schedule, maybe_make_aware(entry.last_run_at).astimezone(UTC))
 
     def _after(self, schedule: Any, moment: datetime) -> datetime:
-        """The first fire after that moment."""
+        """The first fire after that moment.  For an interval that has to be on the grid, as `_start` and fires are."""
         if isinstance(schedule, interval):
-            period = _period(schedule)
-            return _EPOCH + ((moment - _EPOCH) // period + 1) * period
+            return moment + _period(schedule)
         now, its_clock = schedule.now(), schedule.nowfun
         schedule.nowfun = lambda: now  # a pause between two readings would give the fire another name
         try:
@@ -318,8 +317,7 @@ def exclusive(
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             result: Any = tried(*args, **kwargs)
             if result is not _BUSY:
-                done: R = result
-                return done
+                return cast("R", result)
             if not current_task:
                 raise ConfigurationError(f"{function.__qualname__} was called outside of a task: nobody can retry it")
             raise current_task.retry()

@@ -40,8 +40,8 @@ def every(seconds, last):
 class Beat:
     """A beat that ticks when the test says so."""
 
-    def __init__(self, urls, folder, entries, **settings):
-        self.masters = Masters(urls, restart_guard=False, max_ttl=MAX_TTL, owner=settings.pop("owner", None))
+    def __init__(self, urls, folder, entries, *, max_ttl=MAX_TTL, owner=None, **settings):
+        self.masters = Masters(urls, restart_guard=False, max_ttl=max_ttl, owner=owner)
         self.app = Celery("tests", broker="memory://")
         self.app.conf.update(redlock_masters=self.masters, beat_schedule=entries, timezone="Asia/Kathmandu")
         self.app.conf.update(settings)
@@ -218,6 +218,26 @@ def test_a_fire_that_nobody_got_is_tried_again(beat, sent, redlock_servers):
         redlock_servers.client(number).delete(key)
     one.until(lambda: sent)
     assert sent[0] == (TASK, fire)
+
+
+def test_a_beat_that_was_frozen_before_it_took_a_fire_does_not_send_it(beat, sent):
+    """When it wakes the masters may have forgotten that another one has sent it."""
+    one = beat({"job": every(1, last=1)}, max_ttl=6.0, redlock_beat_ttl=3.0)
+    take = one.masters.lock
+    names = []
+
+    def lock(name, **options):
+        if not names:
+            time.sleep(3.5)
+        names.append(name)
+        return take(name, **options)
+
+    one.masters.lock = lock
+    try:
+        one.until(lambda: sent)
+    finally:
+        del one.masters.lock
+    assert datetime.fromisoformat(names[0].removeprefix("celery-beat:job:")) not in [fire for _, fire in sent]
 
 
 def test_a_signal_waits_until_the_fire_is_sent(beat, sent):
