@@ -1,15 +1,19 @@
 """Three beats, two workers and one fire a second, for a minute in which beats are killed, frozen and stopped.
 
-    python -m tests.adapters.beats
+    python -m tests.adapters.beats              # prints each fire, who sent it, and how late it ran
+    python -m tests.adapters.beats --kills 20   # kills the leader so often, in the milliseconds in which it sends
 
-Prints each fire, who sent it and how late it ran, and at the end how many were sent once, twice and never.  It starts
-its own servers: three masters, and a broker.
+At the end it prints how many fires were sent once, twice and never, and why.  It starts its own servers: three masters,
+and a broker.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import math
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -193,7 +197,11 @@ def reason(fleet: Fleet, fire: int) -> str:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder)) as fleet:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=0)
+    kills = parser.parse_args().kills
+    # Where it is killed often, others should lead soon.
+    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), BEATS_TTL="3" if kills else "15") as fleet:
         for number in (1, 2):
             fleet.start_worker(f"worker-{number}", 1)
         for number in (1, 2, 3):
@@ -207,6 +215,17 @@ def main() -> None:
             time.sleep(max(0.0, first + second - time.time()))
             events.append((time.time(), text))
 
+        for _ in range(kills):
+            killed = fleet.wait_for_leader()
+            fleet.wait_for_fires(2)
+            at(math.ceil(time.time()) - first + random.uniform(0, 0.005), f"beat-{killed}, which leads, is killed")
+            fleet.beats[killed].kill()
+            fleet.start_beat(killed)
+        if kills:
+            last = max(run.fire for run in fleet.runs()) + 1
+            eventually(lambda: max(run.fire for run in fleet.runs()) > last + 2)
+            show(fleet, first, last, events)
+            return
         at(3.3, "one of the three masters is killed")
         fleet.kill_master()
         killed = fleet.wait_for_leader()
