@@ -224,7 +224,7 @@ def test_a_beat_that_was_frozen_before_it_took_a_fire_does_not_send_it(beat, sen
     """When it wakes the masters may have forgotten that another one has sent it."""
     one = beat({"job": every(1, last=1)}, max_ttl=6.0, redlock_beat_ttl=3.0)
     take = one.masters.lock
-    names = []
+    names: list[str] = []
 
     def lock(name, **options):
         if not names:
