@@ -1,0 +1,266 @@
+"""Three beats, two workers and one fire a second, for a minute in which beats are killed, frozen and stopped.
+
+    python -m tests.adapters.beats              # prints each fire, who sent it, and how late it ran
+    python -m tests.adapters.beats --kills 20   # kills the leader so often, in the milliseconds in which it sends
+
+At the end it prints how many fires were sent once, twice and never, and why.  It starts its own servers: three masters,
+and a broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redlock import Masters
+from redlock.testing import LocalMasters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Self
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PATIENCE = 90.0
+
+
+class Run(NamedTuple):
+    """One run of the task: the fire that it was sent for, when it ran, the process that sent it, and the message."""
+
+    fire: int
+    at: float
+    sender: int
+    message: str
+
+
+class Fleet:
+    """Masters, a broker, and the processes of Celery.  All of it ends with the ``with``."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        self.beats: dict[int, subprocess.Popen[bytes]] = {}  # by their number; the last one that had it
+        self.names: dict[int, str] = {}  # by their process
+        self._servers = LocalMasters(3)
+        self._broker = LocalMasters(1)
+        self._environment = environment
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._ends = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        self._ends.enter_context(self._servers)
+        self._ends.enter_context(self._broker)
+        self.masters = self._ends.enter_context(Masters(self._servers.urls, restart_guard=False))
+        self.environment = {
+            **os.environ,
+            "REDLOCK_MASTERS": ",".join(self._servers.urls),
+            "BEATS_BROKER": self._broker.urls[0],
+            "BEATS_FOLDER": str(self.folder),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            **self._environment,
+        }
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._ends.close()
+
+    def start_worker(self, name: str, processes: int) -> None:
+        self._start(name, "worker", "--concurrency", str(processes), "--hostname", f"{name}@%h", "--without-mingle")
+
+    def start_beat(self, number: int, **environment: str) -> None:
+        beat = self._start(
+            f"beat-{number}",
+            *("beat", "--scheduler", "redlock.adapters.celery:LeaderScheduler"),
+            *("--schedule", str(self.folder / f"schedule-{number}"), "--pidfile", ""),
+            **environment,
+        )
+        self.beats[number] = beat
+        self.names[beat.pid] = f"beat-{number}"
+
+    def leader(self) -> int | None:
+        """The number of the beat that leads."""
+        owner = self.masters.status("celery-beat").owner
+        return next((number for number, beat in self.beats.items() if owner == f"{_host()}/{beat.pid}"), None)
+
+    def wait_for_leader(self, *, other_than: int | None = None) -> int:
+        eventually(lambda: self.leader() not in (None, other_than))
+        leader = self.leader()
+        assert leader is not None
+        return leader
+
+    def kill_master(self) -> None:
+        self._servers.kill(2)
+
+    def client(self, number: int) -> Any:
+        """A client of one of the masters."""
+        return self._servers.client(number)
+
+    def runs(self) -> list[Run]:
+        return [
+            Run(round(datetime.fromisoformat(fire).timestamp()), float(at), int(sender), message)
+            for fire, at, sender, message in map(str.split, self.lines("fires"))
+        ]
+
+    def wait_for_fires(self, count: int) -> None:
+        """Until so many more have run."""
+        wanted = len(self.runs()) + count
+        eventually(lambda: len(self.runs()) >= wanted)
+
+    def lines(self, file: str) -> list[str]:
+        path = self.folder / file
+        return path.read_text().splitlines() if path.exists() else []
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def _start(self, name: str, command: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "celery", "--app", "beats_app", "--workdir", str(HERE), command, "--loglevel", "INFO", *arguments],
+                cwd=ROOT,
+                env={**self.environment, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def eventually(done: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)
+
+
+# -- the table ---------------------------------------------------------------------------------------
+
+
+class Counts(NamedTuple):
+    once: int
+    twice: list[int]
+    never: list[int]
+    late: int  # of those that were sent: by more than a second
+
+
+def counted(runs: Iterable[Run], first: int, last: int) -> Counts:
+    """How often each fire was sent: by messages, for a broker may deliver one twice."""
+    messages: dict[int, set[str]] = {fire: set() for fire in range(first, last + 1)}
+    late = set()
+    for run in runs:
+        if run.fire in messages:
+            messages[run.fire].add(run.message)
+            if run.at - run.fire > 1.0:
+                late.add(run.fire)
+    often = {fire: len(sent) for fire, sent in messages.items()}
+    return Counts(
+        sum(count == 1 for count in often.values()),
+        [fire for fire, count in often.items() if count > 1],
+        [fire for fire, count in often.items() if count == 0],
+        len(late),
+    )
+
+
+def reason(fleet: Fleet, fire: int) -> str:
+    """Why a fire was not sent, from what the beats said of it."""
+    shown = f"fire of {datetime.fromtimestamp(fire, UTC).isoformat()}"
+    logs = fleet.logs()
+    if f"{shown} was sent by another beat" in logs:
+        return "taken by a beat that died before it was sent"
+    return "too old when a beat led again"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=0)
+    kills = parser.parse_args().kills
+    # Where it is killed often, others should lead soon.
+    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), BEATS_TTL="3" if kills else "15") as fleet:
+        for number in (1, 2):
+            fleet.start_worker(f"worker-{number}", 1)
+        for number in (1, 2, 3):
+            fleet.start_beat(number)
+        fleet.wait_for_leader()
+        fleet.wait_for_fires(3)
+        first = max(run.fire for run in fleet.runs()) + 1
+        events: list[tuple[float, str]] = []
+
+        def at(second: float, text: str) -> None:
+            time.sleep(max(0.0, first + second - time.time()))
+            events.append((time.time(), text))
+
+        for _ in range(kills):
+            killed = fleet.wait_for_leader()
+            fleet.wait_for_fires(2)
+            at(math.ceil(time.time()) - first + random.uniform(0, 0.005), f"beat-{killed}, which leads, is killed")
+            fleet.beats[killed].kill()
+            fleet.start_beat(killed)
+        if kills:
+            last = max(run.fire for run in fleet.runs()) + 1
+            eventually(lambda: max(run.fire for run in fleet.runs()) > last + 2)
+            show(fleet, first, last, events)
+            return
+        at(3.3, "one of the three masters is killed")
+        fleet.kill_master()
+        killed = fleet.wait_for_leader()
+        at(8.6, f"beat-{killed}, which leads, is killed (SIGKILL)")
+        fleet.beats[killed].kill()
+        at(10.6, f"beat-{killed} is started again")
+        fleet.start_beat(killed)
+        frozen = fleet.wait_for_leader(other_than=killed)
+        at(28.6, f"beat-{frozen}, which leads, is frozen (SIGSTOP)")
+        fleet.beats[frozen].send_signal(signal.SIGSTOP)
+        at(48.6, f"beat-{frozen} goes on (SIGCONT)")
+        fleet.beats[frozen].send_signal(signal.SIGCONT)
+        stopped = fleet.wait_for_leader()
+        at(52.6, f"beat-{stopped}, which leads, is stopped (SIGTERM)")
+        fleet.beats[stopped].terminate()
+        last = first + 59
+        eventually(lambda: max(run.fire for run in fleet.runs()) > last + 2)
+        show(fleet, first, last, events)
+
+
+def show(fleet: Fleet, first: int, last: int, events: list[tuple[float, str]]) -> None:
+    runs = fleet.runs()
+    rows = [(time, f"{' ' * 10}-- {text}") for time, text in events]
+    for fire in range(first, last + 1):
+        sent = {run.message: run for run in runs if run.fire == fire}
+        said = [f"{fleet.names.get(run.sender, run.sender)}, ran {run.at - fire:6.3f} s later" for run in sent.values()]
+        rows.append((fire, f"{datetime.fromtimestamp(fire, UTC):%H:%M:%S}  {'; '.join(said) or reason(fleet, fire)}"))
+    for _, row in sorted(rows):
+        print(row)
+    counts = counted(runs, first, last)
+    print(
+        f"{last - first + 1} fires: {counts.once} sent once ({counts.late} of them more than a second late), "
+        f"{len(counts.twice)} twice or more, {len(counts.never)} never"
+    )
+
+
+if __name__ == "__main__":
+    main()
