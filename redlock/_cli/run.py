@@ -174,18 +174,15 @@ def _once(given: argparse.Namespace, command: list[str]) -> service.Ending:
 
 
 def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) -> None:
-    if given.restart and not given.service:
-        this.error("--restart goes with --service")
-    refused = {
-        "--wait": given.wait is not None,
-        "--no-wait": given.no_wait,
-        "--hold-at-least": given.hold_at_least is not None,
-    }
-    for option, is_given in refused.items():
-        if is_given and option == "--hold-at-least":
-            this.error(f"{option} does not go with --service: nobody could lead when the command has ended")
-        if is_given:
-            this.error(f"{option} does not go with --service: a service waits until it is elected")
+    if not given.service:
+        if given.restart:
+            this.error("--restart goes with --service")
+        return
+    if given.no_wait or given.wait is not None:
+        option = "--no-wait" if given.no_wait else "--wait"
+        this.error(f"{option} does not go with --service: a service waits until it is elected")
+    if given.hold_at_least is not None:
+        this.error("--hold-at-least does not go with --service: nobody could lead when the command has ended")
 
 
 @contextlib.contextmanager
