@@ -123,10 +123,6 @@ class Job:
         self._failure, failure = os.pipe()
 
         def become() -> None:
-            # Until it begins, signals end this process. Our handlers would only note them.
-            for number in (*FORWARDED, signal.SIGTSTP):
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    signal.signal(number, signal.SIG_DFL)
             os.close(self._word)
             os.close(self._failure)
             _become(command, word, failure)

@@ -54,18 +54,39 @@ def test_a_term_that_was_lost_is_no_reason_to_forget_pauses():
     assert paused(restarts, ending()) >= 15
 
 
-def test_the_last_term_gives_the_exit_code():
+@pytest.fixture
+def threads(monkeypatch):
+    """How many threads there are, at one look after the other; then this one alone.  No time passes."""
+    counts: list[int] = []
+    monkeypatch.setattr("threading.active_count", lambda: counts.pop(0) if counts else 1)
+    return counts
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    return pauses
+
+
+def test_the_last_term_gives_the_exit_code(threads, slept):
     endings = [ending(70, over=True), ending(4, over=True), ending(5, asked=True), ending(6)]
     said: list[str] = []
     assert serve(lambda: endings.pop(0), "always", said.append) == 5
     assert len(endings) == 1
-    assert said == []
+    assert (said, slept) == ([], [])
 
 
-def test_a_pause_is_said(monkeypatch):
-    slept: list[float] = []
-    said: list[str] = []
-    monkeypatch.setattr("time.sleep", slept.append)
+def test_a_pause_is_said(threads, slept):
     endings = [ending(3), ending(0)]
+    said: list[str] = []
     assert serve(lambda: endings.pop(0), "on-failure", said.append) == 0
     assert said == [f"the next campaign begins in {slept[0]:.1f} s"]
+
+
+def test_no_term_begins_while_there_is_another_thread(threads, slept):
+    """A fork would copy what that has locked.  One that is in the resolver cannot be ended."""
+    threads += [3, 2, 1]
+    endings = [ending(70, over=True), ending(0, asked=True)]
+    assert serve(lambda: endings.pop(0), "always", print) == 0
+    assert len(slept) == 2
