@@ -64,6 +64,7 @@ def serve(term: Callable[[], Ending], policy: str, say: Callable[[str], object])
     A signal that arrives between two terms raises here what its handler raises.
     """
     restarts = Restarts(policy)
+    threads = threading.active_count()  # a debugger may have begun some
     while True:
         ending = term()
         pause = restarts.pause(ending)
@@ -73,5 +74,5 @@ def serve(term: Callable[[], Ending], policy: str, say: Callable[[str], object])
             say(f"the next campaign begins in {pause:.1f} s")
             time.sleep(pause)
         # A thread that connects may be in the resolver, and `Masters.close` does not wait for that.
-        while threading.active_count() > 1:
+        while threading.active_count() > threads:
             time.sleep(_LOOK_AGAIN)

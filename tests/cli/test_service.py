@@ -56,14 +56,15 @@ def test_a_term_that_was_lost_is_no_reason_to_forget_pauses():
 
 @pytest.fixture
 def threads(monkeypatch):
-    """How many threads there are, at one look after the other; then this one alone.  No time passes."""
+    """How many threads there are, at one look after the other; then two."""
     counts: list[int] = []
-    monkeypatch.setattr("threading.active_count", lambda: counts.pop(0) if counts else 1)
+    monkeypatch.setattr("threading.active_count", lambda: counts.pop(0) if counts else 2)
     return counts
 
 
 @pytest.fixture
 def slept(monkeypatch):
+    """No time passes."""
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     return pauses
@@ -84,9 +85,9 @@ def test_a_pause_is_said(threads, slept):
     assert said == [f"the next campaign begins in {slept[0]:.1f} s"]
 
 
-def test_no_term_begins_while_there_is_another_thread(threads, slept):
-    """A fork would copy what that has locked.  One that is in the resolver cannot be ended."""
-    threads += [3, 2, 1]
+def test_no_term_begins_while_there_are_more_threads_than_at_first(threads, slept):
+    """A fork would copy what they have locked.  One that is in the resolver cannot be ended."""
+    threads += [2, 4, 3, 2]
     endings = [ending(70, over=True), ending(0, asked=True)]
     assert serve(lambda: endings.pop(0), "always", print) == 0
     assert len(slept) == 2

@@ -236,26 +236,32 @@ def test_a_guard_that_is_killed_costs_a_term(servers):
         says(a, "redlock-guard, has been killed or hangs; the command gets SIGKILL")
 
 
-# Of itself: its signals, descriptors and variables.  Of redlock-run, which is its grandparent's parent: the descriptors.
+# Of itself: its signals, descriptors and variables.  Of redlock-run, its parent's parent: the descriptors.
 SHOWS = """
-import os
-def parent(pid):
-    return next(line.split()[1] for line in open(f"/proc/{pid}/status") if line.startswith("PPid:"))
+import os, sys
 print([line for line in open("/proc/self/status") if line.startswith("Sig") and not line.startswith("SigQ")], end=" ")
 print(sorted(os.listdir("/proc/self/fd")), sorted(os.environ), end=" ")
-folder = f"/proc/{parent(parent(os.getppid()))}/fd/"
-print(sum(not os.readlink(folder + name).startswith("socket:") for name in os.listdir(folder)))
+(us,) = [line.split()[1] for line in open(f"/proc/{os.getppid()}/status") if line.startswith("PPid:")]
+kinds = [os.readlink(f"/proc/{us}/fd/{name}").partition(":")[0] for name in os.listdir(f"/proc/{us}/fd")]
+print(sorted(kind for kind in kinds if kind != "socket"), flush=True)
+sys.exit(len(open("seen").readlines()) < 3)
 """
 
 
-def test_every_command_finds_the_same(servers, tmp_path):
+@pytest.mark.parametrize("terminal", [False, True])
+def test_every_command_finds_the_same(servers, tmp_path, terminal):
     """And redlock-run has no more descriptors than in its first term."""
     if not Path("/proc/self/status").exists():
         missing("/proc")
-    (tmp_path / "shows").write_text(SHOWS, "utf-8")
-    command = ["sh", "-c", f"{sys.executable} shows >>seen; {ENDS_WITH}", "sh", *"330"]
-    with service(servers, "a", *command, more=["--restart", "on-failure"], cwd=tmp_path) as a:
-        assert a.wait(60) == 0
+    command = [sys.executable, "-c", SHOWS]
+    with open(tmp_path / "seen", "w") as seen:
+        if terminal:
+            shell = ["sh", "-c", '"$@" >>seen', "sh", *RUN, *JOB, "--restart", "on-failure", "--", *command]
+            with Terminal(shell, servers.urls, cwd=tmp_path) as at:
+                assert at.end() == 0, at.seen
+        else:
+            with service(servers, "a", *command, more=["--restart", "on-failure"], cwd=tmp_path, stdout=seen) as a:
+                assert a.wait(60) == 0
     first, second, third = (tmp_path / "seen").read_text("utf-8").splitlines()
     assert first == second == third
 
@@ -283,6 +289,7 @@ def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(servers, number):
 UNLUCKY = """
 import os, signal, sys
 from redlock._cli import job, run, service, watchdog
+from redlock._threads import election
 where, number = sys.argv[1], int(sys.argv[2])
 sys.argv[1:3] = []
 def then_a_signal(at, room, name, tells=""):
@@ -290,12 +297,13 @@ def then_a_signal(at, room, name, tells=""):
     def does(*what, **options):
         global where
         result = real(*what, **options)
-        if where == at and tells in str(what[0]):
+        if where == at and tells in str(what):
             where = "nowhere"
             os.kill(os.getpid(), number)
         return result
     setattr(room, name, does)
 service._FIRST = 30.0
+then_a_signal("granted", election.Term, "__init__")
 then_a_signal("elected", run, "_say", "elected")
 then_a_signal("begun", job.Job, "begin")
 then_a_signal("ended", watchdog.Watchdog, "dismiss")
@@ -307,6 +315,7 @@ run.entry()
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(("where", "command", "code", "output"), [
+    ("granted", ["echo", "ran"], None, ""),
     ("elected", ["echo", "ran"], None, ""),
     ("begun", ["sleep", "600"], None, ""),
     ("ended", ["sh", "-c", "echo ran; exit 3"], 3, "ran\n"),
