@@ -4,7 +4,7 @@
 #   compose/image.sh [NAME [SERVER]]            for the masters; SERVER: redis-server or valkey-server on PATH
 #   REDLOCK_IMAGE=redlock-master docker-compose -f compose/compose.yml up -d
 #
-#   compose/image.sh --worker [NAME [PYTHON]]   for app.yml; PYTHON: python3 on PATH, with pip
+#   compose/image.sh --worker [NAME [PYTHON]]   for app.yml and service.yml; PYTHON: python3 on PATH, with pip
 #   REDLOCK_WORKER_IMAGE=redlock-worker ...
 #   REDLOCK_WORKER_SITE names a folder that pip has installed the library into already, where it cannot do so now
 #
@@ -55,6 +55,9 @@ if [ "${1:-}" = --worker ]; then
     real=$("$python" -c 'import os, sys; print(os.path.realpath(sys.executable))')
     program "$real"
     ln -sf "${real##*/}" "$root/bin/python3"
+    # What pip has written begins with the name that Python has here.
+    { echo '#!/bin/python3'; sed 1d "$root/site/bin/redlock-run"; } >"$root/bin/redlock-run"
+    chmod 755 "$root/bin/redlock-run"
     home=$("$python" -c 'import sys; print(sys.base_prefix)')   # the program stands elsewhere in the image
     library=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
     mkdir -p "$root$library"

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Starts the five masters for real, breaks some, and looks at what redlock-check says.  Leaves nothing behind.
 #
-#   compose/try.sh [volatile] [tls] [app]   compose.yml, with these files over it; app: the payment workers as well, whose
-#                                           ledger is looked through again and again
+#   compose/try.sh [volatile] [tls] [app] [service]   compose.yml, with these files over it
+#
+# app: the payment workers as well, whose ledger is looked through again and again.  service: three replicas of which one
+# works, and who works is killed.
 #
 # daemon.sh finds a Docker daemon, or starts one, and takes everything back.  Without REDLOCK_IMAGE the masters are this
 # machine's own server: image.sh.
@@ -18,23 +20,25 @@ missing() { printf 'try.sh: %s\n' "$*" >&2; exit 69; }
 inside=
 if [ "${1:-}" = --inside ]; then inside=1; shift; fi
 files=(-f "$here/compose.yml")
-tls= volatile= app=
+tls= volatile= app= service=
 for over in "$@"; do
     case $over in
         tls) tls=1 ;;
         volatile) volatile=1 ;;
         app) app=1 ;;
-        *) echo "usage: compose/try.sh [volatile] [tls] [app]" >&2; exit 64 ;;
+        service) service=1 ;;
+        *) echo "usage: compose/try.sh [volatile] [tls] [app] [service]" >&2; exit 64 ;;
     esac
     files+=(-f "$here/$over.yml")
 done
 [ -z "$tls" ] || [ -z "$app" ] || files+=(-f "$here/tls-app.yml")
+[ -z "$tls" ] || [ -z "$service" ] || { echo "try.sh: service goes without tls: it has no certificate" >&2; exit 64; }
 
 if [ -z "$inside" ]; then
     "$here/daemon.sh" --look
     command -v redlock-check >/dev/null || missing "no redlock-check on PATH: \`make compose\` sees to that"
     folder=$(mktemp -d "${TMPDIR:-/tmp}/redlock-compose-XXXXXX")
-    if [ -n "$app" ] && [ -z "${REDLOCK_WORKER_IMAGE:-}" ]; then
+    if [ -n "$app$service" ] && [ -z "${REDLOCK_WORKER_IMAGE:-}" ]; then
         # Before a daemon of our own is started: in there is no network but its own.
         trap 'rm -rf "$folder"' EXIT
         trap 'exit 130' INT
@@ -59,7 +63,7 @@ if [ -z "${REDLOCK_IMAGE:-}" ]; then
     export REDLOCK_IMAGE=$project-master
     "$here/image.sh" "$REDLOCK_IMAGE" >/dev/null
 fi
-if [ -n "$app" ] && [ -z "${REDLOCK_WORKER_IMAGE:-}" ]; then
+if [ -n "$app$service" ] && [ -z "${REDLOCK_WORKER_IMAGE:-}" ]; then
     say "making an image of this machine's own Python with this library"
     export REDLOCK_WORKER_IMAGE=$project-worker
     "$here/image.sh" --worker "$REDLOCK_WORKER_IMAGE" >/dev/null
@@ -121,6 +125,38 @@ payments() {
     paid=$now
 }
 
+# -- the service --------------------------------------------------------------------------------------
+
+replicas() { docker ps --quiet --filter "label=com.docker.compose.project=$project" --filter label=com.docker.compose.service=consumer; }
+
+# Those in which the command runs.  Their names are those of the containers.
+working() {
+    local replica
+    for replica in $(replicas); do
+        # Read to its end: a pipe that is closed early would be a failure.
+        ! docker top "$replica" -eo pid,args 2>/dev/null | grep -E '^ *[0-9]+ +python3 /consumer.py work' >/dev/null || echo "$replica"
+    done
+}
+
+# succeeded TERM OTHER: in a later term than TERM another one than OTHER works, alone.  Its term is in $term then, and it in $leader.
+term=0 leader=
+succeeded() {
+    local now last until=$((SECONDS + 120))
+    while :; do
+        now=$(working)
+        if [ -n "$now" ]; then
+            docker exec "$(replicas | head -n 1)" python3 /consumer.py audit /ledger/consumed >"$work/terms" 2>&1 ||
+                ! grep -q MIXED "$work/terms" || { cat "$work/terms"; fail "two worked at the same time"; }
+            last=$(grep ^term "$work/terms" | tail -n 1 | tr -d ':,') || last=
+            read -r _ term leader _ <<<"${last:-term 0 nobody}"
+            [ "$now" != "$leader" ] || [ "$term" -le "$1" ] || [ "$leader" = "$2" ] || break
+        fi
+        [ "$SECONDS" -lt "$until" ] || { cat "$work/terms" 2>/dev/null || true; in_compose logs consumer; tail -n 30 "$work/compose"; fail "'$now' work after 120 s, the last one was $leader"; }
+        sleep 0.2
+    done
+    say "one of $(replicas | wc -l) works: $leader, in term $term"
+}
+
 in_compose up -d
 await_health 5
 
@@ -139,6 +175,25 @@ if [ -n "$app" ]; then
     [ "$(workers | wc -l)" = 3 ] || fail "there are $(workers | wc -l) workers, not 3"
     say "three workers pay"
     payments
+fi
+
+if [ -n "$service" ]; then
+    [ "$(replicas | wc -l)" = 3 ] || fail "there are $(replicas | wc -l) replicas, not 3"
+    say "three replicas stand for election"
+    succeeded 0 nobody
+    say "it is killed"
+    docker kill "$leader" >/dev/null
+    succeeded "$term" "$leader"
+    say "the next one is stopped: its command has ended before another one works"
+    stopped=$leader
+    docker kill -s STOP "$stopped" >/dev/null
+    succeeded "$term" "$stopped"
+    docker kill -s CONT "$stopped" >/dev/null
+    say "and that one is told to end: another one takes over at once"
+    docker stop "$leader" >/dev/null
+    succeeded "$term" "$leader"
+    in_compose up -d
+    await_health 5
 fi
 
 say "one is killed"
@@ -186,5 +241,10 @@ if [ -n "$app" ]; then
     say "what workers were told, if anything"
     in_compose logs --no-color worker
     grep -c "nothing was paid\|not acquired" "$work/compose" || true
+fi
+if [ -n "$service" ]; then
+    say "the masters were gone for a while: somebody works again, and what all of them have written was written one after the other"
+    succeeded "$term" nobody
+    docker exec "$(replicas | head -n 1)" python3 /consumer.py audit /ledger/consumed || fail "two worked at the same time"
 fi
 say "all was as it should be"

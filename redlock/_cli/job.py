@@ -43,6 +43,8 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
+# Ask the command to end. A service does not begin again after that, and redlock-run that waits ends at once.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 _NOT_FOUND, _NOT_STARTED = 127, 126  # exit codes, as in shells (C24)
 _WANTS_IT = (signal.SIGTTIN, signal.SIGTTOU)  # stopped by these, the command wants the terminal
 _LOOK_AGAIN = 0.5  # seconds between two looks at the terminal, while the command is stopped
@@ -76,8 +78,6 @@ class Signals:
             # A signal that was ignored when we started (nohup) stays ignored, for the command as well.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._arrive)
-        # SIGCHLD wakes us when the watchdog changes. If it was stopped, our next order continues it.
-        signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,12 +104,21 @@ class Signals:
         arrived, self._arrived = self._arrived, []
         return arrived
 
+    def close(self) -> None:
+        """Close its pipe. Call this when no thread is left that could `wake` us."""
+        os.close(self.wakes)
+        os.close(self._write)
+
 
 class Job:
-    """One command. It must be made before any thread is started."""
+    """One command. It must be made while there is no other thread.
 
-    def __init__(self, command: list[str]) -> None:
+    ``in_front``: the command may have the terminal from its beginning. Else it gets it when it wants it.
+    """
+
+    def __init__(self, command: list[str], *, in_front: bool = True) -> None:
         self._command = command
+        self._in_front = in_front
         word, self._word = os.pipe()
         self._failure, failure = os.pipe()
 
@@ -124,9 +133,14 @@ class Job:
         os.close(failure)
         # SIGCONT continues us even while it is blocked. Threads inherit the mask. So SIGCONT stays pending whichever
         # thread the kernel picks, and `_suspend` can see it.
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
         self._begun = self._reaped = self._is_stopped = False
         self._terminal = Terminal()
+        self._forwarded: set[int] = set()
+        self._ended_by = 0  # the signal that ended the command
+        # SIGCHLD wakes us when the watchdog changes. If it was stopped, our next order continues it.
+        signal.signal(signal.SIGCHLD, self._bury)
+        self._bury()
 
     def __enter__(self) -> Self:
         return self
@@ -137,7 +151,19 @@ class Job:
             os.close(self._word)
         self.reap()
         os.close(self._failure)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.dog.close()
+        self._terminal.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)  # the next command would inherit ours
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether the command has ended because somebody wanted that.
+
+        `ENDING` were forwarded, or any signal that then ended it. At the terminal it may have got Ctrl-C directly.
+        """
+        typed = {signal.SIGINT, signal.SIGQUIT} if self._terminal.was_given else set()
+        return not self._forwarded.isdisjoint(ENDING) or self._ended_by in self._forwarded | typed
 
     def begin(self, environment: Mapping[str, str]) -> None:
         """Start the command. ``environment`` is added to our own.
@@ -146,7 +172,8 @@ class Job:
             NotStarted: the command cannot be started.
         """
         self._begun = True
-        if self._terminal.ours_alone():  # given at once, for some programs (`top`) do not survive waiting for it
+        # Given at once, for some programs (`top`) do not survive waiting for it.
+        if self._in_front and self._terminal.ours_alone():
             self._terminal.give(self.group)
         # A broken pipe means that the process has ended: `wait` reports how.
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._word, "wb") as word:
@@ -223,10 +250,14 @@ class Job:
             if number == signal.SIGTSTP:
                 self._suspend(signals)
             else:
-                self.send(number)
+                self._forward(number)
                 # Continue a stopped command: else it would handle the signal only when somebody continues it.
                 if self._is_stopped and number != signal.SIGWINCH:
                     self.send(signal.SIGCONT)
+
+    def _forward(self, number: int) -> None:
+        self._forwarded.add(number)
+        self.send(number)
 
     def _news(self, signals: Signals) -> int | None:
         status = self._status()
@@ -237,8 +268,20 @@ class Job:
         if not self._reaped:
             return None
         code = os.waitstatus_to_exitcode(status)
+        self._ended_by = max(0, -code)
         self._terminal.take(restore=code < 0)
         return code if code >= 0 else 128 - code
+
+    def _bury(self, *_: object) -> None:
+        """Wait for orphans. As process 1 of a container we are their parent."""
+        if os.getpid() != 1:
+            return
+        with contextlib.suppress(ChildProcessError):
+            # Only a look: the watchdog is waited for elsewhere.
+            while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if dead.si_pid == self.dog.pid:
+                    return
+                os.waitpid(dead.si_pid, 0)
 
     # -- the terminal --------------------------------------------------------------------------------
 
@@ -273,7 +316,7 @@ class Job:
         if signal.SIGCONT not in signal.sigpending() and number in _WANTS_IT:
             # No shell is left that could continue us, so the kernel did not stop us. It sends SIGHUP to processes that
             # are already stopped in this state. The command gets the same.
-            self.send(signal.SIGHUP)
+            self._forward(signal.SIGHUP)
         if give and self._terminal.in_front():
             self._terminal.give(self.group)
         self._hear(signals)  # forward signals that came with the SIGCONT first, a SIGHUP for example

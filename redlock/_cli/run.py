@@ -12,25 +12,27 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from redlock import ConfigurationError, LockLost, QuorumUnreachable, RedlockError, WouldDeadlock
-from redlock._cli import arguments, clock, config
+from redlock._cli import arguments, clock, config, service
 from redlock._cli.guard import KILLED, TERMINATED, exists
-from redlock._cli.job import Job, NotStarted, Signals
+from redlock._cli.job import ENDING, Job, NotStarted, Signals
 from redlock._cli.watchdog import GONE
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-    from redlock import Lease, LockStatus, Masters, MultiLock, Vote
+    from redlock import Lease, LockStatus, Masters, MultiLock, Term, Vote
 
 USAGE, NO_QUORUM, LOST, NOT_ACQUIRED = 64, 69, 70, 75  # as in sysexits.h
 
-_TTL = 30.0
+_TTL, _SERVICE_TTL = 30.0, 15.0
 _MAX_TTL = 60.0  # the default of `Masters`
 _GRACE = 5.0  # seconds (C23)
 # Seconds between SIGKILL and the end of the lease, in case the machine is busy; at most this share of the TTL.
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
 _TELL_AGAIN = 10.0  # seconds between two messages while waiting
+_ENDS_US = (*ENDING, signal.SIGHUP)  # while there is no command that it could be for
 _SILENT = ("error", "timeout", "pending")  # votes of masters that may still have the key
 # The tokens of all redlock-runs around the one whose token is in REDLOCK_TOKEN, one in a line: owners may have blanks.
 _OUTER = "REDLOCK_OUTER"
@@ -39,10 +41,14 @@ examples:
   redlock-run nightly-report --no-wait -- /usr/local/bin/report --all
   redlock-run migrate --wait 300 --max-hold 1800 -- ./manage.py migrate
   redlock-run deploy --verbose -- sh -c 'echo "fencing token $REDLOCK_FENCE"; ./deploy'
+  redlock-run --service consumer --restart on-failure -- ./consume orders
   */5 * * * *  redlock-run --config /etc/redlock.toml sweep --no-wait -- sweep || [ $? = 75 ]
 
 The masters are those of --masters, of --config, or of the environment variable REDLOCK_MASTERS.
 The command gets REDLOCK_NAME, REDLOCK_TOKEN, REDLOCK_OWNER and REDLOCK_FENCE in its environment.
+
+With --service NAME is an election: start the same line in many places, and the command runs in one of them. If that
+one ends or dies, another one is elected and starts it. SIGTERM ends the command, and then the next one leads at once.
 
 exit codes:
   that of the command, 128 + n if signal n ended it, 126 or 127 if it could not be started
@@ -65,7 +71,7 @@ def parser() -> arguments.Parser:
     this = arguments.Parser(
         usage_error=USAGE,
         prog="redlock-run",
-        usage="redlock-run NAME [options] -- COMMAND [ARGUMENT ...]",
+        usage="redlock-run [--service] NAME [options] -- COMMAND [ARGUMENT ...]",
         description="Runs a command while it holds the lock NAME on a majority of Redis or Valkey masters.",
         epilog=_EXAMPLES,
     )
@@ -89,13 +95,13 @@ def parser() -> arguments.Parser:
         "--ttl",
         type=arguments.seconds,
         metavar="SECONDS",
-        help="so long the lock stays if this machine dies; it is renewed meanwhile (default: 30)",
+        help="so long the lock stays if this machine dies; it is renewed meanwhile (default: 30, with --service 15)",
     )
     this.add_argument(
         "--max-hold",
         type=arguments.seconds,
         metavar="SECONDS",
-        help="send SIGTERM to the command after so long, and end with 70",
+        help="send SIGTERM to the command after so long, and end with 70; with --service that ends the term",
     )
     this.add_argument(
         "--hold-at-least",
@@ -117,6 +123,19 @@ def parser() -> arguments.Parser:
         help="what others read who look or wait; at most 64 bytes (default: this host/the process id)",
     )
     this.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
+    group = this.add_argument_group("a service")
+    group.add_argument(
+        "--service",
+        action="store_true",
+        help="run the command whenever this one is elected leader of NAME, until SIGTERM; say who leads",
+    )
+    group.add_argument(
+        "--restart",
+        choices=service.RESTART,
+        metavar="WHEN",
+        help="stand for election again if the command ends by itself: always (the default), on-failure (with another "
+        "exit code than 0) or never; after a random pause, which grows to 30 s. A lost lock is no such end",
+    )
     arguments.add_deployment(this)
     return this
 
@@ -127,12 +146,15 @@ def main(argv: list[str]) -> int:
     if not (any(command[:1]) or {"-h", "--help"} & {*ours}):
         this.error("no command: write it behind --" if dashes else "no command: write -- before the command")
     given = this.parse_args(ours)
+    _refuse_what_contradicts(this, given)
     # Some daemons ignore or block SIGCHLD, and we inherit that. Then we could not wait for our children.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    with Job(command) as job:  # first of all: its fork must come before any thread
+    with _handled(_ENDS_US, _end), _handled([signal.SIGUSR1, signal.SIGUSR2] if given.service else [], _ignore):
         try:
-            return Run(given, job).run()
+            if given.service:
+                return service.serve(lambda: _once(given, command), given.restart or service.ALWAYS, _say)
+            return _once(given, command).code
         except (ConfigurationError, WouldDeadlock) as error:
             _say(str(error))
             return USAGE
@@ -144,6 +166,36 @@ def main(argv: list[str]) -> int:
             return error.code
         except Ended as signalled:
             return 128 + signalled.number
+
+
+def _once(given: argparse.Namespace, command: list[str]) -> service.Ending:
+    with Job(command, in_front=not given.service) as job:  # first of all: its fork must come before any thread
+        return Run(given, job).run()
+
+
+def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) -> None:
+    if not given.service:
+        if given.restart:
+            this.error("--restart goes with --service")
+        return
+    if given.no_wait or given.wait is not None:
+        option = "--no-wait" if given.no_wait else "--wait"
+        this.error(f"{option} does not go with --service: a service waits until it is elected")
+    if given.hold_at_least is not None:
+        this.error("--hold-at-least does not go with --service: nobody could lead when the command has ended")
+
+
+@contextlib.contextmanager
+def _handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Under ``with``: these signals call ``handler``. Those that were ignored when we started (nohup) stay ignored."""
+    before = {
+        number: signal.signal(number, handler) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def _divided(argv: list[str]) -> tuple[list[str], bool, list[str]]:
@@ -160,7 +212,7 @@ def _say(text: str) -> None:
 
 
 class Run:
-    """One command under one lock."""
+    """One command under one lock, or in one term."""
 
     def __init__(self, given: argparse.Namespace, job: Job) -> None:
         """Check all arguments before anything is done.
@@ -179,12 +231,13 @@ class Run:
         self._quiet: bool = given.no_wait and not given.verbose
         self._hold_at_least: float = given.hold_at_least or 0.0
         longest = self._options.get("max_ttl", _MAX_TTL)
-        self._ttl = given.ttl or min(max(_TTL, self._hold_at_least), longest)
+        self._service: bool = given.service
+        self._ttl: float = given.ttl or min(max(_SERVICE_TTL if given.service else _TTL, self._hold_at_least), longest)
         if self._hold_at_least > self._ttl:
             limit = f"--ttl, {self._ttl:g} s" if given.ttl else f"max_ttl, {longest:g} s"
             raise ConfigurationError(f"--hold-at-least {self._hold_at_least:g}: allowed is at most {limit}")
         self._margin = min(_MARGIN, self._ttl * _MARGIN_SHARE)
-        self._grace = min(_GRACE, self._ttl / 3) if given.grace is None else given.grace  # C23
+        self._grace: float = min(_GRACE, self._ttl / 3) if given.grace is None else given.grace  # C23
         if self._grace > self._ttl / 2:
             raise ConfigurationError(
                 f"--grace {self._grace:g}: allowed is at most half of the TTL ({self._ttl / 2:g} s), for the lock has "
@@ -196,45 +249,88 @@ class Run:
         self._lost = False  # the lease was lost, or was held for --max-hold
         self._answers: tuple[Vote, ...] = ()  # the votes of the release
         self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").splitlines()]
+        self._collected = Signals()
         self._signals: Signals | None = None  # not None while the command runs
         self._down: set[str] = set()  # masters that were reported as down
 
-    def run(self) -> int:
+    def run(self) -> service.Ending:
         from redlock import Masters  # noqa: PLC0415 - not needed to report wrong arguments
 
         arguments.find_room(len(self._wanted.urls), "a lock")
         self._dog.wait_until_ready()
-        before = {
-            number: signal.signal(number, _end)
-            for number in (signal.SIGTERM, signal.SIGHUP)
-            if signal.getsignal(number) is not signal.SIG_IGN
-        }
-        with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
-            # A new lease must have more validity left than one that is given up, which has the grace left.
-            enough = max(self._ttl / 2, self._grace + self._ttl / 6)
-            lock = masters.lock(
-                self._name,
-                ttl=self._ttl,
-                hold_at_least=self._hold_at_least,
-                min_validity=enough,
-                owner=self._owner,
-            )
-            try:
+        try:
+            with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
                 self._refuse_to_wait_for_ourselves(masters)
-                lease = self._acquire(masters, lock)
-                if lease is None:
-                    return NOT_ACQUIRED
-                self._since = clock.now()
-                if self._verbose:
-                    _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
-                with Signals() as signals:
-                    self._signals = signals
-                    code = self._guarded(lease, signals)
-            finally:
-                released = self._release(lock)
-                for number, handler in before.items():
-                    signal.signal(number, handler)
-        return LOST if self._lost or not released else code
+                return (self._lead if self._service else self._locked)(masters)
+        finally:
+            self._collected.close()
+
+    def _locked(self, masters: Masters) -> service.Ending:
+        lock = masters.lock(
+            self._name,
+            ttl=self._ttl,
+            hold_at_least=self._hold_at_least,
+            min_validity=self._enough(),
+            owner=self._owner,
+        )
+        try:
+            lease = self._acquire(masters, lock)
+            if lease is None:
+                return self._ending(NOT_ACQUIRED)
+            if self._verbose:
+                _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
+            with self._collected:
+                code = self._guarded(lease)
+        finally:
+            released = self._release(lock)
+        return self._ending(LOST if self._lost or not released else code)
+
+    def _lead(self, masters: Masters) -> service.Ending:
+        """Wait to be elected, and run the command in that term.
+
+        Raises:
+            Ended: a signal arrived before the command began.
+        """
+        election = masters.leader(self._name, ttl=self._ttl, min_validity=self._enough(), owner=self._owner)
+        arrived: list[int] = []
+        code: int | None = None
+        lease: Lease | None = None
+
+        def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - part of the interface
+            arrived.append(number)
+            election.stop()
+
+        def lead(term: Term) -> None:
+            nonlocal code, lease
+            lease = term.lease
+            election.stop()  # the next term has a command of its own
+            _say(f"elected: leads {self._name!r} in term {term.number}, TTL {self._ttl:g} s")
+            with self._collected:
+                if arrived:
+                    return
+                code = self._guarded(lease)
+            arrived.extend({*self._collected.take()} & {*_ENDS_US})
+
+        with _handled(_ENDS_US, end):
+            election.run(lead, on_new_leader=self._say_leader, signals=())
+        if lease is None or code is None:
+            raise Ended(arrived[0])
+        if not lease.lost and not self._say_unheard():
+            _say(f"resigned: the command ended with {code}, and {self._name!r} is free for others")
+        elif lease.lost and not self._lost:  # which the release has found out
+            self._losing(lease, f"the command had ended by itself, with {code}")
+        return self._ending(LOST if self._lost else code, asked=bool(arrived))
+
+    def _say_leader(self, owner: str) -> None:
+        _say(f"waiting: {owner or 'somebody else'} leads {self._name!r}")
+
+    def _enough(self) -> float:
+        """The validity that a new lease needs: more than one that is given up, which has the grace left."""
+        return max(self._ttl / 2, self._grace + self._ttl / 6)
+
+    def _ending(self, code: int, *, asked: bool = False) -> service.Ending:
+        seconds = clock.now() - self._since
+        return service.Ending(code, self._lost, asked or self._job.asked_to_end, seconds)
 
     # -- before --------------------------------------------------------------------------------------
 
@@ -306,7 +402,9 @@ class Run:
 
     # -- while it runs -------------------------------------------------------------------------------
 
-    def _guarded(self, lease: Lease, signals: Signals) -> int:
+    def _guarded(self, lease: Lease) -> int:
+        self._since = clock.now()
+        signals = self._signals = self._collected
         job = self._job
         times = self._times(lease)
         self._dog.order(*times)
@@ -430,22 +528,31 @@ class Run:
         except RedlockError as error:
             _say(str(error))
             return True  # the release is owed, or the keys expire with the TTL
-        silent = [vote for vote in self._answers if vote.outcome in _SILENT]
-        if 2 * len(silent) >= len(self._answers):
-            what = (
-                f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {self._name!r}; "
-                f"where they do not hear of it, it stays for its TTL, {self._ttl:g} s at most"
-            )
-            _say("\n".join([what, *(f"  {vote}" for vote in silent)]))
-        elif self._verbose:
+        if not self._say_unheard() and self._verbose:
             left = self._since + self._hold_at_least - clock.now()
             kept = f"; nobody else gets it for another {left:.1f} s" if left > 0 else ""
             _say(f"released {self._name!r}{kept}")
         return True
 
+    def _say_unheard(self) -> bool:
+        """Say it if no majority has answered to the release. False: one has."""
+        silent = [vote for vote in self._answers if vote.outcome in _SILENT]
+        if 2 * len(silent) < len(self._answers):
+            return False
+        what = (
+            f"{len(silent)} of {len(self._answers)} masters did not answer to the release of {self._name!r}; "
+            f"where they do not hear of it, it stays for its TTL, {self._ttl:g} s at most"
+        )
+        _say("\n".join([what, *(f"  {vote}" for vote in silent)]))
+        return True
+
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     raise Ended(number)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """For signals that are meant for the command. SIG_IGN would be inherited by it."""
 
 
 def entry() -> NoReturn:

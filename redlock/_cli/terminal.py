@@ -22,6 +22,16 @@ class Terminal:
         self._before: list[Any] = []  # its modes before the command got it
         self.given = False  # True: the command has it
 
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def was_given(self) -> bool:
+        """Whether the command ever had it."""
+        return bool(self._before)
+
     def in_front(self) -> bool:
         """Whether our process group is in the foreground of the terminal, so that we may give it away."""
         try:

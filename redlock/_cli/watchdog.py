@@ -52,8 +52,8 @@ class Watchdog:
     def __init__(self, command: Callable[[], object]) -> None:
         orders, self._orders = os.pipe()
         self.news, news = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
+        self.pid = os.fork()
+        if self.pid == 0:
             try:
                 os.close(self._orders)
                 os.close(self.news)
@@ -106,7 +106,7 @@ class Watchdog:
 
         It is our child, so its process id cannot belong to another process.
         """
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
         self.gone = True
 
     def heard(self) -> bytes:
@@ -140,7 +140,7 @@ class Watchdog:
     def close(self) -> None:
         self.dismiss()
         os.close(self._orders)
-        os.waitpid(self._pid, 0)
+        os.waitpid(self.pid, 0)
         os.close(self.news)
 
     def _order(self, what: bytes, term_at: float = math.inf, kill_at: float = math.inf) -> None:
@@ -148,7 +148,7 @@ class Watchdog:
         with contextlib.suppress(BrokenPipeError, BlockingIOError):
             os.write(self._orders, guard.ORDER.pack(what, term_at, kill_at))
         if not self.gone:
-            os.kill(self._pid, signal.SIGCONT)  # somebody may have stopped the guard
+            os.kill(self.pid, signal.SIGCONT)  # somebody may have stopped the guard
 
     def _hear(self) -> None:
         """Read one piece of news. News behind an answer stays in the pipe, so that a later wait sees it."""

@@ -94,6 +94,13 @@ HOST = ["--masters", "redis://h"]
     (["job", "u:geheim@h", "redis://u:ge heim@geheim@i", "--", "true"], "unrecognized arguments: ***@i"),
     (["job", "--x=u: geheim@h", "--", "true"], "unrecognized arguments: --x=***@h"),
     (["job", "redis://h?password=my geheim", "--", "true"], "unrecognized arguments: redis://h?password=***"),
+    (["--service", "job", *HOST, "--wait", "3", "--", "true"], "--wait does not go with --service"),
+    (["--service", "job", *HOST, "--no-wait", "--", "true"], "--no-wait does not go with --service"),
+    (["--service", "job", *HOST, "--hold-at-least", "3", "--", "true"], "--hold-at-least does not go with --service"),
+    (["--service", "job", *HOST, "--restart", "often", "--", "true"], "'often' (choose from"),
+    (["--service", "job", *HOST, "--grace", "8", "--", "true"], "at most half of the TTL (7.5 s)"),
+    (["--service", "--", "true"], "NAME"),
+    (["job", *HOST, "--restart", "always", "--", "true"], "--restart goes with --service"),
 ])  # fmt: skip
 def test_redlock_run(arguments, says, capsys):
     assert ended(run.main, arguments) == 64
@@ -109,7 +116,8 @@ BOTH = ["--prefix", "--max-ttl", "--no-restart-guard", "--config"]
 @pytest.mark.parametrize(("main", "options"), [
     (check.main, [*BOTH, "--json", "--watch", "--prometheus", "--no-probe", "--timeout", "--strict", "--acl",
                   "REDLOCK_MASTERS"]),
-    (run.main, [*BOTH, "--wait", "--no-wait", "--ttl", "--max-hold", "--grace", "--verbose", "REDLOCK_FENCE", "75"]),
+    (run.main, [*BOTH, "--wait", "--no-wait", "--ttl", "--max-hold", "--grace", "--verbose", "--service", "--restart",
+               "REDLOCK_FENCE", "75"]),
 ])  # fmt: skip
 def test_help_has_everything(main, options, capsys):
     assert ended(main, ["--help"]) == 0

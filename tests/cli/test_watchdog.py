@@ -33,7 +33,7 @@ os.close(write)
 open(read).readline()
 ordered = clock.now()
 dog.order(ordered + term, ordered + kill)
-print(dog.group, dog._pid, ordered, flush=True)
+print(dog.group, dog.pid, ordered, flush=True)
 while True:
     dog.wait()
     news = dog.heard()
@@ -174,7 +174,7 @@ except ChildProcessError:       # it has perhaps not told us of the command
 os.close(write)
 if {when!r} == "after":
     assert os.read(read, 5) == b"begun"
-    os.kill(dog._pid, signal.SIGKILL)
+    os.kill(dog.pid, signal.SIGKILL)
 assert os.read(read, 5) == b"", "it has begun"
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -186,9 +186,9 @@ import os, subprocess, sys
 from redlock._cli.watchdog import Watchdog
 dog = Watchdog(lambda: os.execvp("sleep", ["sleep", "100"]))
 dog.wait_until_ready()
-print(subprocess.run(["ps", "-o", "args=", "-p", str(dog._pid)], capture_output=True, text=True).stdout)
+print(subprocess.run(["ps", "-o", "args=", "-p", str(dog.pid)], capture_output=True, text=True).stdout)
 if os.path.exists("/proc/self/environ"):
-    print(open(f"/proc/{dog._pid}/environ").read())
+    print(open(f"/proc/{dog.pid}/environ").read())
 dog.close()
 """
     done = subprocess.run(

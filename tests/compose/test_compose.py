@@ -285,14 +285,18 @@ def test_a_number_that_somebody_else_has_got_is_not_waited_for_nor_killed(tmp_pa
 # -- the worker, without masters ---------------------------------------------------------------------
 
 
-@pytest.fixture
-def worker():
-    specification = importlib.util.spec_from_file_location("worker", COMPOSE / "worker.py")
+def loaded(name: str) -> Any:
+    specification = importlib.util.spec_from_file_location(name, COMPOSE / f"{name}.py")
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def worker():
+    return loaded("worker")
 
 
 def test_the_ledger_refuses_a_smaller_fence(worker, tmp_path, capsys):
@@ -322,3 +326,15 @@ def test_a_payment_is_whole(worker, tmp_path):
         with pytest.raises(sqlite3.OperationalError):
             worker.write(database, 0, 1, 100, "a")
         assert database.execute("SELECT balance FROM account WHERE id = 0").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(("entries", "code", "says"), [
+    ("", 0, "one at a time"),
+    ("1 a\n1 a\n2 b\n3 a\n", 0, "term 1: a, 2 entries\nterm 2: b, 1 entries\nterm 3: a, 1 entries\none at a time"),
+    ("1 a\n2 b\n1 a\n", 1, "MIXED"),
+    ("1 a\n1 b\n", 1, "MIXED"),
+])  # fmt: skip
+def test_the_audit_notices_two_leaders_at_a_time(entries, code, says, tmp_path, capsys):
+    (tmp_path / "consumed").write_text(entries, "utf-8")
+    assert loaded("consumer").audit(tmp_path / "consumed") == code
+    assert says in capsys.readouterr().out

@@ -11,7 +11,9 @@ from tests.compose.programs import COMPOSE, ENVIRONMENT, run
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "overlays", [[], ["volatile"], ["app"], ["tls", "app"]], ids=lambda overlays: "-".join(overlays) or "plain"
+    "overlays",
+    [[], ["volatile"], ["app"], ["tls", "app"], ["service"]],
+    ids=lambda overlays: "-".join(overlays) or "plain",
 )
 def test_it_works(overlays, temporary):
     done = run(COMPOSE / "try.sh", *overlays, TMPDIR=str(temporary))

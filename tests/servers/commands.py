@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 RUN = [sys.executable, "-W", "error", "-m", "redlock._cli.run"]
 CHECK = [sys.executable, "-W", "error", "-m", "redlock._cli.check"]
+
+# Neither it nor its child ends by SIGTERM.  It says who they are.
+STUBBORN = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $$ $!; while :; do sleep 0.1; done"
 
 
 def environment(urls: list[str] | None = None, **more: str) -> dict[str, str]:
@@ -30,3 +37,31 @@ def run(command: list[str], urls: list[str] | None = None, *, seconds: float = 6
 def start(command: list[str], urls: list[str], **options: Any) -> subprocess.Popen[str]:
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
     return subprocess.Popen(command, text=True, env=environment(urls), **(streams | options))
+
+
+@contextlib.contextmanager
+def started(
+    arguments: list[str], urls: list[str], program: list[str] = RUN, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
+    """A `redlock-run`, and no process of it is left."""
+    process = start([*program, *arguments], urls, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        kill_session(process.pid)
+        process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """The next one of its output."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def kill_session(leader: int) -> None:
+    """Its processes; the command is one of them, and so is a watchdog."""
+    listed = subprocess.run(["ps", "-A", "-o", "sess=,pid="], capture_output=True, text=True, check=True).stdout
+    for of, pid in map(str.split, listed.splitlines()):
+        if of == str(leader):
+            with contextlib.suppress(ProcessLookupError):  # some go with others
+                os.kill(int(pid), 9)

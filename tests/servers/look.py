@@ -119,6 +119,13 @@ def alive(pid: int) -> bool:
     return ps.stdout.strip()[:1] not in ("", "Z")
 
 
+def child_of(pid: int) -> int:
+    """The only one."""
+    listed = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
+    (child,) = (int(child) for parent, child in map(str.split, listed.splitlines()) if int(parent) == pid)
+    return child
+
+
 def elsewhere(work):
     """What ``work()`` returns or raises in another thread, for which another task stands on a loop."""
     outcome = []

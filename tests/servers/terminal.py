@@ -14,7 +14,7 @@ import termios
 import time
 from typing import Any
 
-from tests.servers.commands import environment
+from tests.servers.commands import environment, kill_session
 
 # A program in a session of its own whose terminal is its standard input.
 CONTROLLING = """
@@ -98,12 +98,3 @@ class Terminal:
         self.process.wait()
         if self.there:
             self.hang_up()
-
-
-def kill_session(leader: int) -> None:
-    """Its processes; the command is one of them, and so is a watchdog."""
-    listed = subprocess.run(["ps", "-A", "-o", "sess=,pid="], capture_output=True, text=True, check=True).stdout
-    for of, pid in map(str.split, listed.splitlines()):
-        if of == str(leader):
-            with contextlib.suppress(ProcessLookupError):  # some go with others
-                os.kill(int(pid), 9)

@@ -15,36 +15,17 @@ from pathlib import Path
 import pytest
 
 from redlock.testing import LocalMasters
-from tests.servers.commands import RUN, run, start
-from tests.servers.look import alive, eventually, nothing_left
-from tests.servers.needs import missing
-from tests.servers.terminal import Terminal, kill_session
+from tests.servers.commands import RUN, STUBBORN, line, run, start, started
+from tests.servers.look import alive, child_of, eventually, nothing_left
+from tests.servers.needs import as_process_1, missing
+from tests.servers.terminal import Terminal
 
 NEW = "--no-restart-guard"  # the servers are
-
-# Neither it nor its child ends by SIGTERM.  It says who they are.
-STUBBORN = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo $$ $!; while :; do sleep 0.1; done"
 
 
 @pytest.fixture
 def servers(redlock_servers):
     return redlock_servers
-
-
-@contextlib.contextmanager
-def started(arguments, urls, program=RUN, **options):
-    """A `redlock-run`, and no process of it is left."""
-    process = start([*program, *arguments], urls, start_new_session=True, **options)
-    try:
-        yield process
-    finally:
-        kill_session(process.pid)
-        process.communicate()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 def holder_of(servers) -> list[tuple[str, int]]:
@@ -645,12 +626,6 @@ def test_signals_that_do_nothing_stay_caught():
     subprocess.run([sys.executable, "-c", STAY_CAUGHT], check=True, timeout=60)
 
 
-def child_of(pid: int) -> int:
-    listed = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True).stdout
-    (child,) = (int(child) for parent, child in map(str.split, listed.splitlines()) if int(parent) == pid)
-    return child
-
-
 def test_a_watchdog_that_is_killed(servers):
     """It has another name than redlock-run, so that it takes more than `killall`; and then the command does not go on."""
     with started(["job", NEW, "--", "sh", "-c", STUBBORN], servers.urls) as process:
@@ -672,12 +647,7 @@ def test_a_watchdog_that_is_killed(servers):
 
 def test_a_watchdog_that_is_killed_in_a_container(servers):
     """As its first process we are the parent of what is left; and nobody waits for what is not our child."""
-    contained = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run([*contained, "true"], check=False, capture_output=True).returncode
-    ):
-        missing("unshare")
+    contained = as_process_1()
     # It is the parent of the command.
     for first in [], ["sh", "-c", '"$@"; echo code $?', "sh"]:
         with started(

@@ -1,0 +1,78 @@
+"""``redlock-run --service``: the command runs where the leader is, one term after the other (R31).
+
+Each term has masters and a `Job` of its own. For a `Job` forks, and that is safe only while no thread is there, so the
+masters of the term before are closed. Nobody waits for that: the lock has been given back then.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ALWAYS, ON_FAILURE, NEVER = RESTART = ("always", "on-failure", "never")
+_FIRST, _LONGEST = 0.5, 30.0  # seconds: the limits of the first pause and of all later ones
+_LOOK_AGAIN = 0.05
+
+
+class Ending(NamedTuple):
+    """How a term ended.
+
+    ``over``: before its command had ended by itself. The lease was lost, or had lasted for ``--max-hold``.
+    ``asked``: a signal asked redlock-run to end. ``seconds``: how long the command ran.
+    """
+
+    code: int
+    over: bool
+    asked: bool
+    seconds: float
+
+
+class Restarts:
+    """When the next campaign begins."""
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._short = 0  # commands that ended soon, one after the other
+
+    def pause(self, ending: Ending) -> float | None:
+        """Seconds until then. None: there is none.
+
+        A command that ends soon, whatever its exit code, would make an election of each start. So the pauses grow, and
+        others lead meanwhile. They are random, so that replicas which fail alike do not try at the same moments.
+        """
+        if ending.asked:
+            return None
+        if ending.over:
+            return 0.0
+        if self._policy == NEVER or (self._policy == ON_FAILURE and ending.code == 0):
+            return None
+        if ending.seconds > _LONGEST:
+            self._short = 0
+        limit = min(_LONGEST, _FIRST * 2**self._short)
+        self._short += limit < _LONGEST
+        return random.uniform(limit / 2, limit)  # noqa: S311 - no secret
+
+
+def serve(term: Callable[[], Ending], policy: str, say: Callable[[str], object]) -> int:
+    """Call ``term`` for one term after the other. Returns the exit code of the last one.
+
+    A signal that arrives between two terms raises here what its handler raises.
+    """
+    restarts = Restarts(policy)
+    threads = threading.active_count()  # a debugger may have begun some
+    while True:
+        ending = term()
+        pause = restarts.pause(ending)
+        if pause is None:
+            return ending.code
+        if pause:
+            say(f"the next campaign begins in {pause:.1f} s")
+            time.sleep(pause)
+        # A thread that connects may be in the resolver, and `Masters.close` does not wait for that.
+        while threading.active_count() > threads:
+            time.sleep(_LOOK_AGAIN)

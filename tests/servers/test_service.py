@@ -1,0 +1,403 @@
+"""`redlock-run --service` as a program: one of several works, the next one takes over, and nothing is left (R31)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers.commands import RUN, STUBBORN, line, started
+from tests.servers.look import alive, child_of, eventually, nothing_left
+from tests.servers.needs import as_process_1, missing
+from tests.servers.terminal import Terminal
+
+if TYPE_CHECKING:
+    import subprocess
+
+JOB = ["--no-restart-guard", "--service", "job"]
+# Says its term, and ends when it is told.
+SLEEPS = ["sh", "-c", "echo $REDLOCK_FENCE; exec sleep 600"]
+
+
+@pytest.fixture
+def servers(redlock_servers):
+    return redlock_servers
+
+
+def service(servers, name, *command, ttl=60.0, more=(), program=RUN, **options):
+    """A replica called ``name``.  With such a TTL nobody waits for its end."""
+    arguments = [*JOB, "--owner", name, "--ttl", f"{ttl:g}", *more, "--", *command]
+    return started(arguments, servers.urls, program, **options)
+
+
+def says(process: subprocess.Popen[str], text: str) -> str:
+    """Read what it says until ``text`` is in it.  Returns that line."""
+    assert process.stderr is not None
+    heard = []
+    for said in process.stderr:
+        heard.append(said)
+        if text in said:
+            return said
+    raise AssertionError(f"it has ended, and never said {text!r}: {heard}")
+
+
+def leads(servers, name) -> bool:
+    owners = [keys["redlock:job"][0].partition(":")[2] for keys in servers.keys() if keys and "redlock:job" in keys]
+    return owners.count(name) >= 3
+
+
+def ended_by(process: subprocess.Popen[str], number: int) -> int:
+    process.send_signal(number)
+    return process.wait(30)
+
+
+# -- one works, and the next one takes over ------------------------------------------------------------
+
+# Writes down what it does.  When it is told to end, it does so once there is a file "may end".
+TAKES_ITS_TIME = """\
+trap 'echo told; until [ -e "may end" ]; do sleep 0.02; done; echo "$0 ends" >>log; exit 5' TERM
+echo "$0 begins" >>log; echo begun; while :; do sleep 0.02; done"""
+
+
+def test_told_to_end_it_hands_over_when_its_command_has_ended(servers, tmp_path):
+    """At once then, and not after a TTL.  Until then nobody else begins (P1)."""
+    command = ["sh", "-c", TAKES_ITS_TIME]
+    with service(servers, "a", *command, "a", cwd=tmp_path) as a:
+        assert line(a) == "begun"
+        with service(servers, "b", *command, "b", cwd=tmp_path) as b:
+            says(b, "waiting: a leads 'job'")
+            a.terminate()
+            assert line(a) == "told"
+            assert leads(servers, "a")
+            (tmp_path / "may end").touch()
+            assert a.wait(30) == 5
+            assert line(b) == "begun"
+            assert ended_by(b, signal.SIGTERM) == 5
+    assert (tmp_path / "log").read_text("utf-8").splitlines() == ["a begins", "a ends", "b begins", "b ends"]
+    eventually(lambda: nothing_left(servers))
+
+
+def test_a_command_that_does_not_heed_sigterm_is_waited_for(servers):
+    """It leads for as long as it runs, and is renewed."""
+    with service(servers, "a", "sh", "-c", STUBBORN, ttl=1.5) as a, service(servers, "b", *SLEEPS) as b:
+        pid, _ = map(int, line(a).split())
+        says(b, "waiting: a leads 'job'")
+        a.terminate()
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            assert leads(servers, "a")
+            time.sleep(0.05)
+        os.killpg(pid, signal.SIGKILL)
+        assert a.wait(30) == 137  # it was told to end, so it does not begin again
+        assert int(line(b)) > 0
+        assert ended_by(b, signal.SIGTERM) == 143
+
+
+# What runs in the next term says which of these processes are left.  One that nobody has waited for yet is not.
+LOOKS = """ps -o stat= -p "$(tr ' ' , <pids)" | grep -v Z; echo looked; exec sleep 600"""
+STUBBORN_AND_KNOWN = STUBBORN.replace("echo $$ $!", "echo $$ $! >pids; echo begun")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_killed_or_stopped_its_command_is_gone_before_another_one_leads(servers, how, tmp_path):
+    """P3: a TTL later.  One that was stopped and goes on knows that it has lost, and stands again."""
+    ttl = 3.0
+    with service(servers, "a", "sh", "-c", STUBBORN_AND_KNOWN, ttl=ttl, cwd=tmp_path) as a:
+        assert line(a) == "begun"
+        with service(servers, "b", "sh", "-c", LOOKS, ttl=ttl, cwd=tmp_path) as b:
+            says(b, "waiting: a leads 'job'")
+            a.send_signal(how)
+            assert line(b) == "looked"
+            if how == signal.SIGSTOP:
+                a.send_signal(signal.SIGCONT)
+                says(a, "lost 'job': ")
+                says(a, "waiting: b leads 'job'")
+                assert ended_by(b, signal.SIGTERM) == 143
+                assert line(a) == "begun"
+                a.kill()
+            else:
+                assert ended_by(b, signal.SIGTERM) == 143
+
+
+def test_without_a_quorum_its_command_is_ended_and_with_one_it_leads_again(servers):
+    """P6."""
+    with service(servers, "a", "sh", "-c", STUBBORN, ttl=4) as a:
+        pids = [*map(int, line(a).split())]
+        for i in range(3):
+            servers.pause(i)
+        says(a, "lost 'job': no renewal has worked")
+        says(a, "no quorum; waiting for one")
+        assert not any(map(alive, pids))
+        assert a.poll() is None
+        for i in range(3):
+            servers.resume(i)
+        says(a, "elected: leads 'job'")
+        again = [*map(int, line(a).split())]
+        assert not {*again} & {*pids}
+        a.kill()
+        eventually(lambda: not any(map(alive, again)), 30)
+
+
+def test_a_lock_that_somebody_else_has_ends_its_command_at_once_and_is_waited_for(servers):
+    with service(servers, "a", "sh", "-c", STUBBORN, ttl=3) as a:
+        pids = [*map(int, line(a).split())]
+        for i in range(5):
+            servers.client(i).set("redlock:job", "somebody", px=600_000)
+        says(a, "somebody else holds it")
+        says(a, "waiting: somebody else leads 'job'")
+        assert not any(map(alive, pids))
+        for i in range(5):
+            servers.client(i).delete("redlock:job")
+        assert int(line(a).split()[0]) not in pids
+
+
+# -- when it begins again ------------------------------------------------------------------------------
+
+# The n-th time it ends with the n-th of its arguments, or sleeps when there is none.
+ENDS_WITH = """\
+echo $REDLOCK_FENCE >>terms; shift "$(($(wc -l <terms) - 1))"
+[ -n "$1" ] && exit "$1"; echo ready; exec sleep 600"""
+
+
+def terms(folder: Path) -> list[int]:
+    return [*map(int, (folder / "terms").read_text("utf-8").split())]
+
+
+@pytest.mark.parametrize(("more", "codes", "code", "begun"), [
+    (["--restart", "never"], "3 4", 3, 1),
+    (["--restart", "never"], "0 4", 0, 1),
+    (["--restart", "on-failure"], "3 4 0 5", 0, 3),
+    (["--restart", "always"], "0 3", 143, 3),
+    ([], "0 3", 143, 3),
+])  # fmt: skip
+def test_it_begins_again_as_it_was_told_and_in_a_higher_term(servers, tmp_path, more, codes, code, begun):
+    """P2."""
+    with service(servers, "a", "sh", "-c", ENDS_WITH, "sh", *codes.split(), "", more=more, cwd=tmp_path) as a:
+        if code == 143:
+            assert line(a) == "ready"
+            a.terminate()
+        assert a.wait(30) == code
+    found = terms(tmp_path)
+    assert len(found) == begun
+    assert found == sorted({*found})
+    eventually(lambda: nothing_left(servers))
+
+
+def test_where_the_next_leader_is_it_begins_again(servers, tmp_path):
+    """The one whose command failed pauses, and the other one has waited."""
+    fails = ["sh", "-c", 'echo begun; until [ -e "$0" ]; do sleep 0.02; done; exit 1']
+    with service(servers, "a", *fails, str(tmp_path / "a fails")) as a:
+        assert line(a) == "begun"
+        with service(servers, "b", *fails, str(tmp_path / "b fails")) as b:
+            says(b, "waiting: a leads 'job'")
+            (tmp_path / "a fails").touch()
+            says(a, "resigned: the command ended with 1")
+            says(a, "the next campaign begins in 0.")
+            assert line(b) == "begun"
+            (tmp_path / "a fails").unlink()
+            says(a, "waiting: b leads 'job'")
+            (tmp_path / "b fails").touch()
+            assert line(a) == "begun"
+            assert ended_by(b, signal.SIGTERM) == 143
+            assert ended_by(a, signal.SIGTERM) == 143
+    eventually(lambda: nothing_left(servers))
+
+
+@pytest.mark.parametrize(("command", "code"), [("/does/not/exist", 127), ("/etc/passwd", 126)])
+def test_what_cannot_be_started_is_not_tried_again(servers, command, code):
+    with service(servers, "a", command) as a:
+        assert a.wait(30) == code
+        says(a, f"{command}: ")
+    eventually(lambda: nothing_left(servers))
+
+
+def test_max_hold_is_the_longest_term(servers):
+    with service(servers, "a", "sh", "-c", "echo $REDLOCK_FENCE; exec sleep 600", more=["--max-hold", "0.3"]) as a:
+        first, second = int(line(a)), int(line(a))
+        assert second > first
+        says(a, "--max-hold is 0.3 s; the command gets SIGTERM")
+        says(a, "resigned: the command ended with 143")
+        a.terminate()
+        assert a.wait(30) in (70, 143)  # --max-hold may have come first
+
+
+def test_a_guard_that_is_killed_costs_a_term(servers):
+    with service(servers, "a", "sh", "-c", STUBBORN) as a:
+        pids = [*map(int, line(a).split())]
+        os.kill(child_of(a.pid), signal.SIGKILL)
+        again = [*map(int, line(a).split())]
+        assert not any(map(alive, pids))
+        assert all(map(alive, again))
+        says(a, "redlock-guard, has been killed or hangs; the command gets SIGKILL")
+
+
+# Of itself: its signals, descriptors and variables.  Of redlock-run, its parent's parent: the descriptors.
+SHOWS = """
+import os, sys
+print([line for line in open("/proc/self/status") if line.startswith("Sig") and not line.startswith("SigQ")], end=" ")
+print(sorted(os.listdir("/proc/self/fd")), sorted(os.environ), end=" ")
+(us,) = [line.split()[1] for line in open(f"/proc/{os.getppid()}/status") if line.startswith("PPid:")]
+kinds = [os.readlink(f"/proc/{us}/fd/{name}").partition(":")[0] for name in os.listdir(f"/proc/{us}/fd")]
+print(sorted(kind for kind in kinds if kind != "socket"), flush=True)
+sys.exit(len(open("seen").readlines()) < 3)
+"""
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_every_command_finds_the_same(servers, tmp_path, terminal):
+    """And redlock-run has no more descriptors than in its first term."""
+    if not Path("/proc/self/status").exists():
+        missing("/proc")
+    command = [sys.executable, "-c", SHOWS]
+    with open(tmp_path / "seen", "w") as seen:
+        if terminal:
+            shell = ["sh", "-c", '"$@" >>seen', "sh", *RUN, *JOB, "--restart", "on-failure", "--", *command]
+            with Terminal(shell, servers.urls, cwd=tmp_path) as at:
+                assert at.end() == 0, at.seen
+        else:
+            with service(servers, "a", *command, more=["--restart", "on-failure"], cwd=tmp_path, stdout=seen) as a:
+                assert a.wait(60) == 0
+    first, second, third = (tmp_path / "seen").read_text("utf-8").splitlines()
+    assert first == second == third
+
+
+# -- signals ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(servers, number):
+    with service(servers, "a", *SLEEPS) as a:
+        assert line(a)
+        with service(servers, "b", "echo", "ran") as b:
+            says(b, "waiting: a leads 'job'")
+            b.send_signal(signal.SIGUSR1)  # is for a command, and there is none
+            b.send_signal(signal.SIGUSR2)
+            b.send_signal(number)
+            output, errors = b.communicate(timeout=30)
+            assert (b.returncode, output, errors) == (128 + number, "", "")
+        assert leads(servers, "a")
+        assert ended_by(a, signal.SIGTERM) == 143
+    eventually(lambda: nothing_left(servers))
+
+
+# redlock-run, which gets a signal where none from outside would come with certainty.
+UNLUCKY = """
+import os, signal, sys
+from redlock._cli import job, run, service, watchdog
+from redlock._threads import election
+where, number = sys.argv[1], int(sys.argv[2])
+sys.argv[1:3] = []
+def then_a_signal(at, room, name, tells=""):
+    real = getattr(room, name)
+    def does(*what, **options):
+        global where
+        result = real(*what, **options)
+        if where == at and tells in str(what):
+            where = "nowhere"
+            os.kill(os.getpid(), number)
+        return result
+    setattr(room, name, does)
+service._FIRST = 30.0
+then_a_signal("granted", election.Term, "__init__")
+then_a_signal("elected", run, "_say", "elected")
+then_a_signal("begun", job.Job, "begin")
+then_a_signal("ended", watchdog.Watchdog, "dismiss")
+then_a_signal("resigned", run, "_say", "resigned")
+then_a_signal("pause", run, "_say", "the next campaign")
+run.entry()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("where", "command", "code", "output"), [
+    ("granted", ["echo", "ran"], None, ""),
+    ("elected", ["echo", "ran"], None, ""),
+    ("begun", ["sleep", "600"], None, ""),
+    ("ended", ["sh", "-c", "echo ran; exit 3"], 3, "ran\n"),
+    ("resigned", ["sh", "-c", "echo ran; exit 3"], None, "ran\n"),
+    ("pause", ["sh", "-c", "echo ran; exit 3"], None, "ran\n"),
+])  # fmt: skip
+def test_a_signal_at_any_moment_of_a_term_ends_it(servers, where, number, command, code, output):
+    program = [sys.executable, "-c", UNLUCKY, where, str(int(number))]
+    with service(servers, "a", *command, program=program) as a:
+        said, errors = a.communicate(timeout=30)
+    assert a.returncode == (128 + number if code is None else code), errors
+    assert said == output
+    assert "Traceback" not in errors
+    eventually(lambda: nothing_left(servers))
+
+
+RELOADS = """\
+trap 'echo reloaded' HUP; trap 'exit 1' USR1
+echo ready; while :; do sleep 0.02; done"""
+
+
+def test_a_signal_that_the_command_lives_through_does_not_end_the_service(servers):
+    """Nor does it when the command fails some day."""
+    with service(servers, "a", "sh", "-c", RELOADS) as a:
+        assert line(a) == "ready"
+        a.send_signal(signal.SIGHUP)
+        assert line(a) == "reloaded"
+        a.send_signal(signal.SIGUSR1)
+        assert line(a) == "ready"
+        assert ended_by(a, signal.SIGTERM) == 143
+
+
+def test_a_signal_that_ends_the_command_ends_the_service(servers):
+    """A terminal that hangs up."""
+    with service(servers, "a", *SLEEPS) as a:
+        assert line(a)
+        assert ended_by(a, signal.SIGHUP) == 129
+    eventually(lambda: nothing_left(servers))
+
+
+# -- the terminal, and process 1 ---------------------------------------------------------------------------
+
+ENDS_WELL = "trap 'echo well; exit 0' INT; echo ready; while :; do sleep 0.02; done"
+ASKS = 'echo word?; read word; echo "<$word>"; exec sleep 600'
+
+
+def test_ctrl_c_ends_it_also_if_its_command_ends_well(servers):
+    with Terminal([*RUN, *JOB, "--", "sh", "-c", ENDS_WELL], servers.urls) as terminal:
+        terminal.read_until("ready")
+        terminal.type("\x03", "well")
+        assert terminal.process.wait(30) == 0
+    eventually(lambda: nothing_left(servers))
+
+
+def test_a_command_that_reads_from_the_terminal_gets_it_and_its_ctrl_c(servers):
+    with Terminal([*RUN, *JOB, "--", "sh", "-c", ASKS], servers.urls) as terminal:
+        terminal.read_until("word?")
+        terminal.type("please\n", "<please>")
+        terminal.type("\x03")
+        assert terminal.process.wait(30) == 130
+    eventually(lambda: nothing_left(servers))
+
+
+LEAVES_AN_ORPHAN = """\
+trap 'echo told; exit 5' TERM
+(sh -c 'echo $$ >orphan; exit 0' &)
+until [ -s orphan ]; do sleep 0.02; done
+while [ -e "/proc/$(cat orphan)" ]; do sleep 0.02; done
+echo buried; while :; do sleep 0.02; done"""
+
+
+def test_as_process_1_it_buries_orphans_and_passes_signals_on(servers, tmp_path):
+    """Nobody else would wait for them; and process 1 gets no signal that it has no handler for."""
+    contained = [*as_process_1(), *RUN]
+    with service(servers, "a", "sh", "-c", LEAVES_AN_ORPHAN, program=contained, cwd=tmp_path) as a:
+        assert line(a) == "buried"
+        with service(servers, "b", "echo", "ran", program=contained) as b:
+            says(b, "waiting: a leads 'job'")
+            for number in (signal.SIGUSR1, signal.SIGTERM):
+                os.kill(child_of(b.pid), number)
+            assert b.wait(30) == 143
+        os.kill(child_of(a.pid), signal.SIGTERM)
+        assert line(a) == "told"
+        assert a.wait(30) == 5
+    eventually(lambda: nothing_left(servers))
