@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.servers.look import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -34,7 +35,8 @@ class Process:
 
     def says(self, start: str, after: int = 0) -> str:
         """Wait until it says so.  Returns the first such line."""
-        return eventually(lambda: self.said(start, after))[0]
+        lines: list[str] = eventually(lambda: self.said(start, after))
+        return lines[0]
 
     def ends(self) -> int:
         code = self.popen.wait(20)
@@ -43,13 +45,13 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(*command: str, cwd: Path | None = None, **environment: str) -> Iterator[Process]:
+def started(*command: str, cwd: Path | None = None, environment: dict[str, str] | None = None) -> Iterator[Process]:
     """A program in Python, in a group of its own, all of which is killed at the end."""
     process = Process(
         subprocess.Popen(
             [sys.executable, *command],
             cwd=cwd,
-            env={**os.environ, **environment},
+            env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -66,8 +68,20 @@ def started(*command: str, cwd: Path | None = None, **environment: str) -> Itera
         process.popen.stdout.close()
 
 
-def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    any_environment: dict[str, Any] = {**os.environ, **environment}
+def run(*command: str, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A program in Python, to its end."""
     return subprocess.run(
-        [sys.executable, *command], cwd=cwd, env=any_environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *command],
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
+
+
+async def soon(condition: Callable[[], object]) -> None:
+    """`eventually` on an event loop; who asks has a timeout."""
+    while not condition():  # noqa: ASYNC110 - it looks from outside
+        await asyncio.sleep(0.01)

@@ -19,7 +19,7 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock.adapters.apscheduler import AsyncWhileLeading, WhileLeading
 from tests.adapters import jobs
-from tests.adapters.process import started
+from tests.adapters.process import soon, started
 from tests.servers.look import eventually
 
 OFTEN = {"trigger": "interval", "seconds": 0.05, "misfire_grace_time": None, "coalesce": True}
@@ -95,7 +95,7 @@ def test_a_job_never_sees_a_later_term_than_its_own(servers):
     """The next campaign begins when the jobs of a lost term have ended."""
     begun: SimpleQueue[int] = SimpleQueue()
     go_on = threading.Event()
-    seen = []
+    seen: list[object] = []
 
     def job():
         begun.put(election.term.number)
@@ -116,7 +116,7 @@ def test_a_job_never_sees_a_later_term_than_its_own(servers):
         assert begun.get(timeout=20) > number  # the scheduler was resumed
 
 
-class Hasty(BackgroundScheduler):
+class Hasty(BackgroundScheduler):  # type: ignore[misc]
     """Looks for due jobs before anybody can pause it again, as its thread may after the process was frozen."""
 
     def start(self, *args, **options):
@@ -125,7 +125,7 @@ class Hasty(BackgroundScheduler):
 
 
 def test_no_job_begins_after_the_end_of_the_term(servers):
-    ran = []
+    ran: list[str] = []
     scheduler = Hasty()
     scheduler.add_job(ran.append, args=["job"], misfire_grace_time=None)
     with Masters(servers.urls, restart_guard=False) as masters, WhileLeading(scheduler) as lead:
@@ -225,7 +225,9 @@ def test_asyncio(servers, kind):
         go_on = threading.Event()
 
         def job():
-            loop.call_soon_threadsafe(begun.put_nowait, election.term.number)
+            term = election.term
+            assert term is not None
+            loop.call_soon_threadsafe(begun.put_nowait, term.number)
             go_on.wait(20)
 
         scheduler = kind()
@@ -241,8 +243,7 @@ def test_asyncio(servers, kind):
             async with asyncio.timeout(20):
                 number = await begun.get()
                 election.stop()
-                while scheduler.state != STATE_PAUSED:
-                    await asyncio.sleep(0.01)
+                await soon(lambda: scheduler.state == STATE_PAUSED)
                 assert (await masters.status("scheduler")).fence == number
                 assert (await masters.status("scheduler")).token
                 go_on.set()

@@ -14,7 +14,7 @@ import pytest
 from redlock import AsyncMasters, ConfigurationError
 from redlock.adapters import asgi
 from redlock.adapters.asgi import leading
-from tests.adapters.process import started
+from tests.adapters.process import soon, started
 from tests.servers.look import eventually
 
 
@@ -112,8 +112,7 @@ def test_an_application_that_fails_ends_its_candidacy(servers):
         async with elections(servers) as (masters, election):
             with pytest.raises(OSError, match="port in use"):
                 async with leading(election, lead):
-                    while not election.term:
-                        await asyncio.sleep(0.01)
+                    await soon(lambda: election.term)
                     raise OSError("port in use")
             assert (await masters.status("application")).token is None
 
@@ -153,8 +152,7 @@ def test_a_campaign_that_is_impossible_is_logged_and_tried_again(servers, caplog
             began.set()
 
         async with elections(servers) as (_, election), leading(election, lead):
-            while "no campaign" not in caplog.text:
-                await asyncio.sleep(0.01)
+            await soon(lambda: "no campaign" in caplog.text)
             for i in range(len(servers)):
                 servers.client(i).config_set("requirepass", "")
             await began.wait()
@@ -173,8 +171,7 @@ def test_the_end_does_not_wait_for_the_next_try(servers, caplog):
         async with elections(servers) as (masters, election):
             await masters.close()
             async with leading(election, lead):
-                while "no campaign" not in caplog.text:
-                    await asyncio.sleep(0.01)
+                await soon(lambda: "no campaign" in caplog.text)
 
     async def in_time():
         async with asyncio.timeout(asgi._AGAIN / 2):
@@ -187,7 +184,7 @@ def test_a_wrong_argument_is_raised_at_the_beginning(servers):
     async def scene():
         async with elections(servers) as (_, election):
             with pytest.raises(ConfigurationError):
-                async with leading(election, lambda term: None):
+                async with leading(election, lambda term: None):  # type: ignore[arg-type, return-value]
                     pytest.fail("it began")
 
     played(scene)
@@ -202,9 +199,9 @@ UVICORN = ["-m", "uvicorn", "--port", "0", "tests.adapters.application:app"]
 def two(servers, ttl):
     """The leader of two applications, and the other one."""
     environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "TTL": str(ttl)}
-    with started(*UVICORN, **environment) as one:
+    with started(*UVICORN, environment=environment) as one:
         one.says("leads")
-        with started(*UVICORN, **environment) as another:
+        with started(*UVICORN, environment=environment) as another:
             another.says("INFO:     Uvicorn running")
             yield one, another
 

@@ -108,8 +108,9 @@ print("exits", flush=True)
 """
 
 FORKS = (
-    EXITS
-    + """
+    (
+        EXITS
+        + """
 import os
 child = os.fork()
 if child == 0:
@@ -117,9 +118,12 @@ if child == 0:
 os.waitpid(child, 0)
 assert not masters.status("job").released
 """
-).replace("in_background(Masters(", "masters = Masters(").replace(
-    ', restart_guard=False).leader("job", ttl=60), lead)',
-    ', restart_guard=False)\nelection = masters.leader("job", ttl=60)\nin_background(election, lead)',
+    )
+    .replace("in_background(Masters(", "masters = Masters(")
+    .replace(
+        ', restart_guard=False).leader("job", ttl=60), lead)',
+        ', restart_guard=False)\nelection = masters.leader("job", ttl=60)\nin_background(election, lead)',
+    )
 )
 
 
