@@ -65,9 +65,8 @@ def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable
         name: of the lock.  None: ``command:`` and the module of the command.
         options: those of `Masters.lock`.  ``timeout``: seconds to wait for the lock, 0 unless given.
 
-    Raises:
-        CommandError: with the exit codes of ``redlock-run``: 75, somebody else has the lock; 69, too few masters
-            answered; 70, the lock was lost while the command ran.
+    What goes wrong with the lock is a ``CommandError`` with the exit code of ``redlock-run``: 75, somebody else has it;
+    69, too few masters answered; 70, it was lost while the command ran.
     """
 
     def decorate(handle: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +49,12 @@ def in_background(election: Election, lead: Callable[[Term], object], **options:
         name=f"redlock-leader {election.name}",
         daemon=True,  # else the interpreter would wait for it before it calls `stop`
     )
-    process = os.getpid()
 
-    def stop() -> None:
+    def stop() -> None:  # a forked child inherits the call at exit; it has a stopped copy of all this
         atexit.unregister(stop)
-        if os.getpid() == process:  # else this is a forked child, which has inherited the call at its exit
-            ended.set()
-            election.stop()
-            thread.join()
+        ended.set()
+        election.stop()
+        thread.join()
 
     thread.start()
     atexit.register(stop)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 
 import pytest
+from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.jobstores.redis import RedisJobStore
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -114,6 +115,32 @@ def test_a_job_never_sees_a_later_term_than_its_own(servers):
             eventually(lambda: seen)
         assert seen == [None]
         assert begun.get(timeout=20) > number  # the scheduler was resumed
+
+
+class Slow(MemoryJobStore):  # type: ignore[misc]
+    """Has a look at its jobs that takes until ``go_on``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks, self.go_on = threading.Event(), threading.Event()
+
+    def get_due_jobs(self, now):
+        self.looks.set()
+        self.go_on.wait(20)
+        return super().get_due_jobs(now)
+
+
+def test_jobs_that_are_just_being_begun_are_waited_for(servers):
+    numbers: SimpleQueue[object] = SimpleQueue()
+    store = Slow()
+    scheduler = BackgroundScheduler(jobstores={"default": store})
+    scheduler.add_job(lambda: numbers.put(election.term), misfire_grace_time=None)
+    with Masters(servers.urls, restart_guard=False) as others, candidate(servers, scheduler) as election:
+        assert store.looks.wait(20)
+        election.stop()
+        assert not others.wait_free("scheduler", 0.5)
+        store.go_on.set()
+        assert numbers.get(timeout=20) is not None
 
 
 class Hasty(BackgroundScheduler):  # type: ignore[misc]
