@@ -74,3 +74,5 @@ async def _campaigns(
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN):
                     await ended.wait()
+        else:
+            return  # it was stopped; or ``lead`` has forked, and this is the child

@@ -72,3 +72,5 @@ def _campaigns(
         except RedlockError:
             _log.exception("no campaign for %r is possible; trying again in %g s", election.name, _AGAIN)
             ended.wait(_AGAIN)
+        else:
+            return  # it was stopped; or ``lead`` has forked, and this is the child

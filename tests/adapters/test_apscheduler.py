@@ -131,16 +131,20 @@ class Slow(MemoryJobStore):  # type: ignore[misc]
 
 
 def test_jobs_that_are_just_being_begun_are_waited_for(servers):
-    numbers: SimpleQueue[object] = SimpleQueue()
+    terms: SimpleQueue[object] = SimpleQueue()
     store = Slow()
     scheduler = BackgroundScheduler(jobstores={"default": store})
-    scheduler.add_job(lambda: numbers.put(election.term), misfire_grace_time=None)
+
+    def job():
+        terms.put(election.term)
+
+    scheduler.add_job(job, misfire_grace_time=None)
     with Masters(servers.urls, restart_guard=False) as others, candidate(servers, scheduler) as election:
         assert store.looks.wait(20)
         election.stop()
         assert not others.wait_free("scheduler", 0.5)
         store.go_on.set()
-        assert numbers.get(timeout=20) is not None
+        assert terms.get(timeout=20) is not None
 
 
 class Hasty(BackgroundScheduler):  # type: ignore[misc]

@@ -126,6 +126,18 @@ assert election.term is not None
     )
 )
 
+BODY_FORKS = EXITS.replace(
+    "    began.set()\n",
+    """\
+    import os
+    child = os.fork()
+    if child == 0:
+        return          # it is no candidate
+    os.waitpid(child, 0)
+    began.set()
+""",
+)
+
 
 def test_at_exit_the_lock_is_given_back(servers, masters, tmp_path):
     done = run("-c", EXITS, *servers.urls, cwd=tmp_path)
@@ -133,8 +145,9 @@ def test_at_exit_the_lock_is_given_back(servers, masters, tmp_path):
     assert masters.status("job").token is None
 
 
-def test_a_forked_child_that_exits_does_not_end_it(servers, masters, tmp_path):
-    with started("-c", FORKS, *servers.urls) as parent:
+@pytest.mark.parametrize("program", [FORKS, BODY_FORKS], ids=["beside", "body"])
+def test_a_forked_child_goes_on_with_nothing(servers, masters, program):
+    with started("-c", program, *servers.urls) as parent:
         assert parent.ends() == 0
         assert parent.lines == ["exits", "ended"]
     assert masters.status("job").token is None
