@@ -67,12 +67,13 @@ class _Led:
             return seconds
 
     def _begin(self, term: Term | AsyncTerm) -> None:
-        self._term = term
         if self._scheduler.running:
             self._scheduler.pause()
             self._skip_missed()
+            self._term = term
             self._scheduler.resume()
         else:
+            self._term = term
             self._scheduler.start()
 
     def _pause(self) -> None:

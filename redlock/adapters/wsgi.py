@@ -6,6 +6,7 @@ It knows no framework, and needs no extra.
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - it registers its own call at exit, before we do
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,18 @@ __all__ = ["in_background"]
 
 _log = logging.getLogger("redlock")
 _AGAIN = 30.0  # seconds between campaigns that fail at once
+_running: set[Callable[[], None]] = set()  # how to end each of them
+
+
+def _stop_all() -> None:
+    for stop in list(_running):
+        stop()
+
+
+# What is registered here is called in reverse order, when the main thread has just ended.  `atexit` is later: by then
+# pools of threads, which a body may use, take no more work, and what ran in them was waited for.  A forked child calls
+# it as well, on copies whose threads it does not have.
+getattr(threading, "_register_atexit", atexit.register)(_stop_all)
 
 
 def in_background(election: Election, lead: Callable[[Term], object], **options: Any) -> Callable[[], None]:
@@ -47,17 +60,17 @@ def in_background(election: Election, lead: Callable[[Term], object], **options:
         target=_campaigns,
         args=(election, lead, options, ended),
         name=f"redlock-leader {election.name}",
-        daemon=True,  # else the interpreter would wait for it before it calls `stop`
+        daemon=True,  # `_stop_all` waits for it
     )
 
-    def stop() -> None:  # a forked child inherits the call at exit; it has a stopped copy of all this
-        atexit.unregister(stop)
+    def stop() -> None:
+        _running.discard(stop)
         ended.set()
         election.stop()
         thread.join()
 
     thread.start()
-    atexit.register(stop)
+    _running.add(stop)
     return stop
 
 

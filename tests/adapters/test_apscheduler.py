@@ -20,7 +20,7 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock.adapters.apscheduler import AsyncWhileLeading, WhileLeading
 from tests.adapters import jobs
-from tests.adapters.process import soon, started
+from tests.adapters.process import run, soon, started
 from tests.servers.look import eventually
 
 OFTEN = {"trigger": "interval", "seconds": 0.05, "misfire_grace_time": None, "coalesce": True}
@@ -304,6 +304,37 @@ def test_a_coroutine_is_a_job(servers):
                 election.stop()
 
     asyncio.run(main())
+
+
+EXITS = """
+import sys, threading, time
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.base import STATE_PAUSED
+from redlock import Masters
+from redlock.adapters.apscheduler import WhileLeading
+from redlock.adapters.wsgi import in_background
+
+began = threading.Event()
+scheduler = BackgroundScheduler()
+
+@scheduler.scheduled_job("date")
+def long():
+    began.set()
+    until = time.monotonic() + 20
+    while scheduler.state != STATE_PAUSED and time.monotonic() < until:
+        time.sleep(0.01)
+    print(election.term is not None, scheduler.state == STATE_PAUSED)
+
+scheduler.add_job(int, "interval", seconds=0.05)
+election = Masters(sys.argv[1:], restart_guard=False).leader("scheduler", ttl=60)
+in_background(election, WhileLeading(scheduler))
+assert began.wait(20)
+"""
+
+
+def test_at_exit_it_is_paused_before_its_pool_ends(servers, tmp_path):
+    done = run("-c", EXITS, *servers.urls, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True True\n", "")
 
 
 # -- two processes -----------------------------------------------------------------------------------
