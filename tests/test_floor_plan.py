@@ -293,6 +293,7 @@ def verdict(modules: dict[str, str]) -> list[str]:
     ("redlock._cli.check", "from redlock import _connect", "public"),
     ("redlock._cli.check", "from redlock.testing import LocalMasters", "public"),
     ("redlock.testing.made_up", "from redlock._health.checkup import check", "public"),
+    ("redlock.adapters.made_up", "from redlock._base.connections import report", "public"),
     ("redlock.utilities", "", "no room"),
     ("redlock._threads.made_up", "from redlock import _helpers", "no room"),
     ("chaos.made_up", "", "no room"),

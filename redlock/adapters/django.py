@@ -1,0 +1,147 @@
+"""Django: the masters from its settings, and management commands that run once at a time.  Needs the extra ``django``.
+
+::
+
+    INSTALLED_APPS = [..., "redlock.adapters.django"]       # checks the settings
+    REDLOCK = {
+        "MASTERS": ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"],
+        "OPTIONS": {"node_timeout": 0.25},                  # those of Masters
+    }
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from redlock import ConfigurationError, LockLost, Masters, NotAcquired, QuorumUnreachable
+
+try:
+    from django import conf
+    from django.core import checks
+    from django.core.management.base import CommandError
+    from django.core.signals import setting_changed
+except ImportError as error:
+    raise ImportError(
+        "redlock.adapters.django needs Django: pip install 'redlock-quorum[django]'", name="django"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+__all__ = ["masters", "one_at_a_time"]
+
+_made: dict[None, Masters] = {}
+
+
+def masters() -> Masters:
+    """The `Masters` of ``settings.REDLOCK``: one object, which all threads and forked children may use.
+
+    The first call makes it; nothing is sent before the first operation.
+
+    Raises:
+        ConfigurationError: the setting is missing, or a value in it cannot be right.  No password is in the text.
+    """
+    return _made.get(None) or _made.setdefault(None, _from_settings())  # two at once get the same one
+
+
+def one_at_a_time(name: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate the ``handle`` of a management command, which then runs while it holds a lock::
+
+        class Command(BaseCommand):
+            @one_at_a_time(max_hold=3600)
+            def handle(self, *args, lease, **options):
+                ...
+
+    ``handle`` is given the `Lease`: its fence, and `Lease.ensure` between steps.  While it runs, SIGTERM raises
+    `SystemExit`, so that the lock is given back at once; unless the program has a handler for it already.
+
+    Args:
+        name: of the lock.  None: ``command:`` and the module of the command.
+        options: those of `Masters.lock`.  ``timeout``: seconds to wait for the lock, 0 unless given.
+
+    What goes wrong with the lock is a ``CommandError`` with the exit code of ``redlock-run``: 75, somebody else has it;
+    69, too few masters answered; 70, it was lost while the command ran.
+    """
+
+    def decorate(handle: Callable[..., Any]) -> Callable[..., Any]:
+        lock_name = f"command:{handle.__module__.rpartition('.')[2]}" if name is None else name
+
+        @functools.wraps(handle)
+        def locked(self: Any, *args: Any, **given: Any) -> Any:
+            try:
+                with _sigterm_exits(), masters().lock(lock_name, **{"timeout": 0, **options}) as lease:
+                    return handle(self, *args, lease=lease, **given)
+            except (NotAcquired, LockLost) as error:
+                if error.name != lock_name:  # that of another lock, inside
+                    raise
+                raise CommandError(str(error), returncode=_exit_code(error)) from error
+
+        return locked
+
+    return decorate
+
+
+def _exit_code(error: NotAcquired | LockLost) -> int:
+    if isinstance(error, LockLost):
+        return 70
+    return 69 if isinstance(error, QuorumUnreachable) else 75
+
+
+@contextlib.contextmanager
+def _sigterm_exits() -> Iterator[None]:
+    """Python dies of SIGTERM at once, and would leave the lock to its TTL."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _from_settings() -> Masters:
+    given = getattr(conf.settings, "REDLOCK", None)
+    if not isinstance(given, dict) or "MASTERS" not in given or given.keys() - {"MASTERS", "OPTIONS"}:
+        is_now = f"has {_names(given)}" if isinstance(given, dict) else "is not set" if given is None else "is no dict"
+        raise ConfigurationError(
+            f'settings.REDLOCK {is_now}: it needs "MASTERS", a list of URLs, and may have "OPTIONS"'
+        )
+    options = given.get("OPTIONS", {})
+    allowed = inspect.signature(Masters).parameters.keys() - {"masters"}
+    if not isinstance(options, dict) or options.keys() - allowed:
+        is_now = f"has {_names(options)}" if isinstance(options, dict) else "is no dict"
+        raise ConfigurationError(f"settings.REDLOCK: OPTIONS {is_now}; allowed are {_names(allowed)}")
+    try:
+        return Masters(given["MASTERS"], **options)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"settings.REDLOCK: {error}") from None
+
+
+def _names(keys: Iterable[object]) -> str:
+    return ", ".join(sorted(map(str, keys))) or "nothing"
+
+
+def _check(**_: Any) -> list[Any]:
+    """For ``manage.py check``, and for every command that checks before it begins."""
+    try:
+        masters()
+    except ConfigurationError as error:
+        return [checks.Error(str(error), id="redlock.E001")]
+    return []
+
+
+def _changed(setting: str, **_: Any) -> None:
+    """A test overrides the settings."""
+    if setting == "REDLOCK" and _made:
+        _made.pop(None).close()
+
+
+checks.register(_check)
+setting_changed.connect(_changed)

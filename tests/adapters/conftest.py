@@ -1,0 +1,23 @@
+"""What the tests of the adapters share: nothing is left behind."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.servers.look import eventually, lock_keys
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_left():
+    before = set(threading.enumerate())
+    yield
+    eventually(lambda: not set(threading.enumerate()) - before)
+
+
+@pytest.fixture
+def servers(redlock_servers):
+    """Five masters, on which no lock may be left."""
+    yield redlock_servers
+    eventually(lambda: not any(lock_keys(redlock_servers)))

@@ -1,0 +1,241 @@
+"""A leader in the lifespan of an application, with FastAPI and uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import signal
+
+import httpx
+import pytest
+
+from redlock import AsyncMasters, ConfigurationError
+from redlock.adapters import asgi
+from redlock.adapters.asgi import leading
+from tests.adapters.process import soon, started
+from tests.servers.look import eventually
+
+
+def played(scene):
+    """Run the coroutine function ``scene``, which has to leave no task."""
+
+    async def main():
+        async with asyncio.timeout(60):
+            await scene()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+@contextlib.asynccontextmanager
+async def elections(servers, **options):
+    async with AsyncMasters(servers.urls, restart_guard=False) as masters:
+        yield masters, masters.leader("application", **options)
+
+
+def test_it_leads_beside_the_application_and_gives_the_lock_back(servers):
+    async def scene():
+        began, ended = asyncio.Event(), []
+
+        async def lead(term):
+            began.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.append((await masters.status("application")).token == term.lease.token)
+
+        async with elections(servers, ttl=60) as (masters, election):
+            async with leading(election, lead):
+                await began.wait()
+                assert election.term is not None
+            assert ended == [True]  # it had the lock until its end
+            assert election.term is None
+            assert (await masters.status("application")).token is None
+
+    played(scene)
+
+
+def test_what_the_body_raises_is_logged_and_it_campaigns_again(servers, caplog):
+    async def scene():
+        numbers, again = [], asyncio.Event()
+
+        async def lead(term):
+            numbers.append(term.number)
+            if len(numbers) == 1:
+                raise ValueError("no such queue")
+            again.set()
+
+        async with elections(servers) as (_, election), leading(election, lead):
+            await again.wait()
+        assert numbers[0] < numbers[1]
+
+    with caplog.at_level(logging.ERROR, "redlock"):
+        played(scene)
+    assert "no such queue" in caplog.text
+
+
+def test_a_body_that_ignores_its_end_keeps_the_lock(servers):
+    async def scene():
+        told, go_on, began = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def lead(term):
+            began.set()
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                told.set()
+                await go_on.wait()
+
+        async def application():
+            async with leading(election, lead):
+                await began.wait()
+
+        async with elections(servers) as (masters, election):
+            task = asyncio.create_task(application())
+            await told.wait()
+            assert (await masters.status("application")).token
+            assert not task.done()
+            go_on.set()
+            await task
+            assert (await masters.status("application")).token is None
+
+    played(scene)
+
+
+def test_an_application_that_fails_ends_its_candidacy(servers):
+    async def scene():
+        async def lead(term):
+            await asyncio.sleep(3600)
+
+        async with elections(servers) as (masters, election):
+            with pytest.raises(OSError, match="port in use"):
+                async with leading(election, lead):
+                    await soon(lambda: election.term)
+                    raise OSError("port in use")
+            assert (await masters.status("application")).token is None
+
+    played(scene)
+
+
+def test_one_that_is_cancelled_gives_the_lock_back(servers):
+    async def scene():
+        began = asyncio.Event()
+
+        async def lead(term):
+            began.set()
+            await asyncio.sleep(3600)
+
+        async def application():
+            async with leading(election, lead):
+                await asyncio.sleep(3600)
+
+        async with elections(servers) as (masters, election):
+            task = asyncio.create_task(application())
+            await began.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await masters.status("application")).token is None
+
+    played(scene)
+
+
+def test_a_campaign_that_is_impossible_is_logged_and_tried_again(servers, caplog, monkeypatch):
+    monkeypatch.setattr(asgi, "_AGAIN", 0.05)
+
+    async def scene():
+        began = asyncio.Event()
+
+        async def lead(term):
+            began.set()
+
+        async with elections(servers) as (_, election), leading(election, lead):
+            await soon(lambda: "no campaign" in caplog.text)
+            for i in range(len(servers)):
+                servers.client(i).config_set("requirepass", "")
+            await began.wait()
+
+    for i in range(len(servers)):
+        servers.client(i).config_set("requirepass", "unknown")
+    with caplog.at_level(logging.ERROR, "redlock"):
+        played(scene)
+
+
+def test_the_end_does_not_wait_for_the_next_try(servers, caplog):
+    async def scene():
+        async def lead(term):
+            pass
+
+        async with elections(servers) as (masters, election):
+            await masters.close()
+            async with leading(election, lead):
+                await soon(lambda: "no campaign" in caplog.text)
+
+    async def in_time():
+        async with asyncio.timeout(asgi._AGAIN / 2):
+            await scene()
+
+    played(in_time)
+
+
+def test_a_wrong_argument_is_raised_at_the_beginning(servers):
+    async def scene():
+        async with elections(servers) as (_, election):
+            with pytest.raises(ConfigurationError):
+                async with leading(election, lambda term: None):  # type: ignore[arg-type, return-value]
+                    pytest.fail("it began")
+
+    played(scene)
+
+
+# -- uvicorn -----------------------------------------------------------------------------------------
+
+UVICORN = ["-m", "uvicorn", "--port", "0", "tests.adapters.application:app"]
+
+
+@contextlib.contextmanager
+def two(servers, ttl):
+    """The leader of two applications, and the other one."""
+    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "TTL": str(ttl)}
+    with started(*UVICORN, environment=environment) as one:
+        one.says("leads")
+        with started(*UVICORN, environment=environment) as another:
+            another.says("INFO:     Uvicorn running")
+            yield one, another
+
+
+def term_of(process):
+    address = re.search(r"http://\S+", process.says("INFO:     Uvicorn running"))
+    assert address is not None
+    return httpx.get(f"{address[0]}/health").json()["term"]
+
+
+def test_uvicorn_hands_over_at_once(servers):
+    with two(servers, ttl=60) as (leader, other):
+        number = int(leader.says("leads").split()[2])
+        assert term_of(leader) == number
+        assert term_of(other) is None
+        leader.popen.send_signal(signal.SIGTERM)
+        assert leader.ends() in (0, -signal.SIGTERM)
+        assert leader.said("INFO:     Application shutdown complete")
+        assert int(other.says("leads").split()[2]) > number
+        assert eventually(lambda: term_of(other)) > number
+        other.popen.send_signal(signal.SIGTERM)
+        other.ends()
+
+
+def test_uvicorn_that_is_killed_is_replaced(servers):
+    with two(servers, ttl=1) as (leader, other):
+        leader.popen.kill()
+        other.says("leads")
+
+
+def test_uvicorn_that_was_frozen_leads_no_more(servers):
+    with two(servers, ttl=1) as (leader, other):
+        leader.popen.send_signal(signal.SIGSTOP)
+        other.says("leads")
+        leader.popen.send_signal(signal.SIGCONT)
+        assert term_of(leader) is None
+        assert eventually(lambda: term_of(other))

@@ -1,0 +1,251 @@
+"""Settings, management commands, and workers of gunicorn, with the real Django in processes of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from redlock import Masters
+from tests.adapters.process import run, started
+from tests.servers.look import eventually
+
+MANAGE = ["-m", "tests.adapters.shop.manage"]
+ROOT = Path(__file__).parent.parent.parent
+
+
+def environment(servers, **more):
+    return {"REDLOCK_MASTERS": ",".join(servers.urls), "PYTHONWARNINGS": "error", **more}
+
+
+def manage(servers, *arguments, **more):
+    return run(*MANAGE, *arguments, cwd=ROOT, environment=environment(servers, **more))
+
+
+@pytest.fixture
+def masters(servers):
+    with Masters(servers.urls, restart_guard=False) as masters:
+        yield masters
+
+
+# -- settings ----------------------------------------------------------------------------------------
+
+SETTINGS = """
+import django
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["redlock.adapters.django"], {settings})
+django.setup()
+from django.core import checks
+from redlock import Masters
+from redlock.adapters.django import masters
+for error in checks.run_checks():
+    print(error.id, error.msg)
+"""
+
+
+def checked(settings, tmp_path, then=""):
+    done = run("-c", SETTINGS.format(settings=settings) + then, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ("", 'settings.REDLOCK is not set: it needs "MASTERS", a list of URLs, and may have "OPTIONS"'),
+    ("REDLOCK=[]", "settings.REDLOCK is no dict: it needs"),
+    ("REDLOCK={}", "settings.REDLOCK has nothing: it needs"),
+    ("REDLOCK={'MASTERS': ['redis://a'], 'TTL': 3}", "settings.REDLOCK has MASTERS, TTL: it needs"),
+    ("REDLOCK={'MASTERS': ['redis://a'], 'OPTIONS': {'ttl': 3}}", "OPTIONS has ttl; allowed are connect_timeout,"),
+    ("REDLOCK={'MASTERS': ['redis://a'], 'OPTIONS': 3}", "OPTIONS is no dict; allowed are connect_timeout,"),
+    ("REDLOCK={'MASTERS': ['redis://a'], 'OPTIONS': {'node_timeout': 'x'}}", "settings.REDLOCK: node_timeout='x': allowed"),
+    ("REDLOCK={'MASTERS': []}", "settings.REDLOCK: masters is empty"),
+    ("REDLOCK={'MASTERS': 'redis://:secret@a'}", "settings.REDLOCK: masters is a str"),
+    ("REDLOCK={'MASTERS': ['redis://:secret@a', 'redis://:secret@a']}", "are the same server, a:6379"),
+    ("REDLOCK={'MASTERS': ['redis://:secret@a:b']}", "settings.REDLOCK: redis://… is no URL of a master"),
+])  # fmt: skip
+def test_wrong_settings_are_found_by_the_check(settings, said, tmp_path):
+    printed = checked(settings, tmp_path)
+    assert printed.startswith("redlock.E001 ")
+    assert said in printed
+    assert "secret" not in printed
+
+
+def test_there_is_one_object_in_a_process(tmp_path):
+    then = """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool:
+    print(len(set(pool.map(lambda _: masters(), range(100)))), type(masters()) is Masters)
+"""
+    assert checked("REDLOCK={'MASTERS': ['redis://a']}", tmp_path, then) == "1 True\n"
+
+
+def test_a_test_that_overrides_the_settings_gets_others(tmp_path):
+    then = """
+from django.test import override_settings
+before = masters()
+with override_settings(REDLOCK={"MASTERS": ["redis://b"]}):
+    print(masters())
+print(masters(), masters() is before)
+"""
+    printed = checked("REDLOCK={'MASTERS': ['redis://a']}", tmp_path, then)
+    assert printed == "<Masters b:6379>\n<Masters a:6379> False\n"
+
+
+def test_the_check_is_one_of_the_project(servers, tmp_path):
+    done = manage(servers, "check")
+    assert (done.returncode, done.stderr) == (0, "")
+    wrong = "INSTALLED_APPS = ['redlock.adapters.django']\nREDLOCK = {'MASTERS': ['http://:secret@a']}\n"
+    (tmp_path / "wrong.py").write_text(wrong, encoding="utf-8")
+    done = run("-m", "django", "check", "--settings=wrong", "--pythonpath=.", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "ERRORS:\n?: (redlock.E001) settings.REDLOCK: http://… is no URL of a master" in done.stderr
+    assert "secret" not in done.stderr
+
+
+# -- management commands -----------------------------------------------------------------------------
+
+
+def test_a_command_runs_one_at_a_time(servers, masters):
+    with started(*MANAGE, "sweep", "60", environment=environment(servers)) as first:
+        assert re.fullmatch(r"sweeps command:sweep \d+", first.says("sweeps"))
+        refused = manage(servers, "sweep", "0")
+        assert (refused.returncode, refused.stdout) == (75, "")
+        assert refused.stderr.startswith(
+            f"CommandError: 'command:sweep' not acquired in 1 attempt: held by {os.uname().nodename}/{first.popen.pid}"
+        )
+        assert "Traceback" not in refused.stderr
+        first.popen.send_signal(signal.SIGTERM)
+        assert first.ends() == 128 + signal.SIGTERM
+    assert masters.status("command:sweep").token is None  # at once, not after its TTL
+    done = manage(servers, "sweep", "0")
+    assert (done.returncode, done.stdout.split()[-1]) == (0, "swept")
+
+
+def test_a_lock_that_is_lost_ends_the_command(servers):
+    with started(*MANAGE, "sweep", "60", environment=environment(servers)) as command:
+        command.says("sweeps")
+        for i in range(len(servers)):
+            servers.client(i).set("redlock:command:sweep", "f" * 40, px=20_000)
+        assert command.ends() == 70
+        assert command.said("CommandError: ")
+        assert not command.said("Traceback")
+    for i in range(len(servers)):
+        servers.client(i).delete("redlock:command:sweep")
+
+
+def test_too_few_masters_are_another_exit_code(servers):
+    for i in range(3):
+        servers.kill(i)
+    done = manage(servers, "sweep", "0")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert "3 of 5 masters took no part" in done.stderr
+
+
+CALLS = """
+import signal
+from django.conf import settings
+settings.configure(REDLOCK={"MASTERS": URLS, "OPTIONS": {"restart_guard": False}})
+from redlock import NotAcquired
+from redlock.adapters.django import masters, one_at_a_time
+
+class Command:
+    @one_at_a_time("named", timeout=5)
+    def handle(self, *args, lease, **options):
+        print(lease.name, args, options, signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+        with masters().lock("inner", timeout=0):
+            raise ValueError
+
+    @one_at_a_time("outer")
+    def inner(self, lease):
+        with masters().lock("other", timeout=0):
+            pass
+
+for name in ("named", "outer"):
+    try:
+        Command().handle("argument", option=1)
+    except ValueError:
+        print(masters().status("named").token, signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+
+elsewhere = masters().lock("other", bound=False)
+elsewhere.acquire()
+try:
+    Command().inner()
+except NotAcquired as refused:
+    print(refused.name)
+elsewhere.release()
+"""
+
+
+def test_what_the_body_raises_is_its_own_affair(servers, tmp_path):
+    done = run("-c", CALLS.replace("URLS", repr(servers.urls)), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    twice = "named ('argument',) {'option': 1} False\nNone True\n" * 2
+    assert done.stdout == twice + "other\n"
+
+
+def test_a_command_that_leads_hands_over_when_it_is_told_to_end(servers):
+    command = [*MANAGE, "outbox"]
+    with started(*command, environment=environment(servers)) as first:
+        number = int(first.says("leads").split()[1])
+        with started(*command, environment=environment(servers)) as second:
+            first.popen.send_signal(signal.SIGTERM)
+            assert first.ends() == 0
+            assert int(second.says("leads").split()[1]) > number
+            second.popen.send_signal(signal.SIGTERM)
+            assert second.ends() == 0
+
+
+# -- gunicorn ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def gunicorn(servers, *options, ttl):
+    folder = Path(__file__).parent / "shop"
+    command = ["-m", "gunicorn", "-c", str(folder / "gunicorn_conf.py"), *options, "tests.adapters.shop.wsgi"]
+    # The warnings of gunicorn itself are not ours.
+    with started(*command, cwd=ROOT, environment=environment(servers, TTL=str(ttl), PYTHONWARNINGS="")) as arbiter:
+        yield arbiter
+
+
+def leaders(arbiter):
+    """The workers that have begun to lead, one after the other."""
+    return [int(line.split()[1]) for line in arbiter.said("leads")]
+
+
+def answers(arbiter):
+    """What each worker says of itself: its process and its term."""
+    address = re.search(r"Listening at: (http://\S+)", "\n".join(arbiter.lines))
+    assert address is not None
+    said = [httpx.get(address[1]).json() for _ in range(10)]
+    return {one["pid"]: one["term"] for one in said}
+
+
+@pytest.mark.parametrize("options", [["--preload"], []], ids=["preload", "each"])
+def test_one_worker_leads_and_another_one_when_that_ends(servers, options):
+    with gunicorn(servers, *options, ttl=60) as arbiter:
+        eventually(lambda: len(arbiter.said("loaded")) == (1 if options else 2))
+        (leader,) = eventually(lambda: leaders(arbiter))
+        assert leader != arbiter.popen.pid
+        workers = eventually(lambda: len(found := answers(arbiter)) == 2 and found)
+        assert [pid for pid, term in workers.items() if term] == [leader]
+        os.kill(leader, signal.SIGTERM)
+        _, second = eventually(lambda: len(found := leaders(arbiter)) == 2 and found)  # long before the TTL
+        assert second != leader
+        arbiter.popen.send_signal(signal.SIGTERM)
+        assert arbiter.ends() == 0
+        led = [int(line.split()[1]) for line in arbiter.said("led")]
+        assert led[:2] == [leader, second]
+
+
+def test_a_worker_that_is_killed_is_replaced(servers):
+    with gunicorn(servers, "--preload", ttl=1) as arbiter:
+        (leader,) = eventually(lambda: leaders(arbiter))
+        os.kill(leader, signal.SIGKILL)
+        _, second = eventually(lambda: len(found := leaders(arbiter)) == 2 and found)
+        assert second != leader
+        arbiter.popen.send_signal(signal.SIGTERM)
+        assert arbiter.ends() == 0

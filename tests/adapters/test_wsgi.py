@@ -1,0 +1,153 @@
+"""A leader in a thread of its own.  With gunicorn: test_django.py."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from redlock import Masters
+from redlock.adapters import wsgi
+from redlock.adapters.wsgi import in_background
+from tests.adapters.process import run, started
+from tests.servers.look import eventually
+
+
+@pytest.fixture
+def masters(servers):
+    with Masters(servers.urls, restart_guard=False) as masters:
+        yield masters
+
+
+def test_it_leads_in_a_thread_until_it_is_stopped(masters):
+    began = threading.Event()
+    stopped = []
+
+    def lead(term):
+        began.set()
+        term.wait_stop()
+        stopped.append(masters.status("job").token == term.lease.token)
+
+    stop = in_background(masters.leader("job", ttl=60), lead, on_stopped=lambda term: stopped.append(term.number))
+    assert began.wait(20)
+    stop()
+    assert stopped[0] is True
+    assert len(stopped) == 2
+    assert masters.status("job").token is None
+    stop()  # it has
+
+
+def test_what_the_body_raises_is_logged_and_it_campaigns_again(masters, caplog):
+    again = threading.Event()
+    numbers = []
+
+    def lead(term):
+        numbers.append(term.number)
+        if len(numbers) == 1:
+            raise ValueError("no such queue")
+        again.set()
+        term.wait_stop()
+
+    with caplog.at_level(logging.ERROR, "redlock"):
+        stop = in_background(masters.leader("job"), lead)
+        assert again.wait(20)
+        stop()
+    assert numbers[0] < numbers[1]
+    assert "no such queue" in caplog.text
+
+
+def test_a_body_that_ignores_its_end_keeps_the_lock(masters):
+    began, go_on = threading.Event(), threading.Event()
+
+    def lead(term):
+        began.set()
+        go_on.wait(20)
+
+    election = masters.leader("job")
+    stop = in_background(election, lead)
+    assert began.wait(20)
+    ending = threading.Thread(target=stop)
+    ending.start()
+    eventually(lambda: election.term.should_stop)
+    assert masters.status("job").token
+    go_on.set()
+    ending.join()
+    assert masters.status("job").token is None
+
+
+def test_a_campaign_that_is_impossible_is_logged_and_tried_again(servers, masters, caplog, monkeypatch):
+    monkeypatch.setattr(wsgi, "_AGAIN", 0.05)
+    began = threading.Event()
+    for i in range(len(servers)):
+        servers.client(i).config_set("requirepass", "unknown")
+    with caplog.at_level(logging.ERROR, "redlock"):
+        stop = in_background(masters.leader("job"), lambda _: began.set())
+        eventually(lambda: "no campaign" in caplog.text)
+    for i in range(len(servers)):
+        servers.client(i).config_set("requirepass", "")
+    assert began.wait(20)
+    stop()
+
+
+EXITS = """
+import sys, threading, time
+from redlock import Masters
+from redlock.adapters.wsgi import in_background
+
+began = threading.Event()
+
+def lead(term):
+    began.set()
+    term.wait_stop()
+    print("ended", flush=True)
+
+in_background(Masters(sys.argv[1:], restart_guard=False).leader("job", ttl=60), lead)
+assert began.wait(20)
+print("exits", flush=True)
+"""
+
+FORKS = (
+    (
+        EXITS
+        + """
+import os
+child = os.fork()
+if child == 0:
+    sys.exit(0)     # with the calls at exit that it has inherited
+os.waitpid(child, 0)
+assert election.term is not None
+"""
+    )
+    .replace("in_background(Masters(", "masters = Masters(")
+    .replace(
+        ', restart_guard=False).leader("job", ttl=60), lead)',
+        ', restart_guard=False)\nelection = masters.leader("job", ttl=60)\nin_background(election, lead)',
+    )
+)
+
+BODY_FORKS = EXITS.replace(
+    "    began.set()\n",
+    """\
+    import os
+    child = os.fork()
+    if child == 0:
+        return          # it is no candidate
+    os.waitpid(child, 0)
+    began.set()
+""",
+)
+
+
+def test_at_exit_the_lock_is_given_back(servers, masters, tmp_path):
+    done = run("-c", EXITS, *servers.urls, cwd=tmp_path)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["exits", "ended"], "")
+    assert masters.status("job").token is None
+
+
+@pytest.mark.parametrize("program", [FORKS, BODY_FORKS], ids=["beside", "body"])
+def test_a_forked_child_goes_on_with_nothing(servers, masters, program):
+    with started("-c", program, *servers.urls) as parent:
+        assert parent.ends() == 0
+        assert parent.lines == ["exits", "ended"]
+    assert masters.status("job").token is None
