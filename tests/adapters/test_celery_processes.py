@@ -91,6 +91,7 @@ def test_a_beat_that_dies_before_it_has_sent_a_fire_that_it_took(fleet):
 def workers(tmp_path_factory):
     with Fleet(tmp_path_factory.mktemp("workers")) as fleet:
         fleet.start_worker("worker", 3)
+        fleet.masters.status("invoice:1")  # their thread lives for as long as these workers, not for a test
         yield fleet
 
 

@@ -84,18 +84,19 @@ def test_told_to_end_it_hands_over_when_its_command_has_ended(servers, tmp_path)
 
 def test_a_command_that_does_not_heed_sigterm_is_waited_for(servers):
     """It leads for as long as it runs, and is renewed."""
-    with service(servers, "a", "sh", "-c", STUBBORN, ttl=1.5) as a, service(servers, "b", *SLEEPS) as b:
+    with service(servers, "a", "sh", "-c", STUBBORN, ttl=1.5) as a:
         pid, _ = map(int, line(a).split())
-        says(b, "waiting: a leads 'job'")
-        a.terminate()
-        until = time.monotonic() + 4
-        while time.monotonic() < until:
-            assert leads(servers, "a")
-            time.sleep(0.05)
-        os.killpg(pid, signal.SIGKILL)
-        assert a.wait(30) == 137  # it was told to end, so it does not begin again
-        assert int(line(b)) > 0
-        assert ended_by(b, signal.SIGTERM) == 143
+        with service(servers, "b", *SLEEPS) as b:
+            says(b, "waiting: a leads 'job'")
+            a.terminate()
+            until = time.monotonic() + 4
+            while time.monotonic() < until:
+                assert leads(servers, "a")
+                time.sleep(0.05)
+            os.killpg(pid, signal.SIGKILL)
+            assert a.wait(30) == 137  # it was told to end, so it does not begin again
+            assert int(line(b)) > 0
+            assert ended_by(b, signal.SIGTERM) == 143
 
 
 # What runs in the next term says which of these processes are left.  One that nobody has waited for yet is not.
