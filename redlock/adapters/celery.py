@@ -289,7 +289,7 @@ def exclusive(
     """Tasks of which two with the same name never run at once: as `Masters.locked` (R30), below ``@app.task``.
 
     A task whose lock was lost fails with `LockLost` when its body has ended; nothing interrupts the body.  A worker
-    that is killed (a hard time limit) keeps the name from others for one TTL.
+    that is killed (a hard time limit) keeps the name from others for one TTL at most.
 
     Args:
         masters: made before the worker forks; its children may use it.

@@ -167,13 +167,8 @@ def test_a_lost_lease_fails_the_task(workers, tasks):
     assert "lost 6" in workers.lines("work")  # nothing has interrupted it
 
 
-def test_a_soft_time_limit_gives_the_name_back_and_a_hard_one_does_not(workers, tasks):
+def test_a_soft_time_limit_gives_the_name_back(workers, tasks):
+    """A hard one kills the process: whether that has a moment to give the lock back, Celery does not promise."""
     with pytest.raises(Exception, match="SoftTimeLimitExceeded"):
         tasks("skips", 7, "never", soft_time_limit=1).get(60)
     assert workers.masters.status("invoice:7").token is None
-    for limit in (1, 4, 16, 60):  # on a busy machine a task may be killed before it has the lock
-        with pytest.raises(Exception, match="TimeLimitExceeded"):
-            tasks("skips", 100 + limit, "never", time_limit=limit).get(100)
-        if f"begins skips {100 + limit}" in workers.lines("work"):
-            break
-    assert workers.masters.status(f"invoice:{100 + limit}").token is not None
