@@ -229,7 +229,11 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
                     if isinstance(step, Lead):
                         result = await _raised_by(lead, step.term)
                     elif isinstance(step, SayStopped):
-                        result = None if on_stopped is None else await _raised_at_the_end(on_stopped, step.term)
+                        result = (
+                            None
+                            if on_stopped is None or self._forked
+                            else await _raised_at_the_end(on_stopped, step.term)
+                        )
                     else:
                         result = await self._perform(step)
             finally:
@@ -279,7 +283,8 @@ async def _raised_by(lead: Callable[[AsyncTerm], Awaitable[object]], term: Async
     term._begin_body()  # noqa: SLF001 - the two are one module
     try:
         await lead(term)
-    except GeneratorExit:  # the coroutine is thrown away, and must not wait
+    except GeneratorExit as thrown_away:
+        await term._end_body(thrown_away)  # noqa: SLF001 - which does not wait: the coroutine must not
         raise
     except BaseException as raised:  # noqa: BLE001
         error = raised

@@ -168,7 +168,7 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
                     if isinstance(step, Lead):
                         result = _raised_by(lead, step.term)
                     elif isinstance(step, SayStopped):
-                        result = None if on_stopped is None else _raised_by(on_stopped, step.term)
+                        result = None if on_stopped is None or self._forked else _raised_by(on_stopped, step.term)
                     else:
                         result = self._perform(step)
             finally:

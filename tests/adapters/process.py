@@ -82,6 +82,6 @@ def run(*command: str, cwd: Path, environment: dict[str, str] | None = None) -> 
 
 
 async def soon(condition: Callable[[], object]) -> None:
-    """`eventually` on an event loop; who asks has a timeout."""
+    """`eventually` on an event loop.  The caller has a timeout."""
     while not condition():  # noqa: ASYNC110 - it looks from outside
         await asyncio.sleep(0.01)

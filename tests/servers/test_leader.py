@@ -374,6 +374,7 @@ def test_a_forked_child_has_nothing_of_it(masters, redlock_servers):
     """It does not lead, gives nothing back, and a SIGTERM ends it as any other process."""
     read, write = os.pipe()
     children = []
+    stopped: list[redlock.Term] = []
 
     def lead(term):
         pid = os.fork()
@@ -390,10 +391,11 @@ def test_a_forked_child_has_nothing_of_it(masters, redlock_servers):
     election = masters.leader("beat", ttl=TTL)
     pid = os.getpid()
     try:
-        election.run(lead)
+        election.run(lead, on_stopped=stopped.append)
     finally:
         if os.getpid() != pid:
-            os._exit(0)  # it comes out of `run`, and campaigns no more
+            os._exit(len(stopped))  # it comes out of `run`, and campaigns no more
+    assert len(stopped) == 1  # and in the child nobody was told
     assert os.read(read, 4) == b"stop"
     os.close(read)
     os.close(write)

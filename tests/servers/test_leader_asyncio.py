@@ -303,6 +303,30 @@ def test_a_loop_that_is_left_gives_the_term_back(redlock_servers):
     run(body, redlock_servers)
 
 
+def test_a_run_that_is_thrown_away_gives_the_term_back(redlock_servers):
+    """Its election is still there, and must not keep the lease."""
+
+    async def body(masters, others):
+        election = masters.leader("beat", ttl=30)
+        task = asyncio.create_task(election.run(for_ever))
+        await until(lambda: election.term)
+        coroutine = task.get_coro()
+        assert coroutine is not None
+        coroutine.close()
+        del coroutine
+        gc.collect()
+        async for term in others.leader("beat", ttl=30).terms():  # long before the TTL
+            async with term:
+                pass
+            break
+        assert election.term is None
+        task.cancel()
+        await asyncio.wait([task])
+        task.exception()
+
+    run(body, redlock_servers)
+
+
 def test_wrong_arguments_of_run(redlock_servers):
     async def body(masters, _):
         election = masters.leader("beat")
