@@ -91,11 +91,14 @@ def test_one_of_the_version_before_can_be_resumed(redlock_servers, masters):
 def test_who_is_refused_is_told(world, redlock_servers, masters):
     others = world.Masters(redlock_servers.urls, restart_guard=False)
     with others, masters.lock("job", owner="web-3/1234", ttl=10) as lease:
-        with pytest.raises(NotAcquired) as caught, others.lock("job", timeout=0.0):
-            pass
-        error = caught.value
+        while True:  # a master that is late says nothing; for how long the lock is held takes the word of three
+            with pytest.raises(NotAcquired) as caught, others.lock("job", timeout=0.0):
+                pass
+            error = caught.value
+            reasons = [vote.reason for vote in error.votes if vote.outcome == "held"]
+            if len(reasons) >= 3:
+                break
         assert re.search(r"held by web-3/1234 for up to \d+\.\d s$", error.message)
-        reasons = {vote.reason for vote in error.votes if vote.outcome == "held"}
         assert all(reason.startswith(f"by web-3/1234 ({lease.token[:8]}…) for ") for reason in reasons)
         assert reasons
         votes = [vote.reason for vote in masters.status("job").votes if vote.outcome == "held"]
