@@ -50,6 +50,13 @@ def fraction(option: str, value: object, *, below: float) -> float:
     raise ConfigurationError(f"{option}={shown(value)}: allowed is 0 up to, not including, {below:g}")
 
 
+def number(option: str, value: object) -> int:
+    """A whole number above 0."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < BEYOND_FENCES:
+        return value
+    raise ConfigurationError(f"{option}={shown(value)}: allowed is a whole number above 0")
+
+
 def names(value: object) -> tuple[str, ...]:
     """The names of a lock, from one name or a sequence of different names."""
     if isinstance(value, str):

@@ -100,7 +100,7 @@ class Connections(ConnectionsBase[AnyOperation]):
     def perform_local(self, effect: LocalEffect, operation: AnyOperation) -> None:
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
-            self.leave(effect.place)
+            self.leave(effect.place, effect.stays)
         elif isinstance(effect, WokenBy):
             effect.stop.wakes(effect, partial(self._poke, operation))
         elif self.closed:
@@ -108,9 +108,9 @@ class Connections(ConnectionsBase[AnyOperation]):
         else:
             self._perform_local(effect, operation)
 
-    def leave(self, place: Place) -> None:
-        """Leave the line, and wake the operations whose turn it is now."""
-        for inbox in self._leave(place):
+    def leave(self, place: Place, stays: bool = False) -> None:
+        """Leave the line, or stay as a reader, and wake the operations whose turn it is now."""
+        for inbox in self._leave(place, stays):
             inbox.wake()
 
     def _poke(self, operation: AnyOperation) -> None:

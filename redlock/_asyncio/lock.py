@@ -24,6 +24,7 @@ from redlock._base.lock import LockBase
 from redlock._base.refused import is_locked, not_acquired, unreachable
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
+from redlock._core.mode import MOST_READERS
 from redlock.errors import LockLost, RedlockError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from redlock._base.holds import Entered, Leaving
     from redlock._core.effects import Op
+    from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,6 +104,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         max_hold: float | None = None,
         hold_at_least: float | None = None,
         min_validity: float | None = None,
+        shared: bool = False,
+        max_readers: int = MOST_READERS,
         fencing: bool = True,
         bound: bool = True,
         retry: wait_base | None = None,
@@ -123,7 +127,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """
         super().__init__(
             name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
-            hold_at_least=hold_at_least, min_validity=min_validity, fencing=fencing, bound=bound, retry=retry,
+            hold_at_least=hold_at_least, min_validity=min_validity, shared=shared, max_readers=max_readers, fencing=fencing, bound=bound, retry=retry,
             owner=owner, token=token, fence=fence, on_lost=on_lost,
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
@@ -221,6 +225,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         hold = self._held()
         self._extended(hold.state, await self._run(self._extending(hold, ttl)))
         return hold.lease
+
+    async def _downgrade(self, state: LeaseState) -> None:
+        extension = await self._run(self._downgrading(state))
+        if extension is not None:
+            self._extended(state, extension)
 
     # -- looking -------------------------------------------------------------------------------------
 

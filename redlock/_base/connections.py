@@ -117,11 +117,11 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         if self.subscriptions.contended and place.turn:
             self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
 
-    def _leave(self, place: Place) -> list[AnyInbox]:
-        """Leave the line.  Returns the operations to wake: it is their turn."""
+    def _leave(self, place: Place, stays: bool = False) -> list[AnyInbox]:
+        """Leave the line, or stay as a reader.  Returns the operations to wake: it is their turn."""
         woken: list[AnyInbox] = []
         now = _clock.now()
-        for other in self.local_queue.leave(place):
+        for other in self.local_queue.leave(place, stays):
             self.subscriptions.set_yield_until(other, now, turn=True)
             inbox: AnyInbox | None = other.inbox
             if inbox is None:

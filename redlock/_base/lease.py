@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from redlock._core.lease import LeaseState
 from redlock._core.tokens import owner_of
+from redlock.errors import NotHeld
 
 if TYPE_CHECKING:
     from redlock.errors import LockLost, Vote
@@ -47,8 +48,13 @@ class LeaseBase(Generic[AnyState_co]):
         return owner_of(self._state.token)
 
     @property
+    def shared(self) -> bool:
+        """Whether other readers may hold the lock as well (R33).  After `downgrade` it is True, whatever that met."""
+        return self._state.mode.shared
+
+    @property
     def fence(self) -> int | None:
-        """The fencing token, greater than that of every earlier grant; None without fencing."""
+        """The fencing token, greater than that of every earlier grant, of readers, too; None without fencing."""
         return self._state.fence
 
     @property
@@ -92,6 +98,15 @@ class LeaseBase(Generic[AnyState_co]):
     def loss(self) -> LockLost:
         """The error that says why this lease ended."""
         return self._state.loss()
+
+    def _lock(self) -> Any:
+        """The lock through which it is held.  Raises LockLost or NotHeld."""
+        for hold in self._state.holds:
+            lock = hold.through()
+            if lock is not None:
+                return lock
+        self._state.ensure()
+        raise NotHeld(f"the lock object that acquired {self.name!r} is gone", name=self.name)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -33,7 +33,9 @@ from redlock._base.masters import MastersBase, token_source
 from redlock._base.refused import not_extended
 from redlock._base.times import check_ttl, checked
 from redlock._core.acquire import Grant, Refusal, acquire
+from redlock._core.downgrade import downgrade
 from redlock._core.extend import extend
+from redlock._core.mode import EXCLUSIVE, MOST_READERS, shared_by
 from redlock._core.release import abandon, release
 from redlock._core.renewals import Renewal
 from redlock._core.retry import BETWEEN_ATTEMPTS
@@ -51,9 +53,11 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from redlock._base.holds import Leaving
+    from redlock._base.times import Times
     from redlock._core.effects import Op
     from redlock._core.extend import Extension
     from redlock._core.lease import LeaseState
+    from redlock._core.mode import Mode
 
 AnyMasters = TypeVar("AnyMasters", bound=MastersBase)
 
@@ -83,6 +87,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         max_hold: float | None = None,
         hold_at_least: float | None = None,
         min_validity: float | None = None,
+        shared: bool = False,
+        max_readers: int = MOST_READERS,
         fencing: bool = True,
         bound: bool = True,
         retry: wait_base | None = None,
@@ -110,6 +116,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             min_validity: an acquire that leaves less than so many seconds has failed (R7); None: half the TTL.  It
                 must be less than the TTL minus the allowance for clock drift.  With ``hold_at_least`` it is that, if
                 the TTL allows it.
+            shared: share the lock with other readers (R33): many of them hold it together, and nobody else meanwhile.
+                A lock without ``shared`` is a writer, which waits for the readers that there are, and keeps new ones
+                away.  All names are shared, or none.
+            max_readers: refuse a reader where a name has so many already.  For ``shared`` alone; each reader counts
+                by its own limit.
             fencing: False: no fencing token, and no fence key is touched.
             bound: the hold belongs to the thread or task that acquired.  No other one may release or extend it, and
                 the renewals end when it ends.  False: it belongs to this object, and every thread or task may use it.
@@ -144,9 +155,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
         keys = deployment.keys(names, fencing=fencing)
+        mode = _shared(shared, max_readers, times) if shared is not False or max_readers != MOST_READERS else EXCLUSIVE
         self._spec = LockSpec(
             names, keys, times.ttl, times.min_validity, retry, bool(auto_extend), times.max_hold, on_lost,
-            times.hold_at_least,
+            times.hold_at_least, mode,
         )  # fmt: skip
         if owner is not None:
             if token is not None:
@@ -278,6 +290,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"{holds} {lease.name!r} already, and would wait for itself to get {self._spec.name!r}",
                 name=self._spec.name,
             )
+        if hold.state.mode.shared and not self._spec.mode.shared:
+            raise WouldDeadlock(
+                f"{holds} {self._spec.name!r} together with other readers, and would wait for itself to have it alone: "
+                "release it first, or take it without shared and downgrade it",
+                name=self._spec.name,
+            )
         if lease.fence is None and self._spec.fencing:
             raise ConfigurationError(
                 f"{holds} {self._spec.name!r} without a fencing token already, and asks for one: "
@@ -402,6 +420,25 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 self._keep(Renewal(self._settings, self._spec, state, self._resumed.pop(), _clock.now()))
         return extension
 
+    def _downgrading(self, state: LeaseState) -> Op[Extension | None]:
+        """Share the lease with readers (R33).  None: it is shared already."""
+        if not any(hold.state is state for hold in self._caller()):
+            raise self._not_held()
+        state.ensure()
+        if state.mode.shared:
+            return None
+        if len([hold for hold in state.holds if not hold.abandoned]) > 1:
+            raise WouldDeadlock(
+                f"{state.name!r} was entered more than once, and who entered it first counts on having it alone: "
+                "downgrade it there",
+                name=state.name,
+            )
+        if state.hold_at_least:
+            raise ConfigurationError(
+                f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.name!r}, a reader neither"
+            )
+        return (yield from downgrade(self._settings, self._spec, state, _clock.now()))
+
     def _take_back(self, hold: Hold[AnyLease]) -> None:
         """Give ``hold`` back, entered or not, after an interruption: nobody else will (R11)."""
         if hold.leave():
@@ -412,7 +449,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             self._gave_back_so_far(state)
 
     def _new_state(self, *, resumed: Grant | None = None) -> LeaseState:
-        return self._state_class(
+        state = self._state_class(
             self._spec.names,
             self._spec.ttl,
             resumed,
@@ -420,6 +457,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             mine=process.here,
             resumed=resumed is not None,
         )
+        if self._spec.mode is not EXCLUSIVE:
+            state.mode = self._spec.mode
+        return state
 
     def _tried(self, hold: Hold[AnyLease], outcome: Grant | Refusal | None, began: float) -> None:
         """An acquire is over, and its caller is about to get the result.  Tell the observer, if the masters were asked.
@@ -490,3 +530,16 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
 def _nobody() -> bool:
     return False
+
+
+def _shared(shared: object, max_readers: object, times: Times) -> Mode:
+    """The mode of a reader.  Raises ConfigurationError."""
+    most = options.number("max_readers", max_readers)
+    if shared is not True:
+        why = "max_readers without it is of no use" if shared is False else "allowed are True and False"
+        raise ConfigurationError(f"shared={options.shown(shared)}: {why}")
+    if times.hold_at_least:
+        raise ConfigurationError(
+            f"shared=True with hold_at_least={times.hold_at_least:g}: a reader keeps no reader out, drop one of them"
+        )
+    return shared_by(most)

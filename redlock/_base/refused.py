@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from redlock._core.tokens import owner_of, released_token
+from redlock._core.tokens import owner_of, readers_of, released_token
 from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable, printable
 
 if TYPE_CHECKING:
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     """The error when others hold the lock."""
     released = released_token(refusal.holder)
-    whose = owner_of(refusal.holder) or printable(released or refusal.holder) or "somebody else"
+    whose = (
+        readers_of(refusal.holder)
+        or owner_of(refusal.holder)
+        or printable(released or refusal.holder)
+        or "somebody else"
+    )
     who = f"released by {whose}, and kept from others" if released else f"held by {whose}"  # R28
     if not refusal.attempts:
         who = "others of this process hold it, or wait for it"

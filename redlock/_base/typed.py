@@ -21,6 +21,8 @@ class LockOptions(TypedDict, total=False):
     max_hold: float | None
     hold_at_least: float | None
     min_validity: float | None
+    shared: bool
+    max_readers: int
     fencing: bool
     bound: bool
     retry: wait_base | None

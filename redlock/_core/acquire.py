@@ -16,7 +16,8 @@ from redlock._core.quorum import Tally
 from redlock._core.retry import delay
 from redlock._core.rounds import GRANTED, Round
 from redlock._core.subscriptions import Subscription
-from redlock._core.tokens import by_whom
+from redlock._core.tokens import READERS, by_whom
+from redlock._core.writer_mark import keep_new_readers_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ class Refusal(NamedTuple):
     holder: str = ""  # if `held`: the token seen on most masters
     remaining: float | None = None  # seconds until a majority is free, unless a key is extended
     split: bool = False  # if `held`: no token was seen on a majority
+    readers: frozenset[int] = frozenset()  # if `held`: masters that have readers (R33)
     validity: float | None = None  # if `slow`: the validity that would have been left
 
 
@@ -64,23 +66,30 @@ def acquire(
     ``won`` gets the grant as soon as there is one.  A Ctrl-C on the way back to the caller then cannot hide
     from it what it has to release (R11).
     """
-    place = Place(spec.keys.locks)
+    place = Place(spec.keys.locks, spec.mode.shared)
+    marks: list[Send] = []  # takes our marks back, if there are any (R33)
     try:
-        outcome = yield from _contend(settings, spec, deadline, won, place)
-        if isinstance(outcome, Refusal):
-            interruption = yield from despite_interrupts(Leave(place))
+        outcome = yield from _contend(settings, spec, deadline, won, place, marks)
+        if marks or isinstance(outcome, Refusal):
+            gone = [Leave(place)] if isinstance(outcome, Refusal) else []
+            interruption = yield from despite_interrupts(*marks, *gone)
             if interruption is not None:
                 raise interruption  # noqa: TRY301 - `except` below sends `Leave` again, which does no harm
     except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
     except BaseException:
-        yield from despite_interrupts(Leave(place))
+        yield from despite_interrupts(*marks, Leave(place))
         raise
     return outcome
 
 
 def _contend(
-    settings: MastersSettings, spec: LockSpec, deadline: float, won: list[Grant] | None, place: Place
+    settings: MastersSettings,
+    spec: LockSpec,
+    deadline: float,
+    won: list[Grant] | None,
+    place: Place,
+    marks: list[Send],
 ) -> Op[Grant | Refusal]:
     """Stand in line, and then compete with other processes."""
     subscription: Subscription | None = None
@@ -103,7 +112,10 @@ def _contend(
             if subscription is None and outcome.kind == "held":
                 subscription = Subscription(spec.keys.locks, len(settings.masters))
                 yield Listen(subscription)
-            if (yield from _pause(settings, subscription, outcome, _next_try(spec, outcome, failed, deadline))):
+            until = _next_try(spec, outcome, failed, deadline)
+            if outcome.readers and not spec.mode.shared:
+                yield keep_new_readers_away(settings, spec, marks, outcome.readers, until - outcome.at)
+            if (yield from _pause(settings, subscription, outcome, until)):
                 failed = 0
         attempts += 1
         failed += 1
@@ -202,7 +214,7 @@ def attempt(
     token = settings.token()
     fencing = bool(spec.keys.fences)
     proposal = settings.fences.propose() if fencing else 0
-    ballot = Ballot(settings, wire.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)
+    ballot = Ballot(settings, spec.mode.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)
     ballot.wait_for = settings.node_timeout
     if enter:
         ballot.enters = place
@@ -257,7 +269,7 @@ def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | No
     sent_at = round_.sent_at
     if sent_at == NEVER:  # interrupted before the round was sent
         return None
-    release = Send(wire.release(spec.keys, token), to=round_.reached(), owed_until=sent_at + 2 * spec.ttl)
+    release = Send(spec.mode.release(spec.keys, token, 0.0), to=round_.reached(), owed_until=sent_at + 2 * spec.ttl)
     return (yield from despite_interrupts(release))
 
 
@@ -285,6 +297,7 @@ class Ballot(Round):
 
     _elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
     _holders: tuple[tuple[str, float], ...] = ()
+    _readers: frozenset[int] = frozenset()
 
     def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int) -> None:
         super().__init__(settings, call)
@@ -292,6 +305,8 @@ class Ballot(Round):
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
+        if type(answer) is wire.Held and answer.holder == READERS:
+            self._readers |= {master}
         self.highest = max(self.highest, answer.fence)
         self._settings.fences.learn(answer.fence)
         if isinstance(answer, wire.Taken):
@@ -331,6 +346,7 @@ class Ballot(Round):
             holder=holder,
             split=tokens.count(holder) < tally.need,
             remaining=left[missing - 1] if missing <= len(left) else None,
+            readers=self._readers,
         )
 
 

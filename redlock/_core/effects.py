@@ -138,9 +138,13 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Leave:
-    """Leave the line with ``place``.  A second time does no harm."""
+    """Leave the line with ``place``.  A second time does no harm.
+
+    ``stays``: stay there as a reader instead.  Readers behind it get their turn (R33).
+    """
 
     place: Place
+    stays: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -69,7 +69,7 @@ class Extending(Claim):
     """The round that extends one lease."""
 
     def __init__(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float) -> None:
-        super().__init__(settings, wire.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
+        super().__init__(settings, lease.mode.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
         self._spec, self._lease, self._ttl = spec, lease, ttl
 
     def late(self, master: int, value: Any, at: float) -> None:
@@ -97,7 +97,7 @@ def repair(
     """
     if not missing or ttl <= 0:
         return
-    call = wire.repair(spec.keys, lease.token, ttl, lease.fence, settings.fence_ttl)
+    call = lease.mode.repair(spec.keys, lease.token, ttl, lease.fence, settings.fence_ttl)
     request = Send(call, to=frozenset(missing), only_if=lambda: lease.valid)
     lease.may_be_on(missing)
     yield request

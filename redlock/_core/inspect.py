@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,7 +10,7 @@ from redlock._core import wire
 from redlock._core.quorum import Tally, majority
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import GRANTED, Round
-from redlock._core.tokens import by_whom, owner_of, released_token
+from redlock._core.tokens import READERS, by_whom, owner_of, released_token
 from redlock.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class LockStatus:
         name: the name that was looked at.
         token: the token that a majority of masters has, None if no majority is known to have one; see ``votes``.
             ``released:`` and a token: nobody has the lock, and nobody gets it yet; see `released`.
-        remaining: seconds until the holder loses its majority, unless the lease is extended.
+        shared: the tokens of readers (R33) that a majority of masters has; of very many those that end first.
+        remaining: seconds until the holder loses its majority, or the last reader does, unless the lease is extended.
         fence: the greatest fencing token that a master showed, None if none did.
         votes: what each master said: ``held``, ``free``, or why it did not count.
     """
@@ -41,6 +43,7 @@ class LockStatus:
     remaining: float
     fence: int | None
     votes: tuple[Vote, ...]
+    shared: tuple[str, ...] = ()
 
     @property
     def owner(self) -> str:
@@ -134,8 +137,12 @@ def _status(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus:
         if len(left) >= need:
             # The majority lasts as long as its need-th longest key.  The median of the answers is something else.
             token, remaining = holder, left[need - 1]
+    times_seen = Counter(reader for answer in counted for reader in answer.readers)
+    shared = tuple(reader for reader, times in times_seen.items() if times >= need)
+    if token == READERS:
+        token = None
     fence = max((answer.fence for answer in seen.values()), default=0)
-    return LockStatus(name, token, remaining, fence or None, tally.votes())
+    return LockStatus(name, token, remaining, fence or None, tally.votes(), shared)
 
 
 def known(status: LockStatus, tally: Tally) -> LockStatus:

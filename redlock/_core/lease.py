@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from redlock._core import attributes
+from redlock._core.mode import EXCLUSIVE
 from redlock.errors import LockLost, Reason, Vote
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from redlock._core.acquire import Grant
     from redlock._core.local_queue import Place
+    from redlock._core.mode import Mode
     from redlock._core.quorum import Tally
 
 ExtensionEnd: TypeAlias = Literal["kept", "lost", "unanswered"]
@@ -51,6 +53,7 @@ class LeaseState:
     place: Place | None  # its place in line (R23)
     asked: frozenset[int]  # masters that may have its keys
     said: Callable[[], tuple[Vote, ...]]  # the last answers to an extension or a release: they tell why it was lost
+    mode: Mode = EXCLUSIVE  # a downgrade changes it (R33)
     hold_at_least = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
     repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
     released = False

@@ -1,23 +1,29 @@
 """The lines of waiters inside one process: first come, first served (R23).
 
 Only the first waiter in line asks the masters.  So fifty waiters of one process are one waiter to everybody else.
+Readers that stand in front together are first together (R33).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from redlock._core.outcomes import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Place:
     """A place in the lines for ``keys``: while an operation waits, and while a lease lasts."""
 
-    __slots__ = ("after", "inbox", "keys", "mark", "turn", "yield_until")
+    __slots__ = ("after", "inbox", "keys", "mark", "shared", "turn", "yield_until")
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
+    def __init__(self, keys: tuple[str, ...], shared: bool = False) -> None:
         self.keys = keys
-        self.turn = False  # first in all of its lines
+        self.shared = shared  # a reader
+        self.turn = False  # first in all of its lines; a reader: with nobody but readers before it
         # `after` refers to this, not to the place: else each place would keep the one before alive.
         self.mark = object()
         self.after: object = None  # the mark of the place that made this one first by leaving
@@ -49,13 +55,25 @@ class LocalQueue:
             line = self._lines.setdefault(key, {})
             line[place] = None
             first = first and next(iter(line)) is place
-        place.turn = first
+        place.turn = first or (place.shared and self._joins_readers(place))
 
-    def leave(self, place: Place) -> list[Place]:
+    def _joins_readers(self, place: Place) -> bool:
+        for key in place.keys:
+            line = reversed(self._lines[key])
+            next(line)
+            before = next(line, None)
+            if not (before is None or (before.shared and before.turn) or self._stands_first(place, key)):
+                return False
+        return True
+
+    def leave(self, place: Place, stays: bool = False) -> list[Place]:
         """Take ``place`` out of all lines, wherever it stood.  A second time does no harm.
 
-        Returns the places whose turn it is now.
+        ``stays``: it stays, as a reader.  Returns the places whose turn it is now.
         """
+        if stays:
+            place.shared = True
+            return self._next(place, readers=True)
         for key in place.keys:
             line = self._lines.get(key)
             if line is not None:
@@ -64,18 +82,40 @@ class LocalQueue:
                     del self._lines[key]
         if not self._lines:  # the usual case
             return []
-        # After an interruption this is called a second time (R11).  Then it also returns the places that the first
-        # call made first: nobody may have told them.
-        heads = {next(iter(self._lines[key])): None for key in place.keys if key in self._lines}
-        turns = [other for other in heads if (not other.turn or other.after is place.mark) and self._is_first(other)]
-        for other in turns:
-            other.after = place.mark
-            other.turn = True
-        return turns
+        return self._next(place, readers=not place.shared)
+
+    def _next(self, gone: Place, *, readers: bool) -> list[Place]:
+        """The places that are first now, because ``gone`` has left, or has become a reader.
+
+        ``readers``: several of them may be.  After an interruption this is called a second time (R11).  Then it also
+        returns the places that the first call made first: nobody may have told them.
+        """
+        turns: dict[Place, None] = {}
+        for key in gone.keys:
+            for place in self._in_front(key, readers=readers):
+                if (not place.turn or place.after is gone.mark) and all(
+                    other == key or self._stands_first(place, other) for other in place.keys
+                ):
+                    turns[place] = None
+        for place in turns:
+            place.after = gone.mark
+            place.turn = True
+        return list(turns)
+
+    def _in_front(self, key: str, *, readers: bool) -> Iterator[Place]:
+        """The first place of a line; if that is a reader, all ``readers`` behind it."""
+        line = iter(self._lines.get(key, ()))
+        first = next(line, None)
+        if first is not None:
+            yield first
+            if readers and first.shared:
+                yield from takewhile(lambda place: place.shared, line)
 
     def waiting(self) -> list[Place]:
         """All places that wait for their turn."""
         return [place for line in self._lines.values() for place in line if not place.turn]
 
-    def _is_first(self, place: Place) -> bool:
-        return all(next(iter(self._lines[key])) is place for key in place.keys)
+    def _stands_first(self, place: Place, key: str) -> bool:
+        """Whether nobody stands before it in this line; a reader: nobody but readers."""
+        before = takewhile(lambda other: other is not place, self._lines[key])
+        return all(place.shared and other.shared for other in before)

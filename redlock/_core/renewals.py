@@ -136,7 +136,7 @@ class Renewal:
     @property
     def alone(self) -> bool:
         """It is to be extended by a request of its own."""
-        return self._left or self.refused
+        return self._left or self.refused or self.lease.mode.shared
 
     def tell(self) -> None:
         """The lease is lost: tell the observer and the holder, once (C9)."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from redlock._core.mode import EXCLUSIVE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tenacity.wait import wait_base
 
     from redlock._core.fencing import FenceClock
+    from redlock._core.mode import Mode
     from redlock._core.quorum import Tally
     from redlock._core.voters import Voters
     from redlock._core.wire import Keys
@@ -43,6 +46,7 @@ class LockSpec(NamedTuple):
     max_hold: float | None = None  # seconds after which the lease is lost, whatever happens (C7)
     on_lost: Callable[[Any], object] | None = None  # called with the lease, once, if it is lost (C9)
     hold_at_least: float = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
+    mode: Mode = EXCLUSIVE
     refused: Callable[[Any], object] | None = None  # told of each `Refusal` because others hold it
 
     @property

@@ -4,6 +4,9 @@ A token of ours is 40 hexadecimal digits.  If it has an owner, a colon and the o
 compare the whole token.  The owner is a hint for people, and proves nothing: anybody can write any token.
 
 A release before the end of `hold_at_least` leaves ``released:`` and the token.  That owns nothing any more.
+
+Of a name that is read (R33) masters say ``shared:`` in place of a token; ``shared:full``, if it has as many readers as
+it may; or ``waiting:``, if it has a writer that waits.
 """
 
 from __future__ import annotations
@@ -14,6 +17,12 @@ from redlock import options
 
 _SHOWN = 8  # digits in a text; people compare no more
 _RELEASED = "released:"
+READERS = "shared:"
+_SHARED = {
+    READERS: "readers",
+    "shared:full": "as many readers as it may have (max_readers)",
+    "waiting:": "readers, and a writer waits",
+}
 _OURS = re.compile(rf"(?:{_RELEASED})?[0-9a-f]{{40}}:(.+)", re.DOTALL)
 
 
@@ -28,8 +37,15 @@ def released_token(value: str | None) -> str:
     return value.removeprefix(_RELEASED) if value is not None and value.startswith(_RELEASED) else ""
 
 
+def readers_of(value: str | None) -> str:
+    """For a text: the readers that have a name, if ``value`` says so (R33); else ""."""
+    return _SHARED.get(value, "") if value is not None else ""
+
+
 def by_whom(value: str) -> str:
     """Who is in the way, for a text: with an owner, that and a few digits, which tell two attempts of it apart."""
+    if (readers := readers_of(value)) != "":
+        return f"by {readers}"
     owner, released = owner_of(value), released_token(value)
     token = released or value
     who = f"{owner} ({token[:_SHOWN]}…)" if owner else token

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _ANNOUNCEMENT = "redlock-max-ttl:"
 
+# A look at a name tells who reads it: so many readers, and fewer if it looks at many names.
+MOST_NAMED = 1000
+_FEWER_NAMED = 50
+
 
 class Call(NamedTuple):
     """A script with its keys and arguments, as strings in the order of the protocol.
@@ -158,13 +162,36 @@ def release(keys: Keys, token: str, keep: float = 0.0) -> Call:
     return Call(scripts.RELEASE, keys.locks, args, b"*2\r\n:1\r\n:0\r\n")
 
 
+def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, most: int) -> Call:
+    """`acquire` for a reader (R33).  ``most``: so many readers may a name have."""
+    call = acquire(keys, token, ttl, proposal, fence_ttl)
+    return call._replace(script=scripts.ACQUIRE_SHARED, args=(*call.args, str(most)))
+
+
+def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float) -> Call:
+    return extend(keys, token, ttl, fence_ttl)._replace(script=scripts.EXTEND_SHARED)
+
+
+def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
+    return repair(keys, token, ttl, fence, fence_ttl)._replace(script=scripts.REPAIR_SHARED)
+
+
+def release_shared(keys: Keys, token: str, keep: float = 0.0) -> Call:  # noqa: ARG001 - readers keep nobody out (R28)
+    return release(keys, token)._replace(script=scripts.RELEASE_SHARED)
+
+
+def mark(keys: Keys, token: str, lasts: float) -> Call:
+    """A writer waits: keep new readers away for ``lasts`` seconds, or no longer (0)."""
+    return Call(scripts.MARK, keys.locks, (token, milliseconds(lasts) if lasts > 0 else "0"))
+
+
 def status(key: str) -> Call:
-    return Call(scripts.STATUS, (key, fence_key(key)), ())
+    return Call(scripts.STATUS, (key, fence_key(key)), (str(MOST_NAMED),))
 
 
 def look(prefix: str, names: Sequence[str]) -> Call:
     keys = keys_for(prefix, names)
-    return Call(scripts.LOOK, keys.locks + keys.fences, ())
+    return Call(scripts.LOOK, keys.locks + keys.fences, (str(_FEWER_NAMED),))
 
 
 def scan(cursor: str, pattern: str, count: int) -> Call:
@@ -224,11 +251,15 @@ class NotOwned(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Answer of status: the token of the holder ("" if there is none), its remaining seconds, and the fence."""
+    """Answer of status: the token of the holder ("" if there is none), its remaining seconds, and the fence.
+
+    ``readers``: their tokens, those that end first, if it is held by readers (R33).
+    """
 
     holder: str
     remaining: float
     fence: int
+    readers: tuple[str, ...] = ()
 
 
 class Scanned(NamedTuple):
@@ -288,8 +319,8 @@ def read_renew(value: Any, leases: int) -> dict[int, NotOwned | ErrorReply]:
 
 def read_status(value: Any) -> Seen:
     match value:
-        case [bytes(holder), int(pttl), bytes(fence)]:
-            return Seen(_text(holder), _seconds(pttl), _fence(fence))
+        case [bytes(holder), int(pttl), bytes(fence), *readers] if all(type(one) is bytes for one in readers):
+            return Seen(_text(holder), _seconds(pttl), _fence(fence), tuple(map(_text, readers)))
     raise BadReply(_odd(value))
 
 

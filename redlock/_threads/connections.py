@@ -178,7 +178,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
     def perform_local(self, effect: LocalEffect, waiter: ThreadInbox) -> None:
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
-            self._leave_line(effect.place)
+            self._leave_line(effect.place, effect.stays)
             return
         if isinstance(effect, WokenBy):
             effect.stop.wakes(effect, partial(self.poke, waiter))
@@ -188,9 +188,9 @@ class Connections(ConnectionsBase[ThreadInbox]):
                 raise RedlockError(CLOSED)
             self._perform_local(effect, waiter)
 
-    def _leave_line(self, place: Place) -> None:
+    def _leave_line(self, place: Place, stays: bool = False) -> None:
         with self._line:
-            woken = self._leave(place)
+            woken = self._leave(place, stays)
         for inbox in woken:
             self.wake(inbox)
 

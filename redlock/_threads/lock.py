@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from redlock._base.holds import Entered, Leaving
     from redlock._core.effects import Op
+    from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,6 +146,11 @@ class MultiLock(LockBase[Masters, Lease]):
         hold = self._held()
         self._extended(hold.state, self._run(self._extending(hold, ttl)))
         return hold.lease
+
+    def _downgrade(self, state: LeaseState) -> None:
+        extension = self._run(self._downgrading(state))
+        if extension is not None:
+            self._extended(state, extension)
 
     # -- looking -------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The Lua scripts: everything that a master decides by itself, one file for each verb.
 
 Each file starts with its contract.  A master runs no other command while it runs a script.  So a script can look
-who holds a key, and then act on that.
+who holds a key, and then act on that.  The scripts about readers begin with the text of `readers.lua`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,20 @@ class Script:
 _FOLDER = files(__package__)
 
 
+def _text(name: str) -> str:
+    return _FOLDER.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+
+
 def _load(name: str) -> Script:
-    return Script(name, _FOLDER.joinpath(f"{name}.lua").read_text(encoding="utf-8"))
+    return Script(name, _text(name))
+
+
+def _load_shared(name: str) -> Script:
+    contract, body = _text(name).split("\n\n", 1)
+    return Script(name, f"{contract}\n\n{_READERS}\n{body}")
+
+
+_READERS = _text("readers")
 
 
 ACQUIRE = _load("acquire")
@@ -41,9 +53,18 @@ RELEASE = _load("release")
 STATUS = _load("status")
 ANNOUNCE = _load("announce")
 
+ACQUIRE_SHARED = _load_shared("acquire_shared")
+EXTEND_SHARED = _load_shared("extend_shared")
+REPAIR_SHARED = _load_shared("repair_shared")
+RELEASE_SHARED = _load_shared("release_shared")
+MARK = _load_shared("mark")
+
 SCAN = _load("scan")
 LOOK = _load("look")
 
 # Loaded on every connection.  The others are for lists of locks: few programs make any.
-USUAL = (ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE)
+USUAL = (
+    ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE,
+    ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK,
+)  # fmt: skip
 ALL = (*USUAL, SCAN, LOOK)

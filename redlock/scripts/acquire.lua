@@ -6,9 +6,10 @@
 -- returns {1, fence}                   taken, and the proposal stored; "0" without fencing
 --         {2, fence}                   taken, but the fence that is there is not smaller (R18)
 --         {0, fence, holder, pttl}     somebody holds a name: its token and its remaining ms
---                                      (-1: a key without expiry); nothing was changed.
+--                                      (-1: a key without expiry); "shared:" and until the last of its
+--                                      readers ends (R33); nothing was changed.
 --                                      Of what is longer than any token of ours, the first 128 bytes
--- A lock key of another type is the error WRONGTYPE.
+-- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers: see readers.lua.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
 -- 2^53 - 1 is none: what is greater is not exact in Lua, and order would be lost silently.
 -- What is none stays there, for the life of a fence key at most if the lock was free.
@@ -52,9 +53,17 @@ end
 
 local holder, remaining
 for i = 1, n do
-  local found = redis.call('GET', KEYS[i])
+  local found, pttl = redis.pcall('GET', KEYS[i]), redis.call('PTTL', KEYS[i])
+  if type(found) == 'table' then
+    local last = redis.pcall('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')
+    if last.err or pttl == -1 then
+      return found
+    end
+    local time = redis.call('TIME')
+    pttl = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
+    found = pttl >= 0 and 'shared:'
+  end
   if found then
-    local pttl = redis.call('PTTL', KEYS[i])
     if not holder or pttl == -1 or (remaining ~= -1 and pttl > remaining) then
       holder, remaining = found, pttl
     end

@@ -6,14 +6,22 @@
 --
 -- returns {1}            extended, and the fence keys live on (R20)
 --         {0, holder}    not all ours: the token of somebody else who holds one, "" if nobody does
---                        (of what is longer than any token of ours, the first 128 bytes)
+--                        (of what is longer than any token of ours, the first 128 bytes),
+--                        "shared:" if readers do (R33)
+-- A key of another type is the error WRONGTYPE, and so is a set of readers with the caller in it: it was downgraded.
 
 local n, token = tonumber(ARGV[1]), ARGV[2]
 
 local ours, other = true, ''
 for i = 1, n do
-  local found = redis.call('GET', KEYS[i])
+  local found = redis.pcall('GET', KEYS[i])
   if found ~= token then
+    if type(found) == 'table' then
+      if redis.pcall('ZSCORE', KEYS[i], token) or redis.call('PTTL', KEYS[i]) == -1 then
+        return found
+      end
+      found = 'shared:'
+    end
     ours = false
     other = found or other
   end

@@ -15,7 +15,16 @@ local n, token, proposal = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
 local fence, owner = 0, true
 for i = 1, n do
-  owner = owner and redis.call('GET', KEYS[i]) == token
+  local found = redis.pcall('GET', KEYS[i])
+  if type(found) == 'table' then  -- a set of readers (R33), or of another type
+    local score = redis.pcall('ZSCORE', KEYS[i], token)
+    if type(score) == 'table' or redis.call('PTTL', KEYS[i]) == -1 then
+      return found
+    end
+    local time = redis.call('TIME')
+    found = score and tonumber(score) >= time[1] * 1000 + math.floor(time[2] / 1000) and token
+  end
+  owner = owner and found == token
   local stored = redis.pcall('GET', KEYS[n + i])
   if stored then
     if type(stored) ~= 'string' or not string.match(stored, '^%d+$') or tonumber(stored) >= 9007199254740991 then

@@ -8,7 +8,7 @@
 -- returns {1, listeners}    every name was the caller's; how many connections heard of it
 --         {0, holder}       not all were: the token of somebody else who holds one, "" if nobody does
 --                           (of what is longer than any token of ours, the first 128 bytes);
---                           "released:" and a token if nobody may have it yet
+--                           "released:" and a token if nobody may have it yet; "shared:" if readers have it (R33)
 -- A key of another type is an error (WRONGTYPE), but the others are released.
 
 local token, ours, other, listeners, failure = ARGV[1], true, '', 0, nil
@@ -35,7 +35,11 @@ for i = 1, #KEYS do
   else
     ours = false
     if type(found) == 'table' then
-      failure = found
+      if type(redis.pcall('ZCARD', KEYS[i])) == 'number' and redis.call('PTTL', KEYS[i]) ~= -1 then
+        found = 'shared:'
+      else
+        failure = found
+      end
     end
     other = found or other
   end

@@ -277,7 +277,7 @@ class World:
 
     def _perform_local(self, effect: LocalEffect) -> None:
         if isinstance(effect, Leave):
-            self.local_queue.leave(effect.place)
+            self.local_queue.leave(effect.place, effect.stays)
         elif isinstance(effect, ReleaseHeard):
             self.subscriptions.released(effect.keys, effect.heard, effect.took, self.now)
         elif isinstance(effect, Listen):

@@ -119,7 +119,7 @@ class Task:
                     continue
                 effect = Wait(effect.sent_at + effect.wait_for, closes=effect)
             if isinstance(effect, Leave):
-                self.client.let_pass(effect.place)
+                self.client.let_pass(effect.place, stays=effect.stays)
             elif isinstance(effect, Listen):
                 self.client.hearing.listen(effect.subscription, self)
             elif isinstance(effect, ReleaseHeard):
@@ -318,9 +318,9 @@ class Client:
         self.tasks = [other for other in self.tasks if not other.ended]
         return task
 
-    def let_pass(self, gone: Place) -> None:
+    def let_pass(self, gone: Place, *, stays: bool = False) -> None:
         """Those who are first in line now go on, in an instant of their own (R23)."""
-        for place in self.local_queue.leave(gone):
+        for place in self.local_queue.leave(gone, stays):
             self.hearing.turned(place)
             if place.inbox is not None:  # else it knows by now
                 self.world.after(0.0, self.gate, place.inbox.put, Turn(self.clock()))

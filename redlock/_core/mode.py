@@ -1,0 +1,38 @@
+"""For oneself, or shared with readers (R33): a lock has one of two modes, and a lease, too.
+
+They differ in the scripts that masters run, and in nothing else: the votes, the fence, the validity, the rollback, the
+repair and the restart guard are the same.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from redlock._core import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.wire import Call, Keys
+
+MOST_READERS = 10_000  # of one name: a master needs O(log n) for each of their requests
+
+
+class Mode(NamedTuple):
+    """What masters are told: see the functions of `wire` with these names."""
+
+    shared: bool
+    acquire: Callable[[Keys, str, float, int, float], Call]
+    extend: Callable[[Keys, str, float, float], Call]
+    repair: Callable[[Keys, str, float, int | None, float], Call]
+    release: Callable[[Keys, str, float], Call]
+
+
+EXCLUSIVE = Mode(False, wire.acquire, wire.extend, wire.repair, wire.release)
+
+
+@lru_cache(maxsize=16)
+def shared_by(max_readers: int = MOST_READERS) -> Mode:
+    acquire = partial(wire.acquire_shared, most=max_readers)
+    return Mode(True, acquire, wire.extend_shared, wire.repair_shared, wire.release_shared)

@@ -1,0 +1,42 @@
+-- What extend.lua does for a writer, for a reader: set the end of every name that the caller still holds, if it holds
+-- them all (R12, R33).  It brings no reader back.
+-- What the caller has for itself becomes its place among readers: so a downgrade is an extension, and one that did not
+-- come here is made up for by the next.
+--
+-- KEYS  n lock keys, then their n fence keys (none: fencing is off)
+-- ARGV  n, token, ttl in ms, life of a fence key in ms
+--
+-- returns {1}            extended, and the fence keys live on (R20)
+--         {0, holder}    not all ours: the token that has one for itself, "" if none has
+--                        (of what is longer than any token of ours, the first 128 bytes)
+
+local n, token, ttl = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+
+local ours, other = true, ''
+for i = 1, n do
+  local found, failure = writer(KEYS[i])
+  if failure then
+    return failure
+  end
+  if found ~= token and (found or not redis.call('ZSCORE', KEYS[i], token)) then
+    ours = false
+    other = found or other
+  end
+end
+if not ours then
+  return {0, string.sub(other, 1, 128)}
+end
+for i = 1, n do
+  if writer(KEYS[i]) then
+    redis.call('DEL', KEYS[i])
+    put(KEYS[i], token, '', ttl)
+    -- pcall: as in release.lua; readers that wait for the writer may come in now
+    redis.pcall('PUBLISH', KEYS[i] .. ':released', token)
+  else
+    put(KEYS[i], token, '', ttl)
+  end
+end
+for i = n + 1, #KEYS do
+  redis.call('PEXPIRE', KEYS[i], ARGV[4])
+end
+return {1}

@@ -1,0 +1,42 @@
+-- What release.lua does for a writer, for a reader: take the caller out of the readers of every name, and tell whoever
+-- waits when the last one has gone (R24, R33).  Also a name that the caller still has for itself, where its downgrade
+-- did not come.  Others are left alone (P8).
+--
+-- KEYS  n lock keys
+-- ARGV  token
+--
+-- returns {1, listeners}    every name was the caller's; how many connections heard of it
+--         {0, holder}       not all were: the token that has one for itself, "" if none has
+--                           (of what is longer than any token of ours, the first 128 bytes)
+-- A key of another type is an error (WRONGTYPE), but the others are released.
+
+local token, ours, other, listeners, failure = ARGV[1], true, '', 0, nil
+for i = 1, #KEYS do
+  local found, wrong = writer(KEYS[i])
+  local free = false
+  if found == token then
+    redis.call('DEL', KEYS[i])
+    free = true
+  elseif not found and not wrong and redis.call('ZREM', KEYS[i], token) == 1 then
+    settle(KEYS[i])
+    free = redis.call('ZCOUNT', KEYS[i], at, '+inf') == 0
+  else
+    ours = false
+    failure = wrong or failure
+    other = found or other
+  end
+  if free then
+    -- pcall: where PUBLISH is not permitted the key is gone all the same, and waiters poll (R24)
+    local heard = redis.pcall('PUBLISH', KEYS[i] .. ':released', token)
+    if type(heard) == 'number' then
+      listeners = listeners + heard
+    end
+  end
+end
+if failure then
+  return failure
+end
+if ours then
+  return {1, listeners}
+end
+return {0, string.sub(other, 1, 128)}
