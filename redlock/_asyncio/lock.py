@@ -127,8 +127,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """
         super().__init__(
             name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
-            hold_at_least=hold_at_least, min_validity=min_validity, shared=shared, max_readers=max_readers, fencing=fencing, bound=bound, retry=retry,
-            owner=owner, token=token, fence=fence, on_lost=on_lost,
+            hold_at_least=hold_at_least, min_validity=min_validity, shared=shared, max_readers=max_readers,
+            fencing=fencing, bound=bound, retry=retry, owner=owner, token=token, fence=fence, on_lost=on_lost,
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 

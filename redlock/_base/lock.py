@@ -435,7 +435,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
         if state.hold_at_least:
             raise ConfigurationError(
-                f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.name!r}, a reader neither"
+                f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.name!r}, no reader"
             )
         return (yield from downgrade(self._settings, self._spec, state, _clock.now()))
 

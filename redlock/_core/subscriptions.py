@@ -126,24 +126,20 @@ class Subscription:
 class _Channel:
     """A channel to which the connections are subscribed, and who listens."""
 
-    __slots__ = ("confirmed", "idle_since", "level", "subscription", "watchers")
+    __slots__ = ("confirmed", "idle_since", "level", "listeners")
 
     def __init__(self) -> None:
-        self.subscription: Subscription | None = None  # of the waiter in line
-        self.watchers: tuple[Subscription, ...] = ()
+        self.listeners: tuple[Subscription, ...] = ()
         self.confirmed = 0  # the masters that confirmed it, as bits
         self.level = 0.0  # that of the subscription that listened last
         self.idle_since = 0.0
-
-    @property
-    def listeners(self) -> tuple[Subscription, ...]:
-        return self.watchers if self.subscription is None else (self.subscription, *self.watchers)
 
 
 class Subscriptions:
     """The channels of one process (or event loop).  Callers must see to it that only one of them calls at a time.
 
-    Of the waiters in line only the first one listens to a channel.  Those behind it get their turn from the line (R23).
+    Of the waiters in line only the first one listens to a channel, or the readers in front.  Those behind get their turn
+    from the line (R23).
     """
 
     __slots__ = ("_channels", "_need", "contended")
@@ -166,10 +162,8 @@ class Subscriptions:
     def add(self, subscription: Subscription) -> None:
         for name in subscription.channels:
             channel = self._channels.setdefault(name, _Channel())
-            if subscription.watches:
-                channel.watchers += (subscription,)
-            else:
-                channel.subscription = subscription
+            channel.listeners += (subscription,)
+            if not subscription.watches:
                 subscription.level = max(subscription.level, channel.level)
         subscription.look = self._is_on(subscription)
 
@@ -179,11 +173,11 @@ class Subscriptions:
             channel = self._channels.get(name)
             if channel is None:
                 continue
-            if channel.subscription is subscription:
-                channel.subscription, channel.level, channel.idle_since = None, subscription.level, now
-            elif subscription in channel.watchers:
-                channel.watchers = tuple(other for other in channel.watchers if other is not subscription)
+            if subscription in channel.listeners:
+                channel.listeners = tuple(other for other in channel.listeners if other is not subscription)
                 channel.idle_since = now
+                if not subscription.watches:
+                    channel.level = subscription.level
 
     def forget_idle(self, now: float) -> None:
         """Drop the channels that nobody has listened to for `LINGER` seconds."""

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from tenacity.wait import wait_random_exponential
 
-from redlock import scripts
 from redlock._core import acquire as acquiring, extend as extending, quorum, release as releasing, wire
+from redlock._core.downgrade import downgrade
 from redlock._core.listing import Listing
+from redlock._core.mode import EXCLUSIVE, shared_by
 from redlock._core.settings import LockSpec
 from redlock._core.wait_free import wait_free
 from redlock.errors import QuorumUnreachable
 from tests.simulation.client import PREFIX, Cancelled
+from tests.simulation.invariants import ACQUIRES
 from tests.simulation.renewer import Extending, Lease
 
 if TYPE_CHECKING:
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from tests.simulation.invariants import Hold
 
 
-def spec_for(client: Client, names: Sequence[str], ttl: float, at_least: float = 0.0) -> LockSpec:
+def spec_for(
+    client: Client, names: Sequence[str], ttl: float, at_least: float = 0.0, *, shared: bool = False
+) -> LockSpec:
     parameters = client.parameters
     enough = quorum.enough_to_hold(at_least, ttl, parameters.drift_factor, parameters.node_timeout)
     return LockSpec(
@@ -35,6 +39,7 @@ def spec_for(client: Client, names: Sequence[str], ttl: float, at_least: float =
         # In proportion to the TTL, so that a run has about as many attempts whatever its TTL is.
         retry=wait_random_exponential(multiplier=ttl / 20, max=parameters.eager * ttl, min=ttl / 500),
         hold_at_least=at_least,
+        mode=shared_by() if shared else EXCLUSIVE,
     )
 
 
@@ -127,14 +132,19 @@ class Actor:
         at_least = 0.0
         if client.parameters.at_least and self.world.random.random() < client.parameters.at_least:
             at_least = ttl * self.world.random.choice((0.3, 0.6, 0.9, 1.0))
-        self._spec = spec_for(client, names, ttl, at_least)
+        shared = bool(client.parameters.readers) and self._reads()
+        self._spec = spec_for(client, names, ttl, at_least, shared=shared)
         self._invoked_at = self.world.now
         op = acquiring.acquire(client.settings, self._spec, client.clock() + timeout)
         self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
 
+    def _reads(self) -> bool:
+        """Whether the next lock is shared with readers (R33)."""
+        return self.world.random.random() < self.client.parameters.readers
+
     def _sends_acquire(self, request: Send, task: Task) -> None:
         """Every acquire that is sent is an attempt of its own; every release ends one."""
-        if request.call.script is scripts.ACQUIRE:
+        if request.call.script in ACQUIRES:
             if task.attempt is not None:
                 task.attempt.over = True
             token = request.call.args[1]
@@ -168,7 +178,7 @@ class Actor:
         assert attempt.token == outcome.token
         lease = Lease(spec.names, spec.ttl, outcome, clock=client.clock, mine=lambda: True)
         lease.client, lease.lost_by = client, None
-        lease.hold_at_least = spec.hold_at_least
+        lease.hold_at_least, lease.mode = spec.hold_at_least, spec.mode
         self.acquired += 1
         return self.judge.granted(
             client, attempt, lease, outcome, self._invoked_at, spec.ttl, task.origins[self._request]
@@ -191,6 +201,8 @@ class Actor:
             self.client.renewer.keep(hold, spec, renew=renewed, max_hold=limit)
             if chance.random() < parameters.deserted:
                 ends = self._desert
+        if parameters.readers and not spec.mode.shared and chance.random() < 0.5:
+            self.world.after(chance.uniform(0.0, 0.6) * ttl, self.client.gate, self._downgrade, hold, spec)
         match chance.choice(("short", "short", "short", "long", "keep", "keep")):
             case "short":
                 lasts = chance.uniform(0.0, 0.3) * ttl
@@ -226,6 +238,16 @@ class Actor:
             self.world.after(soon, client.gate, self._extend, hold, spec, True)
         op = extending.extend(client.settings, spec, hold.lease, ttl, client.clock())
         client.run(op, done, hold.attempt, extending_.sends)
+
+    def _downgrade(self, hold: Hold, spec: LockSpec) -> None:
+        """From now on it reads, and others may (R33)."""
+        if hold is not self.hold:
+            return
+        self.judge.looked(hold)
+        if hold.lease.valid:
+            extending_ = Extending(hold, hold.lease.ttl)
+            op = downgrade(self.client.settings, spec, hold.lease, self.client.clock())
+            self.client.run(op, extending_.done, hold.attempt, extending_.sends)
 
     def _release(self, hold: Hold, spec: LockSpec) -> None:
         """Also while an extension is under way, as a thread may release what another one keeps."""

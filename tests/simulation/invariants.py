@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redlock import scripts
 from redlock._core import wire
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redlock._core.wire import Call
     from redlock.errors import Vote
     from tests.simulation.client import Client
-    from tests.simulation.master import Master
+    from tests.simulation.master import Key, Master
     from tests.simulation.parameters import Parameters
     from tests.simulation.renewer import Lease
     from tests.simulation.world import World
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 MILLISECOND = 0.001
 TINY = 1e-9
 LOOKS = (scripts.STATUS, scripts.LOOK, scripts.SCAN)
+ACQUIRES = (scripts.ACQUIRE, scripts.ACQUIRE_SHARED)
+EXTENDS = (scripts.EXTEND, scripts.EXTEND_SHARED)
+REPAIRS = (scripts.REPAIR, scripts.REPAIR_SHARED)
+RELEASES = (scripts.RELEASE, scripts.RELEASE_SHARED)
 RELEASED = "released:"  # in front of a token: nobody may have the name yet
 MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
@@ -86,6 +90,26 @@ ALL = (
     RAISES,
     LIVE,
 )
+
+
+# A lock key; or a reader in the set that is there (R33).
+Where: TypeAlias = "tuple[str, str | None]"
+
+
+def find(master: Master, where: Where) -> Key | None:
+    name, reader = where
+    if reader is not None:
+        return dict(readers(master, name)).get(where)
+    key = master.find(name)
+    return None if key is None or key.members is not None else key
+
+
+def readers(master: Master, name: str) -> list[tuple[Where, Key]]:
+    """The readers of a name that have not ended; not the marks of writers."""
+    key = master.find(name)
+    if key is None or key.members is None:
+        return []
+    return [((name, token), one) for token, one in key.members.items() if (one.expires or 0) >= master.now_ms]
 
 
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
@@ -177,7 +201,7 @@ class Judge:
 
     # -- keys: P7, P8 --------------------------------------------------------------------------------
 
-    def before(self, master: Master, call: Call) -> Sequence[tuple[str, Attempt | None, str | None, int | None]]:
+    def before(self, master: Master, call: Call) -> Sequence[tuple[Where, Attempt | None, str | None, int | None]]:
         """The lock keys that ``call`` names, as they are before it runs."""
         self.calls += 1
         if call.script is scripts.ANNOUNCE or call.script in LOOKS:
@@ -185,8 +209,12 @@ class Judge:
         found = []
         for name in call.keys:
             if not name.endswith(":fence"):
-                key = master.find(name)
-                found.append((name, None, None, None) if key is None else (name, key.attempt, key.value, key.expires))
+                where: Where = name, None
+                if (key := find(master, where)) is None:
+                    found.append((where, None, None, None))
+                else:
+                    found.append((where, key.attempt, key.value, key.expires))
+                found += [(where, one.attempt, one.value, one.expires) for where, one in readers(master, name)]
         return found
 
     def after(
@@ -194,7 +222,7 @@ class Judge:
         master: Master,
         call: Call,
         attempt: Attempt | None,
-        before: Iterable[tuple[str, Attempt | None, str | None, int | None]],
+        before: Iterable[tuple[Where, Attempt | None, str | None, int | None]],
         reply: Any,
     ) -> None:
         self.world.log("runs", f"m{master.index}", call.script.name, attempt, reply)
@@ -205,13 +233,22 @@ class Judge:
                 if one is not None and isinstance(answer, bytes):
                     one.denied_on.add(master.index)
                     one.denied.append((call, master.index))
-        for name, owner, value, expires in before:
+        known = {where for where, *_ in before}
+        new = [
+            (where, None, None, None)
+            for (name, reader) in list(known)
+            if reader is None
+            for where, _ in readers(master, name)
+            if where not in known
+        ]
+        for where, owner, value, expires in (*before, *new):
+            name, reader = where
             attempt = whose.get(name, attempt)
-            key = master.find(name)
+            key = find(master, where)
             if key is None:
                 if owner is not None and owner is not attempt:
                     self.fail(P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}")
-                if value is not None and call.script is scripts.RELEASE:
+                if value is not None and call.script is scripts.RELEASE and reader is None:
                     self.waits.released(master.index, name, value)
                 continue
             if key.value == value and key.expires == expires and key.attempt is owner:
@@ -236,9 +273,9 @@ class Judge:
             key.attempt, key.changed_at = attempt, self.world.now
         if attempt is None or isinstance(reply, ErrorReply):
             return
-        if call.script is scripts.RELEASE:
+        if call.script in RELEASES:
             attempt.released_on.add(master.index)
-        if call.script in (scripts.EXTEND, scripts.RELEASE) and not reply[0]:
+        if call.script in (*EXTENDS, *RELEASES) and not reply[0]:
             attempt.denied_on.add(master.index)
             attempt.denied.append((call, master.index))
 
@@ -254,7 +291,7 @@ class Judge:
 
     def whose(self, call: Call) -> Attempt | None:
         """On whose behalf a repair runs."""
-        assert call.script is scripts.REPAIR
+        assert call.script in REPAIRS
         return self._by_token.get(call.args[1])
 
     def clean(self) -> None:
@@ -295,12 +332,12 @@ class Judge:
     def _lifetime(self, attempt: Attempt) -> float:
         return attempt.longest * (1 + self.parameters.drift_factor) + 3 * MILLISECOND
 
-    def _locks(self, master: Master) -> list[tuple[str, Any]]:
-        return [
-            (name, key)
-            for name in list(master.keys)
-            if not name.endswith(":fence") and (key := master.find(name)) is not None and key.attempt is not None
-        ]
+    def _locks(self, master: Master) -> list[tuple[str, Key]]:
+        found: list[tuple[str, Key]] = []
+        for name in list(master.keys):
+            if not name.endswith(":fence") and (key := master.find(name)) is not None:
+                found += [(name, one) for one in (key, *(one for _, one in readers(master, name)))]
+        return [(name, key) for name, key in found if key.attempt is not None]
 
     # -- leases: P1, P2, P5, R7, R12 -----------------------------------------------------------------
 
@@ -513,9 +550,9 @@ class Judge:
             hold = None if one is None else one.hold
             if hold is None:
                 continue
-            if hold.let_go and script in (scripts.EXTEND, scripts.RENEW, scripts.REPAIR):
+            if hold.let_go and script in (*EXTENDS, scripts.RENEW, *REPAIRS):
                 self.fail(R15, f"{script.name} of {one} is sent behind its release")
-            if hold.deserted_at is not None and script in (scripts.EXTEND, scripts.RENEW):
+            if hold.deserted_at is not None and script in (*EXTENDS, scripts.RENEW):
                 self.fail(R15, f"{script.name} of {one} is sent, and its owner has ended")
 
     def timed_out(self, request: Send) -> None:
@@ -533,10 +570,7 @@ class Judge:
         open_, need = outcomes.count("pending"), tally.need  # whether that is right others judge
         won, denied = outcomes.count("granted"), outcomes.count("held")
         possible = won + open_ >= need
-        if request.call.script in (
-            scripts.EXTEND,
-            scripts.RELEASE,
-        ):  # where denials prove something (R13)
+        if request.call.script in (*EXTENDS, *RELEASES):  # where denials prove something (R13)
             possible = denied < need and (possible or denied + open_ >= need)
         return won >= need or not possible
 
@@ -549,7 +583,8 @@ class Judge:
             return
         for name in hold.attempt.names:
             for other in self._holds[name]:
-                if other is not hold and other.valid():
+                together = hold.lease.mode.shared and other.lease.mode.shared
+                if other is not hold and not together and other.valid():
                     self.fail(P1, f"{name} is held by {hold.attempt} and by {other.attempt}")
             self._holds[name] = [other for other in self._holds[name] if other is hold or not other.over]
 

@@ -27,8 +27,8 @@ EPOCH = 1_700_000_000.0
 # What replaces the text of a script by name: how a broken variant breaks one (see variants.py).
 REPLACED: dict[str, str] = {}
 
-WRITES_THAT_NEED_MEMORY = frozenset(("SET",))
-WRITES = frozenset(("SET", "DEL", "PEXPIRE"))
+WRITES_THAT_NEED_MEMORY = frozenset(("SET", "ZADD"))
+WRITES = frozenset(("SET", "DEL", "PEXPIRE", "PEXPIREAT", "ZADD", "ZREM", "ZREMRANGEBYSCORE"))
 
 
 class Refused(Exception):  # noqa: N818 - an error reply, as redis.call raises it
@@ -36,11 +36,15 @@ class Refused(Exception):  # noqa: N818 - an error reply, as redis.call raises i
 
 
 class Key:
-    """A string with an expiry in the master's wall clock; ``value`` None is a key of another type."""
+    """A string with an expiry in the master's wall clock; ``value`` None is a key of another type.
 
-    __slots__ = ("attempt", "changed_at", "expires", "value")
+    ``members``: it is a sorted set.  A member is a `Key` by itself: its value is its name, its expiry its score.
+    """
+
+    __slots__ = ("attempt", "changed_at", "expires", "members", "value")
 
     def __init__(self, value: str | None, expires: int | None, attempt: Attempt | None = None, at: float = 0.0) -> None:
+        self.members: dict[str, Key] | None = None
         self.value = value
         self.expires = expires  # milliseconds of the master's wall clock
         self.attempt = attempt  # for the judge: on whose behalf it was set
@@ -119,9 +123,80 @@ class Keyspace:
             return -2
         return -1 if key.expires is None else key.expires - self.now_ms
 
+    def _pexpireat(self, name: str, at: str) -> Any:
+        return self._pexpire(name, str(int(at) - self.now_ms))
+
+    def _time(self) -> Any:
+        return [str(self.now_ms // 1000), str(self.now_ms % 1000 * 1000)]
+
+    # -- sorted sets ---------------------------------------------------------------------------------
+
+    def _members(self, name: str) -> dict[str, Key]:
+        key = self.find(name)
+        if key is None:
+            return {}
+        if key.members is None:
+            raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
+        return key.members
+
+    def _within(self, name: str, least: str, most: str) -> list[Key]:
+        """The members whose scores are in this range, in order."""
+        found = [one for one in self._members(name).values() if _is_within(int(one.expires or 0), least, most)]
+        return sorted(found, key=lambda one: (one.expires, one.value))
+
+    def _zadd(self, name: str, score: str, member: str) -> Any:
+        members = self._members(name)
+        if not members:
+            key = self.keys[name] = Key(None, None)
+            key.members = members
+        new = member not in members
+        if new:
+            members[member] = Key(member, int(score))
+        else:
+            members[member].expires = int(score)
+        return int(new)
+
+    def _zrem(self, name: str, member: str) -> Any:
+        return self._remove(name, [member] if member in self._members(name) else [])
+
+    def _remove(self, name: str, gone: list[str]) -> int:
+        members = self._members(name)
+        for member in gone:
+            del members[member]
+        if gone and not members:
+            del self.keys[name]
+        return len(gone)
+
+    def _zremrangebyscore(self, name: str, least: str, most: str) -> Any:
+        return self._remove(name, [str(one.value) for one in self._within(name, least, most)])
+
+    def _zcard(self, name: str) -> Any:
+        return len(self._members(name))
+
+    def _zscore(self, name: str, member: str) -> Any:
+        found = self._members(name).get(member)
+        return False if found is None else str(found.expires)
+
+    def _zcount(self, name: str, least: str, most: str) -> Any:
+        return len(self._within(name, least, most))
+
+    def _zrange(self, name: str, first: str, last: str, *options: str) -> Any:
+        found = self._within(name, "-inf", "+inf")
+        stop = int(last) + 1
+        return _listed(found[int(first) : stop if stop > 0 else len(found) + stop], options)
+
+    def _zrangebyscore(self, name: str, least: str, most: str, *options: str) -> Any:
+        found = self._within(name, least, most)
+        if "LIMIT" in options:
+            skipped, taken = map(int, options[options.index("LIMIT") + 1 :][:2])
+            found = found[skipped : skipped + taken]
+        return _listed(found, options)
+
+    # ------------------------------------------------------------------------------------------------
+
     def _scan(self, cursor: str, *options: str) -> Any:
         """One key is a step: a run has few.  Whatever comes and goes, a key that stays is found."""
-        assert (options[0], options[2], options[4:]) == ("MATCH", "COUNT", ("TYPE", "string"))
+        assert (options[0], options[2], options[4:]) == ("MATCH", "COUNT", ())
         for name in self.keys:
             self._numbers.setdefault(name, len(self._numbers) + 1)
         left = sorted((self._numbers[name], name) for name in self.keys if self._numbers[name] > int(cursor))
@@ -133,6 +208,17 @@ class Keyspace:
 
     def _publish(self, channel: str, message: str) -> Any:
         return 0  # nobody listens to a keyspace alone
+
+
+def _is_within(score: int, least: str, most: str) -> bool:
+    above = score > float(least[1:]) if least.startswith("(") else score >= float(least)
+    return above and (score < float(most[1:]) if most.startswith("(") else score <= float(most))
+
+
+def _listed(found: list[Key], options: tuple[str, ...]) -> list[str]:
+    if "WITHSCORES" in options:
+        return [text for one in found for text in (str(one.value), str(one.expires))]
+    return [str(one.value) for one in found]
 
 
 def _argument(value: Any) -> str:
@@ -156,11 +242,13 @@ class Engine:
 
         def call(name: str, *args: Any) -> Any:
             reply = self._keyspace.command(name, *args)
-            return table([table(one) if isinstance(one, list) else one for one in reply]) if name == "SCAN" else reply
+            if isinstance(reply, list):
+                reply = table([table(one) if isinstance(one, list) else one for one in reply])
+            return reply
 
         def pcall(name: str, *args: Any) -> Any:
             try:
-                return self._keyspace.command(name, *args)
+                return call(name, *args)
             except Refused as refused:
                 return table({"err": str(refused)})
 

@@ -76,6 +76,7 @@ class Parameters:
     looks: float = 0.0  # share of what is done that takes nothing: waits until a name is free, lists all locks
     at_least: float = 0.0  # share of acquires with a `hold_at_least`
     elected: bool = False  # drawn by `elections`
+    readers: float = 0.0  # share of acquires that are shared (R33); drawn by `readers_and_writers`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -225,5 +226,15 @@ def elections(seed: int, **fixed: Any) -> Parameters:
     values: dict[str, Any] = {
         "clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 1, 2)), "names": 1, "several": 0.0, "keep": 1.0,
         "elected": True,
+    }  # fmt: skip
+    return draw(seed, **(values | fixed))
+
+
+def readers_and_writers(seed: int, **fixed: Any) -> Parameters:
+    """Some read and some write, some of these go on as readers (R33)."""
+    pick = random.Random(f"readers and writers of {seed}")
+    values: dict[str, Any] = {
+        "clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 2, 3)), "readers": pick.choice((0.3, 0.6, 0.9)),
+        "names": pick.choice((1, 1, 2)), "looks": pick.choice((0.0, 0.0, 0.2)), "keep": pick.choice((0.0, 0.4, 0.8)),
     }  # fmt: skip
     return draw(seed, **(values | fixed))

@@ -12,6 +12,7 @@ from redlock import scripts
 from redlock._base.renewer import RenewerBase
 from redlock._core.lease import LeaseState
 from redlock._core.renewals import Renewal
+from tests.simulation.invariants import EXTENDS, RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ class Extending:
         hold.attempt.longest = max(hold.attempt.longest, ttl)
 
     def sends(self, request: Send, task: Task) -> None:
-        if request.call.script in (scripts.EXTEND, scripts.RENEW):
+        if request.call.script in (*EXTENDS, scripts.RENEW):
             self._sent = request
             self._judge.shortened(self.hold)
             task.kept[self.hold.lease] = partial(self._kept, task)
@@ -147,10 +148,10 @@ class Renewer(RenewerBase):
                 hold = extending.hold
                 if hold.attempt.token in request.call.args:
                     if (
-                        request.call.script is scripts.RELEASE
+                        request.call.script in RELEASES
                     ):  # it was held for as long as it may be (C7), or is nobody's (R15)
                         judge.gave_up(hold, request)
-                    elif request.call.script in (scripts.EXTEND, scripts.RENEW):
+                    elif request.call.script in (*EXTENDS, scripts.RENEW):
                         judge.renews(hold)
                     extending.sends(request, task)
                     # Of a round for many the judge knows whose key is whose; all else is on behalf of one.

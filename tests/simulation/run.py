@@ -183,6 +183,7 @@ def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
     crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
+    crowd = " --readers" if run.parameters.readers else crowd
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"
         f"{run.parameters}\n{lines}"

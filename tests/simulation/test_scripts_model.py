@@ -75,6 +75,16 @@ def random_call(chance):
             return wire.announce("redlock:", ttl)
         case "status":
             return wire.status(keys.locks[0])
+        case "acquire_shared":
+            return wire.acquire_shared(keys, token, ttl, fence, 3600.0, chance.choice((2, 10)))
+        case "extend_shared":
+            return wire.extend_shared(keys, token, ttl, 3600.0)
+        case "repair_shared":
+            return wire.repair_shared(keys, token, ttl, fence, 3600.0)
+        case "release_shared":
+            return wire.release_shared(keys, token)
+        case "mark":
+            return wire.mark(keys, chance.choice(("w1", "w2")), chance.choice((ttl, 0.0)))
     return wire.release(keys, token, chance.choice((0.0, ttl - 2.0, 2 * ttl)))
 
 
@@ -82,7 +92,12 @@ def disturb(chance, server, master):
     """What other software may do to our keys."""
     lock = "redlock:" + chance.choice(NAMES)
     fence = wire.fence_key(lock)
-    match chance.randrange(5):
+    match chance.randrange(6):
+        case 5:  # a sorted set that is not ours
+            server.delete(lock)
+            server.zadd(lock, {"t1": 5})
+            master.keys[lock] = key = Key(None, None)
+            key.members = {"t1": Key("t1", 5)}
         case 0:  # a key of another type
             server.delete(lock)
             server.rpush(lock, "x")
