@@ -53,7 +53,7 @@ class Refusal(NamedTuple):
     holder: str = ""  # if `held`: the token seen on most masters
     remaining: float | None = None  # seconds until a majority is free, unless a key is extended
     split: bool = False  # if `held`: no token was seen on a majority
-    readers: frozenset[int] = frozenset()  # if `held`: masters that have readers (R33)
+    by_readers: bool = False  # if `held`: a master has readers (R33)
     validity: float | None = None  # if `slow`: the validity that would have been left
 
 
@@ -113,8 +113,8 @@ def _contend(
                 subscription = Subscription(spec.keys.locks, len(settings.masters))
                 yield Listen(subscription)
             until = _next_try(spec, outcome, failed, deadline)
-            if outcome.readers and not spec.mode.shared:
-                yield keep_new_readers_away(settings, spec, marks, outcome.readers, until - outcome.at)
+            if outcome.by_readers and not spec.mode.shared:
+                yield keep_new_readers_away(settings, spec, marks, until - outcome.at)
             if (yield from _pause(settings, subscription, outcome, until)):
                 failed = 0
         attempts += 1
@@ -297,7 +297,6 @@ class Ballot(Round):
 
     _elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
     _holders: tuple[tuple[str, float], ...] = ()
-    _readers: frozenset[int] = frozenset()
 
     def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int) -> None:
         super().__init__(settings, call)
@@ -305,8 +304,6 @@ class Ballot(Round):
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
-        if type(answer) is wire.Held and answer.holder == READERS:
-            self._readers |= {master}
         self.highest = max(self.highest, answer.fence)
         self._settings.fences.learn(answer.fence)
         if isinstance(answer, wire.Taken):
@@ -346,7 +343,7 @@ class Ballot(Round):
             holder=holder,
             split=tokens.count(holder) < tally.need,
             remaining=left[missing - 1] if missing <= len(left) else None,
-            readers=self._readers,
+            by_readers=READERS in tokens,
         )
 
 

@@ -1,7 +1,8 @@
 """The lines of waiters inside one process: first come, first served (R23).
 
 Only the first waiter in line asks the masters.  So fifty waiters of one process are one waiter to everybody else.
-Readers that stand in front together are first together (R33).
+Readers that stand in front are first together, and with them the writer behind: it asks the masters as a writer of
+another process does, and keeps new readers away there.  Nobody behind a writer has its turn (R33).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Place:
     def __init__(self, keys: tuple[str, ...], shared: bool = False) -> None:
         self.keys = keys
         self.shared = shared  # a reader
-        self.turn = False  # first in all of its lines; a reader: with nobody but readers before it
+        self.turn = False  # nobody stands before it in its lines, or nobody but readers
         # `after` refers to this, not to the place: else each place would keep the one before alive.
         self.mark = object()
         self.after: object = None  # the mark of the place that made this one first by leaving
@@ -55,7 +56,7 @@ class LocalQueue:
             line = self._lines.setdefault(key, {})
             line[place] = None
             first = first and next(iter(line)) is place
-        place.turn = first or (place.shared and self._joins_readers(place))
+        place.turn = first or self._joins_readers(place)
 
     def _joins_readers(self, place: Place) -> bool:
         for key in place.keys:
@@ -103,19 +104,16 @@ class LocalQueue:
         return list(turns)
 
     def _in_front(self, key: str, *, readers: bool) -> Iterator[Place]:
-        """The first place of a line; if that is a reader, all ``readers`` behind it."""
-        line = iter(self._lines.get(key, ()))
-        first = next(line, None)
-        if first is not None:
-            yield first
-            if readers and first.shared:
-                yield from takewhile(lambda place: place.shared, line)
+        """The first place of a line; if that is a reader, all ``readers`` behind it, and one writer."""
+        for place in self._lines.get(key, ()):
+            yield place
+            if not (readers and place.shared):
+                return
 
     def waiting(self) -> list[Place]:
         """All places that wait for their turn."""
         return [place for line in self._lines.values() for place in line if not place.turn]
 
     def _stands_first(self, place: Place, key: str) -> bool:
-        """Whether nobody stands before it in this line; a reader: nobody but readers."""
-        before = takewhile(lambda other: other is not place, self._lines[key])
-        return all(place.shared and other.shared for other in before)
+        """Whether nobody stands before it in this line but readers."""
+        return all(other.shared for other in takewhile(lambda other: other is not place, self._lines[key]))

@@ -61,7 +61,7 @@ for i = 1, n do
     end
     local time = redis.call('TIME')
     pttl = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
-    found = pttl >= 0 and 'shared:'
+    found = pttl > 0 and 'shared:'
   end
   if found then
     if not holder or pttl == -1 or (remaining ~= -1 and pttl > remaining) then

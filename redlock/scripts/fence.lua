@@ -22,7 +22,7 @@ for i = 1, n do
       return found
     end
     local time = redis.call('TIME')
-    found = score and tonumber(score) >= time[1] * 1000 + math.floor(time[2] / 1000) and token
+    found = score and tonumber(score) > time[1] * 1000 + math.floor(time[2] / 1000) and token
   end
   owner = owner and found == token
   local stored = redis.pcall('GET', KEYS[n + i])

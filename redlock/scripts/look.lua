@@ -9,7 +9,7 @@
 
 local n, answers, time = #KEYS / 2, {}, redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local at = string.format('%.0f', now)
+local at = string.format('(%.0f', now)
 for i = 1, n do
   local holder, stored, fence = redis.pcall('GET', KEYS[i]), redis.pcall('GET', KEYS[n + i]), '0'
   if type(stored) == 'string' and string.match(stored, '^%d+$') and tonumber(stored) < 9007199254740991 then

@@ -18,7 +18,7 @@ local function writer(key)
   if type(redis.pcall('ZCARD', key)) ~= 'number' or redis.call('PTTL', key) == -1 then
     return nil, found
   end
-  redis.call('ZREMRANGEBYSCORE', key, '(-' .. at, '(' .. at)
+  redis.call('ZREMRANGEBYSCORE', key, '-' .. at, at)
 end
 
 -- Let `key` live as long as its last member.

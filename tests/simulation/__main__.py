@@ -7,6 +7,7 @@
 --periods           of runs in which nobody else gets a lock for a while after a grant
 --elections         of runs in which all clients are candidates of one election
 --readers           of runs with readers and writers
+--come-and-go       of runs with many readers and one writer
 --trace SEED        everything that happens in one run
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
 """
@@ -25,7 +26,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.simulation.exhaustive import explore
 from tests.simulation.invariants import Violation
-from tests.simulation.parameters import Parameters, crowd, draw, elections, household, periods, readers_and_writers
+from tests.simulation.parameters import (
+    Parameters,
+    come_and_go,
+    crowd,
+    draw,
+    elections,
+    household,
+    periods,
+    readers_and_writers,
+)
 from tests.simulation.run import Run, report
 from tests.simulation.variants import VARIANTS
 
@@ -47,6 +57,7 @@ def main() -> int:
     parser.add_argument("--periods", action="store_true")
     parser.add_argument("--elections", action="store_true")
     parser.add_argument("--readers", action="store_true")
+    parser.add_argument("--come-and-go", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -58,7 +69,7 @@ def main() -> int:
         return 0
     drawn = crowd if options.crowd else household if options.household else draw
     drawn = periods if options.periods else elections if options.elections else drawn
-    drawn = readers_and_writers if options.readers else drawn
+    drawn = readers_and_writers if options.readers else come_and_go if options.come_and_go else drawn
     if options.trace is not None:
         return trace(options.trace, drawn, options.variant)
     return many(options.start, options.seeds, drawn, options.variant, options.jobs)

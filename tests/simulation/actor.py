@@ -64,6 +64,7 @@ class Actor:
         self._request: Send  # of the present attempt
         self._invoked_at = 0.0
         self.acquired = 0
+        self.writes = False  # the only one that writes, where there is only one
         self._idle = False  # between two things
         self._begins = False  # ... and about to begin the next one
 
@@ -140,6 +141,8 @@ class Actor:
 
     def _reads(self) -> bool:
         """Whether the next lock is shared with readers (R33)."""
+        if self.client.parameters.one_writer:
+            return not self.writes
         return self.world.random.random() < self.client.parameters.readers
 
     def _sends_acquire(self, request: Send, task: Task) -> None:
@@ -160,6 +163,8 @@ class Actor:
 
     def _acquired(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
         self._acquiring = None
+        if self.client.parameters.one_writer and not self._spec.mode.shared and interrupted is None:
+            self.judge.wrote(self.client, self._invoked_at, granted=isinstance(outcome, acquiring.Grant))
         if isinstance(outcome, acquiring.Grant):
             self.hold = self._hold_of(task, outcome)
             self._plan_hold(self.hold, self._spec)
@@ -210,7 +215,7 @@ class Actor:
                 lasts = chance.uniform(1.0, 1.6) * ttl
             case _:
                 lasts = chance.uniform(0.5, 3.0) * ttl
-                if not renewed or chance.random() < 0.3:  # besides the renewer
+                if (not renewed or chance.random() < 0.3) and not parameters.one_writer:  # besides the renewer
                     self._extend_later(hold, spec)
         self.world.after(lasts, self.client.gate, ends, hold, spec)
 

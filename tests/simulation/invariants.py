@@ -57,6 +57,7 @@ R13 = "R13 not given up"
 R15 = "R15 let go"
 R28 = "R28 at least"
 R28_END = "R28 no longer"
+R33 = "R33 writers get in"
 R29 = "R29 listed"
 FREE = "it was free"
 C7 = "C7 not held for longer"
@@ -77,6 +78,7 @@ ALL = (
     R28,
     R28_END,
     R29,
+    R33,
     FREE,
     C7,
     WOKEN,
@@ -109,7 +111,7 @@ def readers(master: Master, name: str) -> list[tuple[Where, Key]]:
     key = master.find(name)
     if key is None or key.members is None:
         return []
-    return [((name, token), one) for token, one in key.members.items() if (one.expires or 0) >= master.now_ms]
+    return [((name, token), one) for token, one in key.members.items() if (one.expires or 0) > master.now_ms]
 
 
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
@@ -183,6 +185,7 @@ class Judge:
         self.calls = 0
         self.grants = 0
         self.lists = 0
+        self.writes = 0
         self.last_fence: int | None = None
         self.masters: list[Master] = []
         self.waits = Waits(self)
@@ -198,6 +201,18 @@ class Judge:
     def fail(self, invariant: str, text: str) -> None:
         self.world.log("VIOLATION", invariant, text)
         raise Violation(invariant, text)
+
+    def wrote(self, client: Client, since: float, *, granted: bool) -> None:
+        """A writer has waited for readers who come and go: no longer than one of them may stay (R33).
+
+        Besides, it tries again when its pause is over; and readers who were refused may be in its way for a moment.
+        """
+        parameters, waited = self.parameters, self.world.now - since
+        self.writes += granted
+        pauses = 3 * (parameters.eager * parameters.ttl + 2 * parameters.node_timeout)
+        most = parameters.ttl * (1 + 2 * parameters.drift_factor) + pauses
+        if waited > most:
+            self.fail(R33, f"{client} has waited to write for {waited:.3f} s, at most {most:.3f} s are right")
 
     # -- keys: P7, P8 --------------------------------------------------------------------------------
 

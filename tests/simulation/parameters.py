@@ -77,6 +77,7 @@ class Parameters:
     at_least: float = 0.0  # share of acquires with a `hold_at_least`
     elected: bool = False  # drawn by `elections`
     readers: float = 0.0  # share of acquires that are shared (R33); drawn by `readers_and_writers`
+    one_writer: bool = False  # ... all others read, come and go, and extend nothing; drawn by `come_and_go`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -236,5 +237,16 @@ def readers_and_writers(seed: int, **fixed: Any) -> Parameters:
     values: dict[str, Any] = {
         "clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 2, 3)), "readers": pick.choice((0.3, 0.6, 0.9)),
         "names": pick.choice((1, 1, 2)), "looks": pick.choice((0.0, 0.0, 0.2)), "keep": pick.choice((0.0, 0.4, 0.8)),
+    }  # fmt: skip
+    return draw(seed, **(values | fixed))
+
+
+def come_and_go(seed: int, **fixed: Any) -> Parameters:
+    """So many read that somebody always does, and one wants to write: that is what its mark is for (R33)."""
+    pick = random.Random(f"come and go of {seed}")
+    values: dict[str, Any] = {
+        "clients": pick.choice((3, 5)), "actors": pick.choice((2, 3)), "names": 1, "several": 0.0, "readers": 1.0,
+        "one_writer": True, "keep": 0.0, "looks": 0.0, "slow": 0.0, "lost": 0.0, "young": 0.0, "announces": True,
+        "patient": 1.0, "budget": 3000, "min_validity": 0.02, "faults": (("crash", 0.2),) if pick.random() < 0.3 else (),
     }  # fmt: skip
     return draw(seed, **(values | fixed))

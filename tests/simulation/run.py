@@ -144,6 +144,7 @@ class Run:
             client.connect(link)
         for _ in range(parameters.actors):
             actor = Candidate(client) if parameters.elected else Actor(client)
+            actor.writes = not self.actors
             self.actors.append(actor)
             actor.think()
         return client
@@ -183,7 +184,7 @@ def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
     crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
-    crowd = " --readers" if run.parameters.readers else crowd
+    crowd = " --come-and-go" if run.parameters.one_writer else " --readers" if run.parameters.readers else crowd
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"
         f"{run.parameters}\n{lines}"

@@ -16,6 +16,7 @@ from redlock import scripts
 from redlock._base import renewer as base_renewer
 from redlock._core import (
     acquire as acquiring,
+    downgrade as downgrading,
     election as electing,
     extend as extending,
     listing,
@@ -30,6 +31,7 @@ from redlock._core.extend import Extension
 from redlock._core.extend_many import BatchExtension
 from redlock._core.lease import LeaseState, PendingExtension
 from redlock._core.local_queue import LocalQueue, Place
+from redlock._core.mode import EXCLUSIVE, shared_by
 from redlock._core.pipeline import CONNECTING, Pipeline
 from redlock._core.release import Claim, release_lost
 from redlock._core.renewals import Renewal
@@ -41,6 +43,7 @@ from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
 from redlock._core.wait_free import FreeLook
 from tests.simulation import master
+from tests.simulation.actor import Actor
 from tests.simulation.candidate import Candidate
 from tests.simulation.client import Client
 from tests.simulation.hearing import Hearing
@@ -63,8 +66,18 @@ from tests.simulation.invariants import (
     R28,
     R28_END,
     R29,
+    R33,
 )
-from tests.simulation.parameters import Parameters, crowd, draw, elections, household, periods
+from tests.simulation.parameters import (
+    Parameters,
+    come_and_go,
+    crowd,
+    draw,
+    elections,
+    household,
+    periods,
+    readers_and_writers,
+)
 from tests.simulation.renewer import HeldBy
 from tests.simulation.terms import ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
@@ -903,3 +916,79 @@ def _() -> list[Any]:
             correct(pipeline)
 
     return [mock.patch.object(Pipeline, "connected", connected)]
+
+
+# -- readers and writers (R33) -----------------------------------------------------------------------
+
+
+@variant("one-ttl-for-all-readers", P3, P7, P8, drawn=readers_and_writers, faults=(("crash", 0.6),))
+def _() -> list[Any]:
+    """Who renews, renews them all: a crashed reader stays as long as anybody reads."""
+    once = "redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), member)"
+    everybody = """
+  for _, other in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+    redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), other)
+  end
+"""
+    return [script(one, (once, once + everybody)) for one in (scripts.ACQUIRE_SHARED, scripts.EXTEND_SHARED)]
+
+
+@variant("readers-fence-not-written", P2, drawn=readers_and_writers, skew=3599.0)
+def _() -> list[Any]:
+    """A reader takes the highest fence that it saw for its own, and no master stores it."""
+    settled = "if proposal > fence then\n    for i = n + 1, #KEYS do\n      redis.call('SET', KEYS[i], ARGV[4], 'PX', ARGV[5])\n    end\n"
+    return [script(scripts.ACQUIRE_SHARED, (settled, "if proposal > fence then\n"))]
+
+
+@variant("renewal-that-revives", P7, P8, R12, R15, drawn=readers_and_writers)
+def _() -> list[Any]:
+    """An extension enters a reader that is not there any more."""
+    gone = "if found ~= token and (found or not redis.call('ZSCORE', KEYS[i], token)) then"
+    return [script(scripts.EXTEND_SHARED, (gone, "if found and found ~= token then"))]
+
+
+@variant("a-writer-counts-no-readers", P1, P8, drawn=readers_and_writers)
+def _() -> list[Any]:
+    """A writer takes the name although somebody reads."""
+    return [script(scripts.ACQUIRE, ("found = pttl > 0 and 'shared:'", "found = false"))]
+
+
+@variant("readers-ignore-a-waiting-writer", R33, drawn=come_and_go)
+def _() -> list[Any]:
+    """New readers come in while a writer waits."""
+    return [script(scripts.ACQUIRE_SHARED, ("if mark then", "if false then"))]
+
+
+@variant("upgrade-in-place", P1, drawn=readers_and_writers)
+def _() -> list[Any]:
+    """A reader becomes the writer, whoever else reads."""
+    correct = Actor._extend
+
+    def upgrade(actor: Actor, hold: Any, spec: LockSpec, *others: bool) -> None:
+        if hold is actor.hold and hold.lease.valid:
+            hold.lease.mode = EXCLUSIVE._replace(extend=shared_by().extend)
+        correct(actor, hold, spec, *others)
+
+    return [mock.patch.object(Actor, "_extend", upgrade)]
+
+
+@variant(
+    "downgraded-when-answered", P1, drawn=readers_and_writers, clients=3, actors=2, names=1, slow=0.0,
+    faults=(("cut", 0.2),),
+)  # fmt: skip
+def _() -> list[Any]:
+    """The lease claims the name for itself until a majority has let readers in, and the rest of it later."""
+    correct = downgrading.downgrade
+
+    def late(settings: Any, spec: LockSpec, lease: LeaseState, now: float) -> Op[Any]:
+        steps = correct(settings, spec, lease, now)
+        effect = next(steps)
+        lease.mode = EXCLUSIVE._replace(extend=shared_by().extend, repair=shared_by().repair)
+        while True:
+            try:
+                effect = steps.send((yield effect))
+            except StopIteration as stop:
+                lease.mode = shared_by()
+                return stop.value
+
+    return [mock.patch("tests.simulation.actor.downgrade", late)]
