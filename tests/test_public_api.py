@@ -116,6 +116,8 @@ def test_the_defaults_are_those_of_the_design():
         "max_hold": None,
         "hold_at_least": None,
         "min_validity": None,
+        "shared": False,
+        "max_readers": 10_000,
         "fencing": True,
         "bound": True,
         "retry": None,
@@ -170,7 +172,7 @@ WORLDS = [
 ]
 ONLY_ASYNC = ("cancel_on_loss",)  # there is no way to interrupt a thread
 AWAITABLE = {
-    "close", "status", "wait_free", "check", "acquire", "release", "extend", "locked", "wait_lost", "__aenter__", "__aexit__",
+    "close", "status", "wait_free", "check", "acquire", "release", "extend", "locked", "wait_lost", "downgrade", "__aenter__", "__aexit__",
     "__enter__", "__exit__", "run", "wait_stop",
 }  # fmt: skip
 DECORATORS = {(redlock.AsyncMasters, "locked")}  # the `locked` of a lock asks masters

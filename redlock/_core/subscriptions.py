@@ -138,8 +138,7 @@ class _Channel:
 class Subscriptions:
     """The channels of one process (or event loop).  Callers must see to it that only one of them calls at a time.
 
-    Of the waiters in line only the first one listens to a channel, or the readers in front.  Those behind get their turn
-    from the line (R23).
+    Of the waiters in line only those that may ask listen.  Those behind get their turn from the line (R23).
     """
 
     __slots__ = ("_channels", "_need", "contended")

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from redlock._core import wire
 
 # Each command, and whether a client needs it. Without PUBLISH and SUBSCRIBE, waiters hear of no release and wait longer
-# (R24). Without CONFIG GET, no master is exempt from quarantine (R21). Only the check asks TIME.
+# (R24). Without CONFIG GET, no master is exempt from quarantine (R21). The check asks TIME, and so do scripts that find
+# readers.
 _COMMANDS = {
     "set": True,
     "get": True,
@@ -27,6 +28,8 @@ _COMMANDS = {
     "time": False,
     "config|get": False,
 }
+# ... of readers (R33), and of who meets them. They are in the rule, and nobody is asked for them: most have no readers.
+_OF_READERS = ("zadd", "zrem", "zremrangebyscore", "zrange", "zcount", "zscore")
 _SCRIPT = "return 1"
 _SCRIPT_SHA = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
 
@@ -59,7 +62,7 @@ def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:
 
     ``database``: the masters' addresses name a database, so clients need SELECT. ``listing``: it lists locks (R29).
     """
-    commands = [*_COMMANDS, *(("select",) if database else ()), *(("scan",) if listing else ())]
+    commands = [*_COMMANDS, *_OF_READERS, *(("select",) if database else ()), *(("scan",) if listing else ())]
     # In Redis 6.2 a new user may use all channels. Until `resetchannels`, a pattern of channels is refused.
     patterns = dict.fromkeys(_patterns(prefix))  # each pattern once
     return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])

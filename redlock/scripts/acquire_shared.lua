@@ -46,11 +46,11 @@ for i = 1, n do
   elseif found then
     refused(found, redis.call('PTTL', KEYS[i]))
   else
-    local mark = redis.call('ZRANGEBYSCORE', KEYS[i], '-inf', '-' .. at, 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    if mark then
-      refused('waiting:', -tonumber(mark) - now)
-    elseif redis.call('ZCARD', KEYS[i]) >= most then
-      refused('shared:full', tonumber(redis.call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')[2]) - now)
+    local first = tonumber(redis.call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')[2] or now)
+    if first < 0 then
+      refused('waiting:', -first - now)
+    elseif redis.call('ZCOUNT', KEYS[i], '-inf', '+inf') >= most then
+      refused('shared:full', first - now)
     end
   end
 end

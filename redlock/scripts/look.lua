@@ -17,7 +17,7 @@ for i = 1, n do
   end
   local pttl = redis.call('PTTL', KEYS[i])
   if type(holder) == 'table' then
-    local readers = redis.pcall('ZRANGEBYSCORE', KEYS[i], at, '+inf', 'LIMIT', 0, ARGV[1])
+    local readers = redis.pcall('ZRANGE', KEYS[i], at, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1])
     if readers.err or pttl == -1 then
       answers[i] = holder
     elseif #readers == 0 then

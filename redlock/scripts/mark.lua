@@ -13,7 +13,7 @@ for i = 1, #KEYS do
   if failure then
     return failure
   end
-  if not found and redis.call('ZCARD', KEYS[i]) > 0 then
+  if not found and redis.call('ZCOUNT', KEYS[i], '-inf', '+inf') > 0 then
     if ms > 0 then
       put(KEYS[i], token, '-', ms)
     elseif redis.call('ZREM', KEYS[i], token) == 1 then

@@ -15,7 +15,7 @@ local function writer(key)
   if type(found) ~= 'table' then
     return found or nil
   end
-  if type(redis.pcall('ZCARD', key)) ~= 'number' or redis.call('PTTL', key) == -1 then
+  if type(redis.pcall('ZCOUNT', key, '-inf', '+inf')) ~= 'number' or redis.call('PTTL', key) == -1 then
     return nil, found
   end
   redis.call('ZREMRANGEBYSCORE', key, '-' .. at, at)
@@ -26,7 +26,7 @@ local function settle(key)
   local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
   if last then
     local mark = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
-    redis.call('PEXPIREAT', key, string.format('%.0f', math.max(tonumber(last), -tonumber(mark))))
+    redis.call('PEXPIRE', key, string.format('%.0f', math.max(tonumber(last), -tonumber(mark)) - now))
   end
 end
 

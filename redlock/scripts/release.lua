@@ -35,7 +35,7 @@ for i = 1, #KEYS do
   else
     ours = false
     if type(found) == 'table' then
-      if type(redis.pcall('ZCARD', KEYS[i])) == 'number' and redis.call('PTTL', KEYS[i]) ~= -1 then
+      if type(redis.pcall('ZCOUNT', KEYS[i], '-inf', '+inf')) == 'number' and redis.call('PTTL', KEYS[i]) ~= -1 then
         found = 'shared:'
       else
         failure = found

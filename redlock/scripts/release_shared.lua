@@ -19,7 +19,7 @@ for i = 1, #KEYS do
     free = true
   elseif not found and not wrong and redis.call('ZREM', KEYS[i], token) == 1 then
     settle(KEYS[i])
-    free = redis.call('ZCOUNT', KEYS[i], at, '+inf') == 0
+    free = redis.call('ZCOUNT', KEYS[i], '0', '+inf') == 0
   else
     ours = false
     failure = wrong or failure

@@ -15,7 +15,7 @@ local holder, pttl, readers = redis.pcall('GET', KEYS[1]), redis.call('PTTL', KE
 if type(holder) == 'table' then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  readers = redis.pcall('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf', 'LIMIT', 0, ARGV[1])
+  readers = redis.pcall('ZRANGE', KEYS[1], string.format('(%.0f', now), '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1])
   if readers.err or pttl == -1 then
     return holder
   end

@@ -78,6 +78,8 @@ class ScriptedMaster:
 
     def _call(self, command: bytes, *raw: Any) -> Any:
         args = [arg if isinstance(arg, bytes) else b"%d" % arg for arg in raw]
+        if command == b"TIME":
+            return self._lua.table_from([b"1700000000", b"0"])
         key = args[0]
         if key in self.forbidden:
             raise ErrorReplied("NOPERM No permissions to access a key")
@@ -103,6 +105,9 @@ class ScriptedMaster:
                     return 0
                 self.expiries[key] = int(args[1])
                 return 1
+            case b"ZRANGE" | b"ZCOUNT" | b"ZSCORE":  # no set is ever here: the simulated master has them
+                assert key in self.values
+                raise ErrorReplied("WRONGTYPE Operation against a key holding the wrong kind of value")
             case b"PUBLISH":
                 if not self.may_publish:
                     raise ErrorReplied("NOPERM")

@@ -25,10 +25,14 @@ FA, FB = TWO.fences
 
 def test_every_file_is_loaded_and_named_as_a_master_names_it() -> None:
     folder = Path(scripts.__file__).parent
-    assert {script.name for script in scripts.ALL} == {file.stem for file in folder.glob("*.lua")}
+    assert {script.name for script in scripts.ALL} == {file.stem for file in folder.glob("*.lua")} - {"readers"}
+    readers = (folder / "readers.lua").read_text()
     for script in scripts.ALL:
-        text = (folder / f"{script.name}.lua").read_bytes()
-        assert script.sha == hashlib.sha1(text, usedforsecurity=False).hexdigest()
+        text = (folder / f"{script.name}.lua").read_text()
+        if "R33" in text and script.name.endswith(("_shared", "mark")):
+            contract, body = text.split("\n\n", 1)
+            text = f"{contract}\n\n{readers}\n{body}"
+        assert script.sha == hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 @pytest.mark.parametrize("script", scripts.ALL, ids=lambda script: script.name)

@@ -221,7 +221,7 @@ class Judge:
         self.calls += 1
         if call.script is scripts.ANNOUNCE or call.script in LOOKS:
             return ()
-        found = []
+        found: list[tuple[Where, Attempt | None, str | None, int | None]] = []
         for name in call.keys:
             if not name.endswith(":fence"):
                 where: Where = name, None
@@ -313,8 +313,7 @@ class Judge:
         """Everything is healed and has had time to settle: what is over is gone (P7)."""
         for master in self.masters:
             master.tick()
-            for name, key in self._locks(master):
-                attempt = key.attempt
+            for name, key, attempt in self._locks(master):
                 if not attempt.over or attempt.client.crashed or str(key.value).startswith(RELEASED):
                     continue
                 # R10 owes a release for as long as the key can live.  What a broken connection delivers
@@ -337,8 +336,7 @@ class Judge:
         """
         for master in self.masters:
             master.tick()
-            for name, key in self._locks(master):
-                attempt = key.attempt
+            for name, key, attempt in self._locks(master):
                 if not attempt.client.crashed:
                     continue
                 if self.world.now > key.changed_at + self._lifetime(attempt) + master.jumped:
@@ -347,12 +345,12 @@ class Judge:
     def _lifetime(self, attempt: Attempt) -> float:
         return attempt.longest * (1 + self.parameters.drift_factor) + 3 * MILLISECOND
 
-    def _locks(self, master: Master) -> list[tuple[str, Key]]:
+    def _locks(self, master: Master) -> list[tuple[str, Key, Attempt]]:
         found: list[tuple[str, Key]] = []
         for name in list(master.keys):
             if not name.endswith(":fence") and (key := master.find(name)) is not None:
                 found += [(name, one) for one in (key, *(one for _, one in readers(master, name)))]
-        return [(name, key) for name, key in found if key.attempt is not None]
+        return [(name, key, key.attempt) for name, key in found if key.attempt is not None]
 
     # -- leases: P1, P2, P5, R7, R12 -----------------------------------------------------------------
 
@@ -550,9 +548,9 @@ class Judge:
             return  # P3 has it
         for master in self.masters:
             master.tick()
-            for name, key in self._locks(master):
+            for name, key, attempt in self._locks(master):
                 late = key.changed_at > hold.deserted_at or master.jumped
-                if key.attempt is hold.attempt and not late:
+                if attempt is hold.attempt and not late:
                     self.fail(R15, f"m{master.index} has {name} of {hold.attempt}, whose owner has ended")
 
     def sent(self, request: Send, attempt: Attempt | None) -> None:

@@ -28,7 +28,7 @@ EPOCH = 1_700_000_000.0
 REPLACED: dict[str, str] = {}
 
 WRITES_THAT_NEED_MEMORY = frozenset(("SET", "ZADD"))
-WRITES = frozenset(("SET", "DEL", "PEXPIRE", "PEXPIREAT", "ZADD", "ZREM", "ZREMRANGEBYSCORE"))
+WRITES = frozenset(("SET", "DEL", "PEXPIRE", "ZADD", "ZREM", "ZREMRANGEBYSCORE"))
 
 
 class Refused(Exception):  # noqa: N818 - an error reply, as redis.call raises it
@@ -123,9 +123,6 @@ class Keyspace:
             return -2
         return -1 if key.expires is None else key.expires - self.now_ms
 
-    def _pexpireat(self, name: str, at: str) -> Any:
-        return self._pexpire(name, str(int(at) - self.now_ms))
-
     def _time(self) -> Any:
         return [str(self.now_ms // 1000), str(self.now_ms % 1000 * 1000)]
 
@@ -170,9 +167,6 @@ class Keyspace:
     def _zremrangebyscore(self, name: str, least: str, most: str) -> Any:
         return self._remove(name, [str(one.value) for one in self._within(name, least, most)])
 
-    def _zcard(self, name: str) -> Any:
-        return len(self._members(name))
-
     def _zscore(self, name: str, member: str) -> Any:
         found = self._members(name).get(member)
         return False if found is None else str(found.expires)
@@ -181,16 +175,13 @@ class Keyspace:
         return len(self._within(name, least, most))
 
     def _zrange(self, name: str, first: str, last: str, *options: str) -> Any:
+        if "BYSCORE" in options:
+            found = self._within(name, first, last)
+            skipped, taken = map(int, options[options.index("LIMIT") + 1 :][:2])
+            return _listed(found[skipped : skipped + taken], options)
         found = self._within(name, "-inf", "+inf")
         stop = int(last) + 1
         return _listed(found[int(first) : stop if stop > 0 else len(found) + stop], options)
-
-    def _zrangebyscore(self, name: str, least: str, most: str, *options: str) -> Any:
-        found = self._within(name, least, most)
-        if "LIMIT" in options:
-            skipped, taken = map(int, options[options.index("LIMIT") + 1 :][:2])
-            found = found[skipped : skipped + taken]
-        return _listed(found, options)
 
     # ------------------------------------------------------------------------------------------------
 

@@ -648,7 +648,7 @@ def _() -> list[Any]:
         for name in subscription.channels:
             channel = subscriptions._channels.get(name)
             if channel is not None:
-                channel.subscription, channel.idle_since = None, now
+                channel.listeners, channel.idle_since = (), now
 
     return [mock.patch.object(Subscriptions, "remove", remove)]
 
@@ -965,8 +965,9 @@ def _() -> list[Any]:
     correct = Actor._extend
 
     def upgrade(actor: Actor, hold: Any, spec: LockSpec, *others: bool) -> None:
-        if hold is actor.hold and hold.lease.valid:
-            hold.lease.mode = EXCLUSIVE._replace(extend=shared_by().extend)
+        lease = hold.lease
+        if hold is actor.hold and lease.valid:
+            lease.mode = EXCLUSIVE._replace(extend=shared_by().extend)
         correct(actor, hold, spec, *others)
 
     return [mock.patch.object(Actor, "_extend", upgrade)]
