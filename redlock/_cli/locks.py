@@ -59,6 +59,7 @@ class Listed:
                     "owner": status.owner,
                     "released": status.released,
                     "token": status.token,
+                    "shared": list(status.shared),
                     "remaining_s": round(status.remaining, 3) if math.isfinite(status.remaining) else None,
                     "fence": status.fence,
                     "masters": _masters(status),
@@ -101,6 +102,10 @@ def printed(text: str) -> str:
 
 
 def _owner(status: LockStatus) -> str:
+    if status.shared:
+        who = status.readers[0] or f"(token {printed(status.shared[0][:_DIGITS])}…)"
+        more = len(status.shared) - 1
+        return f"{who} and {more} more, shared" if more else f"{who}, shared"
     if status.token is None:
         return "(no majority)"
     token = status.token.removeprefix("released:")
@@ -109,7 +114,7 @@ def _owner(status: LockStatus) -> str:
 
 
 def _ends_in(status: LockStatus) -> str:
-    if status.token is None:
+    if status.token is None and not status.shared:
         return "-"
     return f"{status.remaining:.1f} s" if math.isfinite(status.remaining) else "never"
 

@@ -31,6 +31,7 @@ _MAX_TTL = 60.0  # the default of `Masters`
 _GRACE = 5.0  # seconds (C23)
 # Seconds between SIGKILL and the end of the lease, in case the machine is busy; at most this share of the TTL.
 _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
+_MOST_NAMED = 5  # readers in one line
 _TELL_AGAIN = 10.0  # seconds between two messages while waiting
 _ENDS_US = (*ENDING, signal.SIGHUP)  # while there is no command that it could be for
 _SILENT = ("error", "timeout", "pending")  # votes of masters that may still have the key
@@ -111,6 +112,11 @@ def parser() -> arguments.Parser:
         "machines (the TTL is at least as long)",
     )
     this.add_argument(
+        "--shared",
+        action="store_true",
+        help="share the lock with other readers; nobody who takes it without --shared has it meanwhile",
+    )
+    this.add_argument(
         "--grace",
         type=arguments.seconds_or_none,
         metavar="SECONDS",
@@ -174,6 +180,10 @@ def _once(given: argparse.Namespace, command: list[str]) -> service.Ending:
 
 
 def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) -> None:
+    if given.shared and given.hold_at_least is not None:
+        this.error("--hold-at-least does not go with --shared: a reader keeps no other reader out")
+    if given.shared and given.service:
+        this.error("--shared does not go with --service: a leader shares its lock with nobody")
     if not given.service:
         if given.restart:
             this.error("--restart goes with --service")
@@ -232,6 +242,7 @@ class Run:
         self._hold_at_least: float = given.hold_at_least or 0.0
         longest = self._options.get("max_ttl", _MAX_TTL)
         self._service: bool = given.service
+        self._shared: bool = given.shared
         self._ttl: float = given.ttl or min(max(_SERVICE_TTL if given.service else _TTL, self._hold_at_least), longest)
         if self._hold_at_least > self._ttl:
             limit = f"--ttl, {self._ttl:g} s" if given.ttl else f"max_ttl, {longest:g} s"
@@ -271,6 +282,7 @@ class Run:
             ttl=self._ttl,
             hold_at_least=self._hold_at_least,
             min_validity=self._enough(),
+            shared=self._shared,
             owner=self._owner,
         )
         try:
@@ -342,10 +354,11 @@ class Run:
         if not self._outer:
             return
         try:
-            holder = masters.status(self._name).token
+            status = masters.status(self._name)
         except RedlockError:  # `_acquire` will report it, or wait for a quorum
             return
-        if holder in self._outer:
+        readers = () if self._shared else status.shared
+        if not {status.token, *readers}.isdisjoint(self._outer):
             raise WouldDeadlock(
                 f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end. "
                 "Take another name, or run the command without redlock-run; if nobody waits for this one: "
@@ -378,7 +391,7 @@ class Run:
             except RedlockError as error:
                 text, who = f"waiting: {error}", "nobody knows"
             else:
-                text, who = f"waiting: {self._words(holder)}", holder.token or ""
+                text, who = f"waiting: {self._words(holder)}", holder.token or " ".join(holder.shared)
             if who and (who != before or time.monotonic() > again) and not enough.is_set():
                 _say(text)
                 before, again = who, time.monotonic() + _TELL_AGAIN
@@ -389,9 +402,13 @@ class Run:
             status = masters.status(self._name)
         except RedlockError:
             return ""
-        return self._words(status) if status.token else ""
+        return self._words(status) if status.token or status.shared else ""
 
     def _words(self, status: LockStatus) -> str:
+        if status.shared:
+            who = ", ".join(sorted({owner or "somebody" for owner in status.readers})[:_MOST_NAMED])
+            read = f"{self._name!r} is read by {len(status.shared)} ({who})"
+            return f"{read} for {status.remaining:.1f} s more, unless they renew"
         if status.token is None:
             return f"{self._name!r} is free now"
         token = status.token.removeprefix("released:")

@@ -54,6 +54,11 @@ class LockStatus:
         return owner_of(self.token)
 
     @property
+    def readers(self) -> tuple[str, ...]:
+        """Who reads, as each token of `shared` says; "" of one that does not say it."""
+        return tuple(map(owner_of, self.shared))
+
+    @property
     def released(self) -> bool:
         """Whether the holder has released it, and its `hold_at_least` keeps it from everybody for `remaining` (R28)."""
         return released_token(self.token) != ""

@@ -1,0 +1,379 @@
+"""Many readers or one writer (R33), on real servers."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tenacity.wait import wait_fixed
+
+import redlock
+from redlock import ConfigurationError, LockLost, NotAcquired, NotExtended, NotHeld, WouldDeadlock
+from tests.servers.commands import CHECK, RUN, environment, run
+from tests.servers.look import all_up, eventually, nothing_left, take
+
+KEY = "redlock:job"
+FENCE = "{redlock:job}:fence"
+NEW = "--no-restart-guard"
+
+
+@pytest.fixture
+def others(world, redlock_servers):
+    """Another client."""
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        yield masters
+
+
+def refused(lock, **options) -> str:
+    with pytest.raises(NotAcquired) as caught, lock:
+        pass
+    assert lock.acquire(blocking=False, **options) is None
+    return caught.value.message
+
+
+def readers_on(servers) -> list[set[str]]:
+    """The tokens that each master has as readers."""
+    found = [servers.client(i).zrange(KEY, 0, -1, withscores=True) for i in range(5)]
+    return [{token.decode() for token, score in members if score > 0} for members in found]
+
+
+def test_readers_hold_it_together_and_no_writer_does(world, redlock_servers, masters, others):
+    with masters.lock("job", shared=True, ttl=10) as one, others.lock("job", shared=True, ttl=10) as two:
+        assert isinstance(one, world.Lease)
+        assert one.valid
+        assert two.valid
+        assert one.shared
+        assert one.fence < two.fence  # a fresh one for each grant, of readers, too
+        with world.Masters(redlock_servers.urls, restart_guard=False) as third:
+            assert "held by readers" in refused(third.lock("job", timeout=0.0))
+            status = third.status("job")
+        assert (status.token, set(status.shared)) == (None, {one.token, two.token})
+        assert set(status.readers) == {one.owner}
+        assert 5 < status.remaining <= 10
+        assert masters.lock("job").locked()
+    with others.lock("job") as writer:
+        assert not writer.shared
+        assert writer.fence > two.fence
+        assert "held by" in refused(masters.lock("job", shared=True, timeout=0.0))
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_writer_waits_for_the_last_reader_and_is_woken(masters, others):
+    first, second = (masters.lock("job", shared=True, ttl=30) for _ in range(2))
+    take(first)
+    entered, left = threading.Event(), []
+
+    def write():
+        with others.lock("job", retry=wait_fixed(60.0)):
+            left.append(time.monotonic())
+
+    def read():
+        take(second)
+        entered.set()
+        leave.wait(30)
+        second.release()
+
+    leave = threading.Event()
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert entered.wait(30)
+    writer = threading.Thread(target=write)
+    writer.start()
+    first.release()
+    time.sleep(0.3)
+    assert not left  # one still reads
+    leave.set()
+    writer.join(30)  # far less than its pause
+    reader.join(30)
+    assert left
+
+
+def test_readers_come_and_go_and_a_writer_gets_in(world, redlock_servers, masters, others):
+    """Somebody reads all the time; the mark of the writer keeps new ones away, and goes with it."""
+    stop, reads = threading.Event(), []
+
+    def read():
+        while not stop.is_set():
+            with masters.lock("job", shared=True, ttl=5, auto_extend=False):
+                reads.append(time.monotonic())
+                stop.wait(0.2)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        time.sleep(0.05 * number)
+    with others.lock("job", timeout=60) as lease:
+        assert lease.valid
+    before = len(reads)
+    eventually(lambda: len(reads) > before)  # and they read on
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_writer_that_gives_up_takes_its_mark_back(world, redlock_servers, masters, others):
+    with masters.lock("job", shared=True, ttl=30):
+        assert others.lock("job", retry=wait_fixed(20.0)).acquire(timeout=0.5) is None
+        with world.Masters(redlock_servers.urls, restart_guard=False) as third:
+            eventually(lambda: third.lock("job", shared=True).acquire(timeout=0.0) is not None)
+
+
+def test_who_waits_to_write_keeps_new_readers_away(world, redlock_servers, masters, others):
+    with masters.lock("job", shared=True, ttl=30):
+        waits = threading.Thread(target=lambda: others.lock("job", retry=wait_fixed(20.0)).acquire(timeout=15))
+        waits.start()
+        with world.Masters(redlock_servers.urls, restart_guard=False) as third:
+            lock = third.lock("job", shared=True, timeout=0.0)
+
+            def kept_away():
+                lease = lock.acquire(timeout=0.0)
+                if lease is not None:
+                    lock.release()
+                return lease is None
+
+            eventually(kept_away)
+            assert "a writer waits" in refused(lock)
+    waits.join(30)
+
+
+def test_what_reads_may_not_write_as_well(masters):
+    """Two readers that both wait to be alone would wait for each other (C5)."""
+    with masters.lock("job", shared=True) as lease:
+        with pytest.raises(WouldDeadlock, match="together with other readers"):
+            masters.lock("job").acquire()
+        with masters.lock("job", shared=True) as again:
+            assert again.token == lease.token
+    with masters.lock("job") as lease, masters.lock("job", shared=True) as again:
+        assert again.token == lease.token  # who has it alone may read as well
+        assert not again.shared
+
+
+def test_a_downgrade_lets_readers_in_and_no_writer(world, redlock_servers, masters, others):
+    lock = masters.lock("job", ttl=10)
+    lease = take(lock)
+    fence = lease.fence
+    assert others.lock("job", shared=True).acquire(timeout=0.0) is None
+    lease.downgrade()
+    assert lease.shared
+    assert (lease.valid, lease.fence) == (True, fence)
+    reader = others.lock("job", shared=True)
+    assert (take(reader, timeout=0.0).fence or 0) > (fence or 0)
+    with world.Masters(redlock_servers.urls, restart_guard=False) as third:
+        assert third.lock("job").acquire(timeout=0.0) is None
+    lease.downgrade()  # nothing changes
+    lock.extend()
+    lock.release()
+    reader.release()
+    eventually(lambda: nothing_left(redlock_servers))
+    with pytest.raises(LockLost, match="it was released"):
+        lease.downgrade()
+
+
+def test_a_downgraded_lease_is_renewed_and_heals_where_it_did_not_arrive(redlock_servers, masters):
+    eventually(lambda: all_up(masters))
+    lock = masters.lock("job", ttl=3)
+    lease = take(lock)
+    eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))
+    redlock_servers.pause(0)
+    lease.downgrade()
+    redlock_servers.resume(0)
+    eventually(lambda: all(lease.token in readers for readers in readers_on(redlock_servers)[1:]))
+    eventually(lambda: lease.token in readers_on(redlock_servers)[0])
+    time.sleep(3.5)  # longer than its TTL
+    assert lease.valid
+    lock.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_downgrade_that_nobody_answers_claims_no_more_than_the_shared_lock(redlock_servers, masters):
+    lock = masters.lock("job", ttl=30)
+    lease = take(lock)
+    for i in range(3):
+        redlock_servers.pause(i)
+    with pytest.raises(NotExtended):
+        lease.downgrade()
+    assert lease.shared
+    assert lease.valid
+    for i in range(3):
+        redlock_servers.resume(i)
+    lock.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_who_entered_it_twice_cannot_downgrade_it(masters):
+    with masters.lock("job"), masters.lock("job") as inner:
+        with pytest.raises(WouldDeadlock, match="entered more than once"):
+            inner.downgrade()
+        assert not inner.shared
+    with (
+        masters.lock("job", ttl=10, hold_at_least=0.2) as lease,
+        pytest.raises(ConfigurationError, match="hold_at_least"),
+    ):
+        lease.downgrade()
+
+
+def test_somebody_else_cannot_downgrade_it(masters):
+    with masters.lock("job") as lease:
+        caught = []
+
+        def other():
+            with pytest.raises(NotHeld):
+                lease.downgrade()
+            caught.append(True)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(30)
+        assert caught
+        assert not lease.shared
+
+
+def test_a_reader_that_is_not_renewed_goes_alone(redlock_servers, masters, others):
+    """Each reader has an end of its own: one that renews keeps no other alive."""
+    stays = masters.lock("job", shared=True, ttl=2)
+    goes = others.lock("job", shared=True, ttl=2, auto_extend=False)
+    kept, crashed = take(stays), take(goes)
+    eventually(lambda: not crashed.valid)
+    assert kept.valid
+    eventually(lambda: others.status("job").shared == (kept.token,))
+    with pytest.raises(LockLost):
+        goes.extend()
+    stays.release()
+    take(masters.lock("job"), timeout=10)
+
+
+def test_readers_wait_in_one_line_and_enter_together(masters, others):
+    writer = others.lock("job")
+    take(writer)
+    inside, go = threading.Barrier(4), []
+
+    def read():
+        with masters.lock("job", shared=True, timeout=60):
+            inside.wait(30)  # all of them at one time
+            go.append(True)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    writer.release()
+    for thread in threads:
+        thread.join(60)
+    assert len(go) == 4
+
+
+def test_several_names_are_all_shared(redlock_servers, masters, others):
+    with masters.lock(["a", "b"], shared=True) as lease, others.lock(["b", "c"], shared=True):
+        assert lease.names == ("a", "b")
+        assert others.lock("a").acquire(timeout=0.0) is None
+        assert set(masters.status("b").shared) > {lease.token}
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_without_fencing_a_reader_has_none(redlock_servers, masters):
+    with masters.lock("job", shared=True, fencing=False) as lease:
+        assert lease.fence is None
+    assert not any("{redlock:job}:fence" in keys for keys in redlock_servers.keys("*"))
+
+
+def test_more_readers_than_allowed_are_refused(masters, others):
+    with masters.lock("job", shared=True):
+        few = others.lock("job", shared=True, max_readers=1, timeout=0.0)
+        assert "as many readers as it may have (max_readers)" in refused(few)
+        with others.lock("job", shared=True, max_readers=2):
+            pass
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    ({"shared": 1}, "shared=1: allowed are True and False"),
+    ({"shared": True, "max_readers": 0}, "max_readers=0: allowed is a whole number above 0"),
+    ({"max_readers": 5}, "shared=False: max_readers without it is of no use"),
+    ({"shared": True, "hold_at_least": 1.0}, "shared=True with hold_at_least=1"),
+])  # fmt: skip
+def test_options_that_cannot_be_right(masters, options, text):
+    with pytest.raises(ConfigurationError, match=text):
+        masters.lock("job", **options)
+
+
+# -- others, who know nothing of readers -------------------------------------------------------------
+
+COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
+
+
+def test_a_lock_of_others_keeps_readers_away(redlock_servers, masters):
+    for i in range(3):
+        redlock_servers.client(i).set(KEY, "theirs", px=30_000)
+    assert "held by theirs" in refused(masters.lock("job", shared=True, timeout=0.0))
+
+
+def test_readers_keep_others_away(redlock_servers, masters):
+    """``SET NX`` sees a key; an owner-checked delete is refused by its type, and changes nothing."""
+    eventually(lambda: all_up(masters))
+    lock = masters.lock("job", shared=True, ttl=30)
+    lease = take(lock)
+    eventually(lambda: lock.extend() and all(lease.token in readers for readers in readers_on(redlock_servers)))
+    for i in range(5):
+        client = redlock_servers.client(i)
+        assert not client.set(KEY, "theirs", nx=True, px=1000)
+        with pytest.raises(Exception, match="WRONGTYPE"):
+            client.eval(COMPARE_AND_DELETE, 1, KEY, lease.token)
+    assert all(lease.token in readers for readers in readers_on(redlock_servers))
+    assert lock.extend().valid
+    lock.release()
+    assert all(redlock_servers.client(i).set(KEY, "theirs", nx=True, px=1000) for i in range(5))
+
+
+@pytest.mark.parametrize(("script", "keys", "args"), [
+    ("acquire", [KEY, FENCE], ["1", "theirs", "1000", "5", "60000"]),
+    ("extend", [KEY, FENCE], ["1", "theirs", "1000", "60000"]),
+    ("repair", [KEY, FENCE], ["1", "theirs", "1000", "5", "60000"]),
+    ("release", [KEY], ["theirs"]),
+])  # fmt: skip
+def test_the_version_before_is_refused_by_the_type(redlock_servers, masters, script, keys, args):
+    text = Path(__file__).with_name("version_before").joinpath(f"{script}.lua").read_text("utf-8")
+    with masters.lock("job", shared=True, ttl=30) as lease:
+        (first,) = [i for i, readers in enumerate(readers_on(redlock_servers)) if lease.token in readers][:1]
+        client = redlock_servers.client(first)
+        with pytest.raises(Exception, match="WRONGTYPE"):
+            client.eval(text, len(keys), *keys, *args)
+        assert lease.token in readers_on(redlock_servers)[first]
+
+
+def test_a_set_of_others_is_not_touched(redlock_servers, masters):
+    """One without an expiry is not one of readers."""
+    for i in range(5):
+        redlock_servers.client(i).zadd(KEY, {"alice": 1, "bob": 2e12})
+    for shared in (True, False):
+        with pytest.raises(redlock.QuorumUnreachable, match="WRONGTYPE"):
+            masters.lock("job", shared=shared, timeout=0.0).acquire()
+    assert all(redlock_servers.client(i).zcard(KEY) == 2 for i in range(5))
+
+
+# -- commands ----------------------------------------------------------------------------------------
+
+
+def test_redlock_run_shared(redlock_servers):
+    urls = redlock_servers.urls
+    command = [*RUN, "job", NEW, "--shared", "--owner", "batch", "--", "sleep", "60"]
+    first = subprocess.Popen(command, env=environment(urls))
+    try:
+        eventually(lambda: any("redlock:job" in keys for keys in redlock_servers.keys()))
+        eventually(lambda: run([*RUN, "job", NEW, "--shared", "--wait", "20", "--", "true"], urls).returncode == 0)
+        done = run([*RUN, "job", NEW, "--no-wait", "--verbose", "--", "true"], urls)
+        assert done.returncode == 75
+        assert "read by 1 (batch)" in done.stderr
+        listed = run([*CHECK, "--locks", NEW], urls)
+        assert "batch, shared" in listed.stdout
+    finally:
+        first.terminate()
+        first.wait(30)
+    eventually(lambda: nothing_left(redlock_servers))
+    for option in (["--hold-at-least", "1"], ["--service"]):
+        done = run([*RUN, "job", "--shared", *option, "--", "true"], urls)
+        assert done.returncode == 64
+        assert "--shared" in done.stderr
