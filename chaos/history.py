@@ -33,6 +33,7 @@ OBSERVER: Final = "observer"
 
 Phase: TypeAlias = Literal["invoke", "ok", "fail", "info"]
 Store: TypeAlias = Literal["fenced", "plain"]
+Mode: TypeAlias = Literal["shared"]
 Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean", "kept", "handover"]
 # What has to hold always, and is judged whether it is demanded or not.
 MUST: Final[tuple[Must, ...]] = ("exclusive", "fenced", "prompt", "live", "clean")
@@ -109,6 +110,7 @@ class Event:
     reason: str | None = None
     store: Store | None = None
     accepted: bool | None = None
+    mode: Mode | None = None  # `shared`: with other readers; None: for itself (R33)
     target: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()
     detail: object = None
@@ -364,6 +366,7 @@ def _event(values: dict[str, Any], line: int, known: dict[str, str]) -> Event:
         reason=fields.perhaps_text("reason"),
         store=cast("Store | None", fields.perhaps_word("store", get_args(Store))),
         accepted=fields.perhaps_flag("accepted"),
+        mode=cast("Mode | None", fields.perhaps_word("mode", get_args(Mode))),
         target=fields.one_or_more("target"),
         keys=fields.keys("keys"),
         detail=fields.raw("detail"),
@@ -381,6 +384,7 @@ _NEEDED: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("acquire", "ok"): ("lock", "token", "valid_until"),
     ("resume", "ok"): ("lock", "token", "valid_until"),
     ("extend", "ok"): ("token", "valid_until"),
+    ("downgrade", "invoke"): ("token",),
     ("release", "invoke"): ("token",),
     ("lost", "info"): ("token",),
     ("use", "ok"): ("token", "store", "accepted"),

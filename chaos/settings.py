@@ -20,8 +20,9 @@ Persistence: TypeAlias = Literal["none", "everysec", "always"]
 # ``brief``: short sections and hardly any pause, for as much contention as possible.
 # ``steady``: the first worker of each client keeps what it gets, and all the others want it.
 # ``leading``: all are candidates, and lead for shorter and longer than the TTL.
+# ``sharing``: many read and some write, of these some go on as readers.
 # ``naive``: a holder who looks at its lease only before it begins.
-Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "steady", "naive", "leading"]
+Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "steady", "naive", "leading", "sharing"]
 
 
 @dataclass(frozen=True, kw_only=True)

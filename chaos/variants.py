@@ -164,6 +164,12 @@ def _() -> None:
     _patch_script("REPAIR", ("local greater = {}", f"for i = n + 1, #KEYS do {refuse} end\nlocal greater = {{}}"))
 
 
+@_variant("counts-no-readers", scenario="readers", breaks="exclusive")
+def _() -> None:
+    """A writer takes the name although somebody reads (R33)"""
+    _patch_script("ACQUIRE", ("found = pttl > 0 and 'shared:'", "found = false"))
+
+
 @_variant("resigns-late", scenario="leaders", breaks="handover")
 def _() -> None:
     """A leader that has ended keeps the lock for two seconds (R31)"""

@@ -41,7 +41,12 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
     "steady": {"steady": 1},
     "naive": {"naive": 1},
     "leading": {"leading": 1},
+    "sharing": {
+        "short": 6, "long": 2, "expiring": 2, "extending": 2, "entering_twice": 2, "block": 2, "impatient": 2,
+        "downgrading": 4, "cancelled": 3,
+    },
 }  # fmt: skip
+_READS: Final = 0.7  # share of those who read
 
 
 @dataclass(slots=True)
@@ -142,6 +147,21 @@ class Worker:
                 break
             if not held.lease.valid:  # nobody has said no: perhaps a little later
                 await self._world.sleep(self._random.uniform(0.02, 0.1))
+        await self._give_back(held)
+
+    async def _downgrading(self, name: str) -> None:
+        """Alone, and then together with readers, for as long as both take."""
+        held = await self._take(name, shared=False)
+        if held is None:
+            return
+        await self._work(held, self._random.uniform(0, 0.03))
+        lease = held.lease
+        self._write("downgrade", "invoke", lock=name, token=lease.token)
+        try:
+            await self._world.result(lease.downgrade())
+        except (NotExtended, LockLost) as error:
+            self._write("downgrade", "fail", lock=name, token=lease.token, detail=type(error).__name__)
+        await self._work(held, self._settings.ttl * self._random.uniform(0.0, 1.2))
         await self._give_back(held)
 
     async def _entering_twice(self, name: str) -> None:
@@ -289,6 +309,8 @@ class Worker:
     def _lock(self, name: str, **options: Any) -> Any:
         if self._settings.wait is not None:
             options["retry"] = wait_random(0, self._settings.wait)
+        if self._settings.work == "sharing":
+            options.setdefault("shared", self._random.random() < _READS)
         return self._world.masters.lock(name, ttl=self._settings.ttl, on_lost=self._lost, **options)
 
     async def _take(self, name: str, *, patience: float | None = None, **options: Any) -> Held | None:
@@ -316,8 +338,9 @@ class Worker:
         lease = held.lease
         self._held[lease.token] = self, lease
         self._write(
-            "acquire", "ok", lock=lease.name, token=lease.token, fence=lease.fence, valid_until=lease.valid_until
-        )
+            "acquire", "ok", lock=lease.name, token=lease.token, fence=lease.fence, valid_until=lease.valid_until,
+            mode="shared" if lease.shared else None,
+        )  # fmt: skip
 
     async def _give_back(self, held: Held) -> None:
         lease = held.lease

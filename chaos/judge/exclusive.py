@@ -1,4 +1,4 @@
-"""P1: holds of one lock with different tokens never overlap."""
+"""P1: holds of one lock with different tokens never overlap, unless both are shared (R33)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,33 @@ def exclusive(held: Iterable[Hold]) -> Iterator[Violation]:
 
     ``held`` is in the order in which they began.
     """
-    # Of each lock the hold that ends last: whoever overlaps with any earlier one overlaps with that.  If it
-    # has the same token there is none, for holds of one token follow each other.
+    # Of each lock the hold that ends last, and the one that is alone for longest: whoever overlaps with any earlier one
+    # overlaps with these.  If one has the same token there is none, for holds of one token follow each other.
     last: dict[str, Hold] = {}
+    alone: dict[str, Hold] = {}
     for hold in held:
         if hold.end <= hold.start:
             continue  # touching is not overlapping, and this one touches at most (C25)
-        other = last.get(hold.lock)
-        if other is not None and other.token != hold.token and hold.start < other.end:
-            yield _overlap(other, hold)
-        if other is None or hold.end > other.end:
+        other, until = last.get(hold.lock), hold.start
+        if hold.alone_until > hold.start:
+            until = hold.start if other is None else other.end
+        else:
+            other = alone.get(hold.lock)
+            until = hold.start if other is None else other.alone_until
+        if other is not None and other.token != hold.token and hold.start < until:
+            yield _overlap(other, hold, until)
+        if hold.lock not in last or hold.end > last[hold.lock].end:
             last[hold.lock] = hold
+        if hold.lock not in alone or hold.alone_until > alone[hold.lock].alone_until:
+            alone[hold.lock] = hold
 
 
-def _overlap(one: Hold, two: Hold) -> Violation:
-    seconds = min(one.end, two.end) - two.start
+def _overlap(one: Hold, two: Hold, until: float) -> Violation:
+    seconds = min(until, two.end) - two.start
+    reads = "" if two.alone_until > two.start else "read "
     return violation(
-        f"{one.lock!r} was held by {one.process} ({short(one.token)}) until {stamp(one.end)} "
-        f"and by {two.process} ({short(two.token)}) from {stamp(two.start)}: both for {seconds:.6f} s",
+        f"{one.lock!r} was held by {one.process} ({short(one.token)}) until {stamp(until)} "
+        f"and {reads}by {two.process} ({short(two.token)}) from {stamp(two.start)}: both for {seconds:.6f} s",
         two.start,
         one.began,
         one.renewed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ class Hold:
     release: Event | None = None
     lost: Event | None = None
     passed_on: Event | None = None
+    shared_from: float = math.inf  # from then on others may read (R33)
 
     @property
     def process(self) -> str:
@@ -46,6 +48,11 @@ class Hold:
             until = self.passed_on.t if self.passed_on.op == "resume" else min(until, self.passed_on.t)
         ends = (event.t for event in (self.release, self.lost) if event is not None)
         return max(self.start, min([until, *ends]))
+
+    @property
+    def alone_until(self) -> float:
+        """Until then it is held by nobody else, not by a reader either.  Never before `start`."""
+        return max(self.start, min(self.end, self.shared_from))
 
     @property
     def stopped_by(self) -> Event | None:
@@ -84,27 +91,39 @@ class _Ledger:
                 invoked = self._extends.pop((event.process, event.worker, event.token), None)
                 for of in self._meant(event):
                     self._renew(of, event, invoked)
-            case "release", "invoke":
-                for hold in [one for of in self._meant(event) for one in self._open.pop(of, ())]:
-                    hold.release = event
+            case (("downgrade" | "release"), "invoke"):
+                self._let_go(event)
             case "lost", "info":
                 for of in self._meant(event):
                     self._tell(of, event)
+
+    def _let_go(self, event: Event) -> None:
+        """Of all, or of being alone (R33)."""
+        for of in self._meant(event):
+            if event.op == "release":
+                for hold in self._open.pop(of, ()):
+                    hold.release = event
+            else:
+                for hold in self._open.get(of, ()):
+                    hold.shared_from = min(hold.shared_from, event.t)
 
     def _begin(self, event: Event) -> None:
         """``event`` says that its process holds from now on."""
         assert event.lock is not None and event.token is not None  # noqa: PT018, S101 - the reader sees to it
         of = event.lock, event.token
         self._locks.setdefault(event.token, {})[event.lock] = None
-        fence = event.fence
+        fence, shared = event.fence, event.mode == "shared"
         for before in self._open.pop(of, ()):
             before.passed_on = event
             fence = before.fence if fence is None else fence
-        self._add(of, event, fence)
+            shared = shared or before.shared_from < math.inf
+        self._add(of, event, fence, shared=shared)
 
-    def _add(self, of: tuple[str, str], event: Event, fence: int | None) -> None:
+    def _add(self, of: tuple[str, str], event: Event, fence: int | None, *, shared: bool) -> None:
         assert event.valid_until is not None  # noqa: S101 - likewise
         hold = Hold(event, event, *of, fence, event.valid_until)
+        if shared:
+            hold.shared_from = event.t
         self.holds.append(hold)
         self._open.setdefault(of, []).append(hold)
         self._latest.setdefault(of, {})[event.process] = hold
@@ -117,7 +136,7 @@ class _Ledger:
         if over is not None and invoked is not None and invoked.t > over:
             # Asked for when it was over, and won: it is held again.  One that was under way when the
             # hold ended, as a renewer's may be, brings nothing back.
-            self._add(of, event, hold.fence)
+            self._add(of, event, hold.fence, shared=hold.shared_from < math.inf)
             return
         assert event.valid_until is not None  # noqa: S101 - likewise
         hold.renewed, hold.valid_until = event, event.valid_until

@@ -111,8 +111,8 @@
   const hidden = new Set();     // locks that the legend switched off
   const lanes = data.lanes.map(([name, kind]) => ({ name, kind, holds: [], marks: [], faults: [], rows: 1, top: 0, height: 0 }));
 
-  for (const [lane, start, end, lock, token, fence, until, line, how] of data.holds) {
-    lanes[lane].holds.push({ start, end, lock: data.locks[lock], token, fence, until, line, how, row: 0 });
+  for (const [lane, start, end, lock, token, fence, until, line, how, shared] of data.holds) {
+    lanes[lane].holds.push({ start, end, lock: data.locks[lock], token, fence, until, line, how, shared, row: 0 });
   }
   for (const [lane, at, kind, lock, line, words] of data.marks) {
     lanes[lane].marks.push({ at, kind, lock: lock === null ? null : data.locks[lock], line, words });
@@ -355,6 +355,11 @@
       drawn[hold.row] = left + wide;
       context.fillStyle = colourOf(hold.lock);
       context.fillRect(left, top, wide, ROW - 3);
+      if (hold.shared !== null) {                 // others may read beside it: the lower half is open
+        const from = Math.min(Math.max(x(hold.shared), left), left + wide);
+        context.fillStyle = paint.paper;
+        context.fillRect(from, top + ROW - 8, left + wide - from, 3);
+      }
       if (wide > 5) {
         context.fillStyle = hold.how === "lost" || hold.how === "ran out" ? paint.bad : paint.paper;
         context.fillRect(left + wide - (hold.how === "released" || hold.how === "passed on" ? 1 : 2.5), top, 2.5, ROW - 3);
@@ -496,7 +501,7 @@
     if (hold) {
       lines.push(`${seconds(hold.start, 0.05)} to ${seconds(hold.end, 0.05)}: ${seconds(hold.end - hold.start, 0.05)}, ${hold.how}`,
         `valid until ${seconds(hold.until, 0.05)}`, `fence ${hold.fence === null ? "none" : hold.fence} · token ${hold.token} · line ${hold.line}`);
-      return { title: `${lane.name} holds ${hold.lock}`, lines: [...lines, ...fault] };
+      return { title: `${lane.name} ${hold.shared === null ? "holds" : hold.shared > hold.start ? "holds, then reads," : "reads"} ${hold.lock}`, lines: [...lines, ...fault] };
     }
     return fault.length ? { title: lane.name, lines: [...fault, at[0].text] } : null;
   }

@@ -7,6 +7,7 @@ data, computed here; the page only draws it, on a canvas, so that tens of thousa
 from __future__ import annotations
 
 import json
+import math
 import re
 from importlib import resources
 from typing import TYPE_CHECKING, Final
@@ -77,6 +78,7 @@ def _data(history: History, verdict: Verdict, summary: Summary) -> dict[str, obj
                 else "released"
                 if hold.release is not None and hold.release.t <= hold.end
                 else "ran out",
+                None if hold.shared_from == math.inf else shown(max(hold.start, hold.shared_from)),
             ]
             for hold in held
         ],

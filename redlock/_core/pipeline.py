@@ -61,7 +61,9 @@ def _down(_: Any) -> Any:
     raise ConnectionAbortedError("not connected")
 
 
-_CREATE = (scripts.ACQUIRE, scripts.REPAIR, scripts.ACQUIRE_SHARED, scripts.REPAIR_SHARED)
+_CREATE = frozenset(
+    script.name for script in (scripts.ACQUIRE, scripts.REPAIR, scripts.ACQUIRE_SHARED, scripts.REPAIR_SHARED)
+)
 
 
 def _with_text(request: Send) -> Send:
@@ -71,7 +73,7 @@ def _with_text(request: Send) -> Send:
     master needs the text of the script.  So the text is sent with a call for no names.  Otherwise a master that
     always answers last would never get it.
     """
-    creates = request.call.script in _CREATE
+    creates = request.call.script.name in _CREATE
     wanted = request.open or (request.only_if is not None and request.only_if())
     return Send(wire.nothing(request.call.script)) if creates and not wanted else request
 

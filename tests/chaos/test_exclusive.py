@@ -38,6 +38,51 @@ def test_holds_are_half_open(second_at: float, overlaps: bool) -> None:
     assert bool(tape.judge("exclusive")) == overlaps
 
 
+@pytest.mark.parametrize(("first", "second", "overlaps"), [
+    ("shared", "shared", False),
+    ("shared", None, True),
+    (None, "shared", True),
+])  # fmt: skip
+def test_only_readers_hold_it_together(first: str | None, second: str | None, overlaps: bool) -> None:
+    """R33."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11, mode=first)
+    tape.held(5, "client-2", "B", until=15, mode=second)
+    assert bool(tape.judge("exclusive")) == overlaps
+
+
+def test_readers_are_together_and_none_hides_the_writer() -> None:
+    """It is not the last hold that it overlaps with, nor the one that lasts longest."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=6)
+    tape.release(5, "client-1", "A")
+    tape.held(5, "client-2", "B", until=30, mode="shared")
+    tape.held(6, "client-3", "C", until=8, mode="shared")
+    assert tape.judge("exclusive") == []
+    tape = Tape()
+    writer = tape.held(1, "client-1", "A", until=10)
+    long = tape.held(2, "client-2", "B", until=30, mode="shared")
+    late = tape.held(9, "client-3", "C", until=12, mode="shared")
+    assert tape.judge("exclusive") == [[writer, long], [writer, late]]
+
+
+@pytest.mark.parametrize(("reads_at", "overlaps"), [(4.9, True), (5, False), (6, False)])
+def test_who_downgrades_is_alone_until_then(reads_at: float, overlaps: bool) -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11)
+    tape.event(5, "client-1", "downgrade", "invoke", lock="a", token="A")
+    tape.held(reads_at, "client-2", "B", until=20, mode="shared")
+    assert bool(tape.judge("exclusive")) == overlaps
+
+
+def test_who_has_downgraded_keeps_writers_out() -> None:
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11)
+    tape.event(5, "client-1", "downgrade", "invoke", token="A")
+    tape.held(10, "client-2", "B", until=20)
+    assert len(tape.judge("exclusive")) == 1
+
+
 @pytest.mark.parametrize(("at", "overlaps"), [(4.999, True), (5, False), (6, False)])
 @pytest.mark.parametrize("how", ["release", "lost"])
 def test_a_hold_ends_when_its_release_is_invoked_or_it_is_told_of_the_loss(how: str, at: float, overlaps: bool) -> None:

@@ -105,6 +105,16 @@ def test_a_lane_for_each_client_and_each_master() -> None:
     ]
 
 
+def test_from_when_a_hold_is_shared() -> None:
+    """R33: a reader's from the beginning, a writer's from its downgrade on."""
+    tape = Tape()
+    tape.held(1, "client-1", "A", until=11, mode="shared")
+    tape.held(1, "client-2", "B", until=11, mode="shared")
+    tape.held(12, "client-1", "C", until=20)
+    tape.event(14, "client-1", "downgrade", "invoke", lock="a", token="C")
+    assert [hold[-1] for hold in data(tape)["holds"]] == [0, 0, 13]
+
+
 @pytest.mark.parametrize(("target", "last"), [("master-0", "master-4"), ("master-5", "master-5")])
 def test_masters_may_be_counted_from_0_or_from_1(target: str, last: str) -> None:
     tape = good()
@@ -124,10 +134,10 @@ def test_what_is_drawn() -> None:
     tape.inspect(14, ("C", 5), master="master-1")
     found = data(tape)
     lanes = [name for name, _ in found["lanes"]]
-    assert [[lanes[hold[0]], *hold[1:3], *hold[4:6], hold[-1]] for hold in found["holds"]] == [
-        ["client-1", 0, 1, "A", 1, "released"],
-        ["client-1", 2, 12, "B", 2, "lost"],
-        ["client-2", 3, 13, "C", 3, "ran out"],
+    assert [[lanes[hold[0]], *hold[1:3], *hold[4:6], *hold[8:]] for hold in found["holds"]] == [
+        ["client-1", 0, 1, "A", 1, "released", None],
+        ["client-1", 2, 12, "B", 2, "lost", None],
+        ["client-2", 3, 13, "C", 3, "ran out", None],
     ]
     assert [[lanes[fault[0]], *fault[1:4]] for fault in found["faults"]] == [
         ["client-1", 4, 5, "stop"],
