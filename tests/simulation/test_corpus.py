@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.parameters import draw, elections, periods
+from tests.simulation.parameters import come_and_go, draw, elections, periods, readers_and_writers
 from tests.simulation.run import simulate
 
 SEEDS = 2000
 PERIODS = 300
 ELECTIONS = 300
+READERS = 100
+COME_AND_GO = 20
 CHUNK = 50
 # By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
 FOUND = (12614, 24226, 27730, 1023712, 2022798)
@@ -44,6 +46,20 @@ def test_elections_end_when_they_should(start):
         bodies, stops = bodies + judge.terms.bodies, stops + judge.terms.stops
     assert bodies > CHUNK
     assert stops > CHUNK
+
+
+@pytest.mark.parametrize("start", range(0, READERS, CHUNK))
+def test_readers_are_together_and_writers_alone(start):
+    """R33, whatever is lost, killed or restarted."""
+    grants = 0
+    for seed in range(start, start + CHUNK):
+        grants += simulate(readers_and_writers(seed)).judge.grants
+    assert grants > CHUNK
+
+
+def test_a_writer_gets_in_although_somebody_always_reads():
+    """R33."""
+    assert sum(simulate(come_and_go(seed)).judge.writes for seed in range(COME_AND_GO)) > COME_AND_GO
 
 
 @pytest.mark.parametrize("seed", FOUND)
