@@ -7,14 +7,13 @@
 """
 
 from redlock.testing._clock import ClockUnavailable
-from redlock.testing.fixed import FixedMasters, FixedOutcome
+from redlock.testing.fixed import FixedMasters
 from redlock.testing.local import LocalMasters
 from redlock.testing.servers import ServerFailed, ServerNotFound, clock_available, find_server
 
 __all__ = [
     "ClockUnavailable",
     "FixedMasters",
-    "FixedOutcome",
     "LocalMasters",
     "ServerFailed",
     "ServerNotFound",

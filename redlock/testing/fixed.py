@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 from redlock import scripts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
     from redlock import AsyncMasters, Masters

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from redlock import Masters
-    from redlock.testing import FixedMasters, FixedOutcome, LocalMasters
+    from redlock.testing import FixedMasters, LocalMasters
+    from redlock.testing.fixed import FixedOutcome
 
 
 @pytest.fixture(scope="session", name="_redlock_servers_of_session")
