@@ -10,8 +10,9 @@ import threading
 
 import pytest
 
-from redlock import AsyncMasters, LockLost, Masters, MultiLock, NotAcquired, NotExtended, QuorumUnreachable
+from redlock import AsyncMasters, Lease, LockLost, Masters, MultiLock, NotAcquired, NotExtended, QuorumUnreachable
 from redlock.testing import FixedMasters
+from tests.servers.look import eventually
 
 FAR = 30.0  # seconds; nothing waits for so long
 
@@ -29,7 +30,8 @@ def test_granted(redlock_granted):
     assert not lock.locked()
     assert list(redlock_granted.masters.locks()) == []
     assert redlock_granted.masters.wait_free("job", timeout=FAR)
-    assert MultiLock("job", redlock_granted.urls, fencing=False).acquire().fence is None
+    with MultiLock("job", redlock_granted.masters, fencing=False) as lease:
+        assert lease.fence is None
 
 
 def test_granted_to_a_task(redlock_granted):
@@ -73,15 +75,27 @@ def test_unreachable_at_once(redlock_unreachable, timeout):
 
 
 def test_lost_at_a_renewal(redlock_lost):
-    told = []
+    told: list[Lease] = []
     lock = redlock_lost.masters.lock("job", ttl=1, on_lost=told.append)
     lease = lock.acquire()
     assert lease.valid
     assert lease.wait_lost(timeout=FAR)
     assert lease.loss().reason == "taken"
+    eventually(lambda: told == [lease])  # by another thread, a moment later
     with pytest.raises(LockLost):
         lock.release()
-    assert told == [lease]
+
+
+def test_many_are_lost_together(redlock_lost):
+    """Their renewals share requests."""
+    leases = [redlock_lost.masters.lock(f"job:{i}", ttl=1).acquire() for i in range(20)]
+    assert all(lease.wait_lost(timeout=FAR) for lease in leases)
+
+
+def test_many_are_renewed_together(redlock_granted):
+    leases = [redlock_granted.masters.lock(f"job:{i}", ttl=1).acquire() for i in range(20)]
+    assert not leases[0].wait_lost(timeout=3)
+    assert all(lease.valid for lease in leases)
 
 
 @pytest.mark.parametrize("what", ["extend", "release"])
@@ -116,6 +130,7 @@ def test_nothing_is_left():
     fixed = FixedMasters("granted")
     with pytest.raises(RuntimeError, match="not started"):
         _ = fixed.urls
+    urls: list[str] = []
     for _ in range(2):  # they may be started again
         with fixed, fixed.masters.lock("job"):
             urls = fixed.urls

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import warnings
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -222,6 +223,6 @@ async def new(masters, resource):
     {release}
     await masters.close()
 """
-    names: dict = {}
+    names: dict[str, Any] = {}
     exec(program, names)  # noqa: S102
     asyncio.run(names["new"](AsyncMasters(redlock_servers.urls, restart_guard=False), "pants"))

@@ -6,6 +6,7 @@ import gc
 import pickle
 import time
 import warnings
+from typing import Any
 
 import pytest
 import redis
@@ -160,13 +161,17 @@ def test_each_call_says_what_to_write_instead(redlock_servers):
         warnings.simplefilter("always")
         dlm = Redlock(redlock_servers.urls, restart_guard=False)
         lock = dlm.lock("pants", 10_000)
+        assert lock
         dlm.unlock(lock)
     dlm.masters.close()
     assert [one.category for one in said] == [DeprecationWarning] * 3
     assert {one.filename for one in said} == {__file__}
     new = [str(one.message).partition("Write instead:  ")[2] for one in said]
     assert new[0] == 'masters = Masters(["redis://…", …], prefix="")'
-    names = {"masters": Masters(redlock_servers.urls, prefix="", restart_guard=False), "resource": "pants"}
+    names: dict[str, Any] = {
+        "masters": Masters(redlock_servers.urls, prefix="", restart_guard=False),
+        "resource": "pants",
+    }
     exec("\n".join(new[1:]), names)  # noqa: S102
     assert names["lease"].ttl == 10
     assert names["lease"].lost is False
