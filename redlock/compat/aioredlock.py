@@ -79,17 +79,31 @@ class Lock:
         """Whether nobody else can have it now."""
         return self.lease.valid
 
-    async def extend(self) -> None:
+    async def extend(self, lock_timeout: float | None = None) -> None:
         """`Aioredlock.extend`."""
-        await self.lock_manager._extend(self, None)  # noqa: SLF001
+        if not self.valid:
+            raise RuntimeError("Lock is not valid")
+        if lock_timeout is not None:
+            _positive(lock_timeout, "Lock timeout")
+        try:
+            await self._lock.extend(lock_timeout)
+        except NotExtended as outage:
+            raise LockRuntimeError(str(outage)) from outage
+        except (LockLost, NotHeld) as ended:
+            raise LockAcquiringError(str(ended)) from ended
 
     async def release(self) -> None:
         """`Aioredlock.unlock`."""
-        await self.lock_manager._unlock(self)  # noqa: SLF001
+        try:
+            await self._lock.release()
+        except NotHeld:
+            pass  # it was given back before
+        except RedlockError as ended:
+            raise LockAcquiringError(str(ended)) from ended
 
     async def is_locked(self) -> bool:
         """`Aioredlock.is_locked`."""
-        return await self.lock_manager._is_locked(self.resource)  # noqa: SLF001
+        return await _is_locked(self._lock)
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,7 +112,7 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self.lock_manager._unlock(self)  # noqa: SLF001
+            await self.release()
         except LockError as failed:
             if error is None:
                 raise
@@ -179,7 +193,7 @@ class Aioredlock:
             LockError: it was denied, or too few masters answered.  In the latter case it keeps its validity.
         """
         _instead.write("await lock.extend()", for_="Aioredlock.extend")
-        return self._extend(lock, lock_timeout)
+        return lock.extend(lock_timeout)
 
     def unlock(self, lock: Lock) -> Coroutine[Any, Any, None]:
         """Give ``lock`` back.
@@ -188,7 +202,7 @@ class Aioredlock:
             LockAcquiringError: it had ended before; others may have had it since.
         """
         _instead.write("await lock.release()", for_="Aioredlock.unlock")
-        return self._unlock(lock)
+        return lock.release()
 
     def is_locked(self, resource_or_lock: str | Lock) -> Coroutine[Any, Any, bool]:
         """Whether anybody holds it on a majority of the masters.
@@ -200,7 +214,9 @@ class Aioredlock:
         _instead.write("await masters.lock(resource).locked()", for_="Aioredlock.is_locked")
         if not isinstance(resource_or_lock, (str, Lock)):
             raise TypeError(f"a lock or its name is needed, not {type(resource_or_lock).__name__}")
-        return self._is_locked(resource_or_lock if isinstance(resource_or_lock, str) else resource_or_lock.resource)
+        if isinstance(resource_or_lock, Lock):
+            return resource_or_lock.is_locked()
+        return _is_locked(self.masters.lock(resource_or_lock, ttl=self.masters.max_ttl))
 
     def get_lock(self, resource: str, lock_identifier: str) -> Coroutine[Any, Any, Lock]:
         """The lock of another process, by its name and its ``id``.  It is extended, and not renewed.
@@ -222,7 +238,7 @@ class Aioredlock:
         """Give all valid locks back, and close the masters."""
         for lock in await self.get_active_locks():
             try:
-                await self._unlock(lock)
+                await lock.release()
             except LockError:
                 _LOG.exception("%r was not given back", lock.resource)
         await self.masters.close()
@@ -250,33 +266,6 @@ class Aioredlock:
         self._locks[lease.token] = taken = Lock(self, lock, lease, lock_timeout)
         return taken
 
-    async def _extend(self, lock: Lock, lock_timeout: float | None) -> None:
-        if not lock.valid:
-            raise RuntimeError("Lock is not valid")
-        if lock_timeout is not None:
-            _positive(lock_timeout, "Lock timeout")
-        try:
-            await lock._lock.extend(lock_timeout)  # noqa: SLF001
-        except NotExtended as outage:
-            raise LockRuntimeError(str(outage)) from outage
-        except (LockLost, NotHeld) as ended:
-            raise LockAcquiringError(str(ended)) from ended
-
-    async def _unlock(self, lock: Lock) -> None:
-        self._locks.pop(lock.id, None)
-        try:
-            await lock._lock.release()  # noqa: SLF001
-        except NotHeld:
-            pass  # it was given back before
-        except RedlockError as ended:
-            raise LockAcquiringError(str(ended)) from ended
-
-    async def _is_locked(self, resource: str) -> bool:
-        try:
-            return await self.masters.lock(resource, ttl=self.masters.max_ttl).locked()
-        except QuorumUnreachable as outage:
-            raise LockRuntimeError(str(outage)) from outage
-
     async def _resume(self, resource: str, lock_identifier: str) -> Lock:
         ttl = self.internal_lock_timeout
         try:
@@ -289,6 +278,13 @@ class Aioredlock:
             raise LockAcquiringError(str(ended)) from ended
         self._locks[lease.token] = taken = Lock(self, lock, lease, ttl)
         return taken
+
+
+async def _is_locked(lock: AsyncMultiLock) -> bool:
+    try:
+        return await lock.locked()
+    except QuorumUnreachable as outage:
+        raise LockRuntimeError(str(outage)) from outage
 
 
 def _positive(seconds: float, what: str) -> float:
