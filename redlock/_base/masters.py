@@ -58,9 +58,10 @@ class MastersBase:
         """Check the options; nothing is sent before the first operation.
 
         Args:
-            masters: URLs (``redis://``, ``rediss://``, ``unix://``) or clients of redis-py, of which only the
-                connection settings are read.  At least one, none twice.  In a URL a question mark may be followed by
-                ``db``, ``username``, ``password``, ``client_name`` and, for TLS, ``ssl_…``; by nothing else.
+            masters: URLs (``redis://``, ``rediss://``, ``valkey://``, ``valkeys://``, ``unix://``) or clients of
+                redis-py or valkey-py, of which only the connection settings are read.  At least one, none twice.  In a
+                URL a question mark may be followed by ``db``, ``username``, ``password``, ``client_name`` and, for TLS,
+                ``ssl_…``; by nothing else.
             node_timeout: the time that one master gets in an attempt, in seconds; at most a third of any TTL (R7).
             connect_timeout: seconds to connect to a master, and the longest that the first operation waits for it.
             drift_factor: how far the rates of clocks may differ (R6): 0.01 is 1 %.

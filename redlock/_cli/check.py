@@ -53,7 +53,8 @@ def parser() -> arguments.Parser:
         "urls",
         nargs="*",
         metavar="URL",
-        help="of a master: redis://, rediss:// or unix://; without any, those of --config, else of REDLOCK_MASTERS",
+        help="of a master: redis://, rediss:// (valkey://, valkeys://) or unix://; without any, those of --config, "
+        "else of REDLOCK_MASTERS",
     )
     this.add_argument(
         "--timeout",

@@ -187,7 +187,7 @@ def _address(master: Mapping[str, Any], where: str) -> str:
             colon, secret = ":", quote(password, safe="")
     if user or colon:
         place = f"{user}{colon}{secret}@{host}{place[len(authority) :]}"
-    if scheme == "rediss":
+    if scheme in ("rediss", "valkeys"):
         files = [f"{option}={quote(master[key], safe='/')}" for key, option in _TLS.items() if key in master]
         query = "&".join(part for part in (query, *files) if part)
     return f"{scheme}://{place}" + (f"?{query}" if query else "")

@@ -82,7 +82,8 @@ def parser() -> arguments.Parser:
         metavar="URL,URL,...",
         action="append",
         default=[],
-        help="redis://, rediss:// or unix://; passwords are better kept in the environment or a file",
+        help="redis://, rediss:// (valkey://, valkeys://) or unix://; "
+        "passwords are better kept in the environment or a file",
     )
     waiting = this.add_mutually_exclusive_group()
     waiting.add_argument(

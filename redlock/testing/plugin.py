@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures with five real masters.
+"""The pytest plugin: fixtures with five real masters, and with masters of which the answer is fixed.
 
 Every pytest run on a machine with this package loads the plugin. So it imports nothing until a test uses a fixture.
 """
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from redlock import Masters
-    from redlock.testing import LocalMasters
+    from redlock.testing import FixedMasters, LocalMasters
+    from redlock.testing.fixed import FixedOutcome
 
 
 @pytest.fixture(scope="session", name="_redlock_servers_of_session")
@@ -49,3 +50,34 @@ def redlock_masters(redlock_servers: LocalMasters) -> Iterator[Masters]:
         yield masters
     finally:
         masters.close()
+
+
+def _fixed(outcome: FixedOutcome) -> Iterator[FixedMasters]:
+    from redlock.testing import FixedMasters  # noqa: PLC0415
+
+    with FixedMasters(outcome) as masters:
+        yield masters
+
+
+@pytest.fixture
+def redlock_granted() -> Iterator[FixedMasters]:
+    """Masters that grant every lock to everybody, a `redlock.testing.FixedMasters`.  They are no locks."""
+    yield from _fixed("granted")
+
+
+@pytest.fixture
+def redlock_refused() -> Iterator[FixedMasters]:
+    """Masters on which somebody else has every lock.  They are no locks."""
+    yield from _fixed("refused")
+
+
+@pytest.fixture
+def redlock_unreachable() -> Iterator[FixedMasters]:
+    """Masters that let nobody in: no quorum.  They are no locks."""
+    yield from _fixed("unreachable")
+
+
+@pytest.fixture
+def redlock_lost() -> Iterator[FixedMasters]:
+    """Masters that grant every lock, and deny it when it is extended or released.  They are no locks."""
+    yield from _fixed("lost")

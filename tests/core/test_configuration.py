@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+import valkey.asyncio.sentinel
+import valkey.sentinel
 
-from redlock import ConfigurationError, Masters, MultiLock, RedlockError, _url
+from redlock import AsyncMasters, ConfigurationError, Masters, MultiLock, RedlockError, _url
 from redlock._base.times import Limits, checked
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
@@ -171,6 +173,13 @@ def test_calls():
     (["redis://10.0.0.1/1", "redis://10.0.0.1/2"], "same server"),  # C15: two databases are one server
     (["redis://a.example", "redis://A.example"], "same server"),
     (["redis://10.0.0.1", redis.Redis(host="10.0.0.1")], "same server"),
+    (["redis://10.0.0.1", "valkey://10.0.0.1"], "same server"),
+    (["valkeys://10.0.0.1", valkey.Valkey(host="10.0.0.1")], "same server"),
+    (["valkey://10.0.0.1,valkeys://10.0.0.2"], "valkey://… has several URLs in it, separated by commas"),
+    (["valkey://10.0.0.1?ssl_cert_reqs=none"], "valkey://… has the option 'ssl_cert_reqs', and speaks no TLS"),
+    (["valkeyss://10.0.0.1"], "valkeyss://… is no URL of a master"),
+    ([valkey.sentinel.Sentinel([("10.0.0.1", 1)]).master_for("m")], "a master that Sentinel may replace"),
+    ([valkey.asyncio.sentinel.Sentinel([("10.0.0.1", 1)]).master_for("m")], "a master that Sentinel may replace"),
     (["unix:///tmp/a", "unix:///tmp/a?db=1"], "same server"),
 ])  # fmt: skip
 def test_who_the_masters_are(masters, said):
@@ -298,6 +307,22 @@ def test_what_a_url_says_is_what_is_done():
     assert target.settings == {"host": "h", "port": 6379, "username": "u", "password": "p"}
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [
+    ("redis://u:p@h:1/2", "valkey://u:p@h:1/2"),
+    ("rediss://u:p@h:1/2?ssl_cert_reqs=none", "valkeys://u:p@h:1/2?ssl_cert_reqs=none"),
+    ("redis://u:p@h:1/2", valkey.Valkey(host="h", port=1, db=2, username="u", password="p", socket_timeout=3)),  # noqa: S106
+    ("redis://u:p@h:1/2", valkey.asyncio.Valkey(host="h", port=1, db=2, username="u", password="p")),  # noqa: S106
+    ("rediss://u:p@h:1/2?ssl_cert_reqs=required", valkey.Valkey.from_url("valkeys://u:p@h:1/2?ssl_cert_reqs=required")),
+    ("unix:///run/v.sock", valkey.Valkey(unix_socket_path="/run/v.sock")),
+])  # fmt: skip
+def test_valkey_has_the_same_addresses_under_names_of_its_own(ours, theirs):
+    """C17, and both worlds take them."""
+    for masters in (Masters, AsyncMasters):
+        (one,), (other,) = masters([ours])._endpoints, masters([theirs])._endpoints
+        known = {name: other.settings.get(name) for name in one.settings}
+        assert (known, one.kind, one.name) == (one.settings, other.kind, other.name)
+
+
 @pytest.mark.parametrize(("wrong", "said"), [
     (f"redis://user:{SECRET}@10.0.0.3:6379/abc", "masters[1] (10.0.0.3:6379): redis://… has a database"),
     (f"redis://user:{SECRET}@10.0.0.3?foo=1", "masters[1] (10.0.0.3): redis://… has the option 'foo'"),
@@ -307,7 +332,7 @@ def test_what_a_url_says_is_what_is_done():
     (f"redis://{SECRET}?x@10.0.0.3", "masters[1]: redis://… is no URL"),
     (f"redis://h?a=b&{SECRET}@10.0.0.3", "masters[1]: redis://… has an option that is not known"),
     (f":{SECRET}@10.0.0.3", "masters[1]: the URL of a master begins with"),
-    (7, "masters[1]: a master is a URL or a redis.Redis, not int"),
+    (7, "masters[1]: a master is a URL, a redis.Redis or a valkey.Valkey, not int"),
 ])  # fmt: skip
 def test_which_of_several_urls_is_wrong_is_said(wrong, said):
     with pytest.raises(ConfigurationError) as caught:

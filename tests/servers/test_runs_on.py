@@ -1,0 +1,231 @@
+"""What docs/reference/runs_on.md says was tried: credentials that expire, missing commands, clusters, proxies."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+
+import pytest
+import redis
+import redis.asyncio
+import valkey
+import valkey.asyncio
+
+from redlock import QuorumUnreachable
+from tests.servers.look import eventually, nothing_left
+from tests.servers.needs import missing
+from tests.servers.one import free_port, redis_server
+
+CLIENTS = {
+    "redis": redis.Redis,
+    "redis.asyncio": redis.asyncio.Redis,
+    "valkey": valkey.Valkey,
+    "valkey.asyncio": valkey.asyncio.Valkey,
+}
+
+
+class Rotating(redis.CredentialProvider):
+    """Gives what is the password now, as an IAM token is fetched anew for each connection."""
+
+    def __init__(self, password: str) -> None:
+        self.password = password
+        self.asked = 0
+
+    def get_credentials(self) -> tuple[str, str]:
+        self.asked += 1
+        return "iam", self.password
+
+
+def rotate(servers, password: str) -> None:
+    """From now on only this password is right, and connections that came with another one are cut."""
+    for i in range(len(servers)):
+        client = servers.client(i)
+        client.execute_command("ACL", "SETUSER", "iam", "reset", "on", f">{password}", "~*", "&*", "+@all")
+        client.execute_command("CLIENT", "KILL", "USER", "iam")
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_credentials_that_expire(world, redlock_servers, kind):
+    """Each connection is made with fresh ones; the lease lives through it, as its renewals come from the new ones."""
+    rotate(redlock_servers, "first")
+    provider = Rotating("first")
+    clients = [
+        CLIENTS[kind](host="127.0.0.1", port=port, credential_provider=provider) for port in redlock_servers.ports
+    ]
+    with world.Masters(clients, restart_guard=False) as masters:
+        lease = masters.lock("long", ttl=3).acquire()
+        asked, provider.password = provider.asked, "second"
+        rotate(redlock_servers, "second")
+        eventually(lambda: masters.status("long").token == lease.token)
+        assert provider.asked > asked
+        assert not lease.wait_lost(timeout=4)  # longer than its TTL: it was renewed
+        with masters.lock("other"):
+            pass
+
+
+def test_a_provider_that_is_late(world, redlock_servers):
+    """An outage with a clear reason; over by itself when the provider has a token that is right."""
+    rotate(redlock_servers, "first")
+    provider = Rotating("first")
+    clients = [redis.Redis(host="127.0.0.1", port=port, credential_provider=provider) for port in redlock_servers.ports]
+    with world.Masters(clients, restart_guard=False) as masters:
+        with masters.lock("job"):
+            pass
+        rotate(redlock_servers, "second")
+
+        def refused():
+            try:
+                masters.lock("job").acquire(timeout=0)
+            except QuorumUnreachable as outage:
+                return "wrong user or password" in str(outage) and "second" not in str(outage)
+            return False
+
+        eventually(refused)
+        provider.password = "second"  # noqa: S105
+        lock = masters.lock("job")
+        eventually(lambda: lock.acquire(timeout=0))
+        lock.release()
+
+
+@pytest.mark.parametrize("without", ["config", "info", "script", "publish subscribe", "client", "time"])
+def test_without_a_command(world, redlock_servers, without):
+    """As where a provider has taken it away.  Without INFO the guard cannot be on: see test_restart.py."""
+    rights = [f"-{name}" for name in without.split()]
+    for i in range(len(redlock_servers)):
+        redlock_servers.client(i).execute_command(
+            "ACL", "SETUSER", "app", "reset", "on", ">pw", "~*", "&*", "+@all", *rights
+        )
+    urls = [f"redis://app:pw@127.0.0.1:{port}" for port in redlock_servers.ports]
+    with world.Masters(urls, restart_guard=False) as masters:
+        lock = masters.lock("job", ttl=5)
+        with lock:
+            lock.extend()
+            assert masters.lock("job", bound=False).acquire(timeout=0.1) is None
+        eventually(lambda: nothing_left(redlock_servers))
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three nodes of no cluster yet: a client of each."""
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for i in range(3):
+            (tmp_path / str(i)).mkdir()
+            port = stack.enter_context(redis_server(tmp_path / str(i), "--cluster-enabled", "yes", port=_low_port()))
+            clients.append(stack.enter_context(redis.Redis(host="127.0.0.1", port=port)))
+        yield clients
+
+
+def _low_port() -> int:
+    """A node listens at 10,000 more as well."""
+    return next(port for port in iter(free_port, 0) if port < 55_000)
+
+
+def urls_of(clients) -> list[str]:
+    return [f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}" for client in clients]
+
+
+def given_slots(client, first: int, last: int) -> None:
+    client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last + 1))
+
+
+def in_order(client) -> bool:
+    return b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO")
+
+
+def test_clusters_of_one_node_each_are_masters(world, nodes):
+    """A lock and its fence are in one slot; two names are in two, which a cluster refuses."""
+    for client in nodes:
+        given_slots(client, 0, 16383)
+        eventually(lambda client=client: in_order(client))
+    with world.Masters(urls_of(nodes), restart_guard=False) as masters:
+        with masters.lock("job") as lease:
+            assert lease.fence > 0
+        eventually(lambda: not any(client.exists("redlock:job") for client in nodes))
+        with masters.lock(["{order:1}:a", "{order:1}:b"]):
+            pass
+        with pytest.raises(QuorumUnreachable, match="CROSSSLOT"):
+            masters.lock(["a", "b"]).acquire(timeout=0)
+
+
+def test_the_nodes_of_one_cluster_are_no_masters(world, nodes):
+    """Each name is at one node only: the others say so, and there is no majority."""
+    for client, (first, last) in zip(nodes, [(0, 5000), (5001, 10000), (10001, 16383)], strict=True):
+        given_slots(client, first, last)
+        nodes[0].execute_command("CLUSTER", "MEET", "127.0.0.1", client.get_connection_kwargs()["port"])
+    for client in nodes:
+        eventually(lambda client=client: in_order(client))
+    with (
+        world.Masters(urls_of(nodes), restart_guard=False) as masters,
+        pytest.raises(QuorumUnreachable, match=r"MOVED .* \(it is part of a cluster"),
+    ):
+        masters.lock("job").acquire(timeout=0)
+
+
+@pytest.fixture
+def behind_haproxy(tmp_path, redlock_servers):
+    """An address for each master at one HAProxy, which cuts what was idle for a second."""
+    program = shutil.which("haproxy") or shutil.which("/usr/sbin/haproxy")
+    if program is None:
+        missing("haproxy")
+    ports = [free_port() for _ in redlock_servers.ports]
+    lines = ["defaults", "mode tcp", "timeout connect 2s", "timeout client 1s", "timeout server 1s"]
+    for i, (port, master) in enumerate(zip(ports, redlock_servers.ports, strict=True)):
+        lines += [f"listen master{i}", f"bind 127.0.0.1:{port}", f"server master{i} 127.0.0.1:{master}"]
+    config = tmp_path / "haproxy.cfg"
+    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    process = subprocess.Popen(
+        [program, "-db", "-f", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        for port in ports:
+            eventually(lambda port=port: _listens(port))
+        yield [f"redis://127.0.0.1:{port}" for port in ports]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        return True
+    return False
+
+
+def test_behind_haproxy(world, redlock_servers, behind_haproxy):
+    """Each master has an address of its own there.  Cut connections are made again; a dead master stays one."""
+    with world.Masters(behind_haproxy, restart_guard=False) as masters:
+        lease = masters.lock("long", ttl=6).acquire()
+        assert not lease.wait_lost(timeout=7)  # each pause between its renewals is longer than the proxy's patience
+        redlock_servers.kill(0)
+        redlock_servers.kill(1)
+        lock = masters.lock("job")
+        eventually(lambda: lock.acquire(timeout=0))
+        lock.release()
+        assert lease.valid
+        redlock_servers.kill(2)
+        with pytest.raises(QuorumUnreachable):
+            masters.lock("job").acquire(timeout=0.5)
+
+
+def test_the_address_of_a_sentinel_is_no_master(world, tmp_path, redlock_servers):
+    """It knows none of the commands, and the vote says so."""
+    program = shutil.which("redis-server")
+    if program is None:
+        missing("redis-server")
+    port = free_port()
+    config = tmp_path / "sentinel.conf"
+    config.write_text(f"port {port}\nbind 127.0.0.1\n", encoding="utf-8")
+    process = subprocess.Popen([program, str(config), "--sentinel"], cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        eventually(lambda: _listens(port))
+        with (
+            world.Masters([f"redis://127.0.0.1:{port}"]) as masters,
+            pytest.raises(QuorumUnreachable, match="unknown command"),
+        ):
+            masters.lock("job").acquire(timeout=0)
+    finally:
+        process.kill()
+        process.wait()

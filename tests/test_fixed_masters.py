@@ -1,0 +1,153 @@
+"""`FixedMasters` and the fixtures of them: what a program sees, in both worlds.  No server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from redlock import AsyncMasters, Lease, LockLost, Masters, MultiLock, NotAcquired, NotExtended, QuorumUnreachable
+from redlock.testing import FixedMasters
+from tests.servers.look import eventually
+
+FAR = 30.0  # seconds; nothing waits for so long
+
+
+def test_granted(redlock_granted):
+    lock = redlock_granted.masters.lock("job", ttl=1)
+    with lock as lease:
+        assert lease.fence > 0
+        assert lock.extend() is lease
+        before = lease.valid_until
+        while lease.valid_until == before:  # renewed
+            assert not lease.wait_lost(timeout=0.01)
+        with Masters(redlock_granted.urls) as others, others.lock(["job", "other"]):
+            pass  # no lock: nobody is excluded
+    assert not lock.locked()
+    assert list(redlock_granted.masters.locks()) == []
+    assert redlock_granted.masters.wait_free("job", timeout=FAR)
+    with MultiLock("job", redlock_granted.masters, fencing=False) as lease:
+        assert lease.fence is None
+
+
+def test_granted_to_a_task(redlock_granted):
+    async def body():
+        async with redlock_granted.async_masters.lock("job") as lease:
+            return lease.valid
+
+    assert asyncio.run(body())
+
+
+def test_refused(redlock_refused):
+    lock = redlock_refused.masters.lock("job")
+    assert lock.acquire(blocking=False) is None
+    assert lock.acquire(timeout=0.1) is None
+    with pytest.raises(NotAcquired) as caught, redlock_refused.masters.lock("job", timeout=0):
+        pass
+    assert type(caught.value) is NotAcquired
+    assert lock.locked()
+    assert redlock_refused.masters.status("job").token == "somebody-else"  # noqa: S105
+    assert not redlock_refused.masters.wait_free("job", timeout=0)
+
+
+def test_refused_to_a_task(redlock_refused):
+    async def body():
+        return await redlock_refused.async_masters.lock("job").acquire(timeout=0)
+
+    assert asyncio.run(body()) is None
+
+
+@pytest.mark.parametrize("timeout", [0, FAR, -1])
+def test_unreachable_at_once(redlock_unreachable, timeout):
+    """Also for who waits for ever."""
+    with pytest.raises(QuorumUnreachable, match="redlock_unreachable"):
+        redlock_unreachable.masters.lock("job", timeout=timeout).acquire()
+
+    async def body():
+        with pytest.raises(QuorumUnreachable):
+            await redlock_unreachable.async_masters.lock("job", timeout=timeout).acquire()
+
+    asyncio.run(body())
+
+
+def test_lost_at_a_renewal(redlock_lost):
+    told: list[Lease] = []
+    lock = redlock_lost.masters.lock("job", ttl=1, on_lost=told.append)
+    lease = lock.acquire()
+    assert lease.valid
+    assert lease.wait_lost(timeout=FAR)
+    assert lease.loss().reason == "taken"
+    eventually(lambda: told == [lease])  # by another thread, a moment later
+    with pytest.raises(LockLost):
+        lock.release()
+
+
+def test_many_are_lost_together(redlock_lost):
+    """Their renewals share requests."""
+    leases = [redlock_lost.masters.lock(f"job:{i}", ttl=1).acquire() for i in range(20)]
+    assert all(lease.wait_lost(timeout=FAR) for lease in leases)
+
+
+def test_many_are_renewed_together(redlock_granted):
+    leases = [redlock_granted.masters.lock(f"job:{i}", ttl=1).acquire() for i in range(20)]
+    assert not leases[0].wait_lost(timeout=3)
+    assert all(lease.valid for lease in leases)
+
+
+@pytest.mark.parametrize("what", ["extend", "release"])
+def test_lost_when_it_is_used(redlock_lost, what):
+    """The default TTL: nothing is waited for."""
+    lock = redlock_lost.masters.lock("job")
+    assert lock.acquire().valid
+    with pytest.raises((LockLost, NotExtended)) as caught:
+        getattr(lock, what)()
+    assert isinstance(caught.value, LockLost)
+
+
+def test_the_body_of_a_task_is_cancelled(redlock_lost):
+    async def body():
+        async with redlock_lost.async_masters.lock("job", ttl=1):
+            await asyncio.sleep(FAR)
+
+    with pytest.raises(LockLost):
+        asyncio.run(body())
+
+
+def test_a_program_of_its_own(redlock_refused):
+    program = "import sys; from redlock import Masters; print(Masters(sys.argv[1:]).lock('job').acquire(timeout=0))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *redlock_refused.urls], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "None\n"
+
+
+def test_nothing_is_left():
+    before = set(threading.enumerate())
+    fixed = FixedMasters("granted")
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = fixed.urls
+    urls: list[str] = []
+    for _ in range(2):  # they may be started again
+        with fixed, fixed.masters.lock("job"):
+            urls = fixed.urls
+            with pytest.raises(RuntimeError, match="already"):
+                fixed.start()
+    assert set(threading.enumerate()) == before
+    for url in urls:
+        with pytest.raises(OSError, match=r".*"):
+            socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=1)
+    assert repr(fixed) == "<FixedMasters granted: no locks>"
+
+
+def test_wrong_outcome():
+    with pytest.raises(ValueError, match="must be one of"):
+        FixedMasters("maybe")  # type: ignore[arg-type]
+
+
+def test_both_worlds(redlock_granted):
+    assert isinstance(redlock_granted.masters, Masters)
+    assert isinstance(redlock_granted.async_masters, AsyncMasters)
