@@ -53,6 +53,7 @@ class Refusal(NamedTuple):
     remaining: float | None = None  # seconds until a majority is free, unless a key is extended
     split: bool = False  # if `held`: no token was seen on a majority
     validity: float | None = None  # if `slow`: the validity that would have been left
+    slots: tuple[tuple[float, ...], ...] = ()  # of a group of slots: what each master that refused said of them
 
 
 def acquire(
@@ -103,7 +104,7 @@ def _contend(
             if subscription is None and outcome.kind == "held":
                 subscription = Subscription(spec.keys.locks, len(settings.masters))
                 yield Listen(subscription)
-            if (yield from _pause(settings, subscription, outcome, _next_try(spec, outcome, failed, deadline))):
+            if (yield from pause(settings, subscription, outcome, next_try(spec, outcome, failed, deadline))):
                 failed = 0
         attempts += 1
         failed += 1
@@ -139,7 +140,7 @@ def _let_others_go_first(
     return subscription
 
 
-def _next_try(spec: LockSpec, refusal: Refusal, failed: int, deadline: float) -> float:
+def next_try(spec: LockSpec, refusal: Refusal, failed: int, deadline: float) -> float:
     """When to try again, if nothing happens before that."""
     until = min(refusal.at + delay(spec.retry, failed), deadline)
     if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
@@ -163,7 +164,7 @@ def _attempt_again(
     return outcome
 
 
-def _pause(settings: MastersSettings, subscription: Subscription | None, refusal: Refusal, until: float) -> Op[bool]:
+def pause(settings: MastersSettings, subscription: Subscription | None, refusal: Refusal, until: float) -> Op[bool]:
     """Wait until there is reason to try again.  Returns True if the reason is an announced release (R24)."""
     at = refusal.at
     if subscription is not None:
@@ -202,7 +203,7 @@ def attempt(
     token = settings.token()
     fencing = bool(spec.keys.fences)
     proposal = settings.fences.propose() if fencing else 0
-    ballot = Ballot(settings, wire.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)
+    ballot = Ballot(settings, spec.take(spec.keys, token, spec.ttl, proposal, settings.fence_ttl), proposal)
     ballot.wait_for = settings.node_timeout
     if enter:
         ballot.enters = place
@@ -257,7 +258,7 @@ def rollback(spec: LockSpec, token: str, round_: Round) -> Op[BaseException | No
     sent_at = round_.sent_at
     if sent_at == NEVER:  # interrupted before the round was sent
         return None
-    release = Send(wire.release(spec.keys, token), to=round_.reached(), owed_until=sent_at + 2 * spec.ttl)
+    release = Send(spec.give_back(spec.keys, token), to=round_.reached(), owed_until=sent_at + 2 * spec.ttl)
     return (yield from despite_interrupts(release))
 
 
@@ -285,6 +286,7 @@ class Ballot(Round):
 
     _elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
     _holders: tuple[tuple[str, float], ...] = ()
+    _slots: tuple[tuple[float, ...], ...] = ()
 
     def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int) -> None:
         super().__init__(settings, call)
@@ -299,6 +301,8 @@ class Ballot(Round):
                 self._elsewhere += (master,)
             return GRANTED
         self._holders += ((answer.holder, answer.remaining),)
+        if answer.slots:
+            self._slots += (answer.slots,)
         return "held", f"{by_whom(answer.holder)} {wire.how_long(answer.remaining)}"
 
     @property
@@ -319,7 +323,7 @@ class Ballot(Round):
         if tally.unreachable:
             return Refusal("unreachable", tally, at)
         if tally is not self.tally:
-            return Refusal("held", tally, at)
+            return Refusal("held", tally, at, slots=self._slots)
         tokens = [holder for holder, _ in self._holders]
         holder = max(tokens, key=tokens.count, default="")
         left = sorted(remaining for _, remaining in self._holders)
@@ -331,6 +335,7 @@ class Ballot(Round):
             holder=holder,
             split=tokens.count(holder) < tally.need,
             remaining=left[missing - 1] if missing <= len(left) else None,
+            slots=self._slots,
         )
 
 

@@ -68,7 +68,7 @@ def _with_text(request: Send) -> Send:
     master needs the text of the script.  So the text is sent with a call for no names.  Otherwise a master that
     always answers last would never get it.
     """
-    creates = request.call.script in (scripts.ACQUIRE, scripts.REPAIR)
+    creates = request.call.script in (scripts.ACQUIRE, scripts.REPAIR, scripts.OCCUPY)
     wanted = request.open or (request.only_if is not None and request.only_if())
     return Send(wire.nothing(request.call.script)) if creates and not wanted else request
 

@@ -124,7 +124,7 @@ def _call(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> wire.
     keep = 0.0
     if lease.hold_at_least and (left := lease.kept) > 0:
         keep = left + quorum.drift(left, settings.drift_factor)
-    return wire.release(spec.keys, lease.token, keep)
+    return spec.give_back(spec.keys, lease.token, keep)
 
 
 def release_lost(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Send:

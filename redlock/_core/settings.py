@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from redlock._core import wire
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -44,6 +46,9 @@ class LockSpec(NamedTuple):
     on_lost: Callable[[Any], object] | None = None  # called with the lease, once, if it is lost (C9)
     hold_at_least: float = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
     refused: Callable[[Any], object] | None = None  # told of each `Refusal` because others hold it
+    # The requests that take and give back its keys: a slot has scripts of its own (R32).
+    take: Callable[..., wire.Call] = wire.acquire
+    give_back: Callable[..., wire.Call] = wire.release
 
     @property
     def name(self) -> str:

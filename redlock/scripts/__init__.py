@@ -41,9 +41,12 @@ RELEASE = _load("release")
 STATUS = _load("status")
 ANNOUNCE = _load("announce")
 
+OCCUPY = _load("occupy")
+VACATE = _load("vacate")
+
 SCAN = _load("scan")
 LOOK = _load("look")
 
-# Loaded on every connection.  The others are for lists of locks: few programs make any.
+# Loaded on every connection.  The others are for slots, and for lists of locks: few programs have any.
 USUAL = (ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE)
-ALL = (*USUAL, SCAN, LOOK)
+ALL = (*USUAL, OCCUPY, VACATE, SCAN, LOOK)
