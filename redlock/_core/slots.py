@@ -130,10 +130,9 @@ class Asking:
             else None
         )
 
-    def after_pause(self, message: bytes) -> LockSpec:
-        """The slot to ask for after a pause.  ``message``: that of the release that has ended it; empty: none has."""
+    def after_pause(self, announced: int | None) -> LockSpec:
+        """The slot to ask for after a pause.  ``announced``: the one whose release has ended it; None: none has."""
         self._asked.clear()
-        announced = wire.announced_slot(message)
         if announced is not None and announced < len(self.group.slots):
             return self._ask(announced)
         left = self._left()
@@ -210,18 +209,45 @@ def _contend(
     return outcome
 
 
+class SlotSubscription(Subscription):
+    """Hears of the releases of all slots, and counts those of each slot by themselves.
+
+    ``announced``: the slot whose release was announced last.
+    """
+
+    __slots__ = ("_by_slot", "announced")
+
+    def __init__(self, group: str, masters: int) -> None:
+        super().__init__((group,), masters)
+        self.announced: int | None = None
+        self._by_slot: dict[int | None, int] = {}  # what `_all` is for each slot
+
+    def attempting(self) -> None:
+        super().attempting()
+        self._by_slot.clear()
+
+    def hear(self, master: int, token: bytes) -> bool:
+        slot = wire.announced_slot(token)
+        self._all = self._by_slot.get(slot, 0)
+        reason = super().hear(master, token)
+        self._by_slot[slot] = self._all
+        if reason:
+            self.announced = slot
+        return reason
+
+
 class _Waiting:
     """How one operation waits until there is reason to ask again."""
 
     def __init__(self, settings: MastersSettings, asking: Asking) -> None:
         self._settings, self._asking = settings, asking
-        self._subscription: Subscription | None = None
+        self._subscription: SlotSubscription | None = None
         self._failed = 1  # attempts since a release was announced: after a release all waiters begin anew
 
     def wait(self, spec: LockSpec, refusal: Refusal, deadline: float) -> Op[LockSpec]:
         """Returns the slot to ask for."""
         if self._subscription is None and refusal.kind == "held":
-            self._subscription = Subscription((self._asking.group.key,), len(self._settings.masters))
+            self._subscription = SlotSubscription(self._asking.group.key, len(self._settings.masters))
             yield Listen(self._subscription)
         subscription, board = self._subscription, self._asking.group.board
         until = next_try(spec, refusal, self._failed, deadline)
@@ -232,7 +258,7 @@ class _Waiting:
             board.waiting -= 1
         if announced:
             self._failed = 0
-        return self._asking.after_pause(subscription.last if announced and subscription is not None else b"")
+        return self._asking.after_pause(subscription.announced if announced and subscription is not None else None)
 
     def attempting(self) -> None:
         self._failed += 1

@@ -60,19 +60,15 @@ class Subscription:
     ``watches``: it makes no attempts, and listens beside the waiter in line.
     ``look``: its channels have just been subscribed.  It should try once more, for it may have missed a release.
     ``released``: so many releases were announced, each by a majority of masters.
-    ``last``: the message that announced the last one.
     """
 
-    __slots__ = (
-        "_all", "_heard", "_in_the_way", "_need", "channels", "inbox", "last", "level", "look", "released", "watches",
-    )  # fmt: skip
+    __slots__ = ("_all", "_heard", "_in_the_way", "_need", "channels", "inbox", "level", "look", "released", "watches")
 
     def __init__(self, keys: Iterable[str], masters: int, *, watches: bool = False) -> None:
         self.channels = tuple(wire.channel(key) for key in keys)
         self.watches = watches
         self.look = False
         self.released = 0
-        self.last = b""
         self.level = 0.0  # how often the pause has been doubled
         self.inbox: object = None  # the driver's
         self._need = majority(masters)
@@ -108,7 +104,6 @@ class Subscription:
             return False
         self._all = 0
         self.released += 1
-        self.last = token
         return True
 
     def _is_reason(self, masters: int) -> bool:

@@ -6,6 +6,7 @@
 --household         of runs in which each client holds many names
 --periods           of runs in which nobody else gets a lock for a while after a grant
 --elections         of runs in which all clients are candidates of one election
+--slots             of runs in which all want one of few slots
 --trace SEED        everything that happens in one run
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
 """
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.simulation.exhaustive import explore
 from tests.simulation.invariants import Violation
-from tests.simulation.parameters import Parameters, crowd, draw, elections, household, periods
+from tests.simulation.parameters import Parameters, crowd, draw, elections, household, periods, slots
 from tests.simulation.run import Run, report
 from tests.simulation.variants import VARIANTS
 
@@ -45,6 +46,7 @@ def main() -> int:
     parser.add_argument("--household", action="store_true")
     parser.add_argument("--periods", action="store_true")
     parser.add_argument("--elections", action="store_true")
+    parser.add_argument("--slots", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -55,7 +57,7 @@ def main() -> int:
             print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
         return 0
     drawn = crowd if options.crowd else household if options.household else draw
-    drawn = periods if options.periods else elections if options.elections else drawn
+    drawn = periods if options.periods else elections if options.elections else slots if options.slots else drawn
     if options.trace is not None:
         return trace(options.trace, drawn, options.variant)
     return many(options.start, options.seeds, drawn, options.variant, options.jobs)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MILLISECOND = 0.001
 TINY = 1e-9
 LOOKS = (scripts.STATUS, scripts.LOOK, scripts.SCAN)
+RELEASES = (scripts.RELEASE, scripts.VACATE)
 RELEASED = "released:"  # in front of a token: nobody may have the name yet
 MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
@@ -51,6 +52,7 @@ R7 = "R7 worth having"
 R12 = "R12 stays lost"
 R13 = "R13 not given up"
 R15 = "R15 let go"
+R32 = "R32 at most"
 R28 = "R28 at least"
 R28_END = "R28 no longer"
 R29 = "R29 listed"
@@ -73,6 +75,7 @@ ALL = (
     R28,
     R28_END,
     R29,
+    R32,
     FREE,
     C7,
     WOKEN,
@@ -211,8 +214,8 @@ class Judge:
             if key is None:
                 if owner is not None and owner is not attempt:
                     self.fail(P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}")
-                if value is not None and call.script is scripts.RELEASE:
-                    self.waits.released(master.index, name, value)
+                if value is not None and call.script in RELEASES:
+                    self._announces(master, call, name, value)
                 continue
             if key.value == value and key.expires == expires and key.attempt is owner:
                 continue
@@ -236,11 +239,18 @@ class Judge:
             key.attempt, key.changed_at = attempt, self.world.now
         if attempt is None or isinstance(reply, ErrorReply):
             return
-        if call.script is scripts.RELEASE:
+        if call.script in RELEASES:
             attempt.released_on.add(master.index)
-        if call.script in (scripts.EXTEND, scripts.RELEASE) and not reply[0]:
+        if call.script in (scripts.EXTEND, *RELEASES) and not reply[0]:
             attempt.denied_on.add(master.index)
             attempt.denied.append((call, master.index))
+
+    def _announces(self, master: Master, call: Call, key: str, token: str) -> None:
+        """A release has removed a key."""
+        self.waits.released(master.index, wire.channel(key), token)
+        if call.script is scripts.VACATE:
+            _, group, slot, *_ = call.args
+            self.waits.released(master.index, group, f"{slot} {token}")
 
     def _together(self, call: Call) -> list[tuple[Attempt | None, tuple[str, ...]]]:
         """On whose behalf a call for many runs, and the lock keys of each."""
@@ -340,6 +350,7 @@ class Judge:
         self._counted(attempt, [vote.outcome for vote in grant.votes()], origins)
         if grant.fence is not None and self.parameters.fences_hold:
             self._ordered(hold, attempt.names)
+        self._at_most(hold)
         self._alone(hold)
         self._none_too_early(hold)
         for name in attempt.names:
@@ -360,6 +371,7 @@ class Judge:
         if not valid:
             self.fail(R12, f"the lease of {hold.attempt} had ended and was extended")
         self._counted(hold.attempt, [vote.outcome for vote in votes], origins)
+        self._at_most(hold)
         self._alone(hold)
         self._expect(hold)
 
@@ -535,7 +547,7 @@ class Judge:
         possible = won + open_ >= need
         if request.call.script in (
             scripts.EXTEND,
-            scripts.RELEASE,
+            *RELEASES,
         ):  # where denials prove something (R13)
             possible = denied < need and (possible or denied + open_ >= need)
         return won >= need or not possible
@@ -552,6 +564,15 @@ class Judge:
                 if other is not hold and other.valid():
                     self.fail(P1, f"{name} is held by {hold.attempt} and by {other.attempt}")
             self._holds[name] = [other for other in self._holds[name] if other is hold or not other.over]
+
+    def _at_most(self, hold: Hold) -> None:
+        """No more holders than slots, whichever slot each of them believes to have (R32)."""
+        limit = self.parameters.slots
+        if not limit or not self.parameters.clocks_hold or not hold.valid():
+            return
+        others = {other for name in list(self._holds) for other in self._holds[name] if other.valid()} - {hold}
+        if len(others) >= limit:
+            self.fail(R32, f"{hold.attempt} has one of {limit} slots, and so have {others}")
 
     def _none_too_early(self, hold: Hold) -> None:
         """Nobody else may have it yet (R28).  A clock that steps is not judged: P1 allows that for a whole TTL."""

@@ -76,6 +76,7 @@ class Parameters:
     looks: float = 0.0  # share of what is done that takes nothing: waits until a name is free, lists all locks
     at_least: float = 0.0  # share of acquires with a `hold_at_least`
     elected: bool = False  # drawn by `elections`
+    slots: int = 0  # of one group, which everybody wants one of; drawn by `slots`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -226,4 +227,14 @@ def elections(seed: int, **fixed: Any) -> Parameters:
         "clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 1, 2)), "names": 1, "several": 0.0, "keep": 1.0,
         "elected": True,
     }  # fmt: skip
+    return draw(seed, **(values | fixed))
+
+
+def slots(seed: int, **fixed: Any) -> Parameters:
+    """All want one of few slots (R32).  In half of the runs many wait with long pauses, as in a `crowd`."""
+    pick = random.Random(f"slots of {seed}")
+    values: dict[str, Any] = {"names": 1, "several": 0.0, "slots": pick.choice((1, 2, 2, 3, 4))}
+    if pick.random() < 0.5:
+        return crowd(seed, **(values | {"actors": pick.choice((1, 2, 3)), "contended": False} | fixed))
+    values |= {"clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 2, 3))}
     return draw(seed, **(values | fixed))

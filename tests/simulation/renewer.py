@@ -146,8 +146,9 @@ class Renewer(RenewerBase):
             for extending in extendings.values():
                 hold = extending.hold
                 if hold.attempt.token in request.call.args:
-                    if (
-                        request.call.script is scripts.RELEASE
+                    if request.call.script in (
+                        scripts.RELEASE,
+                        scripts.VACATE,
                     ):  # it was held for as long as it may be (C7), or is nobody's (R15)
                         judge.gave_up(hold, request)
                     elif request.call.script in (scripts.EXTEND, scripts.RENEW):

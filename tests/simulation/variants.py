@@ -661,7 +661,7 @@ def _() -> list[Any]:
 @variant("only-when-told", ANYWAY, drawn=crowd, lost=0.5)
 def _() -> list[Any]:
     """Who listens does not try again before it hears something (R24)."""
-    correct = acquiring._pause
+    correct = acquiring.pause
 
     def pause(
         settings: MastersSettings, subscription: Subscription | None, refusal: acquiring.Refusal, until: float
@@ -669,7 +669,7 @@ def _() -> list[Any]:
         listens = subscription is not None and refusal.kind == "held"
         return (yield from correct(settings, subscription, refusal, math.inf if listens else until))
 
-    return [mock.patch.object(acquiring, "_pause", pause)]
+    return [mock.patch.object(acquiring, "pause", pause)]
 
 
 @variant("others-first-for-ever", ANYWAY, drawn=crowd, actors=3)
