@@ -118,6 +118,13 @@ def parser() -> arguments.Parser:
         "(default: 5, at most a third of the TTL)",
     )
     this.add_argument(
+        "--slots",
+        type=int,
+        metavar="K",
+        help="at most K commands at once: hold one of K slots, and not the lock NAME itself; the command gets the number "
+        "of its slot, from 0 on, in REDLOCK_SLOT",
+    )
+    this.add_argument(
         "--owner",
         metavar="TEXT",
         help="what others read who look or wait; at most 64 bytes (default: this host/the process id)",
@@ -174,6 +181,8 @@ def _once(given: argparse.Namespace, command: list[str]) -> service.Ending:
 
 
 def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) -> None:
+    if given.slots is not None and given.service:
+        this.error("--slots does not go with --service: a service has one leader")
     if not given.service:
         if given.restart:
             this.error("--restart goes with --service")
@@ -245,6 +254,7 @@ class Run:
             )
         self._max_hold: float = math.inf if given.max_hold is None else given.max_hold
         self._owner: str | None = given.owner
+        self._slots: int | None = given.slots
         self._since = 0.0  # when the lock was acquired
         self._lost = False  # the lease was lost, or was held for --max-hold
         self._answers: tuple[Vote, ...] = ()  # the votes of the release
@@ -266,19 +276,19 @@ class Run:
             self._collected.close()
 
     def _locked(self, masters: Masters) -> service.Ending:
-        lock = masters.lock(
-            self._name,
-            ttl=self._ttl,
-            hold_at_least=self._hold_at_least,
-            min_validity=self._enough(),
-            owner=self._owner,
-        )
+        wanted: dict[str, Any] = {
+            "ttl": self._ttl, "hold_at_least": self._hold_at_least, "min_validity": self._enough(), "owner": self._owner,
+        }  # fmt: skip
+        if self._slots is None:
+            lock = masters.lock(self._name, **wanted)
+        else:
+            lock = masters.slots(self._name, limit=self._slots, **wanted)
         try:
             lease = self._acquire(masters, lock)
             if lease is None:
                 return self._ending(NOT_ACQUIRED)
             if self._verbose:
-                _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
+                _say(f"acquired {lease.name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
             with self._collected:
                 code = self._guarded(lease)
         finally:
@@ -342,10 +352,11 @@ class Run:
         if not self._outer:
             return
         try:
-            holder = masters.status(self._name).token
+            held = [self._name] if self._slots is None else [slot_name(self._name, i) for i in range(self._slots)]
+            holders = {masters.status(name).token for name in held}
         except RedlockError:  # `_acquire` will report it, or wait for a quorum
             return
-        if holder in self._outer:
+        if not holders.isdisjoint(self._outer):
             raise WouldDeadlock(
                 f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end. "
                 "Take another name, or run the command without redlock-run; if nobody waits for this one: "
@@ -374,11 +385,10 @@ class Run:
         pause = 0.2
         while not enough.wait(pause):
             try:
-                holder = masters.status(self._name)
+                text, who = self._who(masters)
             except RedlockError as error:
-                text, who = f"waiting: {error}", "nobody knows"
-            else:
-                text, who = f"waiting: {self._words(holder)}", holder.token or ""
+                text, who = str(error), "nobody knows"
+            text = f"waiting: {text}"
             if who and (who != before or time.monotonic() > again) and not enough.is_set():
                 _say(text)
                 before, again = who, time.monotonic() + _TELL_AGAIN
@@ -386,10 +396,20 @@ class Run:
 
     def _holder(self, masters: Masters) -> str:
         try:
-            status = masters.status(self._name)
+            text, who = self._who(masters)
         except RedlockError:
             return ""
-        return self._words(status) if status.token else ""
+        return text if who else ""
+
+    def _who(self, masters: Masters) -> tuple[str, str]:
+        """Who holds it, for people, and what changes when somebody else does: "" if it is free."""
+        if self._slots is None:
+            status = masters.status(self._name)
+            return self._words(status), status.token or ""
+        slots = masters.slots(self._name, limit=self._slots).status()
+        owners = ", ".join(status.owner or "somebody" for status in slots.holders)
+        text = f"{self._name!r}: {slots.free} of {slots.limit} slots are free" + (f", held by {owners}" if owners else "")
+        return text, "" if slots.free else " ".join(status.token or "" for status in slots.holders) or "taken"
 
     def _words(self, status: LockStatus) -> str:
         if status.token is None:
@@ -446,6 +466,8 @@ class Run:
             "REDLOCK_OWNER": lease.owner,
             "REDLOCK_FENCE": str(lease.fence),
         }
+        if lease.slot is not None:
+            ours["REDLOCK_SLOT"] = str(lease.slot)
         return ours | ({_OUTER: "\n".join(self._outer)} if self._outer else {})
 
     def _look(self, lease: Lease) -> bool:
