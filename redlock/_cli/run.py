@@ -16,6 +16,7 @@ from redlock._cli import arguments, clock, config, service
 from redlock._cli.guard import KILLED, TERMINATED, exists
 from redlock._cli.job import ENDING, Job, NotStarted, Signals
 from redlock._cli.watchdog import GONE
+from redlock._core.slots import slot_name
 
 if TYPE_CHECKING:
     import argparse
@@ -280,7 +281,7 @@ class Run:
             "ttl": self._ttl, "hold_at_least": self._hold_at_least, "min_validity": self._enough(), "owner": self._owner,
         }  # fmt: skip
         if self._slots is None:
-            lock = masters.lock(self._name, **wanted)
+            lock: MultiLock = masters.lock(self._name, **wanted)
         else:
             lock = masters.slots(self._name, limit=self._slots, **wanted)
         try:
@@ -408,7 +409,9 @@ class Run:
             return self._words(status), status.token or ""
         slots = masters.slots(self._name, limit=self._slots).status()
         owners = ", ".join(status.owner or "somebody" for status in slots.holders)
-        text = f"{self._name!r}: {slots.free} of {slots.limit} slots are free" + (f", held by {owners}" if owners else "")
+        text = f"{self._name!r}: {slots.free} of {slots.limit} slots are free" + (
+            f", held by {owners}" if owners else ""
+        )
         return text, "" if slots.free else " ".join(status.token or "" for status in slots.holders) or "taken"
 
     def _words(self, status: LockStatus) -> str:
