@@ -266,8 +266,9 @@ class _Waiting:
             self._subscription.attempting()
 
     def tried(self, outcome: Grant | Refusal | None) -> None:
-        if self._subscription is not None:
-            self._subscription.tried(collided=isinstance(outcome, Refusal) and outcome.split)
+        if self._subscription is not None and isinstance(outcome, Refusal):
+            self._subscription.tried(collided=outcome.split)
+            self._subscription.refused(outcome.tally.in_the_way())  # also if another slot is asked for at once
 
 
 def _queue(settings: MastersSettings, board: Board, place: Place, deadline: float) -> Op[Refusal | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
