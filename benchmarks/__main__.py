@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SCENARIOS = (
-    "latency", "apart", "faults", "delays", "contention", "leaders", "throughput", "held", "masters", "memory", "imports",
+    "latency", "apart", "faults", "delays", "contention", "slots", "leaders", "throughput", "held", "masters", "memory", "imports",
 )  # fmt: skip
 _MASTERS = 9
 

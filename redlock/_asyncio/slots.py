@@ -30,8 +30,8 @@ class AsyncSlots(SlotsBase[AsyncMasters, AsyncLease], AsyncMultiLock):
     orders the holders of *that slot*.  Whoever waits gets whichever slot is free first.
 
     Many tasks may use one object; each of them holds a slot for itself.  A task that has a slot and acquires
-    again gets the same one, counted (R26).  With ``bound=False`` it gets another one, and `release` gives back the
-    latest.
+    again gets the same one, counted (R26).  With ``bound=False`` it gets another one, and a release gives back the
+    latest one.
     """
 
     async def status(self) -> SlotsStatus:

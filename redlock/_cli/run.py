@@ -16,7 +16,6 @@ from redlock._cli import arguments, clock, config, service
 from redlock._cli.guard import KILLED, TERMINATED, exists
 from redlock._cli.job import ENDING, Job, NotStarted, Signals
 from redlock._cli.watchdog import GONE
-from redlock._core.slots import slot_name
 
 if TYPE_CHECKING:
     import argparse
@@ -122,8 +121,8 @@ def parser() -> arguments.Parser:
         "--slots",
         type=int,
         metavar="K",
-        help="at most K commands at once: hold one of K slots, and not the lock NAME itself; the command gets the number "
-        "of its slot, from 0 on, in REDLOCK_SLOT",
+        help="at most K commands at once: hold one of K slots in place of the lock; the command gets the number of its "
+        "slot, from 0 on, in REDLOCK_SLOT",
     )
     this.add_argument(
         "--owner",
@@ -278,8 +277,11 @@ class Run:
 
     def _locked(self, masters: Masters) -> service.Ending:
         wanted: dict[str, Any] = {
-            "ttl": self._ttl, "hold_at_least": self._hold_at_least, "min_validity": self._enough(), "owner": self._owner,
-        }  # fmt: skip
+            "ttl": self._ttl,
+            "hold_at_least": self._hold_at_least,
+            "min_validity": self._enough(),
+            "owner": self._owner,
+        }
         if self._slots is None:
             lock: MultiLock = masters.lock(self._name, **wanted)
         else:
@@ -353,8 +355,10 @@ class Run:
         if not self._outer:
             return
         try:
-            held = [self._name] if self._slots is None else [slot_name(self._name, i) for i in range(self._slots)]
-            holders = {masters.status(name).token for name in held}
+            if self._slots is None:
+                holders = {masters.status(self._name).token}
+            else:
+                holders = {slot.token for slot in masters.slots(self._name, limit=self._slots).status().holders}
         except RedlockError:  # `_acquire` will report it, or wait for a quorum
             return
         if not holders.isdisjoint(self._outer):

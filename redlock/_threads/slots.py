@@ -29,8 +29,8 @@ class Slots(SlotsBase[Masters, Lease], MultiLock):
     orders the holders of *that slot*.  Whoever waits gets whichever slot is free first.
 
     Many threads may use one object; each of them holds a slot for itself.  A thread that has a slot and acquires
-    again gets the same one, counted (R26).  With ``bound=False`` it gets another one, and `release` gives back the
-    latest.
+    again gets the same one, counted (R26).  With ``bound=False`` it gets another one, and a release gives back the
+    latest one.
     """
 
     def status(self) -> SlotsStatus:
