@@ -266,8 +266,10 @@ class _Waiting:
             self._subscription.attempting()
 
     def tried(self, outcome: Grant | Refusal | None) -> None:
-        if self._subscription is not None and isinstance(outcome, Refusal):
-            self._subscription.tried(collided=outcome.split)
+        if self._subscription is None:
+            return
+        self._subscription.tried(collided=isinstance(outcome, Refusal) and outcome.split)
+        if isinstance(outcome, Refusal):
             self._subscription.refused(outcome.tally.in_the_way())  # also if another slot is asked for at once
 
 
