@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SCENARIOS = (
-    "latency", "apart", "faults", "delays", "contention", "leaders", "readers", "throughput", "held", "masters", "memory", "imports",
+    "latency", "apart", "faults", "delays", "contention", "slots", "leaders", "readers", "throughput", "held", "masters", "memory",
+    "imports",
 )  # fmt: skip
 _MASTERS = 9
 

@@ -34,7 +34,7 @@ OBSERVER: Final = "observer"
 Phase: TypeAlias = Literal["invoke", "ok", "fail", "info"]
 Store: TypeAlias = Literal["fenced", "plain"]
 Mode: TypeAlias = Literal["shared"]
-Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean", "kept", "handover"]
+Must: TypeAlias = Literal["exclusive", "fenced", "prompt", "live", "clean", "kept", "handover", "slots"]
 # What has to hold always, and is judged whether it is demanded or not.
 MUST: Final[tuple[Must, ...]] = ("exclusive", "fenced", "prompt", "live", "clean")
 # The others are judged only where they are demanded: elsewhere leases are lost, and not everybody wants a lock at once.
@@ -66,6 +66,7 @@ class Header:
     seed: int | str | None = None
     clock: str = "boottime"
     schema: int = SCHEMA
+    slots: Mapping[str, int] = field(default_factory=dict)  # how many there are of each group
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -77,6 +78,7 @@ class Header:
             "clock": self.clock,
             "ttl": self.ttl,
             "must": list(self.must),
+            **({"slots": dict(self.slots)} if self.slots else {}),
         }
 
 
@@ -303,6 +305,14 @@ class _Fields:
             return ()
         return (value,) if isinstance(value, str) else self.names(name)
 
+    def numbers(self, name: str) -> dict[str, int]:
+        value = self._values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(type(one) is int and one > 0 for one in value.values()):
+            raise self.wrong(name, "an object of whole numbers, 1 or more")
+        return value
+
     def keys(self, name: str) -> tuple[Key, ...]:
         value = self._values.get(name)
         if value is None:
@@ -335,6 +345,7 @@ def _header(values: dict[str, Any]) -> Header:
         clients=() if fields.raw("clients") is None else fields.names("clients"),
         seed=seed,
         clock=fields.perhaps_text("clock") or "boottime",
+        slots=fields.numbers("slots"),
     )
 
 

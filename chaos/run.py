@@ -31,6 +31,7 @@ _OPTIONS: Final = (
     ("clients", int, "client processes"),
     ("workers", int, "threads or tasks in each of them"),
     ("locks", int, "names of locks"),
+    ("slots", int, "of each name, in place of a lock; with --work slots"),
     ("lanes", int, "so many faults at once"),
     ("ttl", float, "seconds"),
     ("node-timeout", float, "seconds"),

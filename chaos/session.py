@@ -77,7 +77,7 @@ def _run(settings: Settings, rig: Rig, directory: Path, must: tuple[Must, ...]) 
             _tell(f"{excused} times the machine did not run a client when it mattered: that counts as a stop")
         header = Header(
             seed=settings.seed, masters=settings.masters, locks=settings.lock_names, ttl=settings.ttl, must=must,
-            clients=clients,
+            clients=clients, slots=dict.fromkeys(settings.wanted_names, settings.slots) if settings.slots else {},
         )  # fmt: skip
         merge(sorted(cast.events.glob("*.jsonl")), header, directory / HISTORY)
 

@@ -21,8 +21,11 @@ Persistence: TypeAlias = Literal["none", "everysec", "always"]
 # ``steady``: the first worker of each client keeps what it gets, and all the others want it.
 # ``leading``: all are candidates, and lead for shorter and longer than the TTL.
 # ``sharing``: many read and some write, of these some go on as readers.
+# ``slots``: as ``mixed``, without handing over: every name has slots.
 # ``naive``: a holder who looks at its lease only before it begins.
-Work: TypeAlias = Literal["mixed", "lasting", "visited", "overrun", "brief", "steady", "naive", "leading", "sharing"]
+Work: TypeAlias = Literal[
+    "mixed", "lasting", "visited", "overrun", "brief", "steady", "naive", "leading", "sharing", "slots"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,7 @@ class Settings:
     clients: int = 6  # processes, each with `workers`
     workers: int = 2  # threads or tasks, which share their process and its `Masters`
     locks: int = 3
+    slots: int = 0  # of each name, of which every worker wants one; 0: the names are locks
     faults: tuple[str, ...] = ()
     lanes: int = 1  # so many faults at once
     ttl: float = 2.0
@@ -60,6 +64,14 @@ class Settings:
 
     @property
     def lock_names(self) -> tuple[str, ...]:
+        """The locks that a master may have keys of: of a group each slot."""
+        if not self.slots:
+            return self.wanted_names
+        return tuple(f"{name}#{slot}" for name in self.wanted_names for slot in range(self.slots))
+
+    @property
+    def wanted_names(self) -> tuple[str, ...]:
+        """What workers ask for."""
         return tuple(f"lock-{number}" for number in range(1, self.locks + 1))
 
     def check(self) -> None:
@@ -98,6 +110,7 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "clients": ("from 1 to 200", lambda value: 1 <= value <= 200),  # noqa: PLR2004
     "workers": ("at least 1", lambda value: value >= 1),
     "locks": ("at least 1", lambda value: value >= 1),
+    "slots": ("at least 0", lambda value: value >= 0),
     "lanes": ("at least 1", lambda value: value >= 1),
     "ttl": ("more than 0 seconds", _positive),
     "node_timeout": ("more than 0 seconds", _positive),

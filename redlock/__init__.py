@@ -12,7 +12,7 @@ In short::
 import importlib
 import typing
 
-from redlock._core.inspect import LockStatus
+from redlock._core.inspect import LockStatus, SlotsStatus
 from redlock._threads.lease import Lease
 from redlock._threads.lock import MultiLock
 from redlock._threads.masters import Masters
@@ -35,6 +35,7 @@ if typing.TYPE_CHECKING:
     from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock
     from redlock._asyncio.masters import AsyncMasters
+    from redlock._asyncio.slots import AsyncSlots
     from redlock._core.events import (
         Event,
         LeaseExtended,
@@ -49,12 +50,14 @@ if typing.TYPE_CHECKING:
     )
     from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
     from redlock._threads.election import Election, Term
+    from redlock._threads.slots import Slots
 
 __all__ = [
     "AsyncElection",
     "AsyncLease",
     "AsyncMasters",
     "AsyncMultiLock",
+    "AsyncSlots",
     "AsyncTerm",
     "ConfigurationError",
     "Election",
@@ -83,6 +86,8 @@ __all__ = [
     "QuorumLost",
     "QuorumUnreachable",
     "RedlockError",
+    "Slots",
+    "SlotsStatus",
     "Term",
     "Vote",
     "WouldDeadlock",
@@ -97,6 +102,8 @@ _LATER = {
     "AsyncLease": "redlock._asyncio.lease",
     "AsyncMasters": "redlock._asyncio.masters",
     "AsyncMultiLock": "redlock._asyncio.lock",
+    "AsyncSlots": "redlock._asyncio.slots",
+    "Slots": "redlock._threads.slots",
     **dict.fromkeys(
         (
             "Event",

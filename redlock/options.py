@@ -13,6 +13,7 @@ from redlock.errors import ConfigurationError
 LONGEST_NAME = 512  # bytes of UTF-8 (docs/reference/wire.md)
 LONGEST_OWNER = 64  # bytes of UTF-8 (R27)
 BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, which are exact below this
+MOST_SLOTS = 100  # of a group: each attempt names them all, and a refusal looks at each (R32)
 _LONGEST_SHOWN = 200  # characters of a wrong value that an error shows
 
 LONGEST = 1e9  # seconds: thirty years. With more, timers of the operating system overflow
@@ -152,6 +153,13 @@ def _encodes(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def limit(value: object) -> int:
+    """How many slots a group has."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_SLOTS:
+        return value
+    raise ConfigurationError(f"limit={shown(value)}: allowed is a whole number from 1 to {MOST_SLOTS}")
 
 
 def _number(option: str, value: object, allowed: str) -> float:

@@ -45,6 +45,9 @@ _OFTEN: Final[dict[Work, dict[str, int]]] = {
         "short": 6, "long": 2, "expiring": 2, "extending": 2, "entering_twice": 2, "block": 2, "impatient": 2,
         "downgrading": 4, "cancelled": 3,
     },
+    "slots": {
+        "short": 6, "long": 2, "expiring": 2, "extending": 2, "entering_twice": 2, "block": 2, "impatient": 2, "cancelled": 3,
+    },
 }  # fmt: skip
 _READS: Final = 0.7  # share of those who read
 
@@ -90,7 +93,7 @@ class Worker:
     async def perform(self) -> None:
         settings = self._settings
         while not self._stage.over:
-            name = self._random.choice(settings.lock_names)
+            name = self._random.choice(settings.wanted_names)
             act = self._random.choices(self._acts, self._often)[0]
             await (act if self._stage.working else self._short)(name)
             rest = 0.002 if settings.work == "brief" else 0.03
@@ -199,16 +202,18 @@ class Worker:
             try:
                 await self._work(entered[0], self._settings.ttl * self._random.uniform(0.0, 1.3))
             finally:
-                self._write("release", "invoke", lock=name, token=lease.token)
+                self._write("release", "invoke", lock=lease.name, token=lease.token)
 
         try:
             await self._world.within(lock, body)
         except LockLost as lost:
-            self._write("release", "fail", lock=name, token=entered[0].lease.token, reason=lost.reason)
+            lease = entered[0].lease
+            self._write("release", "fail", lock=lease.name, token=lease.token, reason=lost.reason)
         except NotAcquired as refused:
             self._write("acquire", "fail", lock=name, detail=_why(refused))
         else:
-            self._write("release", "ok", lock=name, token=entered[0].lease.token)
+            lease = entered[0].lease
+            self._write("release", "ok", lock=lease.name, token=lease.token)
         finally:
             for held in entered:
                 self._held.pop(held.lease.token, None)
@@ -311,7 +316,10 @@ class Worker:
             options["retry"] = wait_random(0, self._settings.wait)
         if self._settings.work == "sharing":
             options.setdefault("shared", self._random.random() < _READS)
-        return self._world.masters.lock(name, ttl=self._settings.ttl, on_lost=self._lost, **options)
+        if self._settings.slots:
+            options["limit"] = self._settings.slots
+        make = self._world.masters.slots if self._settings.slots else self._world.masters.lock
+        return make(name, ttl=self._settings.ttl, on_lost=self._lost, **options)
 
     async def _take(self, name: str, *, patience: float | None = None, **options: Any) -> Held | None:
         lock = self._lock(name, **options)

@@ -38,6 +38,8 @@ def operations(history: History, op: str) -> Iterator[Operation]:
             continue
         of = event.process, event.worker, event.lock
         before = open_.pop(of, None)
+        if before is None and event.phase != "invoke":  # which slot it is, is known when it is granted
+            before = open_.pop((event.process, event.worker, (event.lock or "").rpartition("#")[0]), None)
         if event.phase == "invoke":
             open_[of] = event
             if before is not None:

@@ -16,6 +16,7 @@ from chaos.judge.holds import Hold, holds
 from chaos.judge.kept import kept, renewed
 from chaos.judge.live import last_heal, live
 from chaos.judge.prompt import prompt
+from chaos.judge.slots import of_groups, slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -127,6 +128,8 @@ def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:
             return Ruling(name, "passed", note="no lease was renewed", vacuous=True)
         if name == "handover" and next(ends(history, held), None) is None:
             return Ruling(name, "passed", note="no leader has ended early", vacuous=True)
+        if name == "slots" and next(of_groups(history, held), None) is None:
+            return Ruling(name, "passed", note="no slot was held", vacuous=True)
         return Ruling(name, "passed")
     except Exception as error:  # noqa: BLE001 - likewise
         return Ruling(name, "unknown", note=_crash(error), crashed=True)
@@ -144,4 +147,5 @@ _JUDGES: Final[dict[Must, Callable[[History, list[Hold]], Iterable[Violation]]]]
     "clean": clean,
     "kept": kept,
     "handover": handover,
+    "slots": slots,
 }

@@ -21,7 +21,7 @@ from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
 from redlock._base.lock import LockBase
-from redlock._base.refused import is_locked, not_acquired, unreachable
+from redlock._base.refused import is_locked
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
 from redlock._core.mode import MOST_READERS
@@ -189,7 +189,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             self._take_back(hold)
             raise
         if outcome.kind != "held":
-            raise unreachable(self._spec, outcome)
+            raise self._refused(outcome)
         return None
 
     async def release(self) -> None:
@@ -259,7 +259,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         self._tried(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease
-        raise not_acquired(self._spec, outcome) if outcome.kind == "held" else unreachable(self._spec, outcome)
+        raise self._refused(outcome)
 
     async def _leave(
         self,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from redlock._asyncio.election import AsyncElection
     from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock, AsyncMultiLockOptions
+    from redlock._asyncio.slots import AsyncSlots, AsyncSlotsOptions
     from redlock._base.holds import Holder
     from redlock._base.naming import Naming
     from redlock._base.typed import ElectionOptions
@@ -114,6 +115,12 @@ class AsyncMasters(MastersBase):
         from redlock._asyncio.locked import decorator  # noqa: PLC0415 - few programs use it
 
         return decorator(self, name, on_busy, busy, options)
+
+    def slots(self, name: str, *, limit: int, **options: Unpack[AsyncSlotsOptions]) -> AsyncSlots:
+        """Make slots (R32), at most ``limit`` holders at once: ``AsyncSlots(name, masters, limit=limit, …)``."""
+        from redlock._asyncio.slots import AsyncSlots  # noqa: PLC0415 - few programs have slots
+
+        return AsyncSlots(name, self, limit=limit, **options)
 
     def leader(self, name: str, **options: Unpack[ElectionOptions]) -> AsyncElection:
         """One candidate of the election ``name`` (R31); see `AsyncElection` for the options.  Nothing is sent."""

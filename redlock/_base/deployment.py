@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 from redlock import _clock, options
 from redlock._core import inspect, wire
+from redlock._core.slots import Board, group_of, slot_name
 from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,25 +18,34 @@ if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
     from redlock._core.quorum import Tally
-    from redlock._core.settings import MastersSettings
+    from redlock._core.settings import LockSpec, MastersSettings
+    from redlock._core.slots import Group
 
 
 class Deployment:
     """The masters of one `Masters`, as operations ask them."""
 
-    __slots__ = ("_announced", "limits", "prefix", "settings")
+    __slots__ = ("_announced", "_boards", "limits", "prefix", "settings")
 
     def __init__(self, settings: MastersSettings, limits: Limits, prefix: str) -> None:
         self.settings = settings
         self.limits = limits
         self.prefix = prefix
         self._announced = wire.announcement_key(prefix)
+        self._boards: weakref.WeakValueDictionary[str, Board] = weakref.WeakValueDictionary()
 
     def keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
         keys = wire.keys_for(self.prefix, names, fencing=fencing)
         if self._announced in keys.locks or (len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)):
             self._refuse(names, keys)
         return keys
+
+    def group(self, spec: LockSpec, limit: int) -> Group:
+        """The ``limit`` slots of the group ``spec.name``.  All groups of this name share what is known of it."""
+        name = spec.name
+        options.names([slot_name(name, limit - 1)])  # the longest
+        keys = [self.keys((slot_name(name, slot),), fencing=spec.fencing) for slot in range(limit)]
+        return group_of(spec, keys, self.prefix, self._boards.setdefault(name, Board()))
 
     def _refuse(self, names: tuple[str, ...], keys: wire.Keys) -> NoReturn:
         """One of ``keys`` has another use already.  Raises ConfigurationError, with the name to change."""

@@ -38,6 +38,11 @@ class LeaseBase(Generic[AnyState_co]):
         return self._state.names
 
     @property
+    def slot(self) -> int | None:
+        """Which one of the slots of a group it is, from 0 on; None for a lock (R32).  `name` is that of this slot."""
+        return self._state.slot
+
+    @property
     def token(self) -> str:
         """The value of the keys on the masters, random digits with the owner behind them.  It orders nothing."""
         return self._state.token

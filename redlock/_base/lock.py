@@ -30,7 +30,7 @@ from redlock import _clock, options
 from redlock._base import process
 from redlock._base.holds import AnyLease, End, Hold, Holder, note_here
 from redlock._base.masters import MastersBase, token_source
-from redlock._base.refused import not_extended
+from redlock._base.refused import not_acquired, not_extended, unreachable
 from redlock._base.times import check_ttl, checked
 from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.downgrade import downgrade
@@ -42,6 +42,7 @@ from redlock._core.retry import BETWEEN_ATTEMPTS
 from redlock._core.settings import LockSpec
 from redlock.errors import (
     ConfigurationError,
+    NotAcquired,
     NotHeld,
     RedlockError,
     WouldDeadlock,
@@ -261,10 +262,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """
         for hold in reversed(again.holder):
             lease = hold.lease
-            if not any(name in lease.names for name in self._spec.names) or not lease.valid:
+            if not self._wants_any(lease.names) or not lease.valid:
                 continue  # a lost lease is not entered again
             if hold.abandoned:
-                self._post(abandon(self._settings, self._spec, hold.state))
+                self._post(abandon(self._settings, self._spec_of(hold.state), hold.state))
                 continue
             if hold.task is not again.task:
                 raise WouldDeadlock(
@@ -282,10 +283,22 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return True
         return False
 
+    def _wants_any(self, names: tuple[str, ...]) -> bool:
+        """Whether a lease on ``names`` has any that this lock asks for."""
+        return any(name in names for name in self._spec.names)
+
+    def _wants_all(self, names: tuple[str, ...]) -> bool:
+        """Whether a lease on ``names`` is what this lock asks for."""
+        return set(self._spec.names) == set(names)
+
+    def _spec_of(self, state: LeaseState) -> LockSpec:  # noqa: ARG002 - of slots each is another lock
+        """The lock that the lease ``state`` is on."""
+        return self._spec
+
     def _check_asked(self, hold: Hold[AnyLease]) -> None:
         """Check that the lease of ``hold`` has all that this lock asks for."""
         lease, holds = hold.lease, f"this {self._holder} holds"
-        if set(self._spec.names) != set(lease.names):
+        if not self._wants_all(lease.names):
             raise WouldDeadlock(
                 f"{holds} {lease.name!r} already, and would wait for itself to get {self._spec.name!r}",
                 name=self._spec.name,
@@ -414,7 +427,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 f"ttl={ttl:g}: allowed is at least hold_at_least ({state.hold_at_least:g} s), or others could get the "
                 "lock before that"
             )
-        extension = yield from extend(self._settings, self._spec, state, ttl, _clock.now())
+        extension = yield from extend(self._settings, self._spec_of(state), state, ttl, _clock.now())
         if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
             with contextlib.suppress(IndexError):  # of several threads one finds it here
                 self._keep(Renewal(self._settings, self._spec, state, self._resumed.pop(), _clock.now()))
@@ -433,6 +446,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 "downgrade it there",
                 name=state.name,
             )
+        if state.slot is not None:
+            raise ConfigurationError(f"{state.name!r} is a slot: who has one has it alone")
         if state.hold_at_least:
             raise ConfigurationError(
                 f"hold_at_least={state.hold_at_least:g}: until then nobody else may get {state.name!r}, no reader"
@@ -445,7 +460,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             state = hold.state
             if not state.released:
                 with contextlib.suppress(RedlockError):  # the masters were closed
-                    self._post(abandon(self._settings, self._spec, state), hold.driver)
+                    self._post(abandon(self._settings, self._spec_of(state), state), hold.driver)
             self._gave_back_so_far(state)
 
     def _new_state(self, *, resumed: Grant | None = None) -> LeaseState:
@@ -477,6 +492,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         else:
             observer.acquired(self._spec.name, outcome, took)
 
+    def _refused(self, refusal: Refusal) -> NotAcquired:
+        return not_acquired(self._spec, refusal) if refusal.kind == "held" else unreachable(self._spec, refusal)
+
     def _gave_back(self, state: LeaseState, how: Literal["released", "left", "lost"]) -> None:
         """A release is over.  Raises LockLost if the lease was not ours any more."""
         if how == "lost":
@@ -506,7 +524,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         raise self._not_held()
 
     def _not_held(self) -> NotHeld:
-        ours = [hold for hold in self._caller() if set(self._spec.names) == set(hold.lease.names) and hold.lease.valid]
+        ours = [hold for hold in self._caller() if self._wants_all(hold.lease.names) and hold.lease.valid]
         if any(hold.through is not self._me and hold.entered_here for hold in ours):
             text = (
                 f"this {self._holder} holds {self._spec.name!r}, but not through this lock object: "

@@ -36,6 +36,19 @@ def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     )
 
 
+def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
+    """The error when all slots of a group are taken."""
+    slots = "the only slot is" if limit == 1 else f"all {limit} slots are"
+    who = f"{slots} taken"
+    if not refusal.attempts:
+        who = "others of this process wait for a slot"
+    elif refusal.remaining is not None and math.isfinite(refusal.remaining):
+        who += f", the first one for up to {refusal.remaining:.1f} s"
+    return NotAcquired(
+        f"{spec.name!r} not acquired in {_attempts(refusal)}: {who}", name=spec.name, votes=refusal.tally.votes()
+    )
+
+
 def unreachable(spec: LockSpec, refusal: Refusal) -> QuorumUnreachable:
     """The error when too few masters took part, or too late."""
     if refusal.kind == "slow":

@@ -31,6 +31,21 @@ class LockOptions(TypedDict, total=False):
     fence: int | None
 
 
+class SlotOptions(TypedDict, total=False):
+    """The options of slots (R32) that threads and asyncio share: those of a lock that cannot be resumed."""
+
+    ttl: float
+    timeout: float
+    auto_extend: bool
+    max_hold: float | None
+    hold_at_least: float | None
+    min_validity: float | None
+    fencing: bool
+    bound: bool
+    retry: wait_base | None
+    owner: str | None
+
+
 class ElectionOptions(TypedDict, total=False):
     """The options of an election (R31): those of its lock that make sense for a leader."""
 

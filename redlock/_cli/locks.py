@@ -44,7 +44,7 @@ class Listed:
     def __init__(self, masters: int, found: Iterable[LockStatus], limit: int) -> None:
         self._masters = masters
         number = count()
-        numbered = ((status.name, next(number), status) for status in found)
+        numbered = ((_order(status.name), next(number), status) for status in found)
         self._locks = [status for _, _, status in heapq.nsmallest(limit, numbered)]
         self._total = next(number)
 
@@ -94,6 +94,12 @@ class Listed:
         if not self._locks:
             return [said]
         return [style.paint(table[0], "dim"), *table[1:], "", said]
+
+
+def _order(name: str) -> tuple[str, int]:
+    """Slots of one group stand together, in the order of their numbers (R32)."""
+    group, sharp, slot = name.rpartition("#")
+    return (group, int(slot)) if sharp and slot.isdecimal() and len(slot) < len("100") else (name, -1)
 
 
 def printed(text: str) -> str:

@@ -125,6 +125,13 @@ def parser() -> arguments.Parser:
         "(default: 5, at most a third of the TTL)",
     )
     this.add_argument(
+        "--slots",
+        type=int,
+        metavar="K",
+        help="at most K commands at once: hold one of K slots in place of the lock; the command gets the number of its "
+        "slot, from 0 on, in REDLOCK_SLOT",
+    )
+    this.add_argument(
         "--owner",
         metavar="TEXT",
         help="what others read who look or wait; at most 64 bytes (default: this host/the process id)",
@@ -185,6 +192,10 @@ def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) 
         this.error("--hold-at-least does not go with --shared: a reader keeps no other reader out")
     if given.shared and given.service:
         this.error("--shared does not go with --service: a leader shares its lock with nobody")
+    if given.shared and given.slots is not None:
+        this.error("--shared does not go with --slots: who has a slot has it alone")
+    if given.slots is not None and given.service:
+        this.error("--slots does not go with --service: a service has one leader")
     if not given.service:
         if given.restart:
             this.error("--restart goes with --service")
@@ -257,6 +268,7 @@ class Run:
             )
         self._max_hold: float = math.inf if given.max_hold is None else given.max_hold
         self._owner: str | None = given.owner
+        self._slots: int | None = given.slots
         self._since = 0.0  # when the lock was acquired
         self._lost = False  # the lease was lost, or was held for --max-hold
         self._answers: tuple[Vote, ...] = ()  # the votes of the release
@@ -278,20 +290,22 @@ class Run:
             self._collected.close()
 
     def _locked(self, masters: Masters) -> service.Ending:
-        lock = masters.lock(
-            self._name,
-            ttl=self._ttl,
-            hold_at_least=self._hold_at_least,
-            min_validity=self._enough(),
-            shared=self._shared,
-            owner=self._owner,
-        )
+        wanted: dict[str, Any] = {
+            "ttl": self._ttl,
+            "hold_at_least": self._hold_at_least,
+            "min_validity": self._enough(),
+            "owner": self._owner,
+        }
+        if self._slots is None:
+            lock: MultiLock = masters.lock(self._name, shared=self._shared, **wanted)
+        else:
+            lock = masters.slots(self._name, limit=self._slots, **wanted)
         try:
             lease = self._acquire(masters, lock)
             if lease is None:
                 return self._ending(NOT_ACQUIRED)
             if self._verbose:
-                _say(f"acquired {self._name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
+                _say(f"acquired {lease.name!r}, fencing token {lease.fence}, TTL {self._ttl:g} s")
             with self._collected:
                 code = self._guarded(lease)
         finally:
@@ -355,11 +369,14 @@ class Run:
         if not self._outer:
             return
         try:
-            status = masters.status(self._name)
+            if self._slots is None:
+                status = masters.status(self._name)
+                holders = {status.token, *(() if self._shared else status.shared)}
+            else:
+                holders = {slot.token for slot in masters.slots(self._name, limit=self._slots).status().holders}
         except RedlockError:  # `_acquire` will report it, or wait for a quorum
             return
-        readers = () if self._shared else status.shared
-        if not {status.token, *readers}.isdisjoint(self._outer):
+        if not holders.isdisjoint(self._outer):
             raise WouldDeadlock(
                 f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end. "
                 "Take another name, or run the command without redlock-run; if nobody waits for this one: "
@@ -388,11 +405,10 @@ class Run:
         pause = 0.2
         while not enough.wait(pause):
             try:
-                holder = masters.status(self._name)
+                text, who = self._who(masters)
             except RedlockError as error:
-                text, who = f"waiting: {error}", "nobody knows"
-            else:
-                text, who = f"waiting: {self._words(holder)}", holder.token or " ".join(holder.shared)
+                text, who = str(error), "nobody knows"
+            text = f"waiting: {text}"
             if who and (who != before or time.monotonic() > again) and not enough.is_set():
                 _say(text)
                 before, again = who, time.monotonic() + _TELL_AGAIN
@@ -400,10 +416,22 @@ class Run:
 
     def _holder(self, masters: Masters) -> str:
         try:
-            status = masters.status(self._name)
+            text, who = self._who(masters)
         except RedlockError:
             return ""
-        return self._words(status) if status.token or status.shared else ""
+        return text if who else ""
+
+    def _who(self, masters: Masters) -> tuple[str, str]:
+        """Who holds it, for people, and what changes when somebody else does: "" if it is free."""
+        if self._slots is None:
+            status = masters.status(self._name)
+            return self._words(status), status.token or " ".join(status.shared)
+        slots = masters.slots(self._name, limit=self._slots).status()
+        owners = ", ".join(status.owner or "somebody" for status in slots.holders)
+        text = f"{self._name!r}: {slots.free} of {slots.limit} slots are free" + (
+            f", held by {owners}" if owners else ""
+        )
+        return text, "" if slots.free else " ".join(status.token or "" for status in slots.holders) or "taken"
 
     def _words(self, status: LockStatus) -> str:
         if status.shared:
@@ -464,6 +492,8 @@ class Run:
             "REDLOCK_OWNER": lease.owner,
             "REDLOCK_FENCE": str(lease.fence),
         }
+        if lease.slot is not None:
+            ours["REDLOCK_SLOT"] = str(lease.slot)
         return ours | ({_OUTER: "\n".join(self._outer)} if self._outer else {})
 
     def _look(self, lease: Lease) -> bool:

@@ -55,6 +55,7 @@ class Refusal(NamedTuple):
     split: bool = False  # if `held`: no token was seen on a majority
     by_readers: bool = False  # if `held`: a master has readers (R33)
     validity: float | None = None  # if `slow`: the validity that would have been left
+    slots: tuple[tuple[float, ...], ...] = ()  # of a group of slots: what each master that refused said of them
 
 
 def acquire(
@@ -112,10 +113,10 @@ def _contend(
             if subscription is None and outcome.kind == "held":
                 subscription = Subscription(spec.keys.locks, len(settings.masters))
                 yield Listen(subscription)
-            until = _next_try(spec, outcome, failed, deadline)
+            until = next_try(spec, outcome, failed, deadline)
             if outcome.by_readers and not spec.mode.shared:
                 yield keep_new_readers_away(settings, spec, marks, until - outcome.at)
-            if (yield from _pause(settings, subscription, outcome, until)):
+            if (yield from pause(settings, subscription, outcome, until)):
                 failed = 0
         attempts += 1
         failed += 1
@@ -151,7 +152,7 @@ def _let_others_go_first(
     return subscription
 
 
-def _next_try(spec: LockSpec, refusal: Refusal, failed: int, deadline: float) -> float:
+def next_try(spec: LockSpec, refusal: Refusal, failed: int, deadline: float) -> float:
     """When to try again, if nothing happens before that."""
     until = min(refusal.at + delay(spec.retry, failed), deadline)
     if refusal.remaining is not None:  # by then the keys have expired, also if no release is announced
@@ -175,7 +176,7 @@ def _attempt_again(
     return outcome
 
 
-def _pause(settings: MastersSettings, subscription: Subscription | None, refusal: Refusal, until: float) -> Op[bool]:
+def pause(settings: MastersSettings, subscription: Subscription | None, refusal: Refusal, until: float) -> Op[bool]:
     """Wait until there is reason to try again.  Returns True if the reason is an announced release (R24)."""
     at = refusal.at
     if subscription is not None:
@@ -297,6 +298,7 @@ class Ballot(Round):
 
     _elsewhere: tuple[int, ...] = ()  # masters that granted, but did not store our proposal
     _holders: tuple[tuple[str, float], ...] = ()
+    _slots: tuple[tuple[float, ...], ...] = ()
 
     def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int) -> None:
         super().__init__(settings, call)
@@ -311,6 +313,8 @@ class Ballot(Round):
                 self._elsewhere += (master,)
             return GRANTED
         self._holders += ((answer.holder, answer.remaining),)
+        if answer.slots:
+            self._slots += (answer.slots,)
         return "held", f"{by_whom(answer.holder)} {wire.how_long(answer.remaining)}"
 
     @property
@@ -331,7 +335,7 @@ class Ballot(Round):
         if tally.unreachable:
             return Refusal("unreachable", tally, at)
         if tally is not self.tally:
-            return Refusal("held", tally, at)
+            return Refusal("held", tally, at, slots=self._slots)
         tokens = [holder for holder, _ in self._holders]
         holder = max(tokens, key=tokens.count, default="")
         left = sorted(remaining for _, remaining in self._holders)
@@ -344,6 +348,7 @@ class Ballot(Round):
             split=tokens.count(holder) < tally.need,
             remaining=left[missing - 1] if missing <= len(left) else None,
             by_readers=READERS in tokens,
+            slots=self._slots,
         )
 
 

@@ -64,6 +64,38 @@ class LockStatus:
         return released_token(self.token) != ""
 
 
+@dataclass(frozen=True, slots=True)
+class SlotsStatus:
+    """The slots of a group, as its masters saw each of them a moment ago (R32).
+
+    A look and no promise, and no snapshot: each slot is looked at by itself.
+
+    Attributes:
+        name: the name of the group.
+        slots: what is known of each slot, in order.
+    """
+
+    name: str
+    slots: tuple[LockStatus, ...]
+
+    @property
+    def limit(self) -> int:
+        """How many slots were looked at."""
+        return len(self.slots)
+
+    @property
+    def holders(self) -> tuple[LockStatus, ...]:
+        """The slots that a majority of masters has the same token for."""
+        return tuple(slot for slot in self.slots if slot.token is not None)
+
+    @property
+    def free(self) -> int:
+        """How many slots a majority of masters calls free.  What an attempt under way has is neither free nor held."""
+        return sum(
+            sum(vote.outcome == "free" for vote in slot.votes) >= majority(len(slot.votes)) for slot in self.slots
+        )
+
+
 class Look(Round):
     """The round of a status: what every master knows of a name."""
 

@@ -54,6 +54,7 @@ class LeaseState:
     asked: frozenset[int]  # masters that may have its keys
     said: Callable[[], tuple[Vote, ...]]  # the last answers to an extension or a release: they tell why it was lost
     mode: Mode = EXCLUSIVE  # a downgrade changes it (R33)
+    slot: int | None = None  # which one of a group (R32)
     hold_at_least = 0.0  # seconds after the grant in which nobody else gets it, released or not (R28)
     repaired: frozenset[int] = frozenset()  # masters to which a repair may have given the key back (R14)
     released = False

@@ -1,6 +1,6 @@
-"""For oneself, or shared with readers (R33): a lock has one of two modes, and a lease, too.
+"""For oneself, or shared with readers (R33): the mode of a lock, and of a lease.  A slot has one of its own (R32).
 
-They differ in the scripts that masters run, and in nothing else: the votes, the fence, the validity, the rollback, the
+Modes differ in the scripts that masters run, and in nothing else: the votes, the fence, the validity, the rollback, the
 repair and the restart guard are the same.
 """
 

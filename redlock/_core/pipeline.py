@@ -62,7 +62,8 @@ def _down(_: Any) -> Any:
 
 
 _CREATE = frozenset(
-    script.name for script in (scripts.ACQUIRE, scripts.REPAIR, scripts.ACQUIRE_SHARED, scripts.REPAIR_SHARED)
+    script.name
+    for script in (scripts.ACQUIRE, scripts.REPAIR, scripts.OCCUPY, scripts.ACQUIRE_SHARED, scripts.REPAIR_SHARED)
 )
 
 

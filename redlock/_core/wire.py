@@ -185,6 +185,30 @@ def mark(keys: Keys, token: str, lasts: float) -> Call:
     return Call(scripts.MARK, keys.locks, (token, milliseconds(lasts) if lasts > 0 else "0"))
 
 
+def occupy(group: tuple[str, ...], keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
+    """`acquire` for one slot of a group; ``group``: the lock keys of all its slots (R32)."""
+    own = keys.locks + keys.fences
+    fence = str(proposal)
+    return Call(
+        scripts.OCCUPY,
+        own + group,
+        (str(len(own)), token, milliseconds(ttl), fence, milliseconds(fence_ttl)),
+        f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode(),
+    )
+
+
+def vacate(group: str, slot: int, keys: Keys, token: str, keep: float = 0.0) -> Call:
+    """`release` for one slot of a group; ``group``: the key of its channel (R32)."""
+    args = (token, channel(group), str(slot), *((milliseconds(keep),) if keep > 0 else ()))
+    return Call(scripts.VACATE, keys.locks, args, b"*2\r\n:1\r\n:0\r\n")
+
+
+def announced_slot(message: bytes) -> int | None:
+    """The slot whose release ``message`` announces; None: it is no such message."""
+    number, _, token = message.partition(b" ")
+    return int(number) if token and number.isdigit() and len(number) < _DIGITS else None
+
+
 def status(key: str) -> Call:
     return Call(scripts.STATUS, (key, fence_key(key)), (str(MOST_NAMED),))
 
@@ -225,11 +249,15 @@ class Taken(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Answer of acquire: ``holder`` has the lock for ``remaining`` seconds (infinity: the key has no expiry)."""
+    """Answer of acquire: ``holder`` has the lock for ``remaining`` seconds (infinity: the key has no expiry).
+
+    ``slots``: if it was asked for one slot of a group, the same time of every slot; 0 if that one is free.
+    """
 
     fence: int
     holder: str
     remaining: float
+    slots: tuple[float, ...] = ()
 
 
 class Owned(NamedTuple):
@@ -277,6 +305,10 @@ def read_acquire(value: Any) -> Taken | Held:
             return Taken(_exceeded(fence), stored=False)
         case [0, bytes(fence), bytes(holder), int(pttl)]:
             return Held(_exceeded(fence), _text(holder), _seconds(pttl))
+        case [0, bytes(fence), bytes(holder), int(pttl), list(slots)] if all(type(left) is int for left in slots):
+            # A key that has less than a millisecond left is not free yet.
+            left = tuple(0.0 if left == -2 else max(_seconds(left), 0.001) for left in slots)  # noqa: PLR2004 - see the script
+            return Held(_exceeded(fence), _text(holder), _seconds(pttl), left)
     raise BadReply(_odd(value))
 
 

@@ -16,7 +16,7 @@ from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
 from redlock._base.lock import LockBase
 from redlock._base.loop import running_loop
-from redlock._base.refused import is_locked, not_acquired, unreachable
+from redlock._base.refused import is_locked
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
 from redlock._threads.lease import Lease, ThreadLeaseState
@@ -110,7 +110,7 @@ class MultiLock(LockBase[Masters, Lease]):
             self._take_back(hold)
             raise
         if outcome.kind != "held":
-            raise unreachable(self._spec, outcome)
+            raise self._refused(outcome)
         return None
 
     def release(self) -> None:
@@ -177,7 +177,7 @@ class MultiLock(LockBase[Masters, Lease]):
         self._tried(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease
-        raise not_acquired(self._spec, outcome) if outcome.kind == "held" else unreachable(self._spec, outcome)
+        raise self._refused(outcome)
 
     def _leave(
         self,

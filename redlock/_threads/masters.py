@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from redlock._threads.election import Election
     from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock, MultiLockOptions
+    from redlock._threads.slots import Slots, SlotsOptions
 
 B = TypeVar("B")
 P = ParamSpec("P")
@@ -120,6 +121,12 @@ class Masters(MastersBase):
         from redlock._threads.locked import decorator  # noqa: PLC0415 - few programs use it
 
         return decorator(self, name, on_busy, busy, options)
+
+    def slots(self, name: str, *, limit: int, **options: Unpack[SlotsOptions]) -> Slots:
+        """Make slots (R32), at most ``limit`` holders at once: ``Slots(name, masters, limit=limit, …)``."""
+        from redlock._threads.slots import Slots  # noqa: PLC0415 - few programs have slots
+
+        return Slots(name, self, limit=limit, **options)
 
     def leader(self, name: str, **options: Unpack[ElectionOptions]) -> Election:
         """One candidate of the election ``name`` (R31); see `Election` for the options.  Nothing is sent."""

@@ -58,13 +58,15 @@ EXTEND_SHARED = _load_shared("extend_shared")
 REPAIR_SHARED = _load_shared("repair_shared")
 RELEASE_SHARED = _load_shared("release_shared")
 MARK = _load_shared("mark")
+OCCUPY = _load("occupy")
+VACATE = _load("vacate")
 
 SCAN = _load("scan")
 LOOK = _load("look")
 
-# Loaded on every connection.  The others are for lists of locks: few programs make any.
+# Loaded on every connection.  The others are for slots, and for lists of locks: few programs have any.
 USUAL = (
     ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE,
     ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK,
 )  # fmt: skip
-ALL = (*USUAL, SCAN, LOOK)
+ALL = (*USUAL, OCCUPY, VACATE, SCAN, LOOK)

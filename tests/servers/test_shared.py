@@ -217,6 +217,13 @@ def test_who_entered_it_twice_cannot_downgrade_it(masters):
         lease.downgrade()
 
 
+def test_who_has_a_slot_has_it_alone(masters):
+    with pytest.raises(ConfigurationError, match="shared=True"):
+        masters.slots("job", limit=2, shared=True)
+    with masters.slots("job", limit=2) as lease, pytest.raises(ConfigurationError, match="is a slot"):
+        lease.downgrade()
+
+
 def test_somebody_else_cannot_downgrade_it(masters):
     with masters.lock("job") as lease:
         caught = []

@@ -8,6 +8,7 @@
 --elections         of runs in which all clients are candidates of one election
 --readers           of runs with readers and writers
 --come-and-go       of runs with many readers and one writer
+--slots             of runs in which all want one of few slots
 --trace SEED        everything that happens in one run
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
 """
@@ -35,6 +36,7 @@ from tests.simulation.parameters import (
     household,
     periods,
     readers_and_writers,
+    slots,
 )
 from tests.simulation.run import Run, report
 from tests.simulation.variants import VARIANTS
@@ -58,6 +60,7 @@ def main() -> int:
     parser.add_argument("--elections", action="store_true")
     parser.add_argument("--readers", action="store_true")
     parser.add_argument("--come-and-go", action="store_true")
+    parser.add_argument("--slots", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -68,7 +71,7 @@ def main() -> int:
             print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
         return 0
     drawn = crowd if options.crowd else household if options.household else draw
-    drawn = periods if options.periods else elections if options.elections else drawn
+    drawn = periods if options.periods else elections if options.elections else slots if options.slots else drawn
     drawn = readers_and_writers if options.readers else come_and_go if options.come_and_go else drawn
     if options.trace is not None:
         return trace(options.trace, drawn, options.variant)

@@ -148,13 +148,16 @@ class Actor:
     def _sends_acquire(self, request: Send, task: Task) -> None:
         """Every acquire that is sent is an attempt of its own; every release ends one."""
         if request.call.script in ACQUIRES:
-            if task.attempt is not None:
-                task.attempt.over = True
-            token = request.call.args[1]
-            self._request = request
-            self.judge.waits.attempts(task)
-            task.attempt = self.judge.attempt(self.client, self._spec.names, token, self._spec.ttl)
+            self._attempts(request, task)
         self._sends(request, task)
+
+    def _attempts(self, request: Send, task: Task) -> None:
+        if task.attempt is not None:
+            task.attempt.over = True
+        token = request.call.args[1]
+        self._request = request
+        self.judge.waits.attempts(task)
+        task.attempt = self.judge.attempt(self.client, self._spec.names, token, self._spec.ttl)
 
     def _sends(self, request: Send, task: Task) -> None:
         if request.owed_until is not None and task.attempt is not None:

@@ -38,7 +38,7 @@ LOOKS = (scripts.STATUS, scripts.LOOK, scripts.SCAN)
 ACQUIRES = (scripts.ACQUIRE, scripts.ACQUIRE_SHARED)
 EXTENDS = (scripts.EXTEND, scripts.EXTEND_SHARED)
 REPAIRS = (scripts.REPAIR, scripts.REPAIR_SHARED)
-RELEASES = (scripts.RELEASE, scripts.RELEASE_SHARED)
+RELEASES = (scripts.RELEASE, scripts.VACATE, scripts.RELEASE_SHARED)
 RELEASED = "released:"  # in front of a token: nobody may have the name yet
 MANY = 60  # renewals in one TTL: they are tried again after a twentieth of it
 
@@ -55,6 +55,7 @@ R7 = "R7 worth having"
 R12 = "R12 stays lost"
 R13 = "R13 not given up"
 R15 = "R15 let go"
+R32 = "R32 at most"
 R28 = "R28 at least"
 R28_END = "R28 no longer"
 R33 = "R33 writers get in"
@@ -78,6 +79,7 @@ ALL = (
     R28,
     R28_END,
     R29,
+    R32,
     R33,
     FREE,
     C7,
@@ -263,8 +265,8 @@ class Judge:
             if key is None:
                 if owner is not None and owner is not attempt:
                     self.fail(P8, f"m{master.index}: {call.script.name} of {attempt} removed {name} of {owner}")
-                if value is not None and call.script is scripts.RELEASE and reader is None:
-                    self.waits.released(master.index, name, value)
+                if value is not None and call.script in (scripts.RELEASE, scripts.VACATE) and reader is None:
+                    self._announces(master, call, name, value)
                 continue
             if key.value == value and key.expires == expires and key.attempt is owner:
                 continue
@@ -293,6 +295,13 @@ class Judge:
         if call.script in (*EXTENDS, *RELEASES) and not reply[0]:
             attempt.denied_on.add(master.index)
             attempt.denied.append((call, master.index))
+
+    def _announces(self, master: Master, call: Call, key: str, token: str) -> None:
+        """A release has removed a key."""
+        self.waits.released(master.index, wire.channel(key), token)
+        if call.script is scripts.VACATE:
+            _, group, slot, *_ = call.args
+            self.waits.released(master.index, group, f"{slot} {token}")
 
     def _together(self, call: Call) -> list[tuple[Attempt | None, tuple[str, ...]]]:
         """On whose behalf a call for many runs, and the lock keys of each."""
@@ -390,6 +399,7 @@ class Judge:
         self._counted(attempt, [vote.outcome for vote in grant.votes()], origins)
         if grant.fence is not None and self.parameters.fences_hold:
             self._ordered(hold, attempt.names)
+        self._at_most(hold)
         self._alone(hold)
         self._none_too_early(hold)
         for name in attempt.names:
@@ -410,6 +420,7 @@ class Judge:
         if not valid:
             self.fail(R12, f"the lease of {hold.attempt} had ended and was extended")
         self._counted(hold.attempt, [vote.outcome for vote in votes], origins)
+        self._at_most(hold)
         self._alone(hold)
         self._expect(hold)
 
@@ -600,6 +611,15 @@ class Judge:
                 if other is not hold and not together and other.valid():
                     self.fail(P1, f"{name} is held by {hold.attempt} and by {other.attempt}")
             self._holds[name] = [other for other in self._holds[name] if other is hold or not other.over]
+
+    def _at_most(self, hold: Hold) -> None:
+        """No more holders than slots, whichever slot each of them believes to have (R32)."""
+        limit = self.parameters.slots
+        if not limit or not self.parameters.clocks_hold or not hold.valid():
+            return
+        others = {other for name in list(self._holds) for other in self._holds[name] if other.valid()} - {hold}
+        if len(others) >= limit:
+            self.fail(R32, f"{hold.attempt} has one of {limit} slots, and so have {others}")
 
     def _none_too_early(self, hold: Hold) -> None:
         """Nobody else may have it yet (R28).  A clock that steps is not judged: P1 allows that for a whole TTL."""

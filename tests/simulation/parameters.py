@@ -78,6 +78,7 @@ class Parameters:
     elected: bool = False  # drawn by `elections`
     readers: float = 0.0  # share of acquires that are shared (R33); drawn by `readers_and_writers`
     one_writer: bool = False  # ... all others read, come and go, and extend nothing; drawn by `come_and_go`
+    slots: int = 0  # of one group, which everybody wants one of; drawn by `slots`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -249,4 +250,14 @@ def come_and_go(seed: int, **fixed: Any) -> Parameters:
         "one_writer": True, "keep": 0.0, "looks": 0.0, "slow": 0.0, "lost": 0.0, "young": 0.0, "announces": True,
         "patient": 1.0, "budget": 3000, "min_validity": 0.02, "faults": (("crash", 0.2),) if pick.random() < 0.3 else (),
     }  # fmt: skip
+    return draw(seed, **(values | fixed))
+
+
+def slots(seed: int, **fixed: Any) -> Parameters:
+    """All want one of few slots (R32).  In half of the runs many wait with long pauses, as in a `crowd`."""
+    pick = random.Random(f"slots of {seed}")
+    values: dict[str, Any] = {"names": 1, "several": 0.0, "slots": pick.choice((1, 2, 2, 3, 4))}
+    if pick.random() < 0.5:
+        return crowd(seed, **(values | {"actors": pick.choice((1, 2, 3)), "contended": False} | fixed))
+    values |= {"clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 2, 3))}
     return draw(seed, **(values | fixed))

@@ -15,6 +15,7 @@ from tests.simulation.faults import Nemesis
 from tests.simulation.invariants import LIVE, Judge, Violation
 from tests.simulation.master import Master
 from tests.simulation.parameters import Parameters, draw
+from tests.simulation.slot_user import SlotUser
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Run:
         longest = parameters.max_ttl * (1 + parameters.drift_factor)
         bound = 2 * longest + max(master.jumped for master in self.masters) + 1.0
         for number in range(parameters.names):
-            actor = Actor(client)
+            actor = SlotUser(client) if parameters.slots else Actor(client)
             actor.acquire([f"lock-{number}"], parameters.ttl, bound)
             world.run(world.now + bound + longest)
             if not actor.acquired:
@@ -143,7 +144,8 @@ class Run:
         for link in client.links:
             client.connect(link)
         for _ in range(parameters.actors):
-            actor = Candidate(client) if parameters.elected else Actor(client)
+            kind = Candidate if parameters.elected else SlotUser if parameters.slots else Actor
+            actor = kind(client)
             actor.writes = not self.actors
             self.actors.append(actor)
             actor.think()
@@ -184,6 +186,7 @@ def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
     crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
+    crowd = " --slots" if run.parameters.slots else crowd
     crowd = " --come-and-go" if run.parameters.one_writer else " --readers" if run.parameters.readers else crowd
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"

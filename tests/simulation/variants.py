@@ -23,6 +23,7 @@ from redlock._core import (
     quorum,
     release as releasing,
     renewals,
+    slots as slotting,
     subscriptions,
     wire,
 )
@@ -66,6 +67,7 @@ from tests.simulation.invariants import (
     R28,
     R28_END,
     R29,
+    R32,
     R33,
 )
 from tests.simulation.parameters import (
@@ -77,6 +79,7 @@ from tests.simulation.parameters import (
     household,
     periods,
     readers_and_writers,
+    slots,
 )
 from tests.simulation.renewer import HeldBy
 from tests.simulation.terms import ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE
@@ -674,7 +677,7 @@ def _() -> list[Any]:
 @variant("only-when-told", ANYWAY, drawn=crowd, lost=0.5)
 def _() -> list[Any]:
     """Who listens does not try again before it hears something (R24)."""
-    correct = acquiring._pause
+    correct = acquiring.pause
 
     def pause(
         settings: MastersSettings, subscription: Subscription | None, refusal: acquiring.Refusal, until: float
@@ -682,7 +685,7 @@ def _() -> list[Any]:
         listens = subscription is not None and refusal.kind == "held"
         return (yield from correct(settings, subscription, refusal, math.inf if listens else until))
 
-    return [mock.patch.object(acquiring, "_pause", pause)]
+    return [mock.patch.object(acquiring, "pause", pause)]
 
 
 @variant("others-first-for-ever", ANYWAY, drawn=crowd, actors=3)
@@ -874,6 +877,58 @@ def _() -> list[Any]:
 
 
 _ELECTION = electing.election
+
+
+# -- slots -------------------------------------------------------------------------------------------
+
+
+@variant(
+    "a-counter-for-each-master",
+    R32,
+    drawn=slots,
+    slots=2,
+    clients=5,
+    actors=2,
+    masters=3,
+    faults=(("cut", 0.6), ("isolate", 0.6)),
+)
+def _() -> list[Any]:
+    """Each master admits two, whatever slot was asked for: three majorities need have no master in common (R32)."""
+    count = """local holder = redis.call('GET', KEYS[1])
+for i = own + 1, #KEYS do
+  if holder and redis.call('PTTL', KEYS[i]) == -2 then
+    holder, KEYS[1] = nil, KEYS[i]
+  end
+end"""
+    give_back = """local token, key = ARGV[1], KEYS[1]
+for i = 0, 1 do
+  local other = string.gsub(KEYS[1], '%d$', i)
+  if redis.call('GET', other) == token then
+    key = other
+  end
+end"""
+    return [
+        script(scripts.OCCUPY, ("local holder = redis.call('GET', KEYS[1])", count)),
+        script(scripts.VACATE, ("local token, key = ARGV[1], KEYS[1]", give_back)),
+    ]
+
+
+@variant("asks-for-one-slot-again-and-again", APART, drawn=slots, slots=3, eager=0.5, clients=5)
+def _() -> list[Any]:
+    """Whoever was refused asks for the same slot again, and does not pause (R25, R32)."""
+    again = slotting.Asking.elsewhere
+
+    def elsewhere(asking: slotting.Asking, refusal: acquiring.Refusal) -> LockSpec | None:
+        again(asking, refusal)
+        return asking.group.slots[asking.slot] if refusal.kind == "held" else None
+
+    return [mock.patch.object(slotting.Asking, "elsewhere", elsewhere)]
+
+
+@variant("slots-are-announced-one-by-one", WOKEN, drawn=slots, slots=2, eager=0.5)
+def _() -> list[Any]:
+    """A release is announced to those who wait for this slot, and to nobody who waits for any (R32)."""
+    return [script(scripts.VACATE, ("[ARGV[2]] = ARGV[3] .. ' ' .. token", ""))]
 
 
 # -- restarted masters -------------------------------------------------------------------------------

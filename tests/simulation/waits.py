@@ -10,8 +10,6 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redlock._core import wire
-
 if TYPE_CHECKING:
     from redlock._core.subscriptions import Subscription
     from tests.simulation.client import Client, Task
@@ -123,12 +121,11 @@ class Waits:
     def _is_reason(self, heard: set[int], refused_by: set[int] | None) -> bool:
         return len(heard) >= self._need and (refused_by is None or bool(heard & refused_by))
 
-    def released(self, master: int, key: str, token: str) -> None:
+    def released(self, master: int, channel: str, token: str) -> None:
         """A master has removed it.  Where nothing goes wrong, whoever has listened for a while hears of it."""
         if not self._parameters.calm:
             return
-        channel = wire.channel(key)
-        masters = self._released[key, token]
+        masters = self._released[channel, token]
         masters.add(master)
         if len(masters) != self._need:
             return

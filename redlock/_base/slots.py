@@ -1,0 +1,132 @@
+"""What the slots of a group have beyond a lock; threads and asyncio share it (R32).
+
+`Slots` is a lock of which each lease is on another name: the lock ``name#i`` for slot i.  All that a lock does with a
+lease it does here as well, with the keys and the scripts of that slot.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Literal
+
+from redlock import options
+from redlock._base.holds import AnyLease, note_here
+from redlock._base.lock import AnyMasters, LockBase
+from redlock._base.refused import none_free
+from redlock._core.acquire import Grant, Refusal
+from redlock._core.inspect import SlotsStatus, known
+from redlock._core.release import abandon, release
+from redlock._core.renewals import Renewal
+from redlock._core.slots import Asking, acquire_slot
+from redlock.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from redlock._base.holds import Hold
+    from redlock._core.effects import Op
+    from redlock._core.lease import LeaseState
+    from redlock._core.settings import LockSpec
+    from redlock.errors import NotAcquired
+
+
+class SlotsBase(LockBase[AnyMasters, AnyLease]):
+    """The slots of `Slots` and `AsyncSlots`."""
+
+    def __init__(self, name: str, masters: AnyMasters | Iterable[object], *, limit: int, **of_lock: Any) -> None:
+        """Check the options, which are those of the lock, and how many slots there are; nothing is sent.
+
+        Args:
+            name: of the group; slot i is the lock ``name#i``.  On a cluster it needs a hash tag: ``{import}``.
+            masters: see the lock.
+            limit: how many may hold a slot at once, 1 to 100.  Each client goes by its own limit, so all need the same.
+            of_lock: those of the lock, without ``token``, ``fence`` and ``shared``.
+
+        Raises:
+            ConfigurationError: a value cannot be right; the text names it and what is allowed.
+        """
+        if not isinstance(name, str):
+            raise ConfigurationError(f"name={options.shown(name)}: allowed is one name, each slot is a lock by itself")
+        for option in ("token", "fence"):
+            if option in of_lock:
+                raise ConfigurationError(
+                    f"{option}: slots are not resumed; the lease of a slot is that of the lock lease.name"
+                )
+        if of_lock.get("shared"):
+            raise ConfigurationError("shared=True: who has a slot has it alone")
+        limit = options.limit(limit)
+        super().__init__(name, masters, **of_lock)
+        self._group = self._deployment.group(self._spec, limit)
+        self._names = tuple(spec.name for spec in self._group.slots)
+
+    @property
+    def limit(self) -> int:
+        """How many may hold a slot at once."""
+        return len(self._names)
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def _inspection(self) -> Op[SlotsStatus]:
+        found = []
+        for name in self._names:
+            status, tally = yield from self._deployment.inspection(name)
+            found.append(known(status, tally))
+        return SlotsStatus(self._spec.name, tuple(found))
+
+    # -- what a lock asks ----------------------------------------------------------------------------
+
+    def _wants_any(self, names: tuple[str, ...]) -> bool:
+        return any(name in self._names for name in names)
+
+    def _wants_all(self, names: tuple[str, ...]) -> bool:
+        return len(names) == 1 and names[0] in self._names
+
+    def _spec_of(self, state: LeaseState) -> LockSpec:
+        return self._group.slots[self._names.index(state.name)]
+
+    def _refused(self, refusal: Refusal) -> NotAcquired:
+        if refusal.kind == "held":
+            return none_free(self._spec, refusal, self.limit)
+        return super()._refused(refusal)
+
+    # -- operations ----------------------------------------------------------------------------------
+
+    def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
+        """As that of a lock; which slot the lease is on is known when it is granted."""
+        hold.driver = self._driver()
+        if self._bound and hold.holder and self._reenter(hold):
+            return None
+        state = self._new_state()
+        note_here(state)
+        asking = Asking(self._group, len(self._settings.masters), self._settings.random)
+        won: list[Grant] = []
+        try:
+            outcome = yield from acquire_slot(self._settings, asking, deadline, won)
+            if isinstance(outcome, Grant):
+                spec = self._granted(state, asking, outcome)
+                self._lease = lease = self._lease_class(state)
+                if hold.enter(lease, state):
+                    self._keep(Renewal(self._settings, spec, state, hold, outcome.decided_at))
+                else:
+                    yield from abandon(self._settings, spec, state)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if won:
+                yield from abandon(self._settings, self._granted(state, asking, won[0]), state)
+            raise
+        return outcome
+
+    def _granted(self, state: LeaseState, asking: Asking, grant: Grant) -> LockSpec:
+        spec = self._group.slots[asking.slot]
+        state.names, state.slot, state.mode = spec.names, asking.slot, spec.mode
+        state.granted(grant)
+        self._group.board.took(asking.slot, weakref.ref(state))
+        return spec
+
+    def _giving_back(self, hold: Hold[AnyLease]) -> Op[Literal["released", "left", "lost"]]:
+        state = hold.state
+        if hold.leave():
+            return "released" if (yield from release(self._settings, self._spec_of(state), state)) else "lost"
+        self._left(state)
+        return "lost" if state.lost else "left"

@@ -1,0 +1,279 @@
+"""Slots on real servers: at most k, in both worlds (R32)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from redlock import (
+    AsyncMasters,
+    AsyncSlots,
+    ConfigurationError,
+    Lease,
+    LockLost,
+    Masters,
+    NotAcquired,
+    NotHeld,
+    Slots,
+    WouldDeadlock,
+)
+from tests.servers.commands import RUN, run
+from tests.servers.look import eventually, nothing_left
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def urls(redlock_servers):
+    return redlock_servers.urls
+
+
+@pytest.fixture
+def masters(urls):
+    with Masters(urls, restart_guard=False) as masters:
+        yield masters
+
+
+@pytest.fixture
+def others(urls):
+    with Masters(urls, restart_guard=False) as masters:
+        yield masters
+
+
+def test_no_more_than_the_limit(masters, others):
+    first = masters.slots("import", limit=3, bound=False)
+    second = others.slots("import", limit=3, bound=False)
+    leases = [slots.acquire(timeout=0) for slots in (first, second, second)]
+    assert sorted(lease.slot for lease in leases) == [0, 1, 2]
+    assert sorted(lease.name for lease in leases) == ["import#0", "import#1", "import#2"]
+    assert first.acquire(blocking=False) is None
+    assert second.acquire(timeout=0) is None
+    second.release()
+    assert first.acquire(timeout=0) is not None
+
+
+def test_a_slot_is_the_lock_of_its_name(masters, others):
+    with masters.slots("import", limit=1) as lease:
+        assert lease.name == "import#0"
+        assert others.status("import#0").token == lease.token
+        assert others.lock("import#0").acquire(timeout=0) is None
+        assert others.lock("import").acquire(timeout=0) is not None, "the group itself is no lock"
+    with others.lock("import#0"):
+        assert masters.slots("import", limit=1).acquire(timeout=0) is None
+
+
+def test_fences_order_the_holders_of_one_slot(masters, others):
+    fences = []
+    for one in (masters, others) * 3:
+        with one.slots("import", limit=1) as lease:
+            fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+
+
+def test_entering_again_gives_the_same_slot(masters):
+    slots = masters.slots("import", limit=2)
+    with slots as outer, masters.slots("import", limit=2) as inner, masters.lock(outer.name) as as_lock:
+        assert outer is inner is as_lock
+        assert slots.status().free == 1
+    assert slots.status().free == 2
+    with pytest.raises(NotHeld):
+        slots.release()
+
+
+def test_a_lock_on_several_names_of_which_one_is_a_slot_that_is_held(masters):
+    with masters.slots("import", limit=1), pytest.raises(WouldDeadlock):
+        masters.lock(["import#0", "other"]).acquire()
+
+
+def never(_: object) -> float:
+    """Between two attempts: much longer than a test may take."""
+    return 20 * PATIENCE
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_the_release_of_any_slot_wakes_who_waits(masters, others, redlock_servers, which):
+    leases = {}
+    for _ in range(3):
+        slots = masters.slots("import", limit=3, bound=False, ttl=60)
+        leases[slots.acquire(timeout=0).slot] = slots
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(others.slots("import", limit=3, retry=never, bound=False).acquire, timeout=PATIENCE)
+        masters_listen = [redlock_servers.client(number) for number in range(len(redlock_servers.urls))]
+        eventually(lambda: all(one.pubsub_numsub("redlock:import#:released")[0][1] for one in masters_listen))
+        leases[which].release()
+        assert waits.result(2 * PATIENCE).slot == which
+
+
+def test_status(masters, others):
+    slots = masters.slots("import", limit=3)
+    assert (slots.status().free, slots.status().holders, slots.limit) == (3, (), 3)
+    with slots as lease:
+        status = others.slots("import", limit=3).status()
+        assert status.free == 2
+        assert [(slot.name, slot.token) for slot in status.holders] == [(lease.name, lease.token)]
+        assert not slots.locked()
+        assert masters.slots("import", limit=1).locked() == (lease.slot == 0)
+
+
+def test_tries_at_once_in_one_process_do_not_stand_in_each_others_way(masters):
+    """C3: all slots are free, so each of as many tries gets one, also while another one is under way."""
+    for turn in range(20):
+        slots = masters.slots(f"import-{turn}", limit=4, bound=False)
+        start = threading.Barrier(4)
+
+        def attempt(slots: Slots = slots, start: threading.Barrier = start) -> Lease | None:
+            start.wait(PATIENCE)
+            return slots.acquire(blocking=False)
+
+        with ThreadPoolExecutor(4) as pool:
+            leases = [future.result(PATIENCE) for future in [pool.submit(attempt) for _ in range(4)]]
+        assert {lease.slot for lease in leases if lease is not None} == {0, 1, 2, 3}
+
+
+def test_many_threads_of_two_processes_worth_of_masters(masters, others, redlock_servers):
+    inside, most, done = 0, 0, 0
+    mutex = threading.Lock()
+
+    def work(slots: Slots) -> None:
+        nonlocal inside, most, done
+        for _ in range(10):
+            with slots:
+                with mutex:
+                    inside += 1
+                    most = max(most, inside)
+                threading.Event().wait(0.001)
+                with mutex:
+                    inside, done = inside - 1, done + 1
+
+    with ThreadPoolExecutor(12) as pool:
+        for future in [pool.submit(work, one.slots("import", limit=3)) for one in (masters, others) * 6]:
+            future.result(2 * PATIENCE)
+    assert done == 120
+    assert most <= 3
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_refusal_says_how_many_slots_there_are(masters, others):
+    with (
+        masters.slots("import", limit=1, ttl=20),
+        pytest.raises(NotAcquired) as refused,
+        others.slots("import", limit=1, timeout=0),
+    ):
+        pass
+    assert "'import' not acquired in 1 attempt: the only slot is taken" in str(refused.value)
+    assert refused.value.name == "import"
+
+
+def test_a_slot_that_was_lost(masters, redlock_servers):
+    told: list[Lease] = []
+    slots = masters.slots("import", limit=2, ttl=1.0, on_lost=told.append)
+    with pytest.raises(LockLost), slots as lease:
+        for number in range(len(redlock_servers.urls)):
+            redlock_servers.client(number).delete(f"redlock:{lease.name}")
+        assert lease.wait_lost(PATIENCE)
+    assert [one.name for one in told] == [lease.name]
+
+
+def test_hold_at_least_keeps_a_slot(masters, others):
+    slots = masters.slots("import", limit=2, ttl=60, hold_at_least=60)
+    with slots as lease:
+        pass
+    status = others.slots("import", limit=2).status()
+    assert [slot.released for slot in status.holders] == [True]
+    free = others.slots("import", limit=2).acquire(timeout=0)
+    assert free.slot == 1 - lease.slot
+
+
+def test_without_fences(masters, redlock_servers):
+    with masters.slots("import", limit=2, fencing=False) as lease:
+        assert lease.fence is None
+        assert not any(key.endswith(b":fence") for key in redlock_servers.client(0).keys())
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"limit": 0}, "limit=0: allowed is a whole number from 1 to 100"),
+        ({"limit": 101}, "limit=101"),
+        ({"limit": True}, "limit=True"),
+        ({"limit": 2.0}, "limit=2.0"),
+        ({"limit": 2, "token": "x"}, "token: slots are not resumed"),
+        ({"limit": 2, "name": ["a", "b"]}, "allowed is one name"),
+        ({"limit": 2, "name": "n" * 511}, "name="),
+        ({"limit": 2, "ttl": -1}, "ttl=-1"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_at_once(masters, options, text):
+    with pytest.raises(ConfigurationError, match=text.replace("(", "\\(")):
+        masters.slots(**{"name": "import", **options})
+
+
+def test_tasks(urls, redlock_servers):
+    async def main() -> None:
+        async with (
+            AsyncMasters(urls, restart_guard=False) as masters,
+            AsyncMasters(urls, restart_guard=False) as others,
+        ):
+            inside = most = 0
+
+            async def work(slots: AsyncSlots) -> int | None:
+                nonlocal inside, most
+                async with slots as lease:
+                    inside += 1
+                    most = max(most, inside)
+                    await asyncio.sleep(0.001)
+                    inside -= 1
+                    return lease.slot
+
+            async with asyncio.timeout(2 * PATIENCE):
+                found = await asyncio.gather(*(work(one.slots("import", limit=3)) for one in (masters, others) * 20))
+            assert most <= 3
+            assert set(found) <= {0, 1, 2}
+            slots = masters.slots("import", limit=2)
+            async with slots as outer, slots as inner:
+                assert outer is inner
+                assert (await slots.status()).free == 1
+                assert not await slots.locked()
+            waits = asyncio.create_task(work(others.slots("full", limit=1)))
+            async with masters.slots("full", limit=1) as lease:
+                done, _ = await asyncio.wait([waits], timeout=0.05)
+                assert lease.slot == 0 or done
+            async with asyncio.timeout(PATIENCE):
+                await waits
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing(urls, redlock_servers):
+    async def main() -> None:
+        async with AsyncMasters(urls, restart_guard=False) as masters:
+
+            async def work() -> None:
+                async with masters.slots("import", limit=2):
+                    await asyncio.sleep(PATIENCE)
+
+            for turn in range(30):
+                task = asyncio.create_task(work())
+                await asyncio.sleep(turn / 10_000)
+                task.cancel()
+                await asyncio.wait([task], timeout=PATIENCE)
+                assert task.cancelled()
+
+    asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_redlock_run(redlock_servers, masters):
+    show = ["sh", "-c", 'echo "$REDLOCK_NAME $REDLOCK_SLOT"']
+    done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", "--", *show], redlock_servers.urls)
+    assert done.stdout in {"job#0 0\n", "job#1 1\n"}, done.stderr
+    with masters.lock("job#0"), masters.lock("job#1"):
+        done = run([*RUN, "--no-restart-guard", "job", "--slots", "2", "--no-wait", "--", *show], redlock_servers.urls)
+    assert (done.returncode, done.stdout) == (75, "")
+    for words in (["--slots", "0"], ["--slots", "2", "--service"]):
+        done = run([*RUN, "--no-restart-guard", "job", *words, "--", *show], redlock_servers.urls)
+        assert (done.returncode, done.stdout) == (64, ""), words

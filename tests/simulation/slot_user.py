@@ -1,0 +1,63 @@
+"""What users of slots do: what those of locks do, with whichever slot of the group they get (R32)."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from redlock import scripts
+from redlock._core import slots as slotting, wire
+from redlock._core.slots import Asking, Board, group_of
+from tests.simulation.actor import Actor, spec_for
+from tests.simulation.client import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._core.acquire import Grant
+    from redlock._core.effects import Send
+    from tests.simulation.client import Client, Task
+    from tests.simulation.invariants import Hold
+
+
+class SlotUser(Actor):
+    """Its names are the one of the group."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        boards: dict[str, Board] = client.__dict__.setdefault("boards", {})  # one for all threads of a client
+        self._board = boards.setdefault("lock-0", Board())
+        self._asking: Asking
+
+    def __repr__(self) -> str:
+        return f"a user of slots of {self.client}"
+
+    def acquire(self, names: Sequence[str], ttl: float, timeout: float) -> None:
+        client, limit = self.client, self.client.parameters.slots
+        (name,) = names
+        keys = [wire.keys_for(PREFIX, [slotting.slot_name(name, slot)]) for slot in range(limit)]
+        group = group_of(spec_for(client, names, ttl), keys, PREFIX, self._board)
+        self._asking = Asking(group, len(client.links), client.settings.random)
+        self._invoked_at = self.world.now
+        won: list[Grant] = []
+        op = slotting.acquire_slot(client.settings, self._asking, client.clock() + timeout, won)
+        self._acquiring = client.run(op, self._acquired, on_send=self._sends_acquire)
+
+    def _sends_acquire(self, request: Send, task: Task) -> None:
+        if request.call.script is scripts.OCCUPY:
+            self._spec = self._asking.group.slots[self._asking.slot]
+            self._attempts(request, task)
+        self._sends(request, task)
+
+    def _hold_of(self, task: Task, outcome: Any) -> Hold:
+        hold = super()._hold_of(task, outcome)
+        self._board.took(self._asking.slot, weakref.ref(hold.lease))
+        return hold
+
+    def close(self) -> None:
+        if self.client.crashed:
+            return
+        if self.hold is not None:
+            self._release(self.hold, self._spec)
+        elif self._acquiring is not None:
+            self._acquiring.interrupt()
