@@ -37,6 +37,7 @@ if typing.TYPE_CHECKING:
     from redlock._asyncio.masters import AsyncMasters
     from redlock._core.events import (
         Event,
+        FailedAttempt,
         LeaseExtended,
         LeaseLost,
         LockAcquired,
@@ -59,6 +60,7 @@ __all__ = [
     "ConfigurationError",
     "Election",
     "Event",
+    "FailedAttempt",
     "Finding",
     "Health",
     "Lease",
@@ -100,6 +102,7 @@ _LATER = {
     **dict.fromkeys(
         (
             "Event",
+            "FailedAttempt",
             "LeaseExtended",
             "LeaseLost",
             "LockAcquired",

@@ -433,9 +433,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return
         took = _clock.now() - began
         if isinstance(outcome, Refusal):
-            observer.refused(self._spec.name, outcome, took)
+            observer.refused(self._spec.name, outcome, began, took)
         else:
-            observer.acquired(self._spec.name, outcome, took)
+            observer.acquired(self._spec.name, outcome, began, took)
 
     def _gave_back(self, state: LeaseState, how: Literal["released", "left", "lost"]) -> None:
         """A release is over.  Raises LockLost if the lease was not ours any more."""

@@ -53,6 +53,7 @@ class Refusal(NamedTuple):
     remaining: float | None = None  # seconds until a majority is free, unless a key is extended
     split: bool = False  # if `held`: no token was seen on a majority
     validity: float | None = None  # if `slow`: the validity that would have been left
+    before: tuple[Refusal, ...] = ()  # the latest attempts before this one, if there is an observer
 
 
 def acquire(
@@ -99,7 +100,9 @@ def _contend(
                 spec.refused(outcome)
             # C1: an outage may pass.  A wrong password stays wrong, however long we wait.
             if outcome.at >= deadline or outcome.tally.misconfigured:
-                return outcome._replace(attempts=attempts)
+                return outcome._replace(attempts=attempts, before=place.attempts)
+            if settings.observer is not None:
+                place.failed(outcome)
             if subscription is None and outcome.kind == "held":
                 subscription = Subscription(spec.keys.locks, len(settings.masters))
                 yield Listen(subscription)
