@@ -20,7 +20,7 @@ class _Started(SpanProcessor):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:  # noqa: ARG002 - part of the interface
+    def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:
         self.names.append(span.name)
 
 
