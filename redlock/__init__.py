@@ -38,6 +38,7 @@ if typing.TYPE_CHECKING:
     from redlock._asyncio.slots import AsyncSlots
     from redlock._core.events import (
         Event,
+        FailedAttempt,
         LeaseExtended,
         LeaseLost,
         LockAcquired,
@@ -62,6 +63,7 @@ __all__ = [
     "ConfigurationError",
     "Election",
     "Event",
+    "FailedAttempt",
     "Finding",
     "Health",
     "Lease",
@@ -107,6 +109,7 @@ _LATER = {
     **dict.fromkeys(
         (
             "Event",
+            "FailedAttempt",
             "LeaseExtended",
             "LeaseLost",
             "LockAcquired",

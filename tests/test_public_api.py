@@ -13,6 +13,7 @@ import redlock
 import redlock.observe
 import redlock.observe.otel
 import redlock.observe.prometheus
+import redlock.observe.traces
 import redlock.testing
 from redlock import errors
 
@@ -63,7 +64,9 @@ assert "redlock._core.events" in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("module", [redlock.observe, redlock.observe.prometheus, redlock.observe.otel])
+@pytest.mark.parametrize(
+    "module", [redlock.observe, redlock.observe.prometheus, redlock.observe.otel, redlock.observe.traces]
+)
 def test_what_the_observers_offer_is_defined_there_and_documented(module):
     """They are used by the path of their module, and import what they need like any program."""
     own = {

@@ -50,6 +50,7 @@ _NO_PAGE = frozenset(
         "Reason",
         "Outcome",
         "MeterProvider",
+        "TracerProvider",
         "os.PathLike",
         "wait_base",
         "BaseException",

@@ -488,9 +488,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             return
         took = _clock.now() - began
         if isinstance(outcome, Refusal):
-            observer.refused(self._spec.name, outcome, took)
+            observer.refused(self._spec.name, outcome, began, took)
         else:
-            observer.acquired(self._spec.name, outcome, took)
+            observer.acquired(self._spec.name, outcome, began, took)
 
     def _refused(self, refusal: Refusal) -> NotAcquired:
         return not_acquired(self._spec, refusal) if refusal.kind == "held" else unreachable(self._spec, refusal)

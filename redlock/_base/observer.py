@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from redlock._base.connections import report_failure
 from redlock._core import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from redlock._core.acquire import Grant, Refusal
     from redlock._core.lease import LeaseState
@@ -36,16 +36,19 @@ class Observer:
         except (Exception, CancelledError):  # noqa: BLE001
             report_failure("the observer failed")
 
-    def acquired(self, name: str, grant: Grant, seconds: float) -> None:
-        self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, grant.votes()))
+    def acquired(self, name: str, grant: Grant, began: float, seconds: float) -> None:
+        failed = _failed(grant.place.attempts, began) if grant.place is not None else ()
+        self._tell(events.LockAcquired(name, grant.token, grant.fence, grant.attempts, seconds, grant.votes(), failed))
 
-    def refused(self, name: str, refusal: Refusal, seconds: float) -> None:
-        unusable = refusal.kind == "unreachable" and not refusal.tally.outage
-        kind = "unusable" if unusable else refusal.kind
-        self._tell(events.LockRefused(name, kind, refusal.attempts, seconds, refusal.tally.votes()))
+    def refused(self, name: str, refusal: Refusal, began: float, seconds: float) -> None:
+        failed = _failed(refusal.before, began)
+        votes = refusal.tally.votes()
+        self._tell(events.LockRefused(name, _kind(refusal), refusal.attempts, seconds, votes, failed))
 
-    def extended(self, lease: LeaseState) -> None:
-        self._tell(events.LeaseExtended(lease.name, lease.token, lease.fence, lease.remaining(), lease.votes))
+    def extended(self, lease: LeaseState, *, renewed: bool = False) -> None:
+        """``renewed``: by the renewer, not by the holder."""
+        left = lease.remaining()
+        self._tell(events.LeaseExtended(lease.name, lease.token, lease.fence, left, lease.votes, renewed))
 
     def released(self, name: str, lease: LeaseState) -> None:
         self._tell(events.LockReleased(name, lease.token, lease.fence, lease.held_for, lease.said()))
@@ -64,3 +67,11 @@ class Observer:
 
     def quorum_back(self) -> None:
         self._tell(events.QuorumBack())
+
+
+def _kind(refusal: Refusal) -> Literal["held", "unreachable", "slow", "unusable"]:
+    return "unusable" if refusal.kind == "unreachable" and not refusal.tally.outage else refusal.kind
+
+
+def _failed(refusals: Iterable[Refusal], began: float) -> tuple[events.FailedAttempt, ...]:
+    return tuple(events.FailedAttempt(_kind(one), one.at - began, one.tally.votes()) for one in refusals)

@@ -56,6 +56,7 @@ class Refusal(NamedTuple):
     by_readers: bool = False  # if `held`: a master has readers (R33)
     validity: float | None = None  # if `slow`: the validity that would have been left
     slots: tuple[tuple[float, ...], ...] = ()  # of a group of slots: what each master that refused said of them
+    before: tuple[Refusal, ...] = ()  # the latest attempts before this one, if there is an observer
 
 
 def acquire(
@@ -109,13 +110,16 @@ def _contend(
                 spec.refused(outcome)
             # C1: an outage may pass.  A wrong password stays wrong, however long we wait.
             if outcome.at >= deadline or outcome.tally.misconfigured:
-                return outcome._replace(attempts=attempts)
+                return outcome._replace(attempts=attempts, before=place.attempts)
+            if settings.observer is not None:
+                place.failed(outcome)
             if subscription is None and outcome.kind == "held":
                 subscription = Subscription(spec.keys.locks, len(settings.masters))
                 yield Listen(subscription)
             until = next_try(spec, outcome, failed, deadline)
-            if outcome.by_readers and not spec.mode.shared:
-                yield keep_new_readers_away(settings, spec, marks, until - outcome.at)
+            yield from keep_new_readers_away(
+                settings, spec, marks, by_readers=outcome.by_readers, pause=until - outcome.at
+            )
             if (yield from pause(settings, subscription, outcome, until)):
                 failed = 0
         attempts += 1

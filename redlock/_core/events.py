@@ -25,8 +25,23 @@ class _OfALease:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """One request for a lock that was not granted, and was followed by another one; no event by itself.
+
+    ``seconds`` after the call of `acquire` it was decided.  ``kind`` is as in `LockRefused`.
+    """
+
+    kind: Literal["held", "unreachable", "slow", "unusable"]
+    seconds: float
+    votes: tuple[Vote, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LockAcquired(_OfALease):
-    """A majority granted the lock.  ``seconds`` includes the time in line and the time to connect."""
+    """A majority granted the lock.  ``seconds`` includes the time in line and the time to connect.
+
+    ``failed`` are the attempts before the one that was granted, the latest 16 of them.
+    """
 
     name: str
     token: str
@@ -34,6 +49,7 @@ class LockAcquired(_OfALease):
     attempts: int
     seconds: float
     votes: tuple[Vote, ...]
+    failed: tuple[FailedAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +57,7 @@ class LockRefused:
     """An acquire gave up: ``held`` by somebody else, or the masters were ``unreachable`` or too ``slow``.
 
     ``unusable``: the masters are there, but something that is not a lock has the keys of this name; see ``votes``.
+    ``failed`` are the attempts before the last one, the latest 16 of them.
     """
 
     name: str
@@ -48,17 +65,22 @@ class LockRefused:
     attempts: int
     seconds: float
     votes: tuple[Vote, ...]
+    failed: tuple[FailedAttempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseExtended(_OfALease):
-    """The holder or the renewer extended a lease.  It is valid for another ``remaining`` seconds."""
+    """The holder or the renewer extended a lease.  It is valid for another ``remaining`` seconds.
+
+    ``renewed``: it was the renewer, in the background.
+    """
 
     name: str
     token: str
     fence: int | None
     remaining: float
     votes: tuple[Vote, ...]
+    renewed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

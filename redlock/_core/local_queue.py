@@ -15,11 +15,15 @@ from redlock._core.outcomes import NEVER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MOST_ATTEMPTS = 16  # that were refused are kept for an observer: with five votes each, a span may have them as events
+
 
 class Place:
     """A place in the lines for ``keys``: while an operation waits, and while a lease lasts."""
 
-    __slots__ = ("after", "inbox", "keys", "mark", "shared", "turn", "yield_until")
+    __slots__ = ("_failed", "after", "inbox", "keys", "mark", "shared", "turn", "yield_until")
+
+    _failed: tuple[Any, ...]  # set by `failed`: most places never have one
 
     def __init__(self, keys: tuple[str, ...], shared: bool = False) -> None:
         self.keys = keys
@@ -30,6 +34,15 @@ class Place:
         self.after: object = None  # the mark of the place that made this one first by leaving
         self.yield_until = NEVER  # until then waiters of other processes should go first (R24)
         self.inbox: Any = None  # the driver's: a `Turn` is put there
+
+    def failed(self, attempt: Any) -> None:
+        """An attempt of its operation was refused.  The latest are kept, for an observer."""
+        self._failed = (*self.attempts[1 - MOST_ATTEMPTS :], attempt)
+
+    @property
+    def attempts(self) -> tuple[Any, ...]:
+        """The latest attempts that were refused."""
+        return getattr(self, "_failed", ())
 
     @property
     def may_ask(self) -> bool:

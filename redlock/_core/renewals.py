@@ -268,5 +268,5 @@ def _renew(renewals: list[Renewal], now: float) -> Task:
             renewal.renewed(extension, spread)
     for renewal, extension in ends.items():
         if extension.kind == "kept" and renewal.settings.observer is not None:
-            renewal.settings.observer.extended(renewal.lease)
+            renewal.settings.observer.extended(renewal.lease, renewed=True)
     return ends

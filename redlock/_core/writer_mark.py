@@ -17,13 +17,18 @@ from redlock._core import wire
 from redlock._core.effects import Send
 
 if TYPE_CHECKING:
+    from redlock._core.effects import Op
     from redlock._core.settings import LockSpec, MastersSettings
 
 _PAUSES = 2
 
 
-def keep_new_readers_away(settings: MastersSettings, spec: LockSpec, marks: list[Send], pause: float) -> Send:
-    """The request that leaves the mark.  ``marks`` gets the one that takes it back."""
+def keep_new_readers_away(
+    settings: MastersSettings, spec: LockSpec, marks: list[Send], *, by_readers: bool, pause: float
+) -> Op[None]:
+    """Leave the mark, if it was readers that refused a writer.  ``marks`` gets what takes it back."""
+    if not by_readers or spec.mode.shared:
+        return
     token = marks[0].call.args[0] if marks else settings.token()
     marks[:] = [Send(wire.mark(spec.keys, token, 0.0))]
-    return Send(wire.mark(spec.keys, token, _PAUSES * max(pause, settings.node_timeout)))
+    yield Send(wire.mark(spec.keys, token, _PAUSES * max(pause, settings.node_timeout)))

@@ -1,12 +1,13 @@
-"""Metrics: observers to pass as ``Masters(observer=...)``.
+"""Metrics and traces: observers to pass as ``Masters(observer=...)``.
 
     from redlock.observe.prometheus import PrometheusObserver       # redlock-quorum[prometheus]
     from redlock.observe.otel import OpenTelemetryObserver          # redlock-quorum[otel]
+    from redlock.observe.traces import TraceObserver                # redlock-quorum[otel]
 
-    masters = Masters(urls, observer=PrometheusObserver())
+    masters = Masters(urls, observer=all_of(PrometheusObserver(), TraceObserver()))
 
-Both measure the same things. The names are the same, as far as the conventions of the two systems agree; the table is
-in `redlock.observe._measures`. One observer may serve any number of `Masters` and `AsyncMasters`.
+The first two measure the same things. The names are the same, as far as the conventions of the two systems agree; the
+table is in `redlock.observe._measures`. One observer may serve any number of `Masters` and `AsyncMasters`.
 """
 
 from __future__ import annotations

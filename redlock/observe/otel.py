@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 from redlock.observe import _measures
+from redlock.observe._opentelemetry import server, version
 
 try:
     from opentelemetry import metrics
@@ -61,7 +60,7 @@ class OpenTelemetryObserver(_measures.Observer):
             ConfigurationError: for a wrong value.
         """
         super().__init__(label, max_labels)
-        meter = metrics.get_meter("redlock", _version(), meter_provider)
+        meter = metrics.get_meter("redlock", version(), meter_provider)
         self._counters = {
             what: meter.create_counter(what.name, f"{{{what.unit}}}", what.text) for what in _measures.COUNTERS
         }
@@ -92,33 +91,19 @@ class OpenTelemetryObserver(_measures.Observer):
 
     def _all_up(self, options: CallbackOptions) -> Iterator[Observation]:  # noqa: ARG002 - it only has a timeout
         for master, (up, _) in self._masters.copy().items():
-            yield metrics.Observation(int(up), _server(master))
+            yield metrics.Observation(int(up), server(master))
 
     def _all_quarantined(self, options: CallbackOptions) -> Iterator[Observation]:  # noqa: ARG002 - see above
         now = time.monotonic()
         for master, (_, until) in self._masters.copy().items():
-            yield metrics.Observation(int(until > now), _server(master))
+            yield metrics.Observation(int(until > now), server(master))
 
 
 def _attributes(names: tuple[str, ...], lock: tuple[str, ...], values: tuple[str, ...]) -> dict[str, str | int]:
     attributes: dict[str, str | int] = {"redlock.lock": lock[0]} if lock else {}
     for name, value in zip(names, values, strict=True):
         if name == "master":
-            attributes.update(_server(value))
+            attributes.update(server(value))
         else:
             attributes[f"redlock.{name}"] = value
     return attributes
-
-
-def _server(master: str) -> dict[str, str | int]:
-    """The attributes of a server in the semantic conventions: an address and a port, or a path."""
-    host, colon, port = master.rpartition(":")
-    if not (colon and port.isdecimal()):
-        return {"server.address": master}
-    return {"server.address": host.removeprefix("[").removesuffix("]"), "server.port": int(port)}
-
-
-def _version() -> str:
-    with contextlib.suppress(metadata.PackageNotFoundError):  # the source tree is used without being installed
-        return metadata.version("redlock-quorum")
-    return ""

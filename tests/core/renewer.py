@@ -39,7 +39,8 @@ class Told:
     def lost(self, lease: LeaseState) -> None:
         """The observer is told with the holder, see `tell_lost`."""
 
-    def extended(self, lease: LeaseState) -> None:
+    def extended(self, lease: LeaseState, *, renewed: bool) -> None:
+        assert renewed, "it was no holder who extended it"
         self.kept_at.append(self._world.now)
 
     def released(self, name: str, lease: LeaseState) -> None:

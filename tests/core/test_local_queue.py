@@ -427,3 +427,11 @@ def test_one_without_a_place_has_none_to_leave() -> None:
     spec = world.spec("a")
     world.run(release(world.settings, spec, world.lease(spec)))
     assert "Leave" not in [kind for kind, _ in world.effects]
+
+
+def test_the_latest_attempts_are_kept_for_an_observer():
+    place = Place(("a",))
+    assert place.attempts == ()
+    for number in range(100):
+        place.failed(number)
+    assert place.attempts == tuple(range(84, 100))

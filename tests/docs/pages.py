@@ -50,6 +50,9 @@ PAGES = [
     ),
 ]
 
+# What an example that failed has left in the background.
+_END_ALL = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT; "
+
 
 class Page:
     """One page: reads it, and runs it in a directory of its own on ``urls``."""
@@ -101,7 +104,7 @@ class Page:
             "REDLOCK_MASTERS": ",".join(self._urls),
         }
         ended = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", self._here(str(example.parsed))],
+            ["bash", "-euo", "pipefail", "-c", _END_ALL + self._here(str(example.parsed))],
             cwd=self._directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=60, check=False,
         )  # fmt: skip

@@ -32,6 +32,7 @@ from redlock import (
 from redlock.observe import all_of
 from redlock.observe.otel import OpenTelemetryObserver
 from redlock.observe.prometheus import PrometheusObserver
+from redlock.observe.traces import TraceObserver
 
 masters = Masters(["redis://10.0.0.1:6379", redis.Redis()], node_timeout=0.1, restart_guard=False)
 assert_type(Masters.from_env("LOCKS", max_ttl=30.0), Masters)
@@ -231,6 +232,8 @@ async def main() -> None:
 
 # -- metrics -----------------------------------------------------------------------------------------
 
-observer = all_of(PrometheusObserver(label=lambda name: name.partition(":")[0]), OpenTelemetryObserver(), print)
+observer = all_of(
+    PrometheusObserver(label=lambda name: name.partition(":")[0]), OpenTelemetryObserver(), TraceObserver(), print
+)
 assert_type(Masters(["redis://10.0.0.1"], observer=observer), Masters)
 assert_type(AsyncMasters(["redis://10.0.0.1"], observer=PrometheusObserver()), AsyncMasters)

@@ -1,0 +1,214 @@
+"""The manifests of ``compose/kubernetes``: what a cluster would say of them, our rules, and the server's own command."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from redlock import Masters
+from tests.compose.manifests import KUBERNETES, MAX_TTL, broken, containers, options, pods, read
+from tests.compose.programs import ENVIRONMENT, ROOT, run
+from tests.servers.needs import missing
+
+OLDEST = "1.31"  # of which all fields are stable
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kubernetes") / "secrets"
+    made = run(KUBERNETES / "secrets.sh", folder)
+    assert (made.returncode, made.stdout.strip()) == (0, str(folder)), made.stderr
+    return folder
+
+
+@pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("name", sorted(read()))
+def test_a_cluster_would_take_it(name, version):
+    kubernetes_validate.validate(read()[name], version, strict=True)
+
+
+def test_the_checker_checks():
+    document = read()["StatefulSet/master"]
+    document["spec"]["minReadySecond"] = 60
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(document, OLDEST, strict=True)
+
+
+def test_every_rule_is_kept():
+    assert broken(read()) == set()
+
+
+SET, POD, SERVER = "StatefulSet/master spec", "StatefulSet/master spec template spec", "containers 0"
+BREAKS = [
+    (f"{SET} replicas", 4, "one set of five (R1)"),
+    (f"{SET} updateStrategy type", "OnDelete", "one at a time"),
+    (f"{SET} podManagementPolicy", "OrderedReady", "none waits for another one to start"),
+    (f"{SET} minReadySeconds", 30, "the next one is restarted when this one votes (R21)"),
+    (f"{SET} serviceName", "others", "the set's names are the service's"),
+    (f"{SET} volumeClaimTemplates", [], "no disk, so no old one"),
+    (f"{POD} {SERVER} env 0 value", "30", "ready is who votes (R21)"),
+    (f"{POD} {SERVER} readinessProbe exec command 2", "redis-cli ping", "ready is who votes (R21)"),
+    (f"{POD} {SERVER} livenessProbe", {}, "nobody restarts a slow one"),
+    (f"{POD} affinity podAntiAffinity", {}, "one on a node"),
+    (f"{POD} topologySpreadConstraints 0 whenUnsatisfiable", "ScheduleAnyway", "over the zones"),
+    (f"{POD} {SERVER} command 4", "yes", "no disk, so no old one"),
+    (f"{POD} {SERVER} command 8", "allkeys-lru", "never evicts"),
+    (f"{POD} {SERVER} command 10", "6379", "nothing without TLS"),
+    (f"{POD} {SERVER} command 21", "--replicaof", "no replica"),
+    (f"{POD} {SERVER} resources limits memory", "64Mi", "memory for it"),
+    (f"{POD} {SERVER} resources requests memory", "64Mi", "not the first to be evicted"),
+    (f"{POD} {SERVER} resources limits cpu", "1", "not throttled (R7)"),
+    ("Service/masters spec clusterIP", "10.1.1.1", "each has an address of its own"),
+    ("Service/masters spec publishNotReadyAddresses", False, "one that does not vote is asked (R21)"),
+    ("PodDisruptionBudget/masters spec maxUnavailable", 2, "one is evicted at a time"),
+    ("PodDisruptionBudget/masters spec unhealthyPodEvictionPolicy", "IfHealthyBudget", "a broken one blocks no node"),
+    ("NetworkPolicy/masters spec podSelector matchLabels app", "other", "of the masters"),
+    ("NetworkPolicy/masters spec egress", [{}], "a master calls nobody"),
+    ("NetworkPolicy/masters spec ingress 0 ports 0 port", 22, "clients only"),
+    ("Deployment/shop spec template metadata labels redlock-client", "no", "Deployment/shop reaches the masters"),
+    ("CronJob/redlock-check spec concurrencyPolicy", "Allow", "one check at a time"),
+    ("CronJob/redlock-check spec jobTemplate spec backoffLimit", 3, "a failed check stays failed"),
+    (
+        "Namespace/redlock metadata labels pod-security.kubernetes.io/enforce",
+        "baseline",
+        "the cluster holds us to that",
+    ),
+    (f"{POD} securityContext runAsNonRoot", False, "StatefulSet/master: not root"),
+    (f"{POD} volumes 0 secret defaultMode", 0o444, "StatefulSet/master: its group reads the secrets"),
+    (f"{POD} {SERVER} securityContext capabilities", {}, "StatefulSet/master: no privileges"),
+    (f"{POD} {SERVER} securityContext readOnlyRootFilesystem", False, "StatefulSet/master: nothing is written"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "rule"), BREAKS)
+def test_every_rule_sees_what_breaks_it(place, value, rule):
+    documents = copy.deepcopy(read())
+    *way, last = place.split(" ")
+    inside: Any = documents
+    for step in way:
+        inside = inside[int(step)] if isinstance(inside, list) else inside[step]
+    inside[int(last) if isinstance(inside, list) else last] = value
+    assert rule in broken(documents)
+
+
+def test_the_addresses_are_those_of_the_set(secrets):
+    config = tomllib.loads((secrets / "redlock.toml").read_text())
+    spec = read()["StatefulSet/master"]["spec"]
+    assert config["masters"] == [
+        f"rediss://master-{number}.{spec['serviceName']}.redlock.svc.cluster.local:6379"
+        for number in range(spec["replicas"])
+    ]
+    assert config["max_ttl"] == MAX_TTL == Masters(["redis://10.0.0.1:6379"]).max_ttl
+    assert spec["minReadySeconds"] == config["max_ttl"]
+    for pod in pods(read()).values():
+        for container in containers(pod):
+            for mount in container["volumeMounts"]:
+                assert mount["mountPath"] in ("/secrets", str(Path(config["tls_ca"]).parent))
+
+
+def test_the_secrets_are_for_their_owner(secrets):
+    assert secrets.stat().st_mode & 0o077 == 0
+    assert {file.name for file in secrets.iterdir()} == {
+        "ca.crt", "tls.crt", "tls.key", "users.acl", "password", "redlock.toml",
+    }  # fmt: skip
+    password = (secrets / "password").read_text()
+    assert password not in (secrets / "users.acl").read_text()
+    again = run(KUBERNETES / "secrets.sh", secrets)
+    assert again.returncode == 64
+    assert (secrets / "password").read_text() == password
+
+
+def test_kustomize_makes_secrets_of_them(secrets, tmp_path):
+    if not shutil.which("kubectl"):
+        pytest.skip("there is no kubectl, and no package of Debian has it")
+    folder = tmp_path / "kubernetes"
+    shutil.copytree(KUBERNETES, folder, ignore=shutil.ignore_patterns("secrets"))
+    shutil.copytree(secrets, folder / "secrets")
+    built = run("kubectl", "kustomize", folder)
+    assert built.returncode == 0, built.stderr
+    assert re.search(r"secretName: masters-\w{10}\n", built.stdout)
+    assert re.search(r"secretName: redlock-\w{10}\n", built.stdout)
+    assert built.stdout.count("namespace: redlock\n") == 7
+    assert "kind: Deployment" not in built.stdout
+
+
+def test_the_image_has_both_commands_and_no_root():
+    lines = (ROOT / "compose/Dockerfile").read_text().splitlines()
+    assert any("pip install" in line and "/source[prometheus]" in line for line in lines)
+    assert lines[-1] == "USER 999:999"
+    for pod in ("CronJob/redlock-check", "Deployment/shop"):
+        security = pods(read())[pod]["spec"]["securityContext"]
+        assert (security["runAsUser"], security["runAsGroup"]) == (999, 999)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@pytest.fixture
+def master(secrets, tmp_path):
+    """A server that is started with the command of the manifest; its port, and the probe as a function."""
+    if not (shutil.which("redis-server") and shutil.which("redis-cli")):
+        missing("redis-server")
+    (server,) = pods(read())["StatefulSet/master"]["spec"]["containers"]
+    port = free_port()
+    here = [word.replace("/secrets/", f"{secrets}/") for word in server["command"]]
+    here[here.index("--tls-port") + 1] = str(port)
+    started = subprocess.Popen([*here, "--bind", "127.0.0.1"], cwd=tmp_path, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+
+    def probe(max_ttl):
+        *shell, line = server["readinessProbe"]["exec"]["command"]
+        line = line.replace("/secrets/", f"{secrets}/").replace("redis-cli ", f"redis-cli -p {port} ")
+        environment = {**ENVIRONMENT, "MAX_TTL": max_ttl}
+        return subprocess.run([*shell, line], env=environment, capture_output=True, text=True, check=False).returncode
+
+    yield port, probe
+    started.terminate()
+    assert started.wait(30) == 0
+
+
+def wait_until(look):
+    until = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_the_probe_and_a_client_and_nobody_else(master, secrets):
+    port, probe = master
+    wait_until(lambda: probe("0") == 0)
+    assert probe("60") != 0, "it has not been up for so long"
+    password = (secrets / "password").read_text()
+    tls = f"ssl_ca_certs={secrets}/ca.crt"
+    url = f"rediss://locks:{password}@localhost:{port}?{tls}"
+    checked = run("redlock-check", url, "--json")
+    assert '"code": "recently-restarted"' in checked.stdout
+    assert '"rights_missing": []' in checked.stdout
+    with Masters([url], restart_guard=False) as masters, masters.lock("job") as lease:
+        assert lease.fence
+    for other in (f"rediss://localhost:{port}?{tls}", f"rediss://health:none@localhost:{port}?{tls}"):
+        with Masters([other], restart_guard=False) as masters:
+            assert masters.check().quorum.voting == 0
+
+
+def test_the_probe_says_no_where_nothing_answers(master):
+    _, probe = master
+    wait_until(lambda: probe("0") == 0)
+    (server,) = pods(read())["StatefulSet/master"]["spec"]["containers"]
+    elsewhere = free_port()
+    line = server["readinessProbe"]["exec"]["command"][-1].replace("redis-cli ", f"redis-cli -p {elsewhere} ")
+    ended = subprocess.run(["sh", "-c", line], env={**os.environ, "MAX_TTL": "0"}, capture_output=True, check=False)
+    assert ended.returncode != 0
+    assert options(server["command"])["--tls-port"] == "6379"

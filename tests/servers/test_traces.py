@@ -1,0 +1,170 @@
+"""Spans of real locks hang where the caller stands, in both worlds, and renewals in the background change nothing of that."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.trace import StatusCode
+
+from redlock import AsyncMasters, LockLost, Masters
+from redlock.observe import all_of
+from tests.observe.read import OfOpenTelemetry
+from tests.observe.spans import Spans, events, linked, under
+from tests.servers.look import all_up, eventually, take
+
+TTL = 1.5
+
+
+@pytest.fixture
+def spans():
+    return Spans()
+
+
+@pytest.fixture
+def watched(world, redlock_servers, spans):
+    observer = spans.observer
+    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.4, observer=observer) as masters:
+        eventually(lambda: all_up(masters))
+        yield masters
+
+
+def test_the_life_of_a_lease(watched, spans):
+    lock = watched.lock("job", ttl=TTL)
+    lease = take(lock)
+    time.sleep(0.6 * TTL)  # in which it is renewed
+    eventually(lambda: lease.remaining() > 0.5 * TTL)
+    lock.extend()
+    assert not spans.all("redlock.held")
+    lock.release()
+    acquire, held, extend = spans.one("redlock.acquire"), spans.one("redlock.held"), spans.one("redlock.extend")
+    assert acquire.attributes["redlock.fence"] == held.attributes["redlock.fence"] == lease.fence
+    assert acquire.attributes["redlock.outcome"] == "acquired"
+    votes = events(acquire, "redlock.vote")
+    assert len(votes) == 5
+    assert sum(vote["redlock.outcome"] == "granted" for vote in votes) >= 3
+    assert acquire.start_time <= acquire.end_time <= held.start_time <= extend.end_time <= held.end_time
+    assert events(held, "redlock.renewed")
+    assert linked(held, acquire)
+    assert linked(extend, held)
+    assert held.end_time - held.start_time >= 0.6 * TTL * 1e9
+
+
+def test_each_attempt_is_told(watched, spans, redlock_servers):
+    for i in range(5):
+        redlock_servers.client(i).set("redlock:job", "somebody", px=60_000)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: watched.lock("job", ttl=TTL).acquire(timeout=0.01))
+        assert waiting.result() is None
+    span = spans.one("redlock.acquire")
+    attempts = events(span, "redlock.attempt")
+    assert len(attempts) >= 2  # one, and one more at its deadline
+    assert [attempt["redlock.attempt"] for attempt in attempts] == list(range(1, len(attempts) + 1))
+    assert {attempt["redlock.outcome"] for attempt in attempts} == {"held"}
+    assert len(events(span, "redlock.vote")) == 5 * len(attempts)
+    assert any("somebody" in str(vote.get("redlock.reason")) for vote in events(span, "redlock.vote"))
+    times = [event.timestamp for event in span.events]
+    assert times == sorted(times)
+    assert span.start_time <= times[0] <= times[-1] <= span.end_time
+
+
+def test_attempts_before_a_grant(watched, spans, redlock_servers):
+    for i in range(5):
+        redlock_servers.client(i).set("redlock:job", "somebody", px=300)
+    with watched.lock("job", ttl=TTL):
+        pass
+    outcomes = [attempt["redlock.outcome"] for attempt in events(spans.one("redlock.acquire"), "redlock.attempt")]
+    assert outcomes[0] == "held"
+    assert outcomes[-1] == "acquired"
+
+
+def test_a_loss(watched, spans, redlock_servers):
+    lock = watched.lock("job", ttl=TTL)
+    take(lock)
+    for i in range(5):
+        redlock_servers.client(i).set("redlock:job", "thief")
+    eventually(lambda: spans.all("redlock.held"))
+    with pytest.raises(LockLost):
+        lock.release()
+    span = spans.one("redlock.held")
+    assert span.status.status_code is StatusCode.ERROR
+    assert events(span, "redlock.lost") == [{"redlock.reason": "taken"}]
+
+
+def test_parents_in_threads(redlock_servers, spans):
+    """Two threads hold at the same time, and each lease hangs under the span of its own thread."""
+    with Masters(redlock_servers.urls, restart_guard=False, observer=spans.observer) as masters:
+
+        def work(name):
+            with spans.tracer.start_as_current_span(name) as span:
+                with masters.lock(name, ttl=TTL) as lease:
+                    valid_until = lease.valid_until
+                    eventually(lambda: lease.valid_until > valid_until)  # renewed
+                assert trace.get_current_span() is span
+            return span
+
+        with ThreadPoolExecutor(2) as pool:
+            of = dict(zip("ab", pool.map(work, "ab"), strict=True))
+    check_parents(spans, of)
+
+
+def test_parents_in_tasks(redlock_servers, spans):
+    async def main():
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False, observer=spans.observer) as masters:
+
+            async def work(name):
+                with spans.tracer.start_as_current_span(name) as span:
+                    async with masters.lock(name, ttl=TTL) as lease:
+                        valid_until = lease.valid_until
+                        async with asyncio.timeout(30):
+                            while lease.valid_until == valid_until:  # noqa: ASYNC110 - until it was renewed
+                                await asyncio.sleep(0.01)
+                    assert trace.get_current_span() is span
+                return span
+
+            return dict(zip("ab", await asyncio.gather(work("a"), work("b")), strict=True))
+
+    check_parents(spans, asyncio.run(main()))
+
+
+def check_parents(spans, of):
+    for kind in ("redlock.acquire", "redlock.held"):
+        found = spans.all(kind)
+        assert len(found) == 2
+        for span in found:
+            assert under(span, of[span.attributes["redlock.lock"]])
+    for held in spans.all("redlock.held"):
+        assert events(held, "redlock.renewed")
+    assert len({span.context.trace_id for span in spans.all("redlock.held")}) == 2
+
+
+def test_a_lease_outlives_the_span_in_which_it_was_taken(redlock_servers, spans):
+    """A request takes it and ends; it is renewed, extended elsewhere, and released by another request."""
+    with Masters(redlock_servers.urls, restart_guard=False, observer=spans.observer) as masters:
+        lock = masters.lock("job", ttl=TTL, bound=False)
+        with spans.tracer.start_as_current_span("first") as first:
+            take(lock)
+        with spans.tracer.start_as_current_span("second") as second:
+            lock.extend()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lock.release).result()
+    assert under(spans.one("redlock.held"), first)
+    assert under(spans.one("redlock.extend"), second)
+
+
+def test_together_with_metrics(world, redlock_servers, spans):
+    system = OfOpenTelemetry()
+    observer = all_of(system.make(), spans.observer)
+    try:
+        with (
+            world.Masters(redlock_servers.urls, restart_guard=False, observer=observer) as masters,
+            masters.lock("job"),
+        ):
+            pass
+        assert spans.one("redlock.held")
+        assert sum(value for _, value in system.series("redlock.hold.duration", "count")) == 1
+    finally:
+        system.close()
