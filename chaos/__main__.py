@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _NAME: Final = " ".join(PROGRAM)
-_COMMANDS: Final = {
+COMMANDS: Final = {
     "run": (".run", "masters, clients and faults for a while; record, judge, report"),
     "check": (".check", "judge a recorded history"),
     "ci": (".ci", "the suite: every scenario, and every broken variant, which must be caught"),
@@ -91,22 +91,27 @@ class _Parser(argparse.ArgumentParser):
         sys.stdout.flush()
 
 
-def _run(words: Sequence[str]) -> int:
-    parser = _Parser(
+def parser(*wanted: str) -> argparse.ArgumentParser:
+    """With the arguments of the commands ``wanted``, and the names of the others."""
+    this = _Parser(
         prog=_NAME,
         description="Breaks real Redis servers under real clients, and judges from the history what held.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    wanted = next((word for word in words if not word.startswith("-")), None)
-    for name, (module, meaning) in _COMMANDS.items():
+    commands = this.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (module, meaning) in COMMANDS.items():
         command = commands.add_parser(name, help=meaning, description=meaning)
-        if name == wanted:
+        if name in wanted:
             found = importlib.import_module(module, __package__)
             found.add_arguments(command)
             command.set_defaults(main=found.main)
-    args = parser.parse_args(words)
+    return this
+
+
+def _run(words: Sequence[str]) -> int:
+    wanted = (word for word in words if not word.startswith("-"))
+    args = parser(next(wanted, "")).parse_args(words)
     code: int = args.main(args)
     return code
 
