@@ -14,7 +14,7 @@ WAITING := $(if $(filter auto,$(JOBS)),$(shell $(PYTHON) -c 'import os; print((o
 CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test announce lint types core simulation servers harness docs package oldest newest chaos simulation-long bench bench-full bench-page compose clean
+.PHONY: help demo quick test announce lint types core simulation servers harness docs package oldest newest chaos simulation-long coverage bench bench-full bench-page compose share dist clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -96,6 +96,13 @@ newest: $(BIN)/.ready
 simulation-long: $(BIN)/.ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
+## make coverage          how much of the library the tests without containers and chaos run; less than the floor is an error
+coverage: $(BIN)/.ready
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -p no:randomly --timeout 900 $(COVERED)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --skip-empty
+
 ## make bench             ratios to bare sockets and other libraries, measured in the same run, in two minutes
 bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks
@@ -115,5 +122,16 @@ compose: $(BIN)/.ready
 	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(JOBS) --dist loadfile tests/compose
 	@$(BIN)/python -m chaos ci --backend compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
 
+## make share             man pages and completion of the commands (share/), from the text of their --help
+share: $(BIN)/.ready
+	$(BIN)/python -m share
+
+## make dist              what is released (dist/); the same files for everybody who makes them of the same commit
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800)
+dist: $(BIN)/.ready
+	rm -rf dist
+	$(BIN)/python -m hatchling build -t sdist -t wheel -d dist
+	cd dist && sha256sum *
+
 clean:
-	rm -rf $(VENV) .bench chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build
+	rm -rf $(VENV) .bench chaos-out .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build

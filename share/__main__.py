@@ -39,7 +39,9 @@ def _chaos() -> argparse.ArgumentParser:
     """As it is in the wheel, where it has another name."""
     if "redlock.chaos" not in sys.modules:
         folder = HERE.parent / "chaos"
-        spec = spec_from_file_location("redlock.chaos", folder / "__init__.py", submodule_search_locations=[str(folder)])
+        spec = spec_from_file_location(
+            "redlock.chaos", folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
         assert spec is not None  # noqa: S101 - for types: it is None for files of unknown kinds
         assert spec.loader is not None  # noqa: S101
         package = sys.modules["redlock.chaos"] = module_from_spec(spec)
