@@ -31,7 +31,9 @@ def bare(text):
 
 def test_every_command_is_there():
     assert COMMANDS == ["redlock-chaos", "redlock-check", "redlock-run"]
-    kept = {str(file.relative_to(HERE)) for file in HERE.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")}
+    kept = {
+        str(file.relative_to(HERE)) for file in HERE.rglob("*") if file.is_file() and file.suffix not in (".py", ".pyc")
+    }
     assert kept == set(files())
 
 
@@ -66,9 +68,9 @@ def test_completion_knows_every_option_and_no_other(name, shell):
 
 def test_bash_completes():
     done = subprocess.run(
-        ["bash", "-c", f"source {HERE / PLACES['bash'].format('redlock-run')}\n"
+        ["bash", "-c", (f"source {HERE / PLACES['bash'].format('redlock-run')}\n"
          "COMP_WORDS=(redlock-run --restart o) COMP_CWORD=2\n_shtab_redlock_run\necho ${COMPREPLY[@]}\n"
-         "COMP_WORDS=(redlock-run --no-w) COMP_CWORD=1\n_shtab_redlock_run\necho ${COMPREPLY[@]}"],
+         "COMP_WORDS=(redlock-run --no-w) COMP_CWORD=1\n_shtab_redlock_run\necho ${COMPREPLY[@]}")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.split() == ["on-failure", "--no-wait"], done.stderr
