@@ -6,6 +6,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SEEDS ?= 100000
 COVERED = $(addprefix tests/,core properties health cli asyncio observe servers/test_lock.py)
+# These trace lines themselves, and leave nobody else tracing.
+COVERED += $(addprefix --ignore=tests/,core/test_local_queue.py asyncio/test_bodies.py)
 OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py minority.py metrics.py)
 # So many processes for the tests; auto: one per core.
 JOBS ?= auto
@@ -103,7 +105,7 @@ simulation-long: $(BIN)/.ready
 ## make coverage          how much of the library the tests without containers and chaos run; less than the floor is an error
 coverage: $(BIN)/.ready
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n 0 --timeout 900 $(COVERED)
+	$(BIN)/coverage run -m pytest -q -n $(JOBS) --timeout 900 $(COVERED)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --skip-empty
 
