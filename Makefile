@@ -5,16 +5,22 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SEEDS ?= 100000
+COVERED = $(addprefix tests/,core properties health cli asyncio observe servers/test_lock.py)
+# These trace lines themselves, and leave nobody else tracing.
+COVERED += $(addprefix --ignore=tests/,core/test_local_queue.py asyncio/test_bodies.py)
 OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py minority.py metrics.py)
 # So many processes for the tests; auto: one per core.
 JOBS ?= auto
 # The same for tests that wait for servers more than they compute: half as many again as there are cores.
 WAITING := $(if $(filter auto,$(JOBS)),$(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3 // 2)'),$(JOBS))
+# Of what `make sbom` is made, and where.
+OF ?= $(BIN)/python
+SBOM ?= dist/sbom.cdx.json
 # Options of `python -m chaos ci`.
 CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test announce lint types core simulation servers harness docs package oldest newest chaos simulation-long bench bench-full bench-page compose clean
+.PHONY: help demo quick test announce lint types core simulation servers harness docs package oldest newest chaos simulation-long coverage bench bench-full bench-page compose share sbom dist clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -96,6 +102,13 @@ newest: $(BIN)/.ready
 simulation-long: $(BIN)/.ready
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
+## make coverage          how much of the library the tests without containers and chaos run; less than the floor is an error
+coverage: $(BIN)/.ready
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -n $(JOBS) --timeout 900 $(COVERED)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --skip-empty
+
 ## make bench             ratios to bare sockets and other libraries, measured in the same run, in two minutes
 bench: $(BIN)/.ready
 	@$(BIN)/python -m benchmarks
@@ -115,5 +128,20 @@ compose: $(BIN)/.ready
 	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(JOBS) --dist loadfile tests/compose
 	@$(BIN)/python -m chaos ci --backend compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
 
+## make share             man pages and completion of the commands (share/), from the text of their --help
+share: $(BIN)/.ready
+	$(BIN)/python -m share
+
+## make sbom              OF=python SBOM=sbom.cdx.json: the packages of that interpreter's environment, as CycloneDX
+sbom: $(BIN)/.ready
+	$(BIN)/cyclonedx-py environment --output-reproducible --output-file $(SBOM) $(OF)
+
+## make dist              what is released (dist/); the same files for everybody who makes them of the same commit
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800)
+dist: $(BIN)/.ready
+	rm -rf dist
+	$(BIN)/python -m hatchling build -t sdist -t wheel -d dist
+	cd dist && sha256sum *
+
 clean:
-	rm -rf $(VENV) .bench chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build
+	rm -rf $(VENV) .bench chaos-out .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .nox dist docs/_build

@@ -19,4 +19,12 @@
 
 Four roles are kept apart: who plans, who breaks, who works, who judges.  The judge knows nothing of the
 other three; docs/chaos-history.md has the format, for histories of others as well.
+
+In the repository this package is ``chaos``, in the wheel it is `redlock.chaos`: all imports in here are relative.
 """
+
+from typing import Final
+
+IN_WHEEL: Final = __name__ != "chaos"
+# How it is started, as people type it.
+PROGRAM: Final = ("redlock-chaos",) if IN_WHEEL else ("python", "-m", "chaos")

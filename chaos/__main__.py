@@ -13,27 +13,30 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from . import PROGRAM
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from _typeshed import SupportsWrite
 
-_COMMANDS: Final = {
-    "run": ("chaos.run", "masters, clients and faults for a while; record, judge, report"),
-    "check": ("chaos.check", "judge a recorded history"),
-    "ci": ("chaos.ci", "the suite: every scenario, and every broken variant, which must be caught"),
-    "list": ("chaos.catalogue", "backends, faults and scenarios"),
+_NAME: Final = " ".join(PROGRAM)
+COMMANDS: Final = {
+    "run": (".run", "masters, clients and faults for a while; record, judge, report"),
+    "check": (".check", "judge a recorded history"),
+    "ci": (".ci", "the suite: every scenario, and every broken variant, which must be caught"),
+    "list": (".catalogue", "backends, faults and scenarios"),
 }
 _UNKNOWN: Final = 2  # neither passed nor violated: the harness itself failed
 _INTERRUPTED: Final = 130  # as shells say it of a program that ended by SIGINT
 
-_EPILOG: Final = """\
+_EPILOG: Final = f"""\
 exit codes: 0 passed, 1 violated, 2 unknown or a failure of the harness
 
 examples:
-  python -m chaos run --seed 7 --duration 60 --faults kill,pause,partition --out DIR
-  python -m chaos check DIR/history.jsonl
-  python -m chaos check history.jsonl --must exclusive,fenced --out REPORT
+  {_NAME} run --seed 7 --duration 60 --faults kill,pause,partition --out DIR
+  {_NAME} check DIR/history.jsonl
+  {_NAME} check history.jsonl --must exclusive,fenced --out REPORT
 """
 
 
@@ -88,22 +91,27 @@ class _Parser(argparse.ArgumentParser):
         sys.stdout.flush()
 
 
-def _run(words: Sequence[str]) -> int:
-    parser = _Parser(
-        prog="python -m chaos",
+def parser(*wanted: str) -> argparse.ArgumentParser:
+    """With the arguments of the commands ``wanted``, and the names of the others."""
+    this = _Parser(
+        prog=_NAME,
         description="Breaks real Redis servers under real clients, and judges from the history what held.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    wanted = next((word for word in words if not word.startswith("-")), None)
-    for name, (module, meaning) in _COMMANDS.items():
+    commands = this.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (module, meaning) in COMMANDS.items():
         command = commands.add_parser(name, help=meaning, description=meaning)
-        if name == wanted:
-            found = importlib.import_module(module)
+        if name in wanted:
+            found = importlib.import_module(module, __package__)
             found.add_arguments(command)
             command.set_defaults(main=found.main)
-    args = parser.parse_args(words)
+    return this
+
+
+def _run(words: Sequence[str]) -> int:
+    wanted = (word for word in words if not word.startswith("-"))
+    args = parser(next(wanted, "")).parse_args(words)
     code: int = args.main(args)
     return code
 

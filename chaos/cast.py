@@ -9,9 +9,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from chaos import names
-from chaos.control import END, SETTLE, WORK, Control
 from redlock.testing._nest import Nest
+
+from . import names
+from .control import END, SETTLE, WORK, Control
 
 if TYPE_CHECKING:
     import subprocess
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from chaos.settings import Settings
+    from .settings import Settings
 
 _READY_WITHIN: Final = 60.0
 _ENDED_WITHIN: Final = 30.0
@@ -164,7 +165,7 @@ class Cast:
         name = names.client(seat, generation)
         log, ready = self.directory / f"{name}.log", self.directory / f"{name}.ready"
         process = self._nest.spawn(
-            [sys.executable, "-m", "chaos.clients", name, str(seat), str(self.directory), str(self.events),
+            [sys.executable, "-m", f"{__package__}.clients", name, str(seat), str(self.directory), str(self.events),
              *self._urls[seat]],
             log=log,
             environment=os.environ,

@@ -1,14 +1,14 @@
-"""``python -m chaos list``: backends, faults, scenarios and broken variants, and what of it works here."""
+"""``redlock-chaos list``: backends, faults, scenarios and broken variants, and what of it works here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.backends import BACKENDS
-from chaos.faults import FAULTS, GROUPS
-from chaos.run import lacks
-from chaos.scenarios import beyond_model, in_model
-from chaos.variants import VARIANTS
+from .backends import BACKENDS
+from .faults import FAULTS, GROUPS
+from .run import lacks
+from .scenarios import beyond_model, in_model
+from .variants import VARIANTS
 
 if TYPE_CHECKING:
     import argparse

@@ -1,4 +1,4 @@
-"""``python -m chaos check HISTORY``: judges what was recorded, by whomever."""
+"""``redlock-chaos check HISTORY``: judges what was recorded, by whomever."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from chaos import report
-from chaos.history import DEMANDABLE, Unreadable, demanded, read
-from chaos.judge import judge
-from chaos.summary import summarize
+from . import report
+from .history import DEMANDABLE, Unreadable, demanded, read
+from .judge import judge
+from .summary import summarize
 
 if TYPE_CHECKING:
     import argparse
 
-    from chaos.history import History, Must
+    from .history import History, Must
 
 _UNKNOWN: Final = 2
 

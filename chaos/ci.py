@@ -1,4 +1,4 @@
-"""``python -m chaos ci``: every scenario and every broken variant, several at a time, in a few minutes."""
+"""``redlock-chaos ci``: every scenario and every broken variant, several at a time, in a few minutes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from chaos.backends import BACKENDS, Unavailable, choose
-from chaos.launch import PASSED, UNKNOWN, VIOLATED, SessionFailed, judged, session
-from chaos.report import directory
-from chaos.run import check, introduce, lacks
-from chaos.scenarios import SCENARIOS, Scenario
-from chaos.variants import VARIANTS, Variant
 from redlock.testing import ClockUnavailable, ServerNotFound
+
+from . import PROGRAM
+from .backends import BACKENDS, Unavailable, choose
+from .launch import PASSED, UNKNOWN, VIOLATED, SessionFailed, judged, session
+from .report import directory
+from .run import check, introduce, lacks
+from .scenarios import SCENARIOS, Scenario
+from .variants import VARIANTS, Variant
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterable
 
-    from chaos.backends import Backend
-    from chaos.launch import Judged
-    from chaos.settings import Settings
+    from .backends import Backend
+    from .launch import Judged
+    from .settings import Settings
 
 _SEED: Final = 7
 # The seed decides what is done, not who wins a race: what must break has so many seeds to do so, one after the
@@ -157,7 +159,8 @@ def _chosen(jobs: list[Job], only: str | None) -> list[Job]:
     for name in names:
         if name not in named:
             raise ValueError(
-                f"--only: there is no run {name!r}; `python -m chaos list` shows scenarios and variants (variant-NAME)"
+                f"--only: there is no run {name!r}; `{' '.join(PROGRAM)} list` shows "
+                "scenarios and variants (variant-NAME)"
             )
     return [job for job in jobs if job.name in names]
 

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Literal, TypeAlias
 
-from chaos import report
-from chaos.history import Unreadable, read
-from chaos.judge import judge
-from chaos.session import HISTORY, SETTINGS
-from chaos.summary import summarize
+from . import IN_WHEEL, report
+from .history import Unreadable, read
+from .judge import judge
+from .session import HISTORY, SETTINGS
+from .summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from chaos.backends import Backend
-    from chaos.history import History, Must
-    from chaos.judge import Verdict
-    from chaos.scenarios import Shows
-    from chaos.settings import Settings
-    from chaos.summary import Summary
+    from .backends import Backend
+    from .history import History, Must
+    from .judge import Verdict
+    from .scenarios import Shows
+    from .settings import Settings
+    from .summary import Summary
 
 PASSED: Final = 0
 VIOLATED: Final = 1
@@ -65,9 +65,11 @@ def session(
     out.mkdir(parents=True, exist_ok=True)
     (out / HISTORY).unlink(missing_ok=True)
     (out / SETTINGS).write_text(settings.dumps())
-    # What is on the path already comes first: somebody's own lock, to be tried in the place of this one.
-    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parent.parent))))
-    command = [sys.executable, "-m", "chaos.session", str(out.absolute()), backend.NAME, *must]
+    # What is on the path already comes first: somebody's own lock, to be tried in the place of this one.  The wheel's
+    # folder is not named: every interpreter has it, and on this path it would come before the standard library.
+    home = None if IN_WHEEL else str(Path(__file__).parent.parent)
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), home)))
+    command = [sys.executable, "-m", f"{__package__}.session", str(out.absolute()), backend.NAME, *must]
     reader, lifeline = os.pipe()
     try:
         process = subprocess.Popen(

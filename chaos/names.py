@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chaos.plan import Strike
+    from .plan import Strike
 
 
 def master(number: int) -> str:

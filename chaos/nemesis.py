@@ -6,16 +6,16 @@ import heapq
 import time
 from typing import TYPE_CHECKING, Final
 
-from chaos import names
-from chaos.history import now
+from . import names
+from .history import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from chaos.backends.rig import Rig, State
-    from chaos.cast import Cast
-    from chaos.history import Writer
-    from chaos.plan import Strike
+    from .backends.rig import Rig, State
+    from .cast import Cast
+    from .history import Writer
+    from .plan import Strike
 
 _LOOK: Final = 0.2  # seconds between two looks at whether everybody is still there
 

@@ -9,13 +9,13 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from chaos.faults import FAULTS
+from .faults import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from chaos.faults import Fault
-    from chaos.settings import Settings
+    from .faults import Fault
+    from .settings import Settings
 
 # A client and a master, both counted from 1.
 Link: TypeAlias = tuple[int, int]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from chaos.history import NEMESIS, Writer
-from chaos.judge.prompt import GRACE
+from .history import NEMESIS, Writer
+from .judge.prompt import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""``python -m chaos run``: one run, of a scenario or of the faults that are named."""
+"""``redlock-chaos run``: one run, of a scenario or of the faults that are named."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from chaos import report
-from chaos.backends import BACKENDS, Unavailable, choose
-from chaos.faults import FAULTS, GROUPS, named
-from chaos.history import DEMANDABLE, Unreadable, demanded
-from chaos.launch import EXIT_CODES, UNKNOWN, SessionFailed, judged, session
-from chaos.scenarios import SCENARIOS, Scenario
-from chaos.settings import Persistence, Settings, Work
-from chaos.variants import VARIANTS
 from redlock.testing import ClockUnavailable, ServerNotFound, clock_available
+
+from . import PROGRAM, report
+from .backends import BACKENDS, Unavailable, choose
+from .faults import FAULTS, GROUPS, named
+from .history import DEMANDABLE, Unreadable, demanded
+from .launch import EXIT_CODES, UNKNOWN, SessionFailed, judged, session
+from .scenarios import SCENARIOS, Scenario
+from .settings import Persistence, Settings, Work
+from .variants import VARIANTS
 
 if TYPE_CHECKING:
     import argparse
 
-    from chaos.backends import Backend
+    from .backends import Backend
 
 # Options of `Settings` that are given as they are: name, type, help.
 _OPTIONS: Final = (
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Real masters, real clients, real faults; then a verdict.  Exit 0: what must hold did; 1: it did not; "
         "2: unknown, or the harness failed.  What is given beside --scenario or --variant replaces what that says."
     )
-    parser.add_argument("--scenario", choices=SCENARIOS, metavar="NAME", help="one of `python -m chaos list`")
+    parser.add_argument("--scenario", choices=SCENARIOS, metavar="NAME", help=f"one of `{' '.join(PROGRAM)} list`")
     parser.add_argument(
         "--variant", choices=VARIANTS, metavar="NAME", help="a lock that is broken on purpose, in its scenario"
     )
@@ -170,7 +171,7 @@ def _own(changes: dict[str, Any]) -> Scenario:
 
 def _again(args: argparse.Namespace, seed: int) -> str:
     words = sys.argv[1:]
-    return shlex.join(["python", "-m", "chaos", *words, *(() if args.seed is not None else ("--seed", str(seed)))])
+    return shlex.join([*PROGRAM, *words, *(() if args.seed is not None else ("--seed", str(seed)))])
 
 
 assert set(GROUPS).isdisjoint(FAULTS)  # noqa: S101 - one word means one thing

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from chaos.faults import GROUPS
-from chaos.history import MUST
-from chaos.settings import Settings
+from .faults import GROUPS
+from .history import MUST
+from .settings import Settings
 
 if TYPE_CHECKING:
-    from chaos.history import Must
+    from .history import Must
 
 # ``lost update``: the store that does not check fences was written by a holder whose time was over.
 Shows: TypeAlias = Literal["exclusive", "lost update"]

@@ -18,19 +18,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from chaos import pulse
-from chaos.backends import BACKENDS
-from chaos.cast import Cast, CastFailed
-from chaos.clients.stores import Stores
-from chaos.history import NEMESIS, OBSERVER, Header, Writer, demanded, merge, now
-from chaos.nemesis import Nemesis
-from chaos.plan import plan
-from chaos.settings import Settings
 from redlock.testing import ClockUnavailable, ServerFailed
 
+from . import pulse
+from .backends import BACKENDS
+from .cast import Cast, CastFailed
+from .clients.stores import Stores
+from .history import NEMESIS, OBSERVER, Header, Writer, demanded, merge, now
+from .nemesis import Nemesis
+from .plan import plan
+from .settings import Settings
+
 if TYPE_CHECKING:
-    from chaos.backends.rig import Rig
-    from chaos.history import Must
+    from .backends.rig import Rig
+    from .history import Must
 
 SETTINGS: Final = "settings.json"
 HISTORY: Final = "history.jsonl"

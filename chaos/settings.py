@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from chaos.faults import FAULTS
+from .faults import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

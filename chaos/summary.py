@@ -6,16 +6,16 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, get_args
 
-from chaos.history import Phase, Store
-from chaos.judge.faults import faults
-from chaos.judge.fenced import overwritten, version_read
-from chaos.judge.holds import Hold, holds
+from .history import Phase, Store
+from .judge.faults import faults
+from .judge.fenced import overwritten, version_read
+from .judge.holds import Hold, holds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from chaos.history import Event, History
-    from chaos.judge import Verdict
+    from .history import Event, History
+    from .judge import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,12 @@ from redlock._threads import election as threads_election
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from chaos.history import Must
     from redlock._core.effects import Op
     from redlock._core.quorum import Tally
     from redlock._core.rounds import Round
     from redlock._core.settings import LockSpec, MastersSettings
+
+    from .history import Must
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,8 +157,8 @@ def under(module: str, room: str) -> bool:
 def room_of(target: str) -> str | None:
     """The longest room whose name it begins with.  A public name of the package itself leads to its ``__init__``."""
     rooms = [room for room in FLOOR if room not in PACKAGES and under(target, room)]
-    is_public = re.fullmatch(r"redlock\.[^._]\w*", target)
-    return max(rooms, key=len) if rooms else target if target in PACKAGES else "redlock" if is_public else None
+    public = re.fullmatch(r"(redlock|chaos)\.[^._]\w*", target)
+    return max(rooms, key=len) if rooms else target if target in PACKAGES else public[1] if public else None
 
 
 def violations(modules: dict[str, tuple[str, bool]]) -> list[str]:
@@ -168,7 +168,7 @@ def violations(modules: dict[str, tuple[str, bool]]) -> list[str]:
     reads: dict[str, set[str]] = {}
     for module, (source, is_package) in sorted(modules.items()):
         own = room_of(module)
-        if own is None or (own == "redlock" and module != own):
+        if own is None or (own in PACKAGES and module != own):
             wrong.append(f"{module} is in no room: put it on the plan")
             continue
         for one in imports(module, source, is_package=is_package):
@@ -242,6 +242,15 @@ def test_the_house_stands() -> None:
 
 def test_the_drawing_shows_every_file_and_no_other() -> None:
     assert undrawn(PAGE) == set()
+
+
+def test_chaos_has_no_name_for_itself() -> None:
+    """In the wheel it is `redlock.chaos`."""
+    absolute = r"^ *(?:from|import) chaos\b.*"
+    assert re.findall(absolute, "import os\n    from chaos import run\n", re.MULTILINE) == ["    from chaos import run"]
+    for module, (source, _) in sources().items():
+        if under(module, "chaos"):
+            assert not re.findall(absolute, source, re.MULTILINE), module
 
 
 def test_every_room_of_chaos_is_there() -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from chaos.backends import compose, namespace, proxy
+from . import compose, namespace, proxy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from chaos.backends.rig import Rig
-    from chaos.settings import Settings
+    from ..settings import Settings
+    from .rig import Rig
 
 
 class Backend(Protocol):

@@ -12,15 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from chaos.backends.containers import COMPOSE, FILES, IMAGE, MOST, Containers
-from chaos.backends.proxy import ProxyRig
 from redlock.testing import find_server
+
+from .. import IN_WHEEL
+from .containers import COMPOSE, FILES, IMAGE, MOST, Containers
+from .proxy import ProxyRig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from chaos.backends.rig import Rig
-    from chaos.settings import Settings
+    from ..settings import Settings
+    from .rig import Rig
 
 NAME: Final = "compose"
 WHAT: Final = "the five containers of compose/compose.yml; Linux with Docker, a daemon that runs or root"
@@ -38,6 +40,8 @@ _DAEMON: Final = str(COMPOSE / "daemon.sh")
 @cache
 def unavailable() -> str | None:
     """Why it does not work here."""
+    if IN_WHEEL:
+        return "it needs the folder compose/ of the repository"
     if shutil.which("bash") is None:
         return "there is no bash"
     try:

@@ -16,8 +16,9 @@ from redlock.testing.local import contents
 from redlock.testing.servers import plain_client, redis_errors
 
 if TYPE_CHECKING:
-    from chaos.settings import Settings
+    from ..settings import Settings
 
+# Only where the repository is: the wheel has none.
 COMPOSE: Final = Path(__file__).parents[2] / "compose"
 MOST: Final = 5  # so many are in compose.yml
 # What they keep; ``everysec`` is not among what compose.yml offers.

@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from chaos.backends.rig import Rig
 from redlock.testing import LocalMasters
+
+from .rig import Rig
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from chaos.backends.containers import Containers
-    from chaos.settings import Settings
+    from ..settings import Settings
+    from .containers import Containers
 
 HOST: Final = "127.0.0.1"
 _CLOCKS: Final = ("strobe", "clock")

@@ -20,18 +20,20 @@ from typing import TYPE_CHECKING, Final
 
 import redis
 
-from chaos.backends.local import LocalRig, local_masters, relayed
-from chaos.backends.relay import Relay
 from redlock.testing import find_server
+
+from .local import LocalRig, local_masters, relayed
+from .relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from chaos.backends.rig import Rig, State
-    from chaos.plan import Link
-    from chaos.settings import Settings
     from redlock.testing import LocalMasters
+
+    from ..plan import Link
+    from ..settings import Settings
+    from .rig import Rig, State
 
 NAME: Final = "namespace"
 WHAT: Final = "one private network namespace, links cut by nft; Linux"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from chaos.backends.local import HOST, LocalRig, local_masters
-from chaos.backends.relay import Relay
 from redlock.testing import find_server
+
+from .local import HOST, LocalRig, local_masters
+from .relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from chaos.backends.containers import Containers
-    from chaos.backends.rig import Rig, State
-    from chaos.plan import Link
-    from chaos.settings import Settings
     from redlock.testing import LocalMasters
+
+    from ..plan import Link
+    from ..settings import Settings
+    from .containers import Containers
+    from .rig import Rig, State
 
 NAME: Final = "proxy"
 WHAT: Final = "a TCP relay between each client and each master; anywhere"

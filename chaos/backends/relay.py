@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from chaos.backends.rig import State
-    from chaos.plan import Link
+    from ..plan import Link
+    from .rig import State
 
 _CHUNK: Final = 65536
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from chaos.plan import Link
-    from chaos.settings import Settings
+    from ..plan import Link
+    from ..settings import Settings
 
 # What can be the matter with a link.  ``requests`` and ``replies`` are held back; ``lose``: answers are lost
 # and the connection breaks; ``slow``: answers are late; ``half``: answers are cut in two.

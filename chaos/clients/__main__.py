@@ -8,18 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chaos import variants
-from chaos.clients.stage import Stage
-from chaos.clients.watch import watch
-from chaos.clients.work import Worker
-from chaos.clients.worlds import run_tasks, run_threads
-from chaos.history import Writer
-from chaos.settings import Settings
 from redlock import AsyncMasters, LeaseExtended, LeaseLost, Masters
 
+from .. import variants
+from ..history import Writer
+from ..settings import Settings
+from .stage import Stage
+from .watch import watch
+from .work import Worker
+from .worlds import run_tasks, run_threads
+
 if TYPE_CHECKING:
-    from chaos.clients.worlds import World
     from redlock import Event
+
+    from .worlds import World
 
 
 def main(name: str, seat: str, directory: str, events: str, *urls: str) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from chaos.history import now
+from ..history import now
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from chaos.control import END, WORK, Control
+from ..control import END, WORK, Control
 
 if TYPE_CHECKING:
     from pathlib import Path

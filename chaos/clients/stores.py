@@ -11,13 +11,13 @@ import sqlite3
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.history import now
+from ..history import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from chaos.history import Store
+    from ..history import Store
 
 _PATIENCE = 0.5  # seconds for others to be done; one that was stopped in the middle may not be
 

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from chaos.history import now
+from ..history import now
 
 if TYPE_CHECKING:
     from pathlib import Path

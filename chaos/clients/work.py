@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tenacity import wait_random
 
-from chaos.clients.handover import Handovers, Offer
-from chaos.clients.stores import Busy, Stores
-from chaos.history import now
 from redlock import LockLost, NotAcquired, NotExtended, QuorumUnreachable
+
+from ..history import now
+from .handover import Handovers, Offer
+from .stores import Busy, Stores
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from chaos.clients.stage import Stage
-    from chaos.clients.worlds import World
-    from chaos.history import Phase, Store, Writer
-    from chaos.settings import Settings, Work
+    from ..history import Phase, Store, Writer
+    from ..settings import Settings, Work
+    from .stage import Stage
+    from .worlds import World
 
 # What is done in each kind of work, and how often.
 _OFTEN: Final[dict[Work, dict[str, int]]] = {

@@ -8,7 +8,7 @@
 Linear, but for sorting: a hundred thousand events are judged in seconds.
 """
 
-from chaos.judge.verdict import Outcome, Ruling, Verdict, judge
-from chaos.judge.violation import Violation
+from .verdict import Outcome, Ruling, Verdict, judge
+from .violation import Violation
 
 __all__ = ["Outcome", "Ruling", "Verdict", "Violation", "judge"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from chaos.judge.violation import Violation, later, short, stamp, violation
+from .violation import Violation, later, short, stamp, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from chaos.history import Event, History, Key
-    from chaos.judge.holds import Hold
+    from ..history import Event, History, Key
+    from .holds import Hold
 
 # What PTTL says of a key without expiry, and of one that is not there any more.
 _FOR_EVER: Final = -1

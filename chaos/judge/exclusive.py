@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.judge.violation import Violation, short, stamp, violation
+from .violation import Violation, short, stamp, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from chaos.judge.holds import Hold
+    from .holds import Hold
 
 
 def exclusive(held: Iterable[Hold]) -> Iterator[Violation]:

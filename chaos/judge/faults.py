@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from chaos.history import NEMESIS
+from ..history import NEMESIS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from chaos.history import Event, History
+    from ..history import Event, History
 
 # What a process cannot do anything during (C27).
 STOPPED: Final = ("stop",)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.judge.operations import operations
-from chaos.judge.violation import Violation, short, stamp, violation
+from .operations import operations
+from .violation import Violation, short, stamp, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from chaos.history import Event, History
+    from ..history import Event, History
 
 
 def fenced(history: History) -> Iterator[Violation]:

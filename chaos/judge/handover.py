@@ -6,15 +6,15 @@ import bisect
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from chaos.judge.faults import STOPPED_OR_KILLED, faults
-from chaos.judge.violation import Violation, later, short, stamp, violation
+from .faults import STOPPED_OR_KILLED, faults
+from .violation import Violation, later, short, stamp, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from chaos.history import History
-    from chaos.judge.faults import Fault
-    from chaos.judge.holds import Hold
+    from ..history import History
+    from .faults import Fault
+    from .holds import Hold
 
 SOON: Final = 1.0  # seconds after a release; and after a kill as many more than a TTL
 _JUST: Final = 0.1  # seconds: who is struck so soon before a release may have been granted the lock by it

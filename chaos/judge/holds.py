@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chaos.history import Event, History
+    from ..history import Event, History
 
 
 @dataclass(eq=False, slots=True)

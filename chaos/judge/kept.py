@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.judge.faults import STOPPED_OR_KILLED, Hindered, faults
-from chaos.judge.violation import Violation, short, stamp, violation
+from .faults import STOPPED_OR_KILLED, Hindered, faults
+from .violation import Violation, short, stamp, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from chaos.history import History
-    from chaos.judge.holds import Hold
+    from ..history import History
+    from .holds import Hold
 
 
 def renewed(held: Sequence[Hold]) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING, Final
 
-from chaos.history import NEMESIS
-from chaos.judge.violation import Violation, later, stamp, violation
+from ..history import NEMESIS
+from .violation import Violation, later, stamp, violation
 
 if TYPE_CHECKING:
-    from chaos.history import Event, History
+    from ..history import Event, History
 
 WITHIN: Final = 2  # times the TTL: whatever was left behind has expired, and one attempt has failed
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from chaos.history import Event, History
+    from ..history import Event, History
 
 
 @dataclass(frozen=True, slots=True)

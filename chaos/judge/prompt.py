@@ -5,15 +5,15 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING, Final
 
-from chaos.judge.faults import STOPPED, STOPPED_OR_KILLED, Hindered, faults
-from chaos.judge.operations import operations
-from chaos.judge.violation import Violation, later, short, stamp, violation
+from .faults import STOPPED, STOPPED_OR_KILLED, Hindered, faults
+from .operations import operations
+from .violation import Violation, later, short, stamp, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from chaos.history import Event, History
-    from chaos.judge.holds import Hold
+    from ..history import Event, History
+    from .holds import Hold
 
 GRACE: Final = 0.050  # seconds, for the thread or task that tells the holder to get its turn
 

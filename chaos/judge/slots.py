@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from chaos.judge.violation import Violation, short, stamp, violation
+from .violation import Violation, short, stamp, violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from chaos.history import History
-    from chaos.judge.holds import Hold
+    from ..history import History
+    from .holds import Hold
 
 
 def group_of(lock: str) -> tuple[str, int] | None:

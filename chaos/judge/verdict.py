@@ -7,22 +7,22 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from chaos.history import MUST, Must
-from chaos.judge.clean import clean, inspections
-from chaos.judge.exclusive import exclusive
-from chaos.judge.fenced import fenced, without_fence
-from chaos.judge.handover import ends, handover
-from chaos.judge.holds import Hold, holds
-from chaos.judge.kept import kept, renewed
-from chaos.judge.live import last_heal, live
-from chaos.judge.prompt import prompt
-from chaos.judge.slots import of_groups, slots
+from ..history import MUST, Must
+from .clean import clean, inspections
+from .exclusive import exclusive
+from .fenced import fenced, without_fence
+from .handover import ends, handover
+from .holds import Hold, holds
+from .kept import kept, renewed
+from .live import last_heal, live
+from .prompt import prompt
+from .slots import of_groups, slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from chaos.history import History
-    from chaos.judge.violation import Violation
+    from ..history import History
+    from .violation import Violation
 
 Outcome: TypeAlias = Literal["passed", "violated", "unknown"]
 LISTED: Final = 100  # violations of a kind; the rest is counted, or one broken lock would make a report of 100 MB

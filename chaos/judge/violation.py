@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from chaos.history import Event
+    from ..history import Event
 
 # A clock of nanoseconds: sums of seconds are compared without the error of the addition.
 _DIGITS: Final = 9

@@ -9,9 +9,9 @@
 Nothing in here judges.
 """
 
-from chaos.report.document import document
-from chaos.report.text import text
-from chaos.report.timeline import timeline
-from chaos.report.write import directory, write
+from .document import document
+from .text import text
+from .timeline import timeline
+from .write import directory, write
 
 __all__ = ["directory", "document", "text", "timeline", "write"]

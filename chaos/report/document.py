@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from chaos.history import History
-    from chaos.judge import Verdict
-    from chaos.summary import Summary
+    from ..history import History
+    from ..judge import Verdict
+    from ..summary import Summary
 
 SCHEMA: Final = 1
 

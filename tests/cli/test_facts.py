@@ -1,0 +1,56 @@
+"""``python -m redlock``: what somebody would ask first who is told of a bug, and no secret."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import redlock
+
+
+def facts(**environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "redlock"], capture_output=True, text=True, check=False, timeout=100,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_versions_and_places():
+    said = dict(line.split(": ", 1) for line in facts().splitlines())
+    assert said["redlock-quorum"].strip().startswith(f"{redlock.__version__}, ")
+    assert said["Python"].strip().endswith(sys.executable)
+    for name in ("redis", "hiredis", "tenacity"):
+        assert said[name].strip() == version(name)
+    assert {"system", "redlock-run", "redlock-check", "server", "celery"} <= said.keys()
+
+
+def test_no_address_and_no_password():
+    said = facts(REDLOCK_MASTERS="redis://:secret@10.11.12.1,redis://somebody:secret@10.11.12.2")
+    assert "2 addresses" in said
+    assert "secret" not in said
+    assert "10.11.12" not in said
+
+
+@pytest.mark.parametrize(("script", "says"), [
+    ("#!/bin/sh\necho 'Redis server v=99.9'\n", "Redis server v=99.9"),
+    ("#!/bin/sh\nexit 3\n", "ended with status 3"),
+    ("#!/no/such/shell\n", "cannot be started"),
+])  # fmt: skip
+def test_servers_that_are_found(tmp_path, script, says):
+    server = tmp_path / "redis-server"
+    server.write_text(script)
+    server.chmod(0o755)
+    (line,) = (line for line in facts(PATH=str(tmp_path)).splitlines() if str(server) in line)
+    assert says in line
+
+
+def test_it_takes_no_arguments():
+    done = subprocess.run([sys.executable, "-m", "redlock", "10.0.0.1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "unrecognized arguments" in done.stderr

@@ -1,0 +1,59 @@
+"""Who builds the same commit gets the same files, whoever and wherever they are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.packaging.conftest import ROOT
+
+SOURCES = ("redlock", "chaos", "share", "docs", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
+
+
+def hashes(folder, epoch, umask):
+    """Built in a copy in ``folder``, whose files are new, by somebody with another umask and another hash seed."""
+    source = folder / "source"
+    source.mkdir(parents=True)
+    for name in SOURCES:
+        there = ROOT / name
+        if there.is_dir():
+            shutil.copytree(
+                there,
+                source / name,
+                ignore=shutil.ignore_patterns("__pycache__", "_build"),
+                copy_function=shutil.copyfile,
+            )
+        else:
+            shutil.copyfile(there, source / name)
+    shutil.copyfile(ROOT / ".gitignore", source / ".gitignore")
+    for number, file in enumerate(sorted(source.rglob("*"), reverse=epoch % 2 == 0)):
+        os.utime(file, (number, number + epoch))
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(folder / "dist")],
+        cwd=source, umask=umask, capture_output=True, text=True, check=False,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": str(umask + 1), "TZ": f"X{umask % 12}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted((folder / "dist").iterdir())}
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    return hashes(tmp_path_factory.mktemp("here"), 1_790_000_000, 0o022)
+
+
+def test_two_builds_are_the_same(once, tmp_path):
+    assert sorted(name.rpartition(".")[2] for name in once) == ["gz", "whl"]
+    assert hashes(tmp_path / "deeper" / "elsewhere", 1_790_000_000, 0o077) == once
+
+
+def test_the_time_that_is_given_is_in_there(once, tmp_path):
+    """So the test above compares something: builds that differ in anything have other hashes."""
+    other = hashes(tmp_path, 1_790_000_002, 0o022)
+    assert other.keys() == once.keys()
+    assert not set(other.values()) & set(once.values())
