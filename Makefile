@@ -63,7 +63,8 @@ types: $(BIN)/.ready
 ## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
 	$(BIN)/pytest -q -n $(JOBS) tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
-		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py
+		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py \
+		tests/test_fixed_masters.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope
 simulation: $(BIN)/.ready
@@ -71,7 +72,8 @@ simulation: $(BIN)/.ready
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/servers tests/adapters tests/benchmarks
+	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/servers tests/adapters tests/compat tests/benchmarks \
+		tests/compose/test_kubernetes.py
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run
 harness: $(BIN)/.ready
