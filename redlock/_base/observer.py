@@ -64,3 +64,9 @@ class Observer:
 
     def quorum_back(self) -> None:
         self._tell(events.QuorumBack())
+
+    def masters_disagree(self, masters: tuple[str, ...], others: tuple[frozenset[str], ...], refused: bool) -> None:  # noqa: FBT001 - as the event has it
+        self._tell(events.MastersDisagree(masters, others, refused))
+
+    def masters_agree(self) -> None:
+        self._tell(events.MastersAgree())

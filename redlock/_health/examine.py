@@ -225,7 +225,7 @@ def url(target: Endpoint) -> str:
         return f"unix://{quote(target.identity)}"
     scheme = "rediss" if target.tls else "redis"
     database = target.settings.get("db") or 0
-    return f"{scheme}://{target.name}" + (f"/{database}" if database else "")
+    return f"{scheme}://{target.address}" + (f"/{database}" if database else "")
 
 
 def _text(value: bytes | None) -> str | None:

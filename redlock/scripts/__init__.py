@@ -40,10 +40,11 @@ REPAIR = _load("repair")
 RELEASE = _load("release")
 STATUS = _load("status")
 ANNOUNCE = _load("announce")
+FLEET = _load("fleet")
 
 SCAN = _load("scan")
 LOOK = _load("look")
 
 # Loaded on every connection.  The others are for lists of locks: few programs make any.
-USUAL = (ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE)
+USUAL = (ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE, FLEET)
 ALL = (*USUAL, SCAN, LOOK)
