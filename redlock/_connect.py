@@ -13,6 +13,7 @@ import os
 import re
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -88,8 +89,11 @@ class Endpoint:
         return self.kind is SSLConnection
 
 
-def endpoints(masters: Iterable[object]) -> tuple[Endpoint, ...]:
+def endpoints(masters: Iterable[object] | Mapping[str, object]) -> tuple[Endpoint, ...]:
     """The endpoint of each master. Raises `ConfigurationError`. If there are several, its text says which is wrong."""
+    if isinstance(masters, Mapping):
+        names = [options.master_name(name) for name in masters]
+        return tuple(map(Endpoint.named, endpoints(masters.values()), names))
     several = tuple(masters)
     return tuple(_nth(index, master, len(several)) for index, master in enumerate(several))
 

@@ -256,10 +256,7 @@ def _endpoints(masters: Iterable[object] | Mapping[str, object]) -> tuple[_conne
         raise ConfigurationError(
             f"masters is a {type(masters).__name__}: allowed is a list of URLs or of redis.Redis objects, or a dict of them"
         )
-    names = [options.master_name(name) for name in masters] if isinstance(masters, Mapping) else []
-    endpoints = _connect.endpoints(masters.values() if isinstance(masters, Mapping) else masters)
-    if names:
-        endpoints = tuple(target.named(name) for target, name in zip(endpoints, names, strict=True))
+    endpoints = _connect.endpoints(masters)
     if not endpoints:
         raise ConfigurationError("masters is empty: at least one is needed, five are usual")
     known: dict[object, int] = {}

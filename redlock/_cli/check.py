@@ -143,7 +143,7 @@ def _locks(given: argparse.Namespace) -> int:
 
     wanted = config.deployment(given.urls, given)
     arguments.find_room(len(wanted.urls), "a list")
-    found = locks.listed(wanted.urls, wanted.options, given.locks, given.limit or _LIMIT, given.timeout)
+    found = locks.listed(wanted, given.locks, given.limit or _LIMIT, given.timeout)
     print(found.json() if given.json else "\n".join(found.lines(table.Style(sys.stdout))))  # noqa: T201
     return OK
 
@@ -223,7 +223,8 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     options = dict(wanted.options)
     adopt = "max_ttl" not in options
     max_ttl = options.pop("max_ttl", _MAX_TTL)
-    Masters(wanted.urls, max_ttl=max_ttl, fence_ttl=max_ttl, **options).close()
+    Masters(wanted.masters, max_ttl=max_ttl, fence_ttl=max_ttl, **options).close()
+    options["agreement"] = "ignore"  # who checks does not belong to the fleet
     client_options = ClientOptions(
         max_ttl=max_ttl,
         restart_guard=options.get("restart_guard", True),
@@ -235,7 +236,7 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     def take_a_lock(agreed: float) -> Probe:
         # A client that connects announces its max_ttl for good (R21). So use a value that the masters already know.
         ttl = min(agreed, max(_PROBE_TTL, 3 * client_options.node_timeout))
-        masters = Masters(wanted.urls, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
+        masters = Masters(wanted.masters, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
         try:
             return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
         finally:
@@ -243,7 +244,7 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
             # that hangs.
             threading.Thread(target=masters.close, name="redlock-check closing", daemon=True).start()
 
-    return checkup.checks(wanted.urls, client_options, timeout, take_a_lock if probe else None, adopt=adopt)
+    return checkup.checks(wanted.masters, client_options, timeout, take_a_lock if probe else None, adopt=adopt)
 
 
 def entry() -> NoReturn:
