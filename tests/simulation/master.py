@@ -27,8 +27,8 @@ EPOCH = 1_700_000_000.0
 # What replaces the text of a script by name: how a broken variant breaks one (see variants.py).
 REPLACED: dict[str, str] = {}
 
-WRITES_THAT_NEED_MEMORY = frozenset(("SET",))
-WRITES = frozenset(("SET", "DEL", "PEXPIRE"))
+WRITES_THAT_NEED_MEMORY = frozenset(("SET", "HSET"))
+WRITES = frozenset(("SET", "DEL", "PEXPIRE", "HSET", "HDEL"))
 
 
 class Refused(Exception):  # noqa: N818 - an error reply, as redis.call raises it
@@ -36,11 +36,11 @@ class Refused(Exception):  # noqa: N818 - an error reply, as redis.call raises i
 
 
 class Key:
-    """A string with an expiry in the master's wall clock; ``value`` None is a key of another type."""
+    """A string or a hash with an expiry in the master's wall clock; ``value`` None is a key of another type."""
 
     __slots__ = ("attempt", "changed_at", "expires", "value")
 
-    def __init__(self, value: str | None, expires: int | None, attempt: Attempt | None = None, at: float = 0.0) -> None:
+    def __init__(self, value: Any, expires: int | None, attempt: Attempt | None = None, at: float = 0.0) -> None:
         self.value = value
         self.expires = expires  # milliseconds of the master's wall clock
         self.attempt = attempt  # for the judge: on whose behalf it was set
@@ -83,7 +83,7 @@ class Keyspace:
         key = self.find(name)
         if key is None:
             return False
-        if key.value is None:
+        if not isinstance(key.value, str):
             raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
         return key.value
 
@@ -118,6 +118,32 @@ class Keyspace:
         if key is None:
             return -2
         return -1 if key.expires is None else key.expires - self.now_ms
+
+    def _time(self) -> Any:
+        return [str(self.now_ms // 1000), str(self.now_ms % 1000 * 1000)]
+
+    def _hash(self, name: str) -> dict[str, str]:
+        key = self.find(name)
+        if key is not None and not isinstance(key.value, dict):
+            raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
+        return {} if key is None else key.value
+
+    def _hgetall(self, name: str) -> Any:
+        return [word for pair in self._hash(name).items() for word in pair]
+
+    def _hset(self, name: str, field: str, value: str) -> Any:
+        values = self._hash(name)
+        if not values:
+            self.keys[name] = Key(values, None)
+        values[field] = value
+        return 1
+
+    def _hdel(self, name: str, field: str) -> Any:
+        values = self._hash(name)
+        gone = values.pop(field, None) is not None
+        if not values:
+            self.keys.pop(name, None)
+        return int(gone)
 
     def _scan(self, cursor: str, *options: str) -> Any:
         """One key is a step: a run has few.  Whatever comes and goes, a key that stays is found."""
@@ -156,7 +182,7 @@ class Engine:
 
         def call(name: str, *args: Any) -> Any:
             reply = self._keyspace.command(name, *args)
-            return table([table(one) if isinstance(one, list) else one for one in reply]) if name == "SCAN" else reply
+            return table([table(one) if isinstance(one, list) else one for one in reply]) if type(reply) is list else reply
 
         def pcall(name: str, *args: Any) -> Any:
             try:
