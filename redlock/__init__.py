@@ -49,7 +49,7 @@ if typing.TYPE_CHECKING:
         QuorumBack,
         QuorumLost,
     )
-    from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
+    from redlock._health.records import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
     from redlock._threads.election import Election, Term
 
 __all__ = [
@@ -77,6 +77,7 @@ __all__ = [
     "Masters",
     "MastersAgree",
     "MastersDisagree",
+    "MastersList",
     "MultiLock",
     "NotAcquired",
     "NotExtended",
@@ -118,7 +119,7 @@ _LATER = {
         ),
         "redlock._core.events",
     ),
-    **dict.fromkeys(("Finding", "Health", "MasterHealth", "Probe", "QuorumHealth"), "redlock._health.records"),
+    **dict.fromkeys(("Finding", "Health", "MasterHealth", "MastersList", "Probe", "QuorumHealth"), "redlock._health.records"),
 }
 
 if not typing.TYPE_CHECKING:  # else type checkers would accept any name

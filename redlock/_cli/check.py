@@ -32,6 +32,7 @@ examples:
   redlock-check --config /etc/redlock.toml --watch
   redlock-check --json | jq -r '.masters[] | select(.votes | not) | .url'
   redlock-check --locks 'invoice:*'    lists the locks that are held, and who has them
+  redlock-check --plan "$NEW_MASTERS"  prints the steps from the masters in use to these
   redlock-check --acl        prints the rule for ACL SETUSER name on >password ...
 
 exit codes:
@@ -80,6 +81,11 @@ def parser() -> arguments.Parser:
     this.add_argument(
         "--limit", type=_number, metavar="NUMBER", help=f"list so many locks at most, by name (default: {_LIMIT})"
     )
+    this.add_argument(
+        "--plan",
+        metavar="NEW_LIST",
+        help="take no lock, but print the steps from the masters in use to these, with commas as in REDLOCK_MASTERS",
+    )
     how = this.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="for programs: see docs/redlock-check.md for the schema")
     how.add_argument("--prometheus", action="store_true", help="metrics in the text exposition format")
@@ -96,6 +102,8 @@ def main(argv: list[str]) -> int:
         this.error("--watch goes with the table or with --json")
     if given.locks is not None and (given.watch is not None or given.prometheus):
         this.error("--locks goes with the table, with --json or with --acl")
+    if given.plan is not None and (given.watch is not None or given.locks is not None or given.json or given.prometheus):
+        this.error("--plan goes with nothing but the masters and --acl")
     if given.limit is not None and given.locks is None:
         this.error("--limit goes with --locks")
     if given.prometheus or given.acl:
@@ -103,6 +111,8 @@ def main(argv: list[str]) -> int:
     try:
         if given.acl:
             return _acl(given)
+        if given.plan is not None:
+            return _plan(given)
         return _check(given) if given.locks is None else _locks(given)
     except ConfigurationError as error:
         arguments.complain(f"redlock-check: {error}")
@@ -146,6 +156,24 @@ def _locks(given: argparse.Namespace) -> int:
     found = locks.listed(wanted, given.locks, given.limit or _LIMIT, given.timeout)
     print(found.json() if given.json else "\n".join(found.lines(table.Style(sys.stdout))))  # noqa: T201
     return OK
+
+
+def _plan(given: argparse.Namespace) -> int:
+    from dataclasses import replace  # noqa: PLC0415
+
+    from redlock._cli import plan  # noqa: PLC0415
+
+    now = config.deployment(given.urls, given)
+    new = config.deployment(config.split(given.plan), given)
+    both = plan.united(now, new)
+    names = tuple(both) if isinstance(both, dict) else ()
+    wanted = replace(now, urls=tuple(both.values()) if isinstance(both, dict) else both, names=names)
+    arguments.find_room(len(wanted.urls), "a plan")
+    health = _checker(wanted, given.timeout, probe=False)()
+    name_of = {url: master.name for url, master in zip(wanted.urls, health.masters, strict=True)}
+    found = plan.planned(health, tuple(name_of[url] for url in now.urls), tuple(name_of[url] for url in new.urls))
+    print("\n".join(plan.lines(found, health.fleet, health.quorum.max_ttl)))  # noqa: T201
+    return plan.code(found)
 
 
 def _acl(given: argparse.Namespace) -> int:

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenacity.wait import wait_none
 
-from redlock import scripts
-from redlock._core import release as releasing, wire
+from redlock._core import wire
 from redlock._core.acquire import Grant, attempt
 from redlock._core.effects import Send, Timeout
 from redlock._core.fencing import FenceClock
-from redlock._core.fleet import Fleet, compatible
+from redlock._core.fleet import Fleet
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.voters import Facts, Voters
 from tests.simulation.invariants import P1, P2, Violation
@@ -56,7 +56,7 @@ class Settings:
 def settings(seed: int, **fixed: Any) -> Settings:
     chance = random.Random(f"fleet of {seed}")
     values: dict[str, Any] = {
-        "size": chance.choice((1, 2, 3, 3, 4, 5, 5, 7)), "clients": chance.choice((2, 3, 4)),
+        "size": chance.choice((2, 3, 3, 4, 5, 5, 7)), "clients": chance.choice((2, 3, 4)),
         "refuses": chance.random() < 0.6,
     }  # fmt: skip
     return Settings(seed, **(values | fixed))
@@ -81,13 +81,13 @@ class Client:
     def __init__(self, run: FleetRun, number: int) -> None:
         self.run, self.number = run, number
         self.life = 0  # what is planned for an earlier process is void
-        self.running = False
+        self.ended_at = -math.inf
         self.stands_until = 0.0
         self.held: Grant | None = None
 
     def start(self, masters: tuple[str, ...]) -> None:
         run = self.run
-        self.life, self.running = self.life + 1, True
+        self.life, self.ended_at = self.life + 1, math.inf
         self.stands_until, self.held = 0.0, None
         self.masters = masters
         self.name = f"c{self.number}.{self.life}"
@@ -204,7 +204,7 @@ class Client:
         run.log(self.name, "crashes" if crashes else "closes")
         if not crashes:
             self._announce(says="left" if self.held is not None else "gone")
-        self.life, self.running = self.life + 1, False
+        self.life, self.ended_at = self.life + 1, run.now
         run.later(run.chance.choice((0.1, 3.0)), self.run.begin, self)
 
 
@@ -259,10 +259,13 @@ class FleetRun:
         # Names are checked, so a client may come with any list.  Else it may be late by one step.
         late = self.chance.choice((0, 0, 0, 1, 1, 2, 3) if self.settings.refuses else (0, 0, 1))
         # What has no master in common with a list in use is not found.
-        used = [set(other.masters) for other in self.clients if other.running]
-        while late and any(used_.isdisjoint(self._before(late)) for used_ in used):
+        used = [set(other.masters) for other in self.clients if other.life and self.now - other.ended_at < 2 * MAX_TTL]
+        while late and any(masters.isdisjoint(self._before(late)) for masters in used):
             late -= 1
-        client.start(self._before(late))
+        if any(masters.isdisjoint(self._before(late)) for masters in used):
+            self.later(1.0, self.begin, client)
+        else:
+            client.start(self._before(late))
 
     def _before(self, steps: int) -> tuple[str, ...]:
         return self.lists[max(0, len(self.lists) - 1 - steps)]
