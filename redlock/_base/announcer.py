@@ -100,7 +100,7 @@ class Announcer:
         if not others:
             text = "all clients use masters that go together again"
             return [(logging.INFO, text, lambda observer: observer.masters_agree())]
-        what = "no lock can be taken" if refused else "two of them may hold one lock"
+        what = "no lock can be taken here" if refused else "two may hold one lock unless one of them is refused"
         text = (
             f"clients use masters that do not go together, so {what}: "
             + "; and ".join(difference(own, other) for other in others)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from redlock import ConfigurationError
-from redlock import options as naming
 from redlock._cli.arguments import SECONDS, can_be_set, masked
+from redlock._health import naming
 
 if TYPE_CHECKING:
     import argparse

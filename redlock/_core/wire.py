@@ -6,7 +6,6 @@ lists.  They leave as small records.  The most frequent replies are recognised b
 
 from __future__ import annotations
 
-import hashlib
 import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -194,7 +193,7 @@ def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: floa
 
 
 def fingerprint(names: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
+    return scripts.fingerprint("\n".join(sorted(names)))
 
 
 # -- replies -----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from redlock._core.fleet import compatible, difference
+from redlock._core.fleet import compatible
 from redlock._health.records import Finding, MastersList
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def findings(found: Sequence[MastersList]) -> Iterator[Finding]:
                 "warning",
                 "fleet",
                 f"two clients may hold one lock, for their masters do not go together: {_who(first)} "
-                f"{', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)} "
-                f"({difference(first.masters, second.masters).rpartition('; ')[2]})"
-                .replace("only we have", "only the first have").replace("only they have", "only the second have"),
+                f"{', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)}",
                 _ADVICE,
             )
 
