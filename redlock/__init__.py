@@ -119,7 +119,9 @@ _LATER = {
         ),
         "redlock._core.events",
     ),
-    **dict.fromkeys(("Finding", "Health", "MasterHealth", "MastersList", "Probe", "QuorumHealth"), "redlock._health.records"),
+    **dict.fromkeys(
+        ("Finding", "Health", "MasterHealth", "MastersList", "Probe", "QuorumHealth"), "redlock._health.records"
+    ),
 }
 
 if not typing.TYPE_CHECKING:  # else type checkers would accept any name

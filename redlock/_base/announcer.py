@@ -101,9 +101,8 @@ class Announcer:
             text = "all clients use masters that go together again"
             return [(logging.INFO, text, lambda observer: observer.masters_agree())]
         what = "no lock can be taken here" if refused else "two may hold one lock unless one of them is refused"
-        text = (
-            f"clients use masters that do not go together, so {what}: "
-            + "; and ".join(difference(own, other) for other in others)
+        text = f"clients use masters that do not go together, so {what}: " + "; and ".join(
+            difference(own, other) for other in others
         )
         level = logging.ERROR if refused else logging.WARNING
         return [(level, text, lambda observer: observer.masters_disagree(own, others, refused))]

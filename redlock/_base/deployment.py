@@ -32,7 +32,9 @@ class Deployment:
 
     def keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
         keys = wire.keys_for(self.prefix, names, fencing=fencing)
-        if not self._announced.isdisjoint(keys.locks) or (len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)):
+        if not self._announced.isdisjoint(keys.locks) or (
+            len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)
+        ):
             self._refuse(names, keys)
         return keys
 

@@ -102,7 +102,9 @@ def main(argv: list[str]) -> int:
         this.error("--watch goes with the table or with --json")
     if given.locks is not None and (given.watch is not None or given.prometheus):
         this.error("--locks goes with the table, with --json or with --acl")
-    if given.plan is not None and (given.watch is not None or given.locks is not None or given.json or given.prometheus):
+    if given.plan is not None and (
+        given.watch is not None or given.locks is not None or given.json or given.prometheus
+    ):
         this.error("--plan goes with nothing but the masters and --acl")
     if given.limit is not None and given.locks is None:
         this.error("--limit goes with --locks")

@@ -35,7 +35,9 @@ def listed(wanted: WantedMasters, match: str, limit: int, timeout: float) -> Lis
     # A client announces its `max_ttl` for good (R21). The least that is allowed is no news where there are clients.
     options = wanted.options
     least = 3 * options.get("node_timeout", _NODE_TIMEOUT)
-    with Masters(wanted.masters, connect_timeout=timeout, **{"max_ttl": least, **options, "agreement": "ignore"}) as masters:
+    with Masters(
+        wanted.masters, connect_timeout=timeout, **{"max_ttl": least, **options, "agreement": "ignore"}
+    ) as masters:
         return Listed(len(wanted.urls), masters.locks(match), limit)
 
 

@@ -133,7 +133,10 @@ def difference(ours: Iterable[str], theirs: Iterable[str]) -> str:
     only, missing = sorted(mine - other), sorted(other - mine)
     parts = [f"ours are {', '.join(sorted(mine))}", f"theirs are {', '.join(sorted(other))}"]
     if len(mine & other) and (only or missing):
-        parts.append(" and ".join(
-            [f"only we have {', '.join(only)}"] * bool(only) + [f"only they have {', '.join(missing)}"] * bool(missing)
-        ))
+        parts.append(
+            " and ".join(
+                [f"only we have {', '.join(only)}"] * bool(only)
+                + [f"only they have {', '.join(missing)}"] * bool(missing)
+            )
+        )
     return "; ".join(parts)

@@ -380,7 +380,9 @@ def read_fleet_entry(value: bytes) -> FleetEntry | None:
         case [seen, life, bytes(client), (b"1" | b"2" | b"-") as mark] if (
             seen.isdigit() and life.isdigit() and len(seen) <= _DIGITS and len(life) <= _DIGITS and names
         ):
-            return FleetEntry(int(seen) / 1000, int(life) / 1000, client == b"*", mark.decode(), frozenset(_lines(names)))
+            return FleetEntry(
+                int(seen) / 1000, int(life) / 1000, client == b"*", mark.decode(), frozenset(_lines(names))
+            )
     return None
 
 

@@ -154,7 +154,7 @@ class Examination:
             raise InvalidResponse(f"whatever it is asked, it says {answers[0].text}")
         for question, answer in zip(asked, answers, strict=True):
             match question.words[0], answer:
-                case ("HGETALL" | "HSET" | "HDEL"), ErrorReply(code="WRONGTYPE"):
+                case (("HGETALL" | "HSET" | "HDEL"), ErrorReply(code="WRONGTYPE")):
                     pass  # clients do without it, and the finding is about the lists
                 case "HGETALL", list():
                     self._know_lists(answer[1::2])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from redlock import Finding, Health, MasterHealth, Probe, QuorumHealth
+from redlock import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
 from redlock._cli import check, prometheus, run
 from redlock._health import verdict
 
@@ -42,6 +42,7 @@ def test_the_json_has_the_fields_of_the_records():
         (Probe, document["quorum"]["probe"]),
         (MasterHealth, document["masters"][0]),
         (Finding, document["findings"][0]),
+        (MastersList, document["fleet"][0]),
     ):
         assert list(part) == [field.name for field in dataclasses.fields(kind)]
 

@@ -12,7 +12,17 @@ from opentelemetry import metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 import redlock.observe
-from redlock import ConfigurationError, LockAcquired, LockReleased, MastersAgree, MastersDisagree, MasterUp, QuorumBack, QuorumLost, Vote
+from redlock import (
+    ConfigurationError,
+    LockAcquired,
+    LockReleased,
+    MastersAgree,
+    MastersDisagree,
+    MasterUp,
+    QuorumBack,
+    QuorumLost,
+    Vote,
+)
 from redlock.errors import Reason
 from redlock.observe import _measures, all_of
 from redlock.observe.otel import OpenTelemetryObserver

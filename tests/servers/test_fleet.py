@@ -150,7 +150,10 @@ def test_a_second_step_that_is_taken_too_early_is_refused(urls):
 def test_without_names_it_is_a_warning(urls, caplog):
     servers, prefix = urls
     address = list(servers.values())
-    with Masters(address[:5], prefix=prefix, **OPTIONS) as one, Masters(address[4:9], prefix=prefix, **OPTIONS) as other:
+    with (
+        Masters(address[:5], prefix=prefix, **OPTIONS) as one,
+        Masters(address[4:9], prefix=prefix, **OPTIONS) as other,
+    ):
         one.status("job")
         with other.lock("job", ttl=1.2), one.lock("job", ttl=1.2):
             pass  # two hold it: that is what is warned of

@@ -182,7 +182,9 @@ class Engine:
 
         def call(name: str, *args: Any) -> Any:
             reply = self._keyspace.command(name, *args)
-            return table([table(one) if isinstance(one, list) else one for one in reply]) if type(reply) is list else reply
+            return (
+                table([table(one) if isinstance(one, list) else one for one in reply]) if type(reply) is list else reply
+            )
 
         def pcall(name: str, *args: Any) -> Any:
             try:

@@ -79,7 +79,10 @@ def test_lists_are_compatible_if_and_only_if_their_majorities_meet(size):
                 continue
             other = frozenset([f"m{number}" for number in range(shared)] + [f"n{number}" for number in range(others)])
             # The least that two majorities can share: each takes what the other lacks first.
-            left = max(0, majority(len(one)) - (len(one) - shared)), max(0, majority(len(other)) - (len(other) - shared))
+            left = (
+                max(0, majority(len(one)) - (len(one) - shared)),
+                max(0, majority(len(other)) - (len(other) - shared)),
+            )
             meet = left[0] + left[1] > shared
             assert compatible(one, other) == compatible(other, one) == meet, (one, other)
 
