@@ -43,9 +43,9 @@ if typing.TYPE_CHECKING:
         LockRefused,
         LockReleased,
         MasterDown,
-        MasterUp,
         MastersAgree,
         MastersDisagree,
+        MasterUp,
         QuorumBack,
         QuorumLost,
     )

@@ -81,7 +81,8 @@ def master_name(value: object) -> str:
     """The name of a master, the same in every client (R34)."""
     if not isinstance(value, str) or not _MASTER.fullmatch(value):
         raise ConfigurationError(
-            f"masters: {shown(value)} is no name of a master: allowed are up to {LONGEST_MASTER} letters, digits and . _ : -"
+            f"masters: {shown(value)} is no name of a master: "
+            f"allowed are up to {LONGEST_MASTER} letters, digits and . _ : -"
         )
     return value
 
@@ -95,7 +96,8 @@ def masters(several: Sequence[str]) -> list[str] | dict[str, str]:
     for number, one in enumerate(found):
         if one is None:
             raise ConfigurationError(
-                f"masters[{number}] has no name, and others have: write NAME=redis://HOST:PORT for each of them, or for none"
+                f"masters[{number}] has no name, and others have: "
+                "write NAME=redis://HOST:PORT for each of them, or for none"
             )
         if one["name"] in named:
             raise ConfigurationError(f"masters[{number}] has the name {shown(one['name'])}, as another one has")

@@ -49,8 +49,8 @@ class Deployment:
                 )
         (ours,) = self._announced.intersection(keys.locks)
         raise ConfigurationError(
-            f"name={options.shown(names)}: at {options.shown(ours)} the masters keep what clients announce: take another "
-            "name"
+            f"name={options.shown(names)}: at {options.shown(ours)} the masters keep what clients announce: "
+            "take another name"
         )
 
     def inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:

@@ -20,6 +20,7 @@ from redlock._core.fleet import Fleet
 from redlock._core.settings import MastersSettings
 from redlock._core.voters import Voters
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
+from redlock.options import masters as named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -154,7 +155,7 @@ class MastersBase:
             ConfigurationError: the variable is not set or empty, or an option cannot be right.
         """
         value = os.environ.get(variable, "")
-        urls = options.masters([url.strip() for url in value.split(",") if url.strip()])
+        urls = named([url.strip() for url in value.split(",") if url.strip()])
         if not urls:
             raise ConfigurationError(
                 f"the environment variable {variable} is {'empty' if variable in os.environ else 'not set'}: "
@@ -254,7 +255,8 @@ def _fresh_token() -> str:
 def _endpoints(masters: Iterable[object] | Mapping[str, object]) -> tuple[_connect.Endpoint, ...]:
     if isinstance(masters, (str, bytes)) or not hasattr(masters, "__iter__"):
         raise ConfigurationError(
-            f"masters is a {type(masters).__name__}: allowed is a list of URLs or of redis.Redis objects, or a dict of them"
+            f"masters is a {type(masters).__name__}: allowed is a list of URLs or of redis.Redis objects, "
+            "or a dict of them"
         )
     endpoints = _connect.endpoints(masters)
     if not endpoints:

@@ -65,7 +65,7 @@ class Observer:
     def quorum_back(self) -> None:
         self._tell(events.QuorumBack())
 
-    def masters_disagree(self, masters: tuple[str, ...], others: tuple[frozenset[str], ...], refused: bool) -> None:  # noqa: FBT001 - as the event has it
+    def masters_disagree(self, masters: tuple[str, ...], others: tuple[frozenset[str], ...], refused: bool) -> None:
         self._tell(events.MastersDisagree(masters, others, refused))
 
     def masters_agree(self) -> None:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from redlock import Masters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from redlock import LockStatus
+    from redlock._cli.config import WantedMasters
     from redlock._cli.table import Style
 
 _NODE_TIMEOUT = 0.25  # the default of `Masters`

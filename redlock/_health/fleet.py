@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from redlock._health.facts import MasterFacts
 
 _ADVICE = (
-    "give all clients the same masters, and change one at a time: redlock-check --plan shows the steps. Until then stop "
-    "those that have the wrong list"
+    "give all clients the same masters, and change one at a time: redlock-check --plan shows the steps. "
+    "Until then stop those that have the wrong list"
 )
 
 

@@ -77,10 +77,10 @@ def _refused(alive: Sequence[MastersList], now: set[str], new: set[str], health:
                 "clients use masters that do not go together already, so no step is safe: "
                 f"{difference(one, other)}. Stop those that have the wrong list first"
             )
-    for one in alive:
-        if not compatible(set(one.masters), now):
+    for used in alive:
+        if not compatible(set(used.masters), now):
             return (
-                f"clients use another list than the one that is given here: {difference(now, one.masters)}. Give the "
+                f"clients use another list than the one that is given here: {difference(now, used.masters)}. Give the "
                 "masters that they use"
             )
     by_name = {master.name: master for master in health.masters}

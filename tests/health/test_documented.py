@@ -12,14 +12,14 @@ import pytest
 
 from redlock import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
 from redlock._cli import check, prometheus, run
-from redlock._health import verdict
+from redlock._health import fleet, verdict
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "redlock-check.md").read_text(encoding="utf-8")
 
 
 def codes_of_the_code():
-    source = inspect.getsource(verdict)
+    source = inspect.getsource(verdict) + inspect.getsource(fleet)
     found = re.findall(r'(?:Finding\(\s*"(?:critical|warning)",|level,)\s*"([a-z-]+)"', source)
     found += re.findall(r'^        "([a-z-]+)",$', source, re.MULTILINE)  # of the table of failures
     found += re.findall(r'(?:return|code, message, advice =) "([a-z-]+)", ', source)

@@ -94,6 +94,7 @@ def test_the_instruments_of_opentelemetry():
         "redlock.votes": "{vote}",
         "redlock.quorum.losses": "{loss}",
         "redlock.quorum.recoveries": "{recovery}",
+        "redlock.fleet.disagreements": "{disagreement}",
         "redlock.master.up": "{master}",
         "redlock.master.quarantined": "{master}",
     }

@@ -292,7 +292,7 @@ class FleetRun:
         for server in self._servers.values():
             server.now_ms = int((EPOCH + self.now) * 1000)
             key = server.keys.get(wire.fleet_key(PREFIX))
-            for value in (key.value if key is not None else {}).values():  # type: ignore[union-attr]
+            for value in (key.value if key is not None else {}).values():
                 entry = wire.read_fleet_entry(value.encode())
                 if entry is not None and EPOCH + self.now < entry.seen + entry.life * 1.02 and entry.mark != "-":
                     found.add(entry.names)

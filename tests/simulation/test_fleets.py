@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from redlock import scripts
+from redlock._core import wire
 from redlock._core.fleet import compatible
 from redlock._core.quorum import majority
 from redlock._core.voters import Voters
 from tests.simulation.fleets import FleetRun, settings
 from tests.simulation.invariants import P1, Violation
-from tests.simulation.master import REPLACED
+from tests.simulation.master import ENGINE, REPLACED, Keyspace
 
 SEEDS = 60  # python -m tests.simulation --fleets plays more
 
@@ -33,7 +35,7 @@ def compatible_is(text):
     return mock.patch.dict(REPLACED, {"fleet": scripts.FLEET.text.replace(before, text)})
 
 
-VARIANTS = {
+VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "two addresses at once": (mock.patch.dict(REPLACED), {"refuses": False, "at_once": 2}),
     "a step that does not wait for the old list to be gone": (
         mock.patch.dict(REPLACED), {"refuses": False, "waits": False}
@@ -57,9 +59,11 @@ def test_is_caught(name):
             try:
                 FleetRun(settings(seed, **fixed)).play()
             except Violation as violation:
-                assert violation.invariant == P1
-                return
-    pytest.fail(f"{name} was not caught")
+                found = violation.invariant
+                break
+        else:
+            pytest.fail(f"{name} was not caught")
+    assert found == P1
 
 
 def test_what_is_not_found():
@@ -99,9 +103,6 @@ def test_one_step_is_compatible_and_what_two_steps_make_is_found(size):
 
 def test_the_script_says_the_same_as_the_core():
     """Of all lists out of six masters."""
-    from tests.simulation.master import ENGINE, Keyspace  # noqa: PLC0415
-    from redlock._core import wire  # noqa: PLC0415
-
     every = [
         tuple(f"m{number}" for number in numbers) for size in range(1, 6) for numbers in combinations(range(6), size)
     ]
