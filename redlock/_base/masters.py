@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from redlock import _clock, _connect, _installed, options
 from redlock._base import process
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from redlock._base.typed import MastersOptions
     from redlock._core.effects import Op
     from redlock._core.events import Event
-    from redlock._core.fleet import Agreement
     from redlock._core.quorum import Tally
     from redlock._core.renewals import Renewal
     from redlock._health.checkup import Checkup
@@ -57,7 +56,7 @@ class MastersBase:
         prefix: str = "redlock:",
         fence_ttl: float = 3600.0,
         owner: str | None = None,
-        agreement: Agreement | None = None,
+        agreement: Literal["refuse", "warn", "ignore"] | None = None,
         observer: Callable[[Event], object] | None = None,
     ) -> None:
         """Check the options; nothing is sent before the first operation.
