@@ -575,7 +575,9 @@ def _() -> list[Any]:
     correct = LocalQueue.leave
     return [
         mock.patch.object(
-            LocalQueue, "leave", lambda local_queue, place: correct(local_queue, place) if place.turn else []
+            LocalQueue,
+            "leave",
+            lambda local_queue, place, *stays: correct(local_queue, place, *stays) if place.turn else [],
         )
     ]
 
