@@ -19,10 +19,12 @@ import io
 import linecache
 import os
 import re
+import signal
 import subprocess
 import sys
 import unittest
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import yaml
@@ -49,9 +51,6 @@ PAGES = [
         if "_build" not in page.parts and not page.relative_to(DOCS).as_posix().startswith(_NOT_OURS)
     ),
 ]
-
-# What an example that failed has left in the background.
-_END_ALL = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT; "
 
 
 class Page:
@@ -103,13 +102,23 @@ class Page:
             "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
             "REDLOCK_MASTERS": ",".join(self._urls),
         }
-        ended = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", _END_ALL + self._here(str(example.parsed))],
-            cwd=self._directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
-        assert ended.returncode == 0, f"{example.path}:{example.line}: {ended}"
-        self._printed = ended.stdout
+        # Into files, and in a group of its own: an example that failed may have left something in the background.
+        with TemporaryFile("w+") as printed, TemporaryFile("w+") as complained:
+            shell = subprocess.Popen(
+                ["bash", "-euo", "pipefail", "-c", self._here(str(example.parsed))],
+                cwd=self._directory, env=environment, stdin=subprocess.DEVNULL, stdout=printed, stderr=complained,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                code = shell.wait(60)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(shell.pid, signal.SIGTERM)
+                shell.wait()
+            printed.seek(0)
+            complained.seek(0)
+            self._printed = printed.read()
+            assert code == 0, f"{example.path}:{example.line}: {code}\n{self._printed}\n{complained.read()}"
 
     def _other(self, example: Example) -> None:
         caption = self._caption(example)
