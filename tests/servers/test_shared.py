@@ -12,6 +12,7 @@ from tenacity.wait import wait_fixed
 
 import redlock
 from redlock import ConfigurationError, LockLost, NotAcquired, NotExtended, NotHeld, WouldDeadlock
+from redlock._health import rights
 from tests.servers.commands import CHECK, RUN, environment, run
 from tests.servers.look import all_up, eventually, nothing_left, take
 
@@ -305,6 +306,23 @@ def test_more_readers_than_allowed_are_refused(masters, others):
 def test_options_that_cannot_be_right(masters, options, text):
     with pytest.raises(ConfigurationError, match=text):
         masters.lock("job", **options)
+
+
+def test_who_may_not_read_may_write(world, redlock_servers):
+    """An ACL of the version before names no command of sorted sets: its users go on, and readers are told what they lack."""
+    before = [word for word in rights.rule("redlock:").split() if word[:2] != "+z"]
+    for i in range(5):
+        redlock_servers.client(i).execute_command("ACL", "SETUSER", "before", "reset", "on", ">secret", *before)
+    try:
+        urls = [f"redis://before:secret@127.0.0.1:{port}" for port in redlock_servers.ports]
+        with world.Masters(urls, restart_guard=False) as masters:
+            with masters.lock("job", ttl=10) as lease:
+                assert lease.valid
+            with pytest.raises(redlock.QuorumUnreachable, match="NOPERM"):
+                masters.lock("job", shared=True, timeout=0.0).acquire()
+    finally:
+        for i in range(5):
+            redlock_servers.client(i).acl_deluser("before")
 
 
 # -- others, who know nothing of readers -------------------------------------------------------------
