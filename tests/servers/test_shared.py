@@ -206,6 +206,24 @@ def test_a_downgrade_that_nobody_answers_claims_no_more_than_the_shared_lock(red
     eventually(lambda: nothing_left(redlock_servers))
 
 
+def test_full_masters_keep_the_key_of_who_downgrades(redlock_servers, masters):
+    """Else nobody would have it on them, and a writer could take it (P1)."""
+    lock = masters.lock("job", ttl=30)
+    lease = take(lock)
+    eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))
+    for i in range(5):
+        redlock_servers.client(i).config_set("maxmemory", "1")
+    try:
+        with pytest.raises(NotExtended):
+            lease.downgrade()
+    finally:
+        for i in range(5):
+            redlock_servers.client(i).config_set("maxmemory", "0")
+    assert all(keys[KEY][0] == lease.token for keys in redlock_servers.keys())
+    eventually(lambda: lock.extend() and all(lease.token in readers for readers in readers_on(redlock_servers)))
+    lock.release()
+
+
 def test_who_entered_it_twice_cannot_downgrade_it(masters):
     with masters.lock("job"), masters.lock("job") as inner:
         with pytest.raises(WouldDeadlock, match="entered more than once"):
