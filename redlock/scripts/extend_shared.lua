@@ -1,5 +1,6 @@
 -- What extend.lua does for a writer, for a reader: set the end of every name that the caller still holds, if it holds
 -- them all (R12, R33).  It brings no reader back.
+-- A full master does it as well: it refuses only what a script writes first, and that is a deletion here.
 -- What the caller has for itself becomes its place among readers: so a downgrade is an extension, and one that did not
 -- come here is made up for by the next.
 --
@@ -28,7 +29,7 @@ if not ours then
 end
 for i = 1, n do
   if writer(KEYS[i]) then
-    clear(KEYS[i], token, ARGV[3])
+    redis.call('DEL', KEYS[i])
     put(KEYS[i], token, '', ttl)
     -- pcall: as in release.lua; readers that wait for the writer may come in now
     redis.pcall('PUBLISH', KEYS[i] .. ':released', token)

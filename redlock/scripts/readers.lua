@@ -30,12 +30,6 @@ local function settle(key)
   end
 end
 
--- Take `key` from the writer `token`, for `put`.  A full master refuses the SET, and then has deleted nothing.
-local function clear(key, token, ms)
-  redis.call('SET', key, token, 'PX', ms)
-  redis.call('DEL', key)
-end
-
 -- Put `member` there, for so many ms; `sign`: '' a reader, '-' the mark of a writer.
 local function put(key, member, sign, ms)
   redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), member)

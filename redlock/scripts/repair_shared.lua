@@ -27,7 +27,7 @@ for i = n + 1, #KEYS do
 end
 for i = 1, n do
   if writer(KEYS[i]) then
-    clear(KEYS[i], token, ARGV[3])
+    redis.call('DEL', KEYS[i])
   end
   put(KEYS[i], token, '', tonumber(ARGV[3]))
 end

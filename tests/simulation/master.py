@@ -62,6 +62,7 @@ class Keyspace:
         self._numbers: dict[str, int] = {}  # of all keys that there ever were, for SCAN
         self.now_ms = 0  # stands still while a script runs, as in Redis
         self.refuses = ""  # MISCONF or OOM
+        self.dirty = False  # the script that runs has written already: nothing is refused any more
         self.version: int | None = 0x00070000  # None: one that does not tell it to scripts, as Redis before 7
 
     def find(self, name: str) -> Key | None:
@@ -73,11 +74,12 @@ class Keyspace:
 
     def command(self, name: str, *args: Any) -> Any:
         name = name.upper()
-        if self.refuses:
+        if self.refuses and not self.dirty:
             if self.refuses == "OOM" and name in WRITES_THAT_NEED_MEMORY:
                 raise Refused("OOM command not allowed when used memory > 'maxmemory'.")
             if self.refuses == "MISCONF" and name in WRITES:
                 raise Refused("MISCONF Redis is configured to save, but is unable to persist to disk.")
+        self.dirty = self.dirty or name in WRITES
         try:
             return getattr(self, f"_{name.lower()}")(*map(_argument, args))
         except (TypeError, ValueError, AttributeError) as error:
@@ -251,7 +253,7 @@ class Engine:
         function = self._functions.get(text)
         if function is None:
             function = self._functions[text] = self._lua.execute(f"return function(KEYS, ARGV) {text}\nend")
-        self._keyspace = keyspace
+        self._keyspace, keyspace.dirty = keyspace, False
         try:
             reply = self._run(function, keyspace.version, len(keys), *keys, *args)
         except Refused as refused:
