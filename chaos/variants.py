@@ -18,6 +18,7 @@ from redlock._base import lock as locks
 from redlock._core import acquire as acquiring, extend as extending, extend_many, quorum, renewals, wire
 from redlock._core.extend import Extension
 from redlock._core.lease import LeaseState, PendingExtension
+from redlock._core.mode import EXCLUSIVE
 from redlock._core.release import Claim
 from redlock._threads import election as threads_election
 
@@ -92,8 +93,10 @@ def _() -> None:
     def with_one(correct: Callable[..., Any]) -> Callable[..., Any]:
         return lambda keys, _, *rest: correct(keys, token, *rest)
 
-    for name in ("acquire", "fence", "extend", "repair", "release"):
-        _patch(wire, name, with_one(getattr(wire, name)))
+    each = {name: with_one(getattr(EXCLUSIVE, name)) for name in ("acquire", "extend", "repair", "release")}
+    _patch(locks, "EXCLUSIVE", EXCLUSIVE._replace(**each))
+    _patch(LeaseState, "mode", locks.EXCLUSIVE)
+    _patch(wire, "fence", with_one(wire.fence))
     renew = wire.renew
     _patch(wire, "renew", lambda leases, fence_ttl: renew([(keys, token, ttl) for keys, _, ttl in leases], fence_ttl))
 
