@@ -93,9 +93,12 @@ def _() -> None:
     def with_one(correct: Callable[..., Any]) -> Callable[..., Any]:
         return lambda keys, _, *rest: correct(keys, token, *rest)
 
-    each = {name: with_one(getattr(EXCLUSIVE, name)) for name in ("acquire", "extend", "repair", "release")}
-    _patch(locks, "EXCLUSIVE", EXCLUSIVE._replace(**each))
-    _patch(LeaseState, "mode", locks.EXCLUSIVE)
+    each: dict[str, Any] = {
+        name: with_one(getattr(EXCLUSIVE, name)) for name in ("acquire", "extend", "repair", "release")
+    }
+    broken: Any = EXCLUSIVE._replace(**each)
+    _patch(locks, "EXCLUSIVE", broken)
+    _patch(LeaseState, "mode", broken)
     _patch(wire, "fence", with_one(wire.fence))
     renew = wire.renew
     _patch(wire, "renew", lambda leases, fence_ttl: renew([(keys, token, ttl) for keys, _, ttl in leases], fence_ttl))
