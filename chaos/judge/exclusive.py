@@ -17,8 +17,8 @@ def exclusive(held: Iterable[Hold]) -> Iterator[Violation]:
 
     ``held`` is in the order in which they began.
     """
-    # Of each lock the hold that ends last, and the one that is alone for longest: whoever overlaps with any earlier one
-    # overlaps with these.  If one has the same token there is none, for holds of one token follow each other.
+    # Of each lock: the hold that ends last, and the one that is alone for longest.  A hold that overlaps with any earlier
+    # one overlaps with one of these.  Holds of one token follow each other, so the same token is no overlap.
     last: dict[str, Hold] = {}
     alone: dict[str, Hold] = {}
     for hold in held:

@@ -96,7 +96,7 @@ class AsyncLease(LeaseBase[TaskLeaseState]):
                 the next renewal tells the masters, and only then readers get in.
             LockLost: the lease had ended, or a majority of masters denied it now.
             WouldDeadlock: it was entered more than once: the outer one counts on having it alone.
-            ConfigurationError: it has a ``hold_at_least``.
+            ConfigurationError: it has a ``hold_at_least``, or is a slot.
         """
         await self._lock()._downgrade(self._state)  # noqa: SLF001 - a lease is a face of its lock
 

@@ -1,8 +1,8 @@
 """Takes one of k slots: at most k holders, by k ordinary locks, never by a counter (R32).
 
-An attempt asks for one slot.  Whoever is refused learns which of the k are free there, and asks next, at once, for one
-that most of those masters call free.  It asks for no slot twice before it has paused.  So contenders that split the
-votes of a slot do not meet there again and again, and a group of which all slots are taken costs one attempt.
+An attempt asks for one slot.  A refusal also tells which of the k are free on that master.  The next attempt asks at
+once for a slot that most of those masters call free.  No slot is asked for twice before a pause.  So contenders that
+split the votes of a slot do not meet there again and again.  Where all slots are taken, there is only one attempt.
 
 Who finds none free waits as for a lock (R24), on one channel of the group.  The release of a slot is announced there as
 well, with the number of the slot, and that one is asked for next.

@@ -1,6 +1,6 @@
--- What release.lua does for a writer, for a reader: take the caller out of the readers of every name, and tell whoever
--- waits when the last one has gone (R24, R33).  Also a name that the caller still has for itself, where its downgrade
--- did not come.  Others are left alone (P8).
+-- What release.lua does for a writer, for a reader (R33).  The caller leaves the readers of every name.  The last one to
+-- leave is announced to the waiters (R24).  Where a downgrade did not arrive, the caller's own key is deleted.
+-- Others are left alone (P8).
 --
 -- KEYS  n lock keys
 -- ARGV  token

@@ -1,5 +1,5 @@
--- What release.lua does for one slot of a group (R32): delete its key if the caller holds it, and tell whoever waits for
--- this slot, and whoever waits for any slot of the group (R24).
+-- What release.lua does for one slot of a group (R32): delete its key if the caller holds it.  That is announced to those
+-- who wait for this slot, and to those who wait for any slot of the group (R24).
 -- Or keep it from everybody for a while: then its value says who released it, and there is nothing to tell yet (R28).
 -- A key of somebody else is left alone (P8).
 --

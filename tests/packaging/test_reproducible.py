@@ -1,4 +1,4 @@
-"""Who builds the same commit gets the same files, whoever and wherever they are."""
+"""Two builds of one commit are the same files, on any machine and for any user."""
 
 from __future__ import annotations
 
