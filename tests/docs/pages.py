@@ -118,7 +118,7 @@ class Page:
             printed.seek(0)
             complained.seek(0)
             self._printed = printed.read()
-            assert code == 0, f"{example.path}:{example.line}: {code}\n{self._printed}\n{complained.read()}"
+            assert code == 0, f"{example.path}:{example.line}: exit {code}\n{self._printed}\n{complained.read()}"
 
     def _other(self, example: Example) -> None:
         caption = self._caption(example)
