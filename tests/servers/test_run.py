@@ -447,7 +447,7 @@ def test_a_command_may_take_longer_than_the_ttl(servers):
 def test_a_command_that_listens_has_its_grace(servers, tmp_path):
     done = tmp_path / "cleaned up"
     command = f"trap 'sleep 0.3; touch \"{done}\"; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
-    with started(["job", NEW, "--ttl", "3", "--", "sh", "-c", command], servers.urls) as process:
+    with started(["job", NEW, "--ttl", "9", "--", "sh", "-c", command], servers.urls) as process:
         assert line(process) == "ready"
         for i in range(5):
             servers.pause(i)
