@@ -157,6 +157,16 @@ succeeded() {
     say "one of $(replicas | wc -l) works: $leader, in term $term"
 }
 
+# A leader without a quorum ends its command before its lease does, so within the TTL.
+nobody() {
+    local until=$((SECONDS + 30))
+    while [ -n "$(working)" ]; do
+        [ "$SECONDS" -lt "$until" ] || { in_compose logs consumer; tail -n 30 "$work/compose"; fail "$(working) works after 30 s without a quorum"; }
+        sleep 0.2
+    done
+    say "nobody works"
+}
+
 in_compose up -d
 await_health 5
 
@@ -225,6 +235,10 @@ docker kill -s CONT "$(container 4)" >/dev/null
 say "three are dead"
 docker kill "$(container 4)" "$(container 3)" >/dev/null
 check 2 too-few "${old[@]}"
+if [ -n "$service" ]; then
+    say "so the service loses its term, and its command is ended"
+    nobody
+fi
 
 say "and started again"
 in_compose start
