@@ -158,10 +158,10 @@ succeeded() {
 }
 
 # A leader without a quorum ends its command before its lease does, so within the TTL.
-nobody() {
-    local until=$((SECONDS + 30))
-    while [ -n "$(working)" ]; do
-        [ "$SECONDS" -lt "$until" ] || { in_compose logs consumer; tail -n 30 "$work/compose"; fail "$(working) works after 30 s without a quorum"; }
+await_nobody() {
+    local now until=$((SECONDS + 30))
+    while now=$(working) && [ -n "$now" ]; do
+        [ "$SECONDS" -lt "$until" ] || { in_compose logs consumer; tail -n 30 "$work/compose"; fail "'$now' work after 30 s without a quorum"; }
         sleep 0.2
     done
     say "nobody works"
@@ -237,7 +237,7 @@ docker kill "$(container 4)" "$(container 3)" >/dev/null
 check 2 too-few "${old[@]}"
 if [ -n "$service" ]; then
     say "so the service loses its term, and its command is ended"
-    nobody
+    await_nobody
 fi
 
 say "and started again"
