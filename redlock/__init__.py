@@ -52,11 +52,13 @@ if typing.TYPE_CHECKING:
         LockRefused,
         LockReleased,
         MasterDown,
+        MastersAgree,
+        MastersDisagree,
         MasterUp,
         QuorumBack,
         QuorumLost,
     )
-    from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
+    from redlock._health.records import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
     from redlock._threads.election import Election, Term
     from redlock._threads.slots import Slots
 
@@ -85,6 +87,9 @@ __all__ = [
     "MasterHealth",
     "MasterUp",
     "Masters",
+    "MastersAgree",
+    "MastersDisagree",
+    "MastersList",
     "MultiLock",
     "NotAcquired",
     "NotExtended",
@@ -124,12 +129,16 @@ _LATER = {
             "LockReleased",
             "MasterDown",
             "MasterUp",
+            "MastersAgree",
+            "MastersDisagree",
             "QuorumBack",
             "QuorumLost",
         ),
         "redlock._core.events",
     ),
-    **dict.fromkeys(("Finding", "Health", "MasterHealth", "Probe", "QuorumHealth"), "redlock._health.records"),
+    **dict.fromkeys(
+        ("Finding", "Health", "MasterHealth", "MastersList", "Probe", "QuorumHealth"), "redlock._health.records"
+    ),
 }
 
 if not typing.TYPE_CHECKING:  # else type checkers would accept any name

@@ -14,7 +14,8 @@ import re
 import socket
 import ssl
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -40,7 +41,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from redlock import _url, options, scripts
+from redlock import _clock, _url, options, scripts
 from redlock._core import wire
 from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
@@ -76,18 +77,25 @@ _DIGITS = 15
 class Endpoint:
     """One configured master: its name for people, its identity, and how to connect."""
 
-    name: str  # host:port or the path of a socket; never a password
+    name: str  # given (R34), else host:port or the path of a socket; never a password
     identity: tuple[str, int] | str  # equal for two entries of the same server (C15)
     kind: Callable[..., AbstractConnection]  # a class of redis-py
     settings: dict[str, Any] = field(repr=False)
+    address: str = ""  # host:port or the path, also where it has another name
+
+    def named(self, name: str) -> Endpoint:
+        return replace(self, name=name)
 
     @property
     def tls(self) -> bool:
         return self.kind is SSLConnection
 
 
-def endpoints(masters: Iterable[object]) -> tuple[Endpoint, ...]:
+def endpoints(masters: Iterable[object] | Mapping[str, object]) -> tuple[Endpoint, ...]:
     """The endpoint of each master. Raises `ConfigurationError`. If there are several, its text says which is wrong."""
+    if isinstance(masters, Mapping):
+        names = [options.master_name(name) for name in masters]
+        return tuple(map(Endpoint.named, endpoints(masters.values()), names))
     several = tuple(masters)
     return tuple(_nth(index, master, len(several)) for index, master in enumerate(several))
 
@@ -149,11 +157,11 @@ def _endpoint(parents: set[str], given: dict[str, Any]) -> Endpoint:
     }
     if "UnixDomainSocketConnection" in parents:
         path = _setting(settings, "path", "", _path)
-        return _checked(Endpoint(path, path, UnixDomainSocketConnection, settings))
+        return _checked(Endpoint(path, path, UnixDomainSocketConnection, settings, path))
     host = _setting(settings, "host", "localhost", _host)
     port = _setting(settings, "port", 6379, _port)
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return _checked(Endpoint(name, (host.lower(), port), SSLConnection if tls else Connection, settings))
+    return _checked(Endpoint(name, (host.lower(), port), SSLConnection if tls else Connection, settings, name))
 
 
 def _setting(settings: dict[str, Any], name: str, default: Any, read: Callable[[Any], T]) -> T:
@@ -299,12 +307,13 @@ class Connector:
         self._timeout = timeout
         self._connection: Any = None
 
-    def __call__(self, prefix: str, max_ttl: float) -> tuple[socket.socket, Facts]:
+    def __call__(self, prefix: str, max_ttl: float, fleet: Call | None = None) -> tuple[socket.socket, Facts]:
         """Connect, authenticate, load the scripts, ask for its identity, and announce ``max_ttl`` (R21).
 
+        ``fleet``: announce our masters as well (R34).
         Blocks for at most ``timeout`` seconds at each read. Raises the errors of redis-py; see `failure`.
         """
-        return self._taken(lambda connection: _handshake(connection, prefix, max_ttl))
+        return self._taken(lambda connection: _handshake(connection, prefix, max_ttl, fleet))
 
     def bare(self) -> socket.socket:
         """Connect and authenticate, and do nothing else. Raises the errors of redis-py."""
@@ -400,7 +409,8 @@ def classify(error: BaseException, text: str) -> Failure:
     return Failure(outcome, _SAID.get(kind, "") + text, sent=False, configuration=not passing)
 
 
-def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
+def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None = None) -> Facts:
+    asked_at = _clock.now()
     announce = wire.announce(prefix, max_ttl)
     commands: list[Sequence[str]] = [("SCRIPT", "LOAD", script.text) for script in scripts.USUAL]
     commands += [
@@ -408,6 +418,8 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
         ("CONFIG", "GET", "*append*"),
         ("EVAL", announce.script.text, str(len(announce.keys)), *announce.keys, *announce.args),
     ]
+    if fleet is not None:  # another request, with one key: two would have to be in one slot of a cluster
+        commands.append(("EVAL", fleet.script.text, str(len(fleet.keys)), *fleet.keys, *fleet.args))
     for command in commands:
         connection.send_command(*command, check_health=False)
     answers: list[Any] = []
@@ -416,27 +428,35 @@ def _handshake(connection: Any, prefix: str, max_ttl: float) -> Facts:
             answers.append(connection.read_response())
         except ResponseError as error:  # at any other error redis-py has closed the connection
             answers.append(error)  # an error is an answer too, and the others still have to be read
+    lists = answers.pop() if fleet is not None else None
     info, config, announced = answers[-3:]
     for loaded in answers[:-3]:
         # If SCRIPT LOAD is not permitted, the scripts' texts are sent when they are needed.
         if isinstance(loaded, RedisError) and not isinstance(loaded, NoPermissionError):
             raise loaded
-    if isinstance(announced, NoPermissionError):
-        raise NoPermissionError(f"{announced} (grant EVAL and the key {announce.keys[0]})")
-    if isinstance(announced, MovedError):  # its text is the slot and an address, and no more
-        raise ResponseError(ErrorReply.read(f"MOVED {announced}").failure().reason)
-    # Reported in the words that the script has for a wrong value: they name the key.
-    if isinstance(announced, ResponseError) and "WRONGTYPE" in str(announced):
-        raise ResponseError(f"BADMAXTTL {announce.keys[0]} does not hold the max_ttl of a client: delete it")
-    if isinstance(announced, RedisError):
-        raise announced
     identity = read_info(info) if isinstance(info, bytes) else {}
     return Facts(
         run_id=identity.get("run_id"),
         uptime=_uptime(identity.get("uptime_in_seconds")),
         durable=durable(config),
-        announced=wire.read_announce(announced),
+        announced=_read_announced(announced, announce.keys[0]),
+        # A master that refuses this one keeps its vote: it may be full, or the user may lack the right.
+        lists=None if lists is None or isinstance(lists, RedisError) else wire.read_fleet(lists),
+        asked_at=asked_at,
     )
+
+
+def _read_announced(answer: Any, key: str) -> int:
+    if isinstance(answer, NoPermissionError):
+        raise NoPermissionError(f"{answer} (grant EVAL and the key {key})")
+    if isinstance(answer, MovedError):  # its text is the slot and an address, and no more
+        raise ResponseError(ErrorReply.read(f"MOVED {answer}").failure().reason)
+    # Reported in the words that the script has for a wrong value: they name the key.
+    if isinstance(answer, ResponseError) and "WRONGTYPE" in str(answer):
+        raise ResponseError(f"BADMAXTTL {key} does not hold the max_ttl of a client: delete it")
+    if isinstance(answer, RedisError):
+        raise answer
+    return wire.read_announce(answer)
 
 
 def read_info(reply: bytes) -> dict[str, str]:

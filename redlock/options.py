@@ -6,15 +6,25 @@ The `ConfigurationError` shows the value, and says what is allowed.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from redlock.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LONGEST_NAME = 512  # bytes of UTF-8 (docs/reference/wire.md)
 LONGEST_OWNER = 64  # bytes of UTF-8 (R27)
 BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, which are exact below this
 MOST_SLOTS = 100  # of a group: each attempt names them all, and a refusal looks at each (R32)
 _LONGEST_SHOWN = 200  # characters of a wrong value that an error shows
+
+LONGEST_MASTER = 64  # characters of the name of a master (R34)
+_MASTER = re.compile(f"[A-Za-z0-9._:-]{{1,{LONGEST_MASTER}}}")
+# In front of an address.  What cannot be a name stands there by mistake, and may be a password: it is not shown.
+_NAMED = re.compile("(?P<name>[A-Za-z0-9._:-]+)=(?P<address>[a-z]+://.*)", re.DOTALL)
 
 LONGEST = 1e9  # seconds: thirty years. With more, timers of the operating system overflow
 
@@ -73,6 +83,34 @@ def names(value: object) -> tuple[str, ...]:
         twice = next(name for name in several if several.count(name) > 1)
         raise ConfigurationError(f"name={shown(value)}: {shown(twice)} is there twice")
     return several
+
+
+def master_name(value: object) -> str:
+    """The name of a master, the same in every client (R34)."""
+    if not isinstance(value, str) or not _MASTER.fullmatch(value):
+        raise ConfigurationError(
+            f"masters: {shown(value)} is no name of a master: "
+            f"allowed are up to {LONGEST_MASTER} letters, digits and . _ : -"
+        )
+    return value
+
+
+def masters(several: Sequence[str]) -> list[str] | dict[str, str]:
+    """Addresses, each with its name in front (``lock-1=redis://…``), or none with one."""
+    found = [_NAMED.fullmatch(one) for one in several]
+    if not any(found):
+        return list(several)
+    named: dict[str, str] = {}
+    for number, one in enumerate(found):
+        if one is None:
+            raise ConfigurationError(
+                f"masters[{number}] has no name, and others have: "
+                "write NAME=redis://HOST:PORT for each of them, or for none"
+            )
+        if one["name"] in named:
+            raise ConfigurationError(f"masters[{number}] has the name {shown(one['name'])}, as another one has")
+        named[master_name(one["name"])] = one["address"]
+    return named
 
 
 def owner(value: object) -> str:

@@ -108,6 +108,7 @@ def test_the_defaults_are_those_of_the_design():
         "prefix": "redlock:",
         "fence_ttl": 3600.0,
         "owner": None,
+        "agreement": None,
         "observer": None,
     }
     assert parameters(redlock.MultiLock) == {

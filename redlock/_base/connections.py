@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from redlock import _clock, _connect
 from redlock._base.connection import AnyInbox, Connection
 from redlock._base.subscriber import Subscriber
-from redlock._core.effects import Notified, ReleaseHeard, Turn
+from redlock._core.effects import Notified, ReleaseHeard, Send, Turn
 from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
+    from redlock._base.announcer import Announcer
     from redlock._base.observer import Observer
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
-    from redlock._core.effects import Listen, Send
+    from redlock._core.effects import Listen
     from redlock._core.local_queue import Place
     from redlock._core.pipeline import Pipeline
     from redlock._core.subscriptions import Subscription
     from redlock._core.voters import Facts, Voters
+    from redlock._core.wire import Says
 
 TICK = 0.1  # a late answer or an owed release waits at most so long, in seconds
 CLOSED = "these Masters were closed"
@@ -41,6 +43,7 @@ _SAME = 0.001  # seconds; two sums that differ by less are equal
 
 # Log records, each with its level and the call that tells the observer.
 Reports: TypeAlias = list[tuple[int, str, "Callable[[Observer], None] | None"]]
+_NOBODY: Any = None  # waits for the answer
 _log = logging.getLogger("redlock")
 _log.addHandler(logging.NullHandler())  # the application decides whether and where it is shown
 
@@ -80,6 +83,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         self.voters = voters
         self.local_queue = LocalQueue()
         self.subscriptions = Subscriptions(len(endpoints))
+        self.announcer: Announcer | None = None  # tells them our list (R34)
         self.closed = False
 
     # -- what a subclass adds ------------------------------------------------------------------------
@@ -368,6 +372,8 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         reports: Reports = [(level, up, _is_up(name, quarantined))]
         if notice:
             reports.append((logging.WARNING, notice, None))
+        if self.announcer is not None:
+            self.announcer.connected(now)
         connection.open(sock, now)
         connection.votes_from = now + quarantined
         self._begin_to_watch(connection)
@@ -394,6 +400,24 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         if isinstance(stream, Connection):
             self.by_fd[stream.fd] = stream.pipeline
         self._watch(stream)
+
+    # -- the list of our masters (R34) ---------------------------------------------------------------
+
+    def announce(self, now: float) -> Reports:
+        """Tell the masters our list if that is due, and report what they said."""
+        assert self.announcer is not None  # noqa: S101 - the caller has looked
+        announcement = self.announcer.due(now)
+        if announcement is not None:
+            self._submit(announcement, _NOBODY, now)
+        return self.announcer.news()
+
+    def _take_back(self, now: float) -> None:
+        """Take our list back: from now on nobody here asks for a lock."""
+        if self.announcer is not None:
+            says: Says = "left" if len(self.local_queue) else "gone"
+            self._submit(Send(self.announcer.call(says)), _NOBODY, now)
+
+    # -- connections again ---------------------------------------------------------------------------
 
     def unattached(self, connection: Stream, failure: Failure) -> Reports:
         """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
@@ -435,8 +459,11 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     def hang_up(self) -> None:
         """Close every connection for good."""
-        self.closed = True
         now = _clock.now()
+        if not self.closed:
+            with contextlib.suppress(Exception):  # it is dropped by itself, after a while
+                self._take_back(now)
+        self.closed = True
         for connection in self.streams:
             if connection.sock is not None:
                 self.detach(connection, ConnectionAbortedError(CLOSED), now)

@@ -31,12 +31,14 @@ class Deployment:
         self.settings = settings
         self.limits = limits
         self.prefix = prefix
-        self._announced = wire.announcement_key(prefix)
+        self._announced = frozenset((wire.announcement_key(prefix), wire.fleet_key(prefix)))
         self._boards: weakref.WeakValueDictionary[str, Board] = weakref.WeakValueDictionary()
 
     def keys(self, names: tuple[str, ...], *, fencing: bool) -> wire.Keys:
         keys = wire.keys_for(self.prefix, names, fencing=fencing)
-        if self._announced in keys.locks or (len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)):
+        if not self._announced.isdisjoint(keys.locks) or (
+            len(names) > 1 and not set(keys.fences).isdisjoint(keys.locks)
+        ):
             self._refuse(names, keys)
         return keys
 
@@ -56,9 +58,10 @@ class Deployment:
                     f"name={options.shown(names)}: {options.shown(name)} is where the fencing token of {whose} is "
                     "kept: take another name"
                 )
+        (ours,) = self._announced.intersection(keys.locks)
         raise ConfigurationError(
-            f"name={options.shown(names)}: at {options.shown(self._announced)} the masters keep the longest TTL of all "
-            "clients: take another name"
+            f"name={options.shown(names)}: at {options.shown(ours)} the masters keep what clients announce: "
+            "take another name"
         )
 
     def inspection(self, name: str) -> Op[tuple[LockStatus, Tally]]:

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from redlock import _clock
+from redlock._base.announcer import Announcer
 from redlock._base.connections import TICK, report
 from redlock._base.subscriber import Subscriber
 from redlock._connect import Connector
@@ -61,6 +62,9 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         observer: Observer | None,
     ) -> None:
         self._connections = connections
+        fleet = connections.voters.fleet
+        if fleet is not None:
+            connections.announcer = Announcer(connections.voters, fleet, prefix)
         self._connect_timeout = connect_timeout
         self._prefix = prefix
         self._max_ttl = max_ttl
@@ -88,6 +92,9 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         connections = self._connections
         reports += connections.quieten(now)
         pause = LINGER / 2 if connections.subscriptions else math.inf
+        if connections.announcer is not None:
+            reports += connections.announce(now)
+            pause = min(pause, connections.announcer.next(now, TICK))
         for stream in connections.streams:
             if stream.sock is None and stream.connector is None and connections.wanted(stream):
                 if now >= stream.retry_at:
@@ -144,7 +151,9 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
         made: Made
         try:
             bare = isinstance(stream, Subscriber)
-            made = (connector.bare(), None) if bare else connector(self._prefix, self._max_ttl)
+            announcer = self._connections.announcer
+            fleet = announcer.call() if announcer is not None else None
+            made = (connector.bare(), None) if bare else connector(self._prefix, self._max_ttl, fleet)
         except BaseException as error:  # noqa: BLE001 - the master is down, the error says why
             made = connector.failure(error)
         self._hand_over(threading.current_thread(), stream, made)

@@ -6,7 +6,8 @@ import logging
 import os
 import random
 import secrets
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from redlock import _clock, _connect, _installed, options
 from redlock._base import process
@@ -15,9 +16,11 @@ from redlock._base.deployment import Deployment
 from redlock._base.forklock import ForkLock
 from redlock._base.times import Limits
 from redlock._core.fencing import FenceClock
+from redlock._core.fleet import Fleet
 from redlock._core.settings import MastersSettings
 from redlock._core.voters import Voters
 from redlock.errors import ConfigurationError, QuorumUnreachable, RedlockError
+from redlock.options import masters as named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +46,7 @@ class MastersBase:
 
     def __init__(
         self,
-        masters: Iterable[object],
+        masters: Iterable[object] | Mapping[str, object],
         *,
         node_timeout: float = 0.25,
         connect_timeout: float = 2.0,
@@ -53,6 +56,7 @@ class MastersBase:
         prefix: str = "redlock:",
         fence_ttl: float = 3600.0,
         owner: str | None = None,
+        agreement: Literal["refuse", "warn", "ignore"] | None = None,
         observer: Callable[[Event], object] | None = None,
     ) -> None:
         """Check the options; nothing is sent before the first operation.
@@ -62,6 +66,7 @@ class MastersBase:
                 redis-py or valkey-py, of which only the connection settings are read.  At least one, none twice.  In a
                 URL a question mark may be followed by ``db``, ``username``, ``password``, ``client_name`` and, for TLS,
                 ``ssl_…``; by nothing else.
+                Or a dict of them: each by a name, which is the same in every client, whatever its address there (R34).
             node_timeout: the time that one master gets in an attempt, in seconds; at most a third of any TTL (R7).
             connect_timeout: seconds to connect to a master, and the longest that the first operation waits for it.
             drift_factor: how far the rates of clocks may differ (R6): 0.01 is 1 %.
@@ -74,6 +79,10 @@ class MastersBase:
             fence_ttl: seconds for which masters remember the fence of a name after its last use (R20).
             owner: what a person reads to know who has a lock (R27); a part of every token, and no proof of anything.
                 At most 64 bytes of printable UTF-8.  "": none.  None: ``host/pid``, in a forked child its own pid.
+            agreement: what happens if other clients use masters that do not go with these (R34).  ``"refuse"``: who
+                comes last gets no lock until the others are gone.  ``"warn"``: a warning, and an event.  ``"ignore"``:
+                nobody announces or looks.  None: ``"refuse"`` where the masters have names, else ``"warn"``, for an
+                address may differ by who looks.
             observer: called with an `Event` whenever something happens to a lock, a lease or a master, in the thread
                 or on the loop in which it happens.  It must not block; an exception that it raises is logged.
 
@@ -82,6 +91,10 @@ class MastersBase:
         """
         _installed.check()
         self._endpoints = _endpoints(masters)
+        if agreement is None:
+            agreement = "refuse" if isinstance(masters, Mapping) else "warn"
+        if agreement not in ("refuse", "warn", "ignore"):
+            raise ConfigurationError(f'agreement={options.shown(agreement)}: allowed are "refuse", "warn" and "ignore"')
         max_ttl = options.seconds("max_ttl", max_ttl)
         node_timeout = options.seconds(
             "node_timeout", node_timeout, at_most=options.third(max_ttl), why="a third of max_ttl at most (R7)"
@@ -105,12 +118,14 @@ class MastersBase:
         self.max_ttl = max_ttl
         self._restart_guard = bool(restart_guard)
         names = tuple(target.name for target in self._endpoints)
+        drift_factor = options.fraction("drift_factor", drift_factor, below=0.5)
+        fleet = Fleet(names, max_ttl, drift_factor, refuses=agreement == "refuse") if agreement != "ignore" else None
         settings = MastersSettings(
             masters=names,
             node_timeout=node_timeout,
-            drift_factor=options.fraction("drift_factor", drift_factor, below=0.5),
+            drift_factor=drift_factor,
             fence_ttl=fence_ttl,
-            voters=Voters(names, max_ttl, guard=self._restart_guard),
+            voters=Voters(names, max_ttl, guard=self._restart_guard, fleet=fleet),
             fences=FenceClock(_clock.wall_us),
             token=token_source(owner),
             random=random.random,
@@ -130,7 +145,9 @@ class MastersBase:
 
     @classmethod
     def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Unpack[MastersOptions]) -> Self:
-        """Make masters from the comma-separated URLs in an environment variable.
+        """Make masters from the comma-separated URLs in an environment variable, each with its name or none.
+
+        With names: ``lock-1=redis://10.0.0.1:6379,lock-2=redis://…`` (R34).
 
         A comma inside a password is written ``%2C``.
 
@@ -138,7 +155,7 @@ class MastersBase:
             ConfigurationError: the variable is not set or empty, or an option cannot be right.
         """
         value = os.environ.get(variable, "")
-        urls = [url.strip() for url in value.split(",") if url.strip()]
+        urls = named([url.strip() for url in value.split(",") if url.strip()])
         if not urls:
             raise ConfigurationError(
                 f"the environment variable {variable} is {'empty' if variable in os.environ else 'not set'}: "
@@ -235,10 +252,11 @@ def _fresh_token() -> str:
     return os.urandom(TOKEN_BYTES).hex() + process.signature
 
 
-def _endpoints(masters: Iterable[object]) -> tuple[_connect.Endpoint, ...]:
+def _endpoints(masters: Iterable[object] | Mapping[str, object]) -> tuple[_connect.Endpoint, ...]:
     if isinstance(masters, (str, bytes)) or not hasattr(masters, "__iter__"):
         raise ConfigurationError(
-            f"masters is a {type(masters).__name__}: allowed is a list of URLs or of redis.Redis objects"
+            f"masters is a {type(masters).__name__}: allowed is a list of URLs or of redis.Redis objects, "
+            "or a dict of them"
         )
     endpoints = _connect.endpoints(masters)
     if not endpoints:
@@ -248,7 +266,7 @@ def _endpoints(masters: Iterable[object]) -> tuple[_connect.Endpoint, ...]:
         first = known.setdefault(target.identity, index)
         if first != index:
             raise ConfigurationError(
-                f"masters[{first}] and masters[{index}] are the same server, {target.name}: one server has "
+                f"masters[{first}] and masters[{index}] are the same server, {target.address}: one server has "
                 "one vote, whatever the database or the user"
             )
     return endpoints

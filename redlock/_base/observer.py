@@ -68,6 +68,12 @@ class Observer:
     def quorum_back(self) -> None:
         self._tell(events.QuorumBack())
 
+    def masters_disagree(self, masters: tuple[str, ...], others: tuple[frozenset[str], ...], refused: bool) -> None:
+        self._tell(events.MastersDisagree(masters, others, refused))
+
+    def masters_agree(self) -> None:
+        self._tell(events.MastersAgree())
+
 
 def _kind(refusal: Refusal) -> Literal["held", "unreachable", "slow", "unusable"]:
     return "unusable" if refusal.kind == "unreachable" and not refusal.tally.outage else refusal.kind

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from redlock._core.events import Event
+    from redlock._core.fleet import Agreement
 
 
 class LockOptions(TypedDict, total=False):
@@ -68,4 +69,5 @@ class MastersOptions(TypedDict, total=False):
     prefix: str
     fence_ttl: float
     owner: str | None
+    agreement: Agreement | None
     observer: Callable[[Event], object] | None

@@ -32,6 +32,7 @@ examples:
   redlock-check --config /etc/redlock.toml --watch
   redlock-check --json | jq -r '.masters[] | select(.votes | not) | .url'
   redlock-check --locks 'invoice:*'    lists the locks that are held, and who has them
+  redlock-check --plan "$NEW_MASTERS"  prints the steps from the masters in use to these
   redlock-check --acl        prints the rule for ACL SETUSER name on >password ...
 
 exit codes:
@@ -81,6 +82,11 @@ def parser() -> arguments.Parser:
     this.add_argument(
         "--limit", type=_number, metavar="NUMBER", help=f"list so many locks at most, by name (default: {_LIMIT})"
     )
+    this.add_argument(
+        "--plan",
+        metavar="NEW_LIST",
+        help="take no lock, but print the steps from the masters in use to these, with commas as in REDLOCK_MASTERS",
+    )
     how = this.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="for programs: see docs/redlock-check.md for the schema")
     how.add_argument("--prometheus", action="store_true", help="metrics in the text exposition format")
@@ -97,6 +103,10 @@ def main(argv: list[str]) -> int:
         this.error("--watch goes with the table or with --json")
     if given.locks is not None and (given.watch is not None or given.prometheus):
         this.error("--locks goes with the table, with --json or with --acl")
+    if given.plan is not None and (
+        given.watch is not None or given.locks is not None or given.json or given.prometheus
+    ):
+        this.error("--plan goes with nothing but the masters and --acl")
     if given.limit is not None and given.locks is None:
         this.error("--limit goes with --locks")
     if given.prometheus or given.acl:
@@ -104,6 +114,8 @@ def main(argv: list[str]) -> int:
     try:
         if given.acl:
             return _acl(given)
+        if given.plan is not None:
+            return _plan(given)
         return _check(given) if given.locks is None else _locks(given)
     except ConfigurationError as error:
         arguments.complain(f"redlock-check: {error}")
@@ -144,9 +156,27 @@ def _locks(given: argparse.Namespace) -> int:
 
     wanted = config.deployment(given.urls, given)
     arguments.find_room(len(wanted.urls), "a list")
-    found = locks.listed(wanted.urls, wanted.options, given.locks, given.limit or _LIMIT, given.timeout)
+    found = locks.listed(wanted, given.locks, given.limit or _LIMIT, given.timeout)
     print(found.json() if given.json else "\n".join(found.lines(table.Style(sys.stdout))))  # noqa: T201
     return OK
+
+
+def _plan(given: argparse.Namespace) -> int:
+    from dataclasses import replace  # noqa: PLC0415
+
+    from redlock._cli import plan  # noqa: PLC0415
+
+    now = config.deployment(given.urls, given)
+    new = config.deployment(config.split(given.plan), given)
+    both = plan.united(now, new)
+    names = tuple(both) if isinstance(both, dict) else ()
+    wanted = replace(now, urls=tuple(both.values()) if isinstance(both, dict) else both, names=names)
+    arguments.find_room(len(wanted.urls), "a plan")
+    health = _checker(wanted, given.timeout, probe=False)()
+    name_of = {url: master.name for url, master in zip(wanted.urls, health.masters, strict=True)}
+    found = plan.planned(health, tuple(name_of[url] for url in now.urls), tuple(name_of[url] for url in new.urls))
+    print("\n".join(plan.lines(found, health.fleet, health.quorum.max_ttl)))  # noqa: T201
+    return plan.code(found)
 
 
 def _acl(given: argparse.Namespace) -> int:
@@ -224,7 +254,8 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     options = dict(wanted.options)
     adopt = "max_ttl" not in options
     max_ttl = options.pop("max_ttl", _MAX_TTL)
-    Masters(wanted.urls, max_ttl=max_ttl, fence_ttl=max_ttl, **options).close()
+    Masters(wanted.masters, max_ttl=max_ttl, fence_ttl=max_ttl, **options).close()
+    options["agreement"] = "ignore"  # who checks does not belong to the fleet
     client_options = ClientOptions(
         max_ttl=max_ttl,
         restart_guard=options.get("restart_guard", True),
@@ -236,7 +267,7 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
     def take_a_lock(agreed: float) -> Probe:
         # A client that connects announces its max_ttl for good (R21). So use a value that the masters already know.
         ttl = min(agreed, max(_PROBE_TTL, 3 * client_options.node_timeout))
-        masters = Masters(wanted.urls, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
+        masters = Masters(wanted.masters, max_ttl=agreed, fence_ttl=agreed, connect_timeout=timeout, **options)
         try:
             return checkup.probe(masters.lock(throw_away_name(), ttl=ttl, auto_extend=False))
         finally:
@@ -244,7 +275,7 @@ def _checker(wanted: WantedMasters, timeout: float, *, probe: bool) -> Callable[
             # that hangs.
             threading.Thread(target=masters.close, name="redlock-check closing", daemon=True).start()
 
-    return checkup.checks(wanted.urls, client_options, timeout, take_a_lock if probe else None, adopt=adopt)
+    return checkup.checks(wanted.masters, client_options, timeout, take_a_lock if probe else None, adopt=adopt)
 
 
 def entry() -> NoReturn:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from redlock import ConfigurationError
 from redlock._cli.arguments import SECONDS, can_be_set, masked
+from redlock._health import naming
 
 if TYPE_CHECKING:
     import argparse
@@ -33,6 +34,7 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
     "max_ttl": (int, float),
     "node_timeout": (int, float),
     "restart_guard": bool,
+    "agreement": str,
 }
 _TIMES = ("max_ttl", "node_timeout")
 _PASSWORDS = ("password", "password_file", "password_env")  # the first one that is given counts
@@ -45,6 +47,12 @@ class WantedMasters:
 
     urls: tuple[str, ...] = field(repr=False)  # they contain passwords
     options: Mapping[str, Any]
+    names: tuple[str, ...] = ()  # of the masters, in the same order (R34); none: they have no names
+
+    @property
+    def masters(self) -> tuple[str, ...] | dict[str, str]:
+        """What `Masters` takes."""
+        return dict(zip(self.names, self.urls, strict=True)) if self.names else self.urls
 
     @property
     def databases(self) -> bool:
@@ -69,9 +77,9 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
     masters = from_file.pop("masters", [])
     defaults = {key: from_file.pop(key) for key in _ACCESS if key in from_file}
     if urls:
-        masters = [{"url": url} for url in urls]
+        masters = _named(urls)
     elif not masters:
-        masters = [{"url": url} for url in split(os.environ.get(MASTERS, ""))]
+        masters = _named(split(os.environ.get(MASTERS, "")))
     if not masters and masters_needed:
         if arguments.config is not None:
             raise _nameless(arguments.config)
@@ -90,7 +98,22 @@ def deployment(urls: Sequence[str], arguments: argparse.Namespace, *, masters_ne
         _address(_with(defaults, master), f"{arguments.config}, master {number}")
         for number, master in enumerate(masters, 1)
     )
-    return WantedMasters(tuple(addresses), {**from_file, **given})
+    return WantedMasters(tuple(addresses), {**from_file, **given}, _names(masters, arguments.config))
+
+
+def _named(addresses: Sequence[str]) -> list[dict[str, str]]:
+    """What a file would say: each address has a name in front (``lock-1=redis://…``), or none has one."""
+    found = naming.masters(addresses)
+    if isinstance(found, dict):
+        return [{"name": name, "url": url} for name, url in found.items()]
+    return [{"url": url} for url in found]
+
+
+def _names(masters: Sequence[Mapping[str, Any]], file: str | None) -> tuple[str, ...]:
+    names = tuple(naming.master_name(master["name"]) for master in masters if "name" in master)
+    if len(set(names)) != len(names) or len(names) not in (0, len(masters)):
+        raise ConfigurationError(f"{file}: give each master a name of its own, or none of them")
+    return names
 
 
 def split(value: str) -> list[str]:
@@ -123,7 +146,7 @@ def _read(file: str) -> dict[str, Any]:
         where = f"{file}, master {number}"
         if not isinstance(master, dict) or "url" not in master:
             raise ConfigurationError(f"{where}: write a URL, or a table with at least a url")
-        _check(master, {"url": str, **_ACCESS}, where)
+        _check(master, {"url": str, "name": str, **_ACCESS}, where)
     return content
 
 

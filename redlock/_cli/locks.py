@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from redlock import Masters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from redlock import LockStatus
+    from redlock._cli.config import WantedMasters
     from redlock._cli.table import Style
 
 _NODE_TIMEOUT = 0.25  # the default of `Masters`
@@ -25,7 +26,7 @@ _WIDEST = 60  # characters of a name or owner on a terminal
 _DIGITS = 8  # of a token
 
 
-def listed(urls: Sequence[str], options: Mapping[str, Any], match: str, limit: int, timeout: float) -> Listed:
+def listed(wanted: WantedMasters, match: str, limit: int, timeout: float) -> Listed:
     """The first locks in the order of their names.
 
     Raises:
@@ -33,9 +34,12 @@ def listed(urls: Sequence[str], options: Mapping[str, Any], match: str, limit: i
         QuorumUnreachable: too few masters answered, or allowed it.
     """
     # A client announces its `max_ttl` for good (R21). The least that is allowed is no news where there are clients.
+    options = wanted.options
     least = 3 * options.get("node_timeout", _NODE_TIMEOUT)
-    with Masters(urls, connect_timeout=timeout, **{"max_ttl": least, **options}) as masters:
-        return Listed(len(urls), masters.locks(match), limit)
+    with Masters(
+        wanted.masters, connect_timeout=timeout, **{"max_ttl": least, **options, "agreement": "ignore"}
+    ) as masters:
+        return Listed(len(wanted.urls), masters.locks(match), limit)
 
 
 class Listed:

@@ -283,7 +283,7 @@ class Run:
         arguments.find_room(len(self._wanted.urls), "a lock")
         self._dog.wait_until_ready()
         try:
-            with Masters(self._wanted.urls, observer=self._told, **self._options) as masters:
+            with Masters(self._wanted.masters, observer=self._told, **self._options) as masters:
                 self._refuse_to_wait_for_ourselves(masters)
                 return (self._lead if self._service else self._locked)(masters)
         finally:

@@ -136,6 +136,23 @@ class QuorumBack:
     """In an attempt enough masters took part again."""
 
 
+@dataclass(frozen=True, slots=True)
+class MastersDisagree:
+    """Other clients use masters that do not go with ours: each could hold one lock (R34).
+
+    ``masters`` are ours, ``others`` the lists of the others.  ``refused``: this client gets no lock for that.
+    """
+
+    masters: tuple[str, ...]
+    others: tuple[frozenset[str], ...]
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MastersAgree:
+    """No client is known any more whose masters do not go with ours."""
+
+
 Event: TypeAlias = (
     LockAcquired
     | LockRefused
@@ -146,4 +163,6 @@ Event: TypeAlias = (
     | MasterUp
     | QuorumLost
     | QuorumBack
+    | MastersDisagree
+    | MastersAgree
 )

@@ -1,9 +1,11 @@
-"""Which masters may vote (R21, R22, C16).
+"""Which masters may vote (R21, R22, R34, C16).
 
 A restarted master may have lost its keys.  Then it would grant a lock that somebody still holds.  So it does not
 vote until every lease that it can have forgotten has expired.  That is `max_ttl` after its start.
 
 A server that is configured under two names has one vote.
+
+A client whose list of masters is incompatible with that of others gets no votes at all: see `_core/fleet.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from redlock._core.fleet import Fleet
+    from redlock._core.wire import Lists
     from redlock.errors import Outcome
 
 
@@ -24,6 +28,8 @@ class Facts(NamedTuple):
     uptime: int | None  # in whole seconds, as INFO has it
     durable: bool = False  # it has an append-only file with appendfsync always, and forgets nothing
     announced: float = 0.0  # the largest max_ttl that any client announced there
+    lists: Lists | None = None  # what it said to our list of masters; None: it takes no announcement (R34)
+    asked_at: float = -math.inf  # when that was sent
 
 
 class NotCounted(NamedTuple):
@@ -40,8 +46,12 @@ _ROUNDED = 0.0015  # seconds; values of max_ttl that differ by less are the same
 class Voters:
     """What is known of each master of one `Masters`, and which of them may vote."""
 
-    def __init__(self, masters: Sequence[str], max_ttl: float, *, guard: bool) -> None:
+    def __init__(self, masters: Sequence[str], max_ttl: float, *, guard: bool, fleet: Fleet | None = None) -> None:
+        """``fleet``: what is known of the lists of others; None: nobody asks (R34)."""
         self._masters = masters
+        self.fleet = fleet
+        # A grant counts until this time.  Later, our own list may be unknown to the others (R34).
+        self.known_until = math.inf
         self._guard = guard
         self._own_max_ttl = max_ttl
         self._differs = False  # another client announced a different max_ttl, and that was logged
@@ -77,8 +87,15 @@ class Voters:
                 "long a restarted master may not vote. Give all clients the same max_ttl"
             )
         self.max_ttl = max(self.max_ttl, facts.announced)
-        self._recompute()
+        self.told(master, facts.lists, facts.asked_at, at)
         return notice
+
+    def told(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
+        """``master`` answered our announcement of ``sent_at``.  None: it does not take any (R34)."""
+        if self.fleet is not None:
+            self.fleet.told(master, lists, sent_at, at)
+            self.known_until = self.fleet.known_until
+        self._recompute()
 
     def _latest_start(self, master: int, before: Facts | None, facts: Facts, at: float) -> float:
         if facts.uptime is None:
@@ -101,6 +118,8 @@ class Voters:
         """The reason why the vote of ``master`` does not count at ``at``; None: it counts."""
         if at > self.votes_from[master]:
             return None
+        if self.fleet is not None and self.fleet.refusal:
+            return NotCounted("error", self.fleet.refusal, configuration=True)
         facts = self._facts[master]
         first = self._first_with_same_run_id(master)
         if first is not None:
@@ -141,8 +160,9 @@ class Voters:
         return next((other for other in range(master) if self._run_id(other) == mine), None)
 
     def _recompute(self) -> None:
+        refused = self.fleet is not None and bool(self.fleet.refusal)
         for master, facts in enumerate(self._facts):
-            if facts is None or self._first_with_same_run_id(master) is not None:
+            if facts is None or refused or self._first_with_same_run_id(master) is not None:
                 self.votes_from[master] = math.inf
             elif not self._guard:
                 self.votes_from[master] = -math.inf

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from redlock import scripts
 from redlock._core.refusals import ErrorReply
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 
 _ANNOUNCEMENT = "redlock-max-ttl:"
+_FLEET = "redlock-fleet:"
+
+
+# What a client says of itself to fleet.lua.
+Says: TypeAlias = Literal["new", "settled", "refused", "left", "gone"]
 
 # A look at a name tells who reads it: so many readers, and fewer if it looks at many names.
 MOST_NAMED = 1000
@@ -75,6 +80,10 @@ def announcement_key(prefix: str) -> str:
     return _ANNOUNCEMENT + prefix
 
 
+def fleet_key(prefix: str) -> str:
+    return _FLEET + prefix
+
+
 def name_of(prefix: str, key: bytes) -> str | None:
     """The name of the lock at ``key``; None: no lock of this prefix is there.  Goes by the key alone."""
     try:
@@ -83,7 +92,7 @@ def name_of(prefix: str, key: bytes) -> str | None:
         return None
     name = text.removeprefix(prefix)
     ours = text.startswith(prefix) and 0 < len(name.encode()) <= LONGEST_NAME and "\0" not in name
-    return name if ours and not text.startswith(_ANNOUNCEMENT) and not _is_fence_key(text) else None
+    return name if ours and not text.startswith((_ANNOUNCEMENT, _FLEET)) and not _is_fence_key(text) else None
 
 
 def _is_fence_key(key: str) -> bool:
@@ -226,6 +235,18 @@ def announce(prefix: str, max_ttl: float) -> Call:
     return Call(scripts.ANNOUNCE, (announcement_key(prefix),), (milliseconds(max_ttl),))
 
 
+def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float) -> Call:
+    """``life``: so many seconds it counts.  See fleet.lua."""
+    # Its fingerprint does not depend on the order, and neither does compatibility.
+    ordered = sorted(names)
+    args = (fingerprint(ordered), client, says, milliseconds(life), *ordered)
+    return Call(scripts.FLEET, (fleet_key(prefix),), args)
+
+
+def fingerprint(names: Sequence[str]) -> str:
+    return scripts.fingerprint("\n".join(sorted(names)))
+
+
 # -- replies -----------------------------------------------------------------------------------------
 
 
@@ -295,6 +316,26 @@ class Scanned(NamedTuple):
 
     cursor: str
     keys: list[bytes]
+
+
+class Lists(NamedTuple):
+    """Answer of fleet: 0, 1 or 2 (see fleet.lua), and incompatible lists, each with whether it was refused itself."""
+
+    state: int
+    others: tuple[tuple[bool, frozenset[str]], ...] = ()
+
+
+class FleetEntry(NamedTuple):
+    """A list of masters that clients use.  It was last ``seen`` on the master's clock, and counts for ``life`` seconds.
+
+    ``several``: more than one client has announced it.  ``mark``: see fleet.lua.
+    """
+
+    seen: float
+    life: float
+    several: bool
+    mark: str
+    names: frozenset[str]
 
 
 def read_acquire(value: Any) -> Taken | Held:
@@ -386,6 +427,30 @@ def read_announced(value: bytes) -> float:
     if ms >= _BEYOND:
         raise BadReply(_odd(value))
     return ms / 1000 if ms > 0 else 0.0
+
+
+def read_fleet(value: Any) -> Lists:
+    match value:
+        case [(0 | 1 | 2) as state, *lists] if all(type(one) is bytes for one in lists):
+            return Lists(state, tuple((one[:1] == b"-", frozenset(_lines(one[2:]))) for one in lists))
+    raise BadReply(_odd(value))
+
+
+def read_fleet_entry(value: bytes) -> FleetEntry | None:
+    """A value of the hash.  None: the script drops it."""
+    head, _, names = value.partition(b"\n")
+    match head.split(b" "):
+        case [seen, life, bytes(client), (b"1" | b"2" | b"-") as mark] if (
+            seen.isdigit() and life.isdigit() and len(seen) <= _DIGITS and len(life) <= _DIGITS and names
+        ):
+            return FleetEntry(
+                int(seen) / 1000, int(life) / 1000, client == b"*", mark.decode(), frozenset(_lines(names))
+            )
+    return None
+
+
+def _lines(names: bytes) -> list[str]:
+    return [_text(name) for name in names.split(b"\n") if name]
 
 
 def how_long(remaining: float) -> str:

@@ -15,7 +15,7 @@ from redlock._thread import start
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from redlock._connect import Endpoint
     from redlock._health.facts import MasterFacts
@@ -134,7 +134,7 @@ class Checkup:
 
 
 def checks(
-    urls: Sequence[str],
+    urls: Sequence[str] | Mapping[str, str],
     client_options: ClientOptions,
     timeout: float,
     probe: Callable[[float], Probe] | None,

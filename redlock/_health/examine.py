@@ -154,6 +154,10 @@ class Examination:
             raise InvalidResponse(f"whatever it is asked, it says {answers[0].text}")
         for question, answer in zip(asked, answers, strict=True):
             match question.words[0], answer:
+                case (("HGETALL" | "HSET" | "HDEL"), ErrorReply(code="WRONGTYPE")):
+                    pass  # clients do without it, and the finding is about the lists
+                case "HGETALL", list():
+                    self._know_lists(answer[1::2])
                 case "GET", ErrorReply(code="WRONGTYPE"):  # the key of the announcement; the other keys do not exist
                     self._know(unannounced="something that is not a string")
                 case _, ErrorReply():
@@ -172,6 +176,14 @@ class Examination:
                         self._know(unannounced=repr(answer.decode("utf-8", "replace")))
                 case _:
                     pass
+
+    def _know_lists(self, values: list[Any]) -> None:
+        """Note the lists that count now, on the clock of the master."""
+        clock = self.facts.clock
+        now = time.time() + (clock.offset if clock is not None else 0.0)
+        entries = [wire.read_fleet_entry(value) for value in values if isinstance(value, bytes)]
+        alive = tuple(one for one in entries if one is not None and abs(now - one.seen) <= one.life)
+        self._know(lists=alive, asked_at=now)
 
     def _refused(self, answer: ErrorReply, question: rights.Question) -> None:
         facts, text = self.facts, printable(_connect.masked(self._target, answer.text))
@@ -225,7 +237,7 @@ def url(target: Endpoint) -> str:
         return f"unix://{quote(target.identity)}"
     scheme = "rediss" if target.tls else "redis"
     database = target.settings.get("db") or 0
-    return f"{scheme}://{target.name}" + (f"/{database}" if database else "")
+    return f"{scheme}://{target.address}" + (f"/{database}" if database else "")
 
 
 def _text(value: bytes | None) -> str | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from redlock._core.wire import FleetEntry
+
 Failure: TypeAlias = Literal["auth", "permission", "database", "protocol", "tls", "timeout", "connection"]
 
 _DIGITS = 20  # of a number of 64 bits
@@ -40,6 +42,8 @@ class MasterFacts:
         at: the time when INFO was answered, on the clock of R5.
         latency: seconds of a round trip.
         announced: the longest TTL that any client announced, in seconds; 0: no client did (R21).
+        lists: the lists of masters that clients announced there and that count now (R34). None: it does not say.
+        asked_at: its wall clock when it was asked for the lists.
         unannounced: a wrong value in the place of ``announced``, as text. It keeps every client from connecting.
         durable: it has an append-only file with appendfsync always.
         write: its refusal to change a key (READONLY, OOM, MOVED).
@@ -63,6 +67,8 @@ class MasterFacts:
     appendfsync: str | None = None
     durable: bool = False
     announced: float = 0.0
+    lists: tuple[FleetEntry, ...] | None = None
+    asked_at: float = 0.0
     unannounced: str | None = None
     write: RefusedCommand | None = None
     refused: RefusedCommand | None = None

@@ -108,6 +108,26 @@ class QuorumHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class MastersList:
+    """A list of masters that clients use (R34).
+
+    Attributes:
+        masters: their names, in their order.
+        recorded: whether it counts: clients with an incompatible list give way to it. False: it gives way itself, so
+            its clients get no lock, or only warn.
+        several: whether more than one client has announced it. One has several event loops, or forked children, count.
+        seen_s: seconds since it was announced, the least of all masters.
+        known_to: the masters that know it.
+    """
+
+    masters: tuple[str, ...]
+    recorded: bool
+    several: bool
+    seen_s: float
+    known_to: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Whether locks can be taken, and whether they are safe. `redlock-check` prints this.
 
@@ -120,6 +140,7 @@ class Health:
         quorum: the masters as a whole.
         masters: each master, in the order of the configuration.
         findings: what is wrong with the quorum as a whole. The findings of one master are in `masters`.
+        fleet: the lists of masters that clients use now, as far as these masters know (R34).
     """
 
     status: Status
@@ -127,6 +148,7 @@ class Health:
     quorum: QuorumHealth
     masters: tuple[MasterHealth, ...]
     findings: tuple[Finding, ...]
+    fleet: tuple[MastersList, ...] = ()
 
     @property
     def ok(self) -> bool:

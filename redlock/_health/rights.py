@@ -10,8 +10,8 @@ from typing import NamedTuple
 from redlock._core import wire
 
 # Each command, and whether a client needs it. Without PUBLISH and SUBSCRIBE, waiters hear of no release and wait longer
-# (R24). Without CONFIG GET, no master is exempt from quarantine (R21). The check asks TIME, and so do scripts that find
-# readers.
+# (R24). Without CONFIG GET, no master is exempt from quarantine (R21). Without TIME and the commands of hashes, nobody
+# announces its masters (R34); scripts that find readers ask TIME as well.
 _COMMANDS = {
     "set": True,
     "get": True,
@@ -27,6 +27,9 @@ _COMMANDS = {
     "info": True,
     "time": False,
     "config|get": False,
+    "hgetall": False,
+    "hset": False,
+    "hdel": False,
 }
 # ... of readers (R33), and of who meets them. They are in the rule, and nobody is asked for them: most have no readers.
 _OF_READERS = ("zadd", "zrem", "zremrangebyscore", "zrange", "zcount", "zscore")
@@ -68,14 +71,14 @@ def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:
     return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])
 
 
-def _patterns(prefix: str) -> tuple[str, str, str, str]:
-    """The patterns for the keys of locks, of fences and of the announcement, and for the channels."""
+def _patterns(prefix: str) -> tuple[str, str, str, str, str]:
+    """The patterns for the keys of locks, of fences and of the two announcements, and for the channels."""
     pattern = _literal(prefix)
     if not pattern:  # all keys: a server refuses any other pattern beside ~*
-        return "~*", "~*", "~*", "&*:released"
-    announcement = _literal(wire.announcement_key(prefix))
+        return "~*", "~*", "~*", "~*", "&*:released"
+    announcement, fleet = _literal(wire.announcement_key(prefix)), _literal(wire.fleet_key(prefix))
     # With a hash tag in the name the fence key begins as the lock key does (docs/reference/wire.md).
-    return f"~{pattern}*", f"~{{{pattern}*", f"~{announcement}", f"&{pattern}*:released"
+    return f"~{pattern}*", f"~{{{pattern}*", f"~{announcement}", f"~{fleet}", f"&{pattern}*:released"
 
 
 def _literal(text: str) -> str:
@@ -91,9 +94,14 @@ def questions(prefix: str, name: str) -> list[Question]:
     """
     lock = prefix + name
     fence, announcement, channel = wire.fence_key(lock), wire.announcement_key(prefix), f"{lock}:released"
-    locks, fences, announcements, channels = _patterns(prefix)
+    fleet = wire.fleet_key(prefix)
+    locks, fences, announcements, fleets, channels = _patterns(prefix)
     return [
         Question(("GET", announcement), "get", announcements),
+        Question(("HGETALL", fleet), "hgetall", fleets),
+        # A value is missing, which is refused after all other checks.
+        Question(("HSET", fleet, name, "", name), "hset", fleets),
+        Question(("HDEL", fleet, name), "hdel", fleets),
         Question(("CONFIG", "GET", "*append*"), "config|get"),
         Question(("SET", lock, name, "XX", "PX", "1"), "set", locks),
         Question(("GET", lock), "get", locks),

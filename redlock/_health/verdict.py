@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from redlock._core.quorum import drift, majority
 from redlock._core.voters import Facts, Voters
+from redlock._health import fleet
 from redlock._health.records import Finding, Health, MasterHealth, Probe, QuorumHealth
 
 if TYPE_CHECKING:
@@ -55,13 +56,14 @@ def judge(facts: Sequence[MasterFacts], client_options: ClientOptions, probe: Pr
         max_ttl=voters.max_ttl,
         probe=probe,
     )
-    findings = tuple(_of_the_quorum(quorum, client_options))
+    lists = fleet.lists(facts)
+    findings = (*_of_the_quorum(quorum, client_options), *fleet.findings(lists))
     status: Status = "OK"
     if any(finding.level == "critical" for finding in findings):
         status = "CRITICAL"
     elif findings or any(master.findings for master in masters):
         status = "WARNING"
-    return Health(status, summary(status, quorum, masters, findings), quorum, masters, findings)
+    return Health(status, summary(status, quorum, masters, findings), quorum, masters, findings, lists)
 
 
 def voting(facts: Sequence[MasterFacts], client_options: ClientOptions) -> int:
@@ -313,6 +315,7 @@ def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findi
 _WITHOUT = {
     "+config|get": "nobody can tell whether it forgets them in a restart",
     "+time": "nobody can tell its clock",
+    **dict.fromkeys(("+hgetall", "+hset", "+hdel"), "nobody can tell whether all clients use the same masters"),
     "+script|load": "every connection has to send the scripts anew",
 }
 

@@ -23,6 +23,8 @@ from redlock import (
     LockRefused,
     LockReleased,
     MasterDown,
+    MastersAgree,
+    MastersDisagree,
     MasterUp,
     QuorumBack,
     QuorumLost,
@@ -107,8 +109,17 @@ QUORUM_RECOVERIES = Counter(
     "redlock.quorum.recoveries", "recovery", "Times that enough masters took part again", by_lock=False
 )
 
+DISAGREEMENTS = Counter(
+    "redlock.fleet.disagreements",
+    "disagreement",
+    "Times that clients were found whose masters do not go with ours; outcome: refused or warned",
+    ("outcome",),
+    by_lock=False,
+    values=("refused", "warned"),
+)
+
 HISTOGRAMS = (ACQUIRE, GRANT, HOLD)
-COUNTERS = (ATTEMPTS, EXTENSIONS, LOSSES, VOTES, QUORUM_LOSSES, QUORUM_RECOVERIES)
+COUNTERS = (ATTEMPTS, EXTENSIONS, LOSSES, VOTES, QUORUM_LOSSES, QUORUM_RECOVERIES, DISAGREEMENTS)
 
 
 class Observer(ABC):
@@ -151,6 +162,10 @@ class Observer(ABC):
                 self._count(QUORUM_LOSSES, 1, ())
             case QuorumBack():
                 self._count(QUORUM_RECOVERIES, 1, ())
+            case MastersDisagree():
+                self._count(DISAGREEMENTS, 1, (), "refused" if event.refused else "warned")
+            case MastersAgree():
+                pass
 
     def _lock_of(self, name: str) -> tuple[str, ...]:
         return () if self._lock_label is None else (self._lock_label(name),)

@@ -31,7 +31,8 @@ class OpenTelemetryObserver(_measures.Observer):
     - Histograms, in seconds: ``redlock.acquire.duration`` (``redlock.outcome``), ``redlock.grant.duration`` and
       ``redlock.hold.duration``.
     - Counters: ``redlock.attempts``, ``redlock.extensions``, ``redlock.losses`` (``redlock.reason``),
-      ``redlock.votes`` (``redlock.outcome``), ``redlock.quorum.losses`` and ``redlock.quorum.recoveries``.
+      ``redlock.votes`` (``redlock.outcome``), ``redlock.quorum.losses``, ``redlock.quorum.recoveries`` and
+      ``redlock.fleet.disagreements`` (``redlock.outcome``).
     - Gauges, 1 or 0: ``redlock.master.up`` and ``redlock.master.quarantined``. The latter is 1 if this process is
       connected to the master, but its vote does not count yet (R21).
 

@@ -35,8 +35,8 @@ class PrometheusObserver(_measures.Observer):
     - Histograms: ``redlock_acquire_duration_seconds{outcome}``, ``redlock_grant_duration_seconds`` and
       ``redlock_hold_duration_seconds``.
     - Counters: ``redlock_attempts_total``, ``redlock_extensions_total``, ``redlock_losses_total{reason}``,
-      ``redlock_votes_total{master,outcome}``, ``redlock_quorum_losses_total`` and
-      ``redlock_quorum_recoveries_total``.
+      ``redlock_votes_total{master,outcome}``, ``redlock_quorum_losses_total``,
+      ``redlock_quorum_recoveries_total`` and ``redlock_fleet_disagreements_total{outcome}``.
     - Gauges: ``redlock_master_up{master}``, 1 or 0, and ``redlock_master_quarantine_end_timestamp_seconds{master}``.
       The latter is the Unix time from which the vote of the master counts (R21). It is 0 if the vote counts, and +Inf
       if somebody has to change something first. The masters that are quarantined now are those with

@@ -25,6 +25,11 @@ class Script:
         return f"<Script {self.name}>"
 
 
+def fingerprint(text: str) -> str:
+    """A short name for ``text``, the same in every client (R34)."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 _FOLDER = files(__package__)
 
 
@@ -52,6 +57,7 @@ REPAIR = _load("repair")
 RELEASE = _load("release")
 STATUS = _load("status")
 ANNOUNCE = _load("announce")
+FLEET = _load("fleet")
 
 ACQUIRE_SHARED = _load_shared("acquire_shared")
 EXTEND_SHARED = _load_shared("extend_shared")
@@ -66,7 +72,7 @@ LOOK = _load("look")
 
 # Loaded on every connection.  The others are for slots, and for lists of locks: few programs have any.
 USUAL = (
-    ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE,
+    ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE, FLEET,
     ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK,
 )  # fmt: skip
 ALL = (*USUAL, OCCUPY, VACATE, SCAN, LOOK)

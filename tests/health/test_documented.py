@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from redlock import Finding, Health, MasterHealth, Probe, QuorumHealth
+from redlock import Finding, Health, MasterHealth, MastersList, Probe, QuorumHealth
 from redlock._cli import check, prometheus, run
-from redlock._health import verdict
+from redlock._health import fleet, verdict
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "redlock-check.md").read_text(encoding="utf-8")
 
 
 def codes_of_the_code():
-    source = inspect.getsource(verdict)
+    source = inspect.getsource(verdict) + inspect.getsource(fleet)
     found = re.findall(r'(?:Finding\(\s*"(?:critical|warning)",|level,)\s*"([a-z-]+)"', source)
     found += re.findall(r'^        "([a-z-]+)",$', source, re.MULTILINE)  # of the table of failures
     found += re.findall(r'(?:return|code, message, advice =) "([a-z-]+)", ', source)
@@ -42,6 +42,7 @@ def test_the_json_has_the_fields_of_the_records():
         (Probe, document["quorum"]["probe"]),
         (MasterHealth, document["masters"][0]),
         (Finding, document["findings"][0]),
+        (MastersList, document["fleet"][0]),
     ):
         assert list(part) == [field.name for field in dataclasses.fields(kind)]
 

@@ -46,10 +46,31 @@ def test_every_right_of_the_rule_is_asked_for(prefix):
 @pytest.mark.parametrize(
     ("prefix", "patterns"),
     [
-        ("redlock:", ["~redlock:*", "~{redlock:*", "~redlock-max-ttl:redlock:", "&redlock:*:released"]),
+        (
+            "redlock:",
+            [
+                "~redlock:*",
+                "~{redlock:*",
+                "~redlock-max-ttl:redlock:",
+                "~redlock-fleet:redlock:",
+                "&redlock:*:released",
+            ],
+        ),
         ("", ["~*", "&*:released"]),  # a server takes no pattern after ~*
-        ("\u2028é", ["~???é*", "~{???é*", "~redlock-max-ttl:???é", "&???é*:released"]),  # it matches bytes
-        ("a*b c[", ["~a\\*b?c\\[*", "~{a\\*b?c\\[*", "~redlock-max-ttl:a\\*b?c\\[", "&a\\*b?c\\[*:released"]),
+        (
+            "\u2028é",
+            ["~???é*", "~{???é*", "~redlock-max-ttl:???é", "~redlock-fleet:???é", "&???é*:released"],
+        ),  # it matches bytes
+        (
+            "a*b c[",
+            [
+                "~a\\*b?c\\[*",
+                "~{a\\*b?c\\[*",
+                "~redlock-max-ttl:a\\*b?c\\[",
+                "~redlock-fleet:a\\*b?c\\[",
+                "&a\\*b?c\\[*:released",
+            ],
+        ),
     ],
 )
 def test_the_patterns_are_those_of_the_prefix(prefix, patterns):

@@ -355,7 +355,7 @@ def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
 def test_the_json_is_plain_and_has_what_is_documented():
     document = judge(with_last(dead(4)), CLIENT_OPTIONS, TOOK).as_dict()
     assert document["schema"] == 1
-    assert set(document) == {"schema", "status", "summary", "quorum", "masters", "findings"}
+    assert set(document) == {"schema", "status", "summary", "quorum", "masters", "findings", "fleet"}
     assert set(document["quorum"]) == {"size", "majority", "voting", "can_lose", "max_ttl", "probe"}
     assert document["quorum"]["probe"] == {"ok": True, "seconds": 0.01, "fence": 7, "error": None}
     wanted = {

@@ -12,7 +12,17 @@ from opentelemetry import metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 import redlock.observe
-from redlock import ConfigurationError, LockAcquired, LockReleased, MasterUp, QuorumBack, QuorumLost, Vote
+from redlock import (
+    ConfigurationError,
+    LockAcquired,
+    LockReleased,
+    MastersAgree,
+    MastersDisagree,
+    MasterUp,
+    QuorumBack,
+    QuorumLost,
+    Vote,
+)
 from redlock.errors import Reason
 from redlock.observe import _measures, all_of
 from redlock.observe.otel import OpenTelemetryObserver
@@ -20,7 +30,9 @@ from redlock.observe.prometheus import PrometheusObserver
 from tests.observe.read import OfOpenTelemetry, OfPrometheus
 from tests.observe.test_measures import EVERY
 
-MORE = (MasterUp("a:1", 5.0), QuorumLost(()), QuorumBack())
+MORE = (
+    MasterUp("a:1", 5.0), QuorumLost(()), QuorumBack(), MastersDisagree(("a",), (frozenset(("b",)),), False), MastersAgree(),
+)  # fmt: skip
 
 
 def test_the_page_of_prometheus():
@@ -41,6 +53,7 @@ def test_the_page_of_prometheus():
         ("redlock_votes", "counter"),
         ("redlock_quorum_losses", "counter"),
         ("redlock_quorum_recoveries", "counter"),
+        ("redlock_fleet_disagreements", "counter"),
         ("redlock_master_up", "gauge"),
         ("redlock_master_quarantine_end_timestamp_seconds", "gauge"),
     }
@@ -81,6 +94,7 @@ def test_the_instruments_of_opentelemetry():
         "redlock.votes": "{vote}",
         "redlock.quorum.losses": "{loss}",
         "redlock.quorum.recoveries": "{recovery}",
+        "redlock.fleet.disagreements": "{disagreement}",
         "redlock.master.up": "{master}",
         "redlock.master.quarantined": "{master}",
     }

@@ -42,6 +42,11 @@ def strategy_of(kind):
     more = {
         redlock.LeaseLost: {"reason": st.sampled_from(get_args(Reason))},
         redlock.MasterDown: {"reason": st.text(max_size=30)},
+        redlock.MastersDisagree: {
+            "masters": st.tuples(st.text(max_size=5)),
+            "others": st.tuples(st.frozensets(st.text(max_size=5))),
+            "refused": st.booleans(),
+        },
         redlock.LockRefused: {"kind": st.sampled_from(["held", "unreachable", "slow"])},
     }
     known = made_of | more.get(kind, {})

@@ -24,7 +24,11 @@ def lock_keys(servers) -> list[set[str]]:
     return [
         set()
         if keys is None
-        else {key for key in keys if not key.endswith(":fence") and not key.startswith("redlock-max-ttl:")}
+        else {
+            key
+            for key in keys
+            if not key.endswith(":fence") and not key.startswith(("redlock-max-ttl:", "redlock-fleet:"))
+        }
         for keys in servers.keys()
     ]
 

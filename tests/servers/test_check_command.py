@@ -164,7 +164,7 @@ def test_the_throw_away_name_leaves_little_behind(servers):
     assert run(CHECK, servers.urls).returncode == 0
 
     def left():
-        return [name for name in servers.keys()[0] if not name.startswith("redlock-max-ttl:")]
+        return [name for name in servers.keys()[0] if not name.startswith(("redlock-max-ttl:", "redlock-fleet:"))]
 
     eventually(lambda: all(name.endswith("}:fence") for name in left()))
     assert len(left()) == 1

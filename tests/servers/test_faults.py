@@ -386,7 +386,7 @@ def test_maxclients(world, four, tmp_path):
 
 ACL = (
     "+set +get +del +pexpire +pttl +eval +evalsha +script|load +publish +subscribe +unsubscribe +info +config|get "
-    "resetchannels ~redlock:* ~{redlock:* ~redlock-max-ttl:* &redlock:*"
+    "+time +hgetall +hset +hdel resetchannels ~redlock:* ~{redlock:* ~redlock-max-ttl:* ~redlock-fleet:* &redlock:*"
 )
 
 

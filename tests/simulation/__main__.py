@@ -9,6 +9,7 @@
 --readers           of runs with readers and writers
 --come-and-go       of runs with many readers and one writer
 --slots             of runs in which all want one of few slots
+--fleets            instead: fleets that change their masters one at a time
 --trace SEED        everything that happens in one run
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
 """
@@ -26,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.simulation.exhaustive import explore
+from tests.simulation.fleets import FleetRun, settings
 from tests.simulation.invariants import Violation
 from tests.simulation.parameters import (
     Parameters,
@@ -61,6 +63,7 @@ def main() -> int:
     parser.add_argument("--readers", action="store_true")
     parser.add_argument("--come-and-go", action="store_true")
     parser.add_argument("--slots", action="store_true")
+    parser.add_argument("--fleets", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
     parser.add_argument("--trace", type=int, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -70,6 +73,8 @@ def main() -> int:
         for ahead in (-50.0, 0.0, 50.0):
             print(f"B's wall clock {ahead:+g} s: {explore(ahead=ahead, breaks=(0, 1, 2))}", flush=True)
         return 0
+    if options.fleets:
+        return fleets(range(options.start, options.start + options.seeds), options.trace)
     drawn = crowd if options.crowd else household if options.household else draw
     drawn = periods if options.periods else elections if options.elections else slots if options.slots else drawn
     drawn = readers_and_writers if options.readers else come_and_go if options.come_and_go else drawn
@@ -110,6 +115,22 @@ def chunk(start: int, *, seeds: int, drawn: Draw, variant: str | None) -> tuple[
                 failures.append((seed, type(error).__name__, f"{error!r}\n{report(run)}"))
             grants += run.judge.grants
     return seeds, grants, failures
+
+
+def fleets(seeds: range, traced: int | None) -> int:
+    violated = grants = steps = refused = 0
+    for seed in seeds if traced is None else (traced,):
+        run = FleetRun(settings(seed))
+        try:
+            run.play()
+        except Violation as violation:
+            violated += 1
+            print(f"seed {seed}: {violation}: python -m tests.simulation --fleets --trace {seed}", file=sys.stderr)
+        grants, steps, refused = grants + run.grants, steps + run.steps, refused + run.refused
+        if traced is not None:
+            print(run.settings, *run.lines, sep="\n")
+    print(f"{grants} grants, {steps} steps, a client gave way {refused} times, violated: {violated}")
+    return 1 if violated else 0
 
 
 def many(start: int, seeds: int, drawn: Draw, variant: str | None, jobs: int) -> int:

@@ -27,8 +27,8 @@ EPOCH = 1_700_000_000.0
 # What replaces the text of a script by name: how a broken variant breaks one (see variants.py).
 REPLACED: dict[str, str] = {}
 
-WRITES_THAT_NEED_MEMORY = frozenset(("SET", "ZADD"))
-WRITES = frozenset(("SET", "DEL", "PEXPIRE", "ZADD", "ZREM", "ZREMRANGEBYSCORE"))
+WRITES_THAT_NEED_MEMORY = frozenset(("SET", "ZADD", "HSET"))
+WRITES = frozenset(("SET", "DEL", "PEXPIRE", "ZADD", "ZREM", "ZREMRANGEBYSCORE", "HSET", "HDEL"))
 
 
 class Refused(Exception):  # noqa: N818 - an error reply, as redis.call raises it
@@ -36,14 +36,14 @@ class Refused(Exception):  # noqa: N818 - an error reply, as redis.call raises i
 
 
 class Key:
-    """A string with an expiry in the master's wall clock; ``value`` None is a key of another type.
+    """A string or a hash with an expiry in the master's wall clock; ``value`` None is a key of another type.
 
     ``members``: it is a sorted set.  A member is a `Key` by itself: its value is its name, its expiry its score.
     """
 
     __slots__ = ("attempt", "changed_at", "expires", "members", "value")
 
-    def __init__(self, value: str | None, expires: int | None, attempt: Attempt | None = None, at: float = 0.0) -> None:
+    def __init__(self, value: Any, expires: int | None, attempt: Attempt | None = None, at: float = 0.0) -> None:
         self.members: dict[str, Key] | None = None
         self.value = value
         self.expires = expires  # milliseconds of the master's wall clock
@@ -89,7 +89,7 @@ class Keyspace:
         key = self.find(name)
         if key is None:
             return False
-        if key.value is None:
+        if not isinstance(key.value, str):
             raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
         return key.value
 
@@ -184,6 +184,31 @@ class Keyspace:
         found = self._within(name, "-inf", "+inf")
         stop = int(last) + 1
         return _listed(found[int(first) : stop if stop > 0 else len(found) + stop], options)
+
+    # -- hashes --------------------------------------------------------------------------------------
+
+    def _hash(self, name: str) -> dict[str, str]:
+        key = self.find(name)
+        if key is not None and not isinstance(key.value, dict):
+            raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
+        return {} if key is None else key.value
+
+    def _hgetall(self, name: str) -> Any:
+        return [word for pair in self._hash(name).items() for word in pair]
+
+    def _hset(self, name: str, field: str, value: str) -> Any:
+        values = self._hash(name)
+        if not values:
+            self.keys[name] = Key(values, None)
+        values[field] = value
+        return 1
+
+    def _hdel(self, name: str, field: str) -> Any:
+        values = self._hash(name)
+        gone = values.pop(field, None) is not None
+        if not values:
+            self.keys.pop(name, None)
+        return int(gone)
 
     # ------------------------------------------------------------------------------------------------
 

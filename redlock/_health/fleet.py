@@ -1,0 +1,57 @@
+"""Which lists of masters clients use, and whether they go together (R34). Pure."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from redlock._core.fleet import compatible
+from redlock._health.records import Finding, MastersList
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from redlock._core.wire import FleetEntry
+    from redlock._health.facts import MasterFacts
+
+_ADVICE = (
+    "give all clients the same masters, and change one at a time: redlock-check --plan shows the steps. "
+    "Until then stop those that have the wrong list"
+)
+
+
+def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
+    """Each list that counts on any of the masters."""
+    found: dict[frozenset[str], list[tuple[MasterFacts, FleetEntry]]] = {}
+    for one in facts:
+        for entry in one.lists or ():
+            found.setdefault(entry.names, []).append((one, entry))
+    return tuple(
+        MastersList(
+            masters=tuple(sorted(names)),
+            recorded=any(entry.mark != "-" for _, entry in entries),
+            several=any(entry.several for _, entry in entries),
+            seen_s=round(min(max(0.0, one.asked_at - entry.seen) for one, entry in entries), 1),
+            known_to=tuple(one.name for one, _ in entries),
+        )
+        for names, entries in sorted(found.items(), key=lambda item: sorted(item[0]))
+    )
+
+
+def findings(found: Sequence[MastersList]) -> Iterator[Finding]:
+    """A finding for each two lists that do not go together."""
+    for one, other in combinations(found, 2):
+        if not compatible(set(one.masters), set(other.masters)):
+            first, second = sorted((one, other), key=lambda each: not each.recorded)
+            yield Finding(
+                "warning",
+                "fleet",
+                f"two clients may hold one lock, for their masters do not go together: {_who(first)} "
+                f"{', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)}",
+                _ADVICE,
+            )
+
+
+def _who(one: MastersList) -> str:
+    who = "several clients have" if one.several else "one client has"
+    return who if one.recorded else f"{who}, and {'get' if one.several else 'gets'} no lock unless it only warns,"

@@ -1,0 +1,93 @@
+"""The steps from the lists of masters that are in use to another one (R34). Pure.
+
+A step adds one address, or removes one: such lists go together, so clients may have either while it is deployed. The
+next step has to wait until the list before is gone, for lists that are two steps apart do not go together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from redlock._core.fleet import compatible, difference
+from redlock._core.quorum import majority
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._health.records import Health, MastersList
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``change``: ``add`` or ``remove`` ``master``. ``masters``: the list that all clients have then."""
+
+    change: str
+    master: str
+    masters: tuple[str, ...]
+
+    @property
+    def survives(self) -> int:
+        """How many masters may fail."""
+        return len(self.masters) - majority(len(self.masters))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``refused``: why there is no safe way now. ``waits``: why the first step may not be taken yet."""
+
+    begins: tuple[str, ...]
+    steps: tuple[Step, ...]
+    refused: str = ""
+    waits: str = ""
+
+
+def plan(alive: Sequence[MastersList], given: Sequence[str], wanted: Sequence[str], health: Health) -> Plan:
+    """``alive``: the lists in use. ``given``: the list that is said to be in use. ``health``: of all these masters."""
+    new, now = set(wanted), set(given)
+    lists = [set(one.masters) for one in alive]
+    refused = _refused(alive, now, new, health)
+    if refused:
+        return Plan(tuple(sorted(now)), (), refused)
+    # While a step is under way, it is from the list that is nearer to the goal that the way goes on.
+    begins = min(lists, key=lambda one: (len(one ^ new), sorted(one)), default=now)
+    steps, here = [], set(begins)
+    while here != new:
+        add, remove = sorted(new - here), sorted(here - new)
+        if add and (len(here) % 2 or not remove):
+            change, master = "add", add[0]
+            here = here | {master}
+        else:
+            change, master = "remove", remove[0]
+            here = here - {master}
+        steps.append(Step(change, master, tuple(sorted(here))))
+    waits = ""
+    if steps:
+        behind = [one for one in lists if not compatible(one, set(steps[0].masters))]
+        if behind:
+            waits = "; and ".join(f"clients still have {', '.join(sorted(one))}" for one in behind)
+    return Plan(tuple(sorted(begins)), tuple(steps), waits=waits)
+
+
+def _refused(alive: Sequence[MastersList], now: set[str], new: set[str], health: Health) -> str:
+    for one, other in combinations([set(one.masters) for one in alive], 2):
+        if not compatible(one, other):
+            return (
+                "clients use masters that do not go together already, so no step is safe: "
+                f"{difference(one, other)}. Stop those that have the wrong list first"
+            )
+    for used in alive:
+        if not compatible(set(used.masters), now):
+            return (
+                f"clients use another list than the one that is given here: {difference(now, used.masters)}. Give the "
+                "masters that they use"
+            )
+    by_name = {master.name: master for master in health.masters}
+    for name in sorted(new - now):
+        for finding in by_name[name].findings:
+            if finding.code == "duplicate":
+                return f"{name}: {finding.message}. One server under two names has one vote: give a server of its own"
+            if finding.level == "critical" and finding.code != "recently-restarted":
+                return f"the new master {name} cannot vote: {finding.message}. Next: {finding.advice}"
+    return ""

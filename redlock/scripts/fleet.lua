@@ -1,0 +1,78 @@
+-- Tell this master which masters the caller uses, and learn which other lists are in use (R34).
+--
+-- KEYS  the hash of lists
+-- ARGV  the fingerprint of the caller's list, the caller, what it says, ms for which that counts,
+--       and the names of its masters
+--
+-- It says "new"; "settled": it was recorded, and works; "refused": it gets nothing; "left": it is
+-- gone, and leases of its may live; "gone": it is gone.
+--
+-- returns {state, list, ...}: 0 not recorded, 1 recorded, 2 recorded, as clients that are settled
+-- have this list here; then each list that is incompatible with the caller's, its mark in front.
+--
+-- A value is "SEEN LIFE CLIENT MARK", in ms, and the names, each on a line.  The client is * where
+-- several have the list.  Marks: 1 new, 2 settled, - in use and not recorded.  A list counts
+-- for LIFE after SEEN on this master's clock.  No two with the mark 1 or 2 are incompatible.
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local own, who, says, life = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local ours = {}
+for i = 5, #ARGV do ours[ARGV[i]] = true end
+
+local function majority(size)
+  return math.floor(size / 2) + 1
+end
+
+local function compatible(names)
+  local size, all = 0, #ARGV - 4
+  for name in string.gmatch(names, '[^\n]+') do
+    size = size + 1
+    if not ours[name] then all = all + 1 end
+  end
+  return majority(#ARGV - 4) + majority(size) > all
+end
+
+local before, answer, blocked = nil, {0}, false
+local found = redis.call('HGETALL', KEYS[1])
+for i = 1, #found, 2 do
+  local seen, lasts, client, mark, names = string.match(found[i + 1], '^(%d+) (%d+) (%S+) ([-12])\n(.+)$')
+  if not seen or math.abs(now - tonumber(seen)) > tonumber(lasts) then
+    redis.call('HDEL', KEYS[1], found[i])
+  elseif found[i] == own then
+    before = {seen = tonumber(seen), lasts = tonumber(lasts), client = client, mark = mark}
+  elseif not compatible(names) then
+    answer[#answer + 1] = mark .. '\n' .. names
+    blocked = blocked or mark ~= '-'
+  end
+end
+
+local function write(seen, lasts, client, mark)
+  local head = string.format('%.0f %.0f %s %s\n', seen, lasts, client, mark)
+  redis.call('HSET', KEYS[1], own, head .. table.concat(ARGV, '\n', 5))
+  if redis.call('PTTL', KEYS[1]) < lasts then redis.call('PEXPIRE', KEYS[1], lasts) end
+end
+
+if says == 'left' or says == 'gone' then
+  if before and says == 'gone' and before.client == who then
+    redis.call('HDEL', KEYS[1], own)
+  elseif before then -- others refresh it sooner than half of its life, and no lease lasts longer
+    write(math.min(before.seen, now - before.lasts / 2), before.lasts, before.client, before.mark)
+  end
+  return answer
+end
+
+local client = before and before.client ~= who and '*' or who
+local lasts = math.max(life, before and before.lasts or 0)
+local settled = before and before.mark == '2'
+if blocked or says == 'refused' then
+  if settled and client ~= who then
+    answer[1] = 2 -- there are others, and what they have settled stays
+  else
+    write(now, lasts, client, '-')
+  end
+  return answer
+end
+write(now, lasts, client, (settled or says == 'settled') and '2' or '1')
+answer[1] = settled and 2 or 1
+return answer

@@ -1,0 +1,120 @@
+"""Fleets change their masters while clients run (R34): P1 and P2 hold, and each broken variant is caught."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from redlock import scripts
+from redlock._core import wire
+from redlock._core.fleet import compatible
+from redlock._core.quorum import majority
+from redlock._core.voters import Voters
+from tests.simulation.fleets import FleetRun, settings
+from tests.simulation.invariants import P1, Violation
+from tests.simulation.master import ENGINE, REPLACED, Keyspace
+
+SEEDS = 60  # python -m tests.simulation --fleets plays more
+
+
+def test_promises_hold_over_whole_sequences_of_changes():
+    """With clients that are late, crash, close, come back with a list of before, and stand still."""
+    runs = [FleetRun(settings(seed)).play() for seed in range(SEEDS)]
+    assert sum(run.steps for run in runs) > SEEDS
+    assert sum(run.refused for run in runs) > SEEDS, "nobody ever had to give way"
+    assert sum(run.grants for run in runs) > 10 * SEEDS
+
+
+def compatible_is(text):
+    before = "return majority(#ARGV - 4) + majority(size) > all"
+    assert before in scripts.FLEET.text
+    return mock.patch.dict(REPLACED, {"fleet": scripts.FLEET.text.replace(before, text)})
+
+
+VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "two addresses at once": (mock.patch.dict(REPLACED), {"refuses": False, "at_once": 2}),
+    "a step that does not wait for the old list to be gone": (
+        mock.patch.dict(REPLACED), {"refuses": False, "waits": False}
+    ),
+    "a newcomer that is recorded although it is incompatible": (compatible_is("return true"), {"refuses": True}),
+    "the check with >= in place of >": (
+        compatible_is("return majority(#ARGV - 4) + majority(size) >= all"), {"refuses": True}
+    ),
+    "a client that stood still trusts what it knew": (
+        mock.patch.object(Voters, "known_until", property(lambda _: math.inf, lambda _, __: None), create=True),
+        {"refuses": True},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_is_caught(name):
+    broken, fixed = VARIANTS[name]
+    with broken:
+        for seed in range(20 * SEEDS):
+            try:
+                FleetRun(settings(seed, **fixed)).play()
+            except Violation as violation:
+                found = violation.invariant
+                break
+        else:
+            pytest.fail(f"{name} was not caught")
+    assert found == P1
+
+
+def test_what_is_not_found():
+    """Two fleets without a master in common see nothing of each other: P1 does not rest on the check."""
+    with pytest.raises(Violation, match="other-"):
+        for seed in range(SEEDS):
+            FleetRun(settings(seed, refuses=True, blind=True, clients=2)).play()
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_lists_are_compatible_if_and_only_if_their_majorities_meet(size):
+    """Over every list that shares some of the masters and has others, of every size up to nine."""
+    one = frozenset(f"m{number}" for number in range(size))
+    for shared in range(size + 1):
+        for others in range(10 - shared):
+            if not shared + others:
+                continue
+            other = frozenset([f"m{number}" for number in range(shared)] + [f"n{number}" for number in range(others)])
+            # The least that two majorities can share: each takes what the other lacks first.
+            left = (
+                max(0, majority(len(one)) - (len(one) - shared)),
+                max(0, majority(len(other)) - (len(other) - shared)),
+            )
+            meet = left[0] + left[1] > shared
+            assert compatible(one, other) == compatible(other, one) == meet, (one, other)
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_one_step_is_compatible_and_what_two_steps_make_is_found(size):
+    now = frozenset(f"m{number}" for number in range(size))
+    more = now | {"new"}
+    assert compatible(now, more)
+    assert all(compatible(more, more - {gone}) for gone in more)
+    if size % 2:  # replacing one
+        assert not any(compatible(now, more - {gone}) for gone in now)
+
+
+def test_the_script_says_the_same_as_the_core():
+    """Of all lists out of six masters."""
+    every = [
+        tuple(f"m{number}" for number in numbers) for size in range(1, 6) for numbers in combinations(range(6), size)
+    ]
+    for one, other in combinations(every, 2):
+        server = Keyspace()
+        server.now_ms = 1_700_000_000_000
+        answers = []
+        for who, names in (("a", one), ("b", other)):
+            call = wire.fleet("p:", names, who, "new", 8.0)
+            answers.append(
+                wire.read_fleet(ENGINE.run("fleet", call.script.text, server, list(call.keys), list(call.args)))
+            )
+        recorded = compatible(frozenset(one), frozenset(other))
+        assert answers[0] == (1, ())
+        assert answers[1] == ((1, ()) if recorded else (0, ((False, frozenset(one)),))), (one, other)
