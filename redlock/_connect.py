@@ -446,7 +446,7 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
     )
 
 
-def _read_announced(answer: Any, key: str) -> int:
+def _read_announced(answer: Any, key: str) -> float:
     if isinstance(answer, NoPermissionError):
         raise NoPermissionError(f"{answer} (grant EVAL and the key {key})")
     if isinstance(answer, MovedError):  # its text is the slot and an address, and no more
