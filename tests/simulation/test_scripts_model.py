@@ -24,6 +24,8 @@ from tests.simulation.world import World
 
 CALLS = 60
 SLACK = 2000  # ms that a real server's clock may be ahead of the one that stands still here
+FLEET = wire.fleet_key("redlock:")
+SAYS: tuple[wire.Says, ...] = ("new", "settled", "refused", "left", "gone")
 NAMES = ("a", "b", "with {tag}")
 FENCES = (1, 5, 5, 6, 1_700_000_000_000_000, 2**52)
 
@@ -73,6 +75,9 @@ def random_call(chance):
             return wire.repair(keys, token, ttl, fence, 3600.0)
         case "announce":
             return wire.announce("redlock:", ttl)
+        case "fleet":  # none of these lists goes with all of the others
+            masters = chance.choice((("x", "y", "z"), ("x", "y"), ("v", "w", "x"), ("w",)))
+            return wire.fleet("redlock:", masters, token, chance.choice(SAYS), ttl)
         case "status":
             return wire.status(keys.locks[0])
         case "acquire_shared":
@@ -92,12 +97,20 @@ def disturb(chance, server, master):
     """What other software may do to our keys."""
     lock = "redlock:" + chance.choice(NAMES)
     fence = wire.fence_key(lock)
-    match chance.randrange(6):
+    match chance.randrange(7):
         case 5:  # a sorted set that is not ours
             server.delete(lock)
             server.zadd(lock, {"t1": 5})
             master.keys[lock] = key = Key(None, None)
             key.members = {"t1": Key("t1", 5)}
+        case 6:  # lists of masters that are none
+            server.delete(FLEET)
+            if chance.random() < 0.5:
+                server.set(FLEET, "x")
+                master.keys[FLEET] = Key("x", None)
+            else:
+                server.hset(FLEET, "abc", "5 no list")
+                master.keys[FLEET] = Key({"abc": "5 no list"}, None)
         case 0:  # a key of another type
             server.delete(lock)
             server.rpush(lock, "x")
@@ -110,7 +123,8 @@ def disturb(chance, server, master):
             server.set(fence, value)
             master.keys[fence] = Key(value, None)
         case 3:
-            server.delete(lock, fence)
+            server.delete(lock, fence, FLEET)
+            master.keys.pop(FLEET, None)
             master.keys.pop(lock, None)
             master.keys.pop(fence, None)
         case _:
