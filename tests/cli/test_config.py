@@ -9,6 +9,7 @@ import pytest
 
 from redlock import ConfigurationError, Masters
 from redlock._cli.config import deployment, split
+from redlock._health import naming
 
 SECRET = "geheim/#?"  # noqa: S105 - with what has to be percent-encoded
 
@@ -301,3 +302,50 @@ def test_an_address_in_the_place_of_the_file_shows_no_password(config, says):
 def test_no_such_file():
     with pytest.raises(ConfigurationError, match="/does/not/exist: No such file"):
         deployment([], given(config="/does/not/exist"))
+
+
+# -- named masters (R34) ---------------------------------------------------------------------------------
+
+
+NAMED = {"lock-1": "redis://a:6379", "lock-2": "redis://b:6379"}
+
+
+def test_names_come_from_arguments_the_environment_and_the_file(monkeypatch, file):
+    texts = [f"{name}={url}" for name, url in NAMED.items()]
+    assert deployment(texts, given()).masters == NAMED
+    monkeypatch.setenv("REDLOCK_MASTERS", ",".join(texts))
+    assert deployment([], given()).masters == NAMED
+    tables = "".join(f'[[masters]]\nname = "{name}"\nurl = "{url}"\n' for name, url in NAMED.items())
+    assert deployment([], file(f'agreement = "warn"\n{tables}')).masters == NAMED
+    Masters(deployment([], file(f'agreement = "warn"\n{tables}')).masters).close()
+
+
+def test_a_login_goes_to_each_named_master(monkeypatch):
+    monkeypatch.setenv("REDLOCK_PASSWORD", SECRET)
+    found = deployment([f"{name}={url}" for name, url in NAMED.items()], given()).masters
+    assert isinstance(found, dict)
+    assert list(found) == list(NAMED)
+    assert all("geheim" in url for url in found.values())
+
+
+def test_an_address_with_an_equals_sign_has_no_name_for_that():
+    url = "rediss://a:6379?ssl_ca_certs=/etc/ssl"
+    assert naming.masters([url]) == [url]
+    assert naming.masters([f"lock-1={url}"]) == {"lock-1": url}
+
+
+@pytest.mark.parametrize("addresses", [
+    ["lock-1=redis://:geheim@a", "redis://:geheim@b"],
+    ["lock-1=redis://:geheim@a", "lock-1=redis://:geheim@b"],
+    ["=redis://:geheim@a"],
+])  # fmt: skip
+def test_names_that_cannot_be_right_are_refused_without_the_password(addresses):
+    with pytest.raises(ConfigurationError) as refused:
+        Masters(deployment(addresses, given()).masters)
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_file_that_names_some_of_its_masters(file):
+    text = '[[masters]]\nname = "lock-1"\nurl = "redis://a"\n[[masters]]\nurl = "redis://b"\n'
+    with pytest.raises(ConfigurationError, match="a name of its own, or none of them"):
+        deployment([], file(text))

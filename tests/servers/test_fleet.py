@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import pytest
+import redis
 
 from redlock import Masters, MastersDisagree, MultiLock, QuorumUnreachable
 from redlock.testing import LocalMasters
@@ -130,13 +131,13 @@ def test_all_masters_are_replaced_one_by_one_under_load(urls):
     assert names == [6, 7, 8, 9, 10]
 
 
-def test_a_second_step_that_is_taken_too_early_is_refused(urls):
+def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
     servers, prefix = urls
     events: list[Any] = []
-    right = Masters(listed(servers, 1, 2, 3, 4, 5), prefix=prefix, observer=events.append, **OPTIONS)
+    right = world.Masters(listed(servers, 1, 2, 3, 4, 5), prefix=prefix, observer=events.append, **OPTIONS)
     with (
-        Masters(listed(servers, 1, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as ours_next,
-        Masters(listed(servers, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as early,
+        world.Masters(listed(servers, 1, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as ours_next,
+        world.Masters(listed(servers, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as early,
     ):
         with right.lock("job", ttl=1.2) as lease:
             ours_next.status("job")
@@ -152,12 +153,12 @@ def test_a_second_step_that_is_taken_too_early_is_refused(urls):
         eventually(lambda: early.lock("other", ttl=1.2).acquire(timeout=0) is not None, 30)
 
 
-def test_without_names_it_is_a_warning(urls, caplog):
+def test_without_names_it_is_a_warning(world, urls, caplog):
     servers, prefix = urls
     address = list(servers.values())
     with (
-        Masters(address[:5], prefix=prefix, **OPTIONS) as one,
-        Masters(address[4:9], prefix=prefix, **OPTIONS) as other,
+        world.Masters(address[:5], prefix=prefix, **OPTIONS) as one,
+        world.Masters(address[4:9], prefix=prefix, **OPTIONS) as other,
     ):
         one.status("job")
         with other.lock("job", ttl=1.2), one.lock("job", ttl=1.2):
@@ -168,18 +169,16 @@ def test_without_names_it_is_a_warning(urls, caplog):
         assert finding.level == "warning"
 
 
-def test_who_ignores_it_writes_nothing(urls):
+def test_who_ignores_it_writes_nothing(world, urls):
     servers, prefix = urls
-    with Masters(listed(servers, 1, 2, 3), prefix=prefix, agreement="ignore", **OPTIONS) as masters:
+    with world.Masters(listed(servers, 1, 2, 3), prefix=prefix, agreement="ignore", **OPTIONS) as masters:
         with masters.lock("job", ttl=1.2):
             pass
         assert masters.check(probe=False).fleet == ()
 
 
-def test_a_user_without_the_new_rights_keeps_its_votes(urls):
+def test_a_user_without_the_new_rights_keeps_its_votes(world, urls):
     """A rule of the version before."""
-    import redis  # noqa: PLC0415
-
     servers, prefix = urls
     rule = (
         "on resetchannels >secret ~* &* +set +get +del +pexpire +pttl +eval +evalsha +script|load "
@@ -190,7 +189,7 @@ def test_a_user_without_the_new_rights_keeps_its_votes(urls):
         with redis.Redis.from_url(url) as admin:
             admin.execute_command("ACL", "SETUSER", "before", *rule.split())
     mine = {name: url.replace("redis://", "redis://before:secret@") for name, url in three.items()}
-    with Masters(mine, prefix=prefix, **OPTIONS) as masters, masters.lock("job", ttl=1.2) as lease:
+    with world.Masters(mine, prefix=prefix, **OPTIONS) as masters, masters.lock("job", ttl=1.2) as lease:
         assert {vote.outcome for vote in lease.votes} <= {"granted", "pending"}
     for url in three.values():
         with redis.Redis.from_url(url) as admin:

@@ -1,0 +1,102 @@
+"""The steps from the masters in use to others (R34): each is safe, and what is not safe is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redlock._core.fleet import compatible
+from redlock._health.plan import plan
+from redlock._health.records import MastersList
+from redlock._health.verdict import judge
+from tests.health.facts import CLIENT_OPTIONS, dead, healthy
+
+if TYPE_CHECKING:
+    from redlock._health.facts import MasterFacts
+
+
+def named(*numbers: int) -> tuple[str, ...]:
+    return tuple(f"10.0.0.{number}:6379" for number in numbers)
+
+
+def alive(*lists: tuple[str, ...]) -> list[MastersList]:
+    return [MastersList(names, recorded=True, several=False, seen_s=0.1, known_to=names) for names in lists]
+
+
+def health_of(facts: list[MasterFacts] | None = None) -> Any:
+    return judge(facts or [healthy(number) for number in range(20)], CLIENT_OPTIONS, None)
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_each_step_goes_with_the_list_before(size):
+    """From lists of up to seven to others of up to seven, which share some."""
+    health = health_of()
+    for after in range(1, 8):
+        for kept in range(min(size, after) + 1):
+            goes_step_by_step(named(*range(size)), named(*range(kept), *range(10, 10 + after - kept)), health)
+
+
+def goes_step_by_step(now, new, health):
+    found = plan(alive(now), now, new, health)
+    assert not found.refused
+    here = set(now)
+    for step in found.steps:
+        there = set(step.masters)
+        assert len(here ^ there) == 1, "one address at a time"
+        assert step.master in here ^ there
+        assert (step.change == "add") == (step.master in there)
+        assert compatible(here, there)
+        here = there
+    assert here == set(new)
+    assert len(found.steps) == len(set(now) ^ set(new)), "no detour"
+
+
+def test_what_survives_a_failure_survives_it_on_the_way():
+    found = plan(alive(named(1, 2, 3)), named(1, 2, 3), named(4, 5, 6), health_of())
+    assert [step.change for step in found.steps] == ["add", "remove"] * 3
+    assert min(step.survives for step in found.steps) == 1
+
+
+def test_in_the_middle_of_a_change_the_next_step_waits():
+    found = plan(alive(named(1, 2, 3), named(1, 2, 3, 4)), named(1, 2, 3), named(2, 3, 4), health_of())
+    (step,) = found.steps
+    assert (step.change, step.master) == ("remove", *named(1))
+    assert found.waits == f"clients still have {', '.join(named(1, 2, 3))}"
+    assert not plan(alive(named(1, 2, 3, 4)), named(1, 2, 3, 4), named(2, 3, 4), health_of()).waits
+
+
+def test_nobody_is_there_yet():
+    found = plan([], named(1, 2, 3), named(1, 2, 3, 4), health_of())
+    assert (found.begins, len(found.steps), found.waits) == (named(1, 2, 3), 1, "")
+
+
+def test_clients_that_do_not_go_together_are_no_beginning():
+    found = plan(alive(named(1, 2, 3), named(2, 3, 4)), named(1, 2, 3), named(2, 3, 4), health_of())
+    assert "do not go together already" in found.refused
+    assert not found.steps
+
+
+def test_a_list_that_nobody_has_is_no_beginning():
+    found = plan(alive(named(1, 2, 3)), named(7, 8, 9), named(7, 8, 9, 10), health_of())
+    assert "another list than the one that is given" in found.refused
+
+
+def test_a_new_master_that_cannot_vote_is_refused():
+    facts = [*(healthy(number) for number in (1, 2, 3)), dead(4)]
+    found = plan(alive(named(1, 2, 3)), named(1, 2, 3), named(1, 2, 3, 4), health_of(facts))
+    assert "the new master 10.0.0.4:6379 cannot vote" in found.refused
+
+
+def test_a_new_master_that_is_an_old_one_is_refused():
+    same = healthy(1)
+    facts = [same, healthy(2), healthy(3), healthy(4, info={"run_id": same.info["run_id"]})]
+    found = plan(alive(named(1, 2, 3)), named(1, 2, 3), named(1, 2, 3, 4), health_of(facts))
+    assert "One server under two names has one vote" in found.refused
+
+
+def test_an_old_master_that_is_down_may_be_replaced():
+    facts = [dead(1), healthy(2), healthy(3), healthy(4)]
+    found = plan(alive(named(1, 2, 3)), named(1, 2, 3), named(2, 3, 4), health_of(facts))
+    assert not found.refused
+    assert len(found.steps) == 2
