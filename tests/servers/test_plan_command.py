@@ -54,7 +54,7 @@ def named(*numbers):
 
 def settled(planned, now, new, code):
     """Clients connect in the background: what it says then."""
-    said = []
+    said: list[tuple[int, str]] = []
 
     def it_is_so():
         said[:] = [planned(now, new)]
@@ -118,7 +118,13 @@ def test_nobody_runs_and_the_plan_says_so(planned):
     assert "The plan begins with lock-1, lock-2, lock-3" in text
 
 
-def test_to_plan_takes_no_part_in_the_fleet(planned, using):
-    assert planned((1, 2, 3), (1, 2, 3, 4))[0] == NOW
-    assert using(1, 2, 3).check(probe=False).fleet[0].masters == ("lock-1", "lock-2", "lock-3")
-    assert len(using(1, 2, 3).check(probe=False).fleet) == 1
+def test_who_checks_takes_no_part_in_the_fleet(six, using, capsys, request):
+    """Its real lock is no client's: a wrong list is a finding, and not refused."""
+    used = using(1, 2, 3)
+    eventually(lambda: used.check(probe=False).fleet, 30)
+    wrong = [f"{name}={six[name]}" for name in named(3, 4, 5)]
+    main(["--prefix", f"{request.node.name}:", "--no-restart-guard", *wrong])
+    said = capsys.readouterr().out
+    assert "A real lock was acquired, extended and released" in said
+    assert "do not go with ours" not in said
+    assert [one.masters for one in used.check(probe=False).fleet] == [("lock-1", "lock-2", "lock-3")]
