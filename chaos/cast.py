@@ -52,6 +52,7 @@ class Cast:
     def __init__(self, settings: Settings, urls: dict[int, list[str]], *, wrong: dict[int, float]) -> None:
         self._settings = settings
         self._urls = urls
+        self._uses = dict.fromkeys(urls, settings.first_list)
         self._wrong = wrong
         self._nest = Nest()
         self._controls: dict[int, Control] = {}
@@ -122,7 +123,9 @@ class Cast:
         client.process.kill()
         client.process.wait()
 
-    def replace(self, seat: int) -> Client:
+    def replace(self, seat: int, uses: tuple[int, ...] = ()) -> Client:
+        """Another client comes, with the same masters, or with these."""
+        self._uses[seat] = uses or self._uses[seat]
         return self._start(seat, self.now_on(seat).generation + 1)
 
     def shift_wall_clock(self, seat: int, seconds: float) -> None:
@@ -166,7 +169,7 @@ class Cast:
         log, ready = self.directory / f"{name}.log", self.directory / f"{name}.ready"
         process = self._nest.spawn(
             [sys.executable, "-m", f"{__package__}.clients", name, str(seat), str(self.directory), str(self.events),
-             *self._urls[seat]],
+             *(f"{names.master(number)}={self._urls[seat][number - 1]}" for number in self._uses[seat])],
             log=log,
             environment=os.environ,
         )  # fmt: skip

@@ -40,15 +40,22 @@ _ALL: Final = (
     Fault("flap", "link", "links of one master come and go", (0.5, 1.2)),
     Fault("stop", "client", "SIGSTOP for longer than the TTL", (1.2, 1.8)),
     Fault("crash", "client", "SIGKILL, and another client comes in its place", (0.1, 0.5)),
+    Fault(
+        "move",
+        "client",
+        "half of them are killed, and come back with the next list of masters; then the others",
+        (0.1, 0.4),
+    ),
     Fault("wall", "client", "its wall clock jumps, in either direction, and back", (0.5, 1.2)),
 )
 
 FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}
 
-# Words for several, as `--faults` takes them.  A roll leaves the masters to nothing else for as long as it takes.
+# Words for several, as `--faults` takes them.  A roll leaves the masters to nothing else for as long as it takes, and a move the
+# clients.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("one", "oneway", "halves", "ring", "flap"),
-    "all": tuple(fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll")),
+    "all": tuple(fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", "move")),
 }
 
 

@@ -88,7 +88,8 @@ class Nemesis:
         self.heal(strike)
         away = strike.settled - strike.until
         if away > 0:
-            self._say(f"{'':8} {self._shown(strike)}: back, may vote in {away:.1f} s")
+            what = "back, may vote" if strike.masters else f"use {_list(strike.uses)}, and the next may come"
+            self._say(f"{'':8} {self._shown(strike)}: {what} in {away:.1f} s")
             # From now: to start a container takes a while.
             votes_at = now() - self._began + away
             if strike.in_turn:
@@ -98,7 +99,7 @@ class Nemesis:
             self._settled(number, strike, struck)
 
     def _settled(self, number: int, strike: Strike, struck: dict[int, Strike]) -> None:  # noqa: ARG002
-        if strike.fault == "crash":
+        if strike.fault in _KILLS:
             # Those that were killed never come back.  That others have come in their place is a heal.
             self._cast.wait_until_ready()
             self._record.write("replace", "ok", target=self._targets(strike))
@@ -108,7 +109,7 @@ class Nemesis:
             self._say(f"{'':8} {self._shown(strike)}: healed")
 
     def _op(self, strike: Strike) -> str:
-        return "kill" if strike.fault == "crash" else strike.fault
+        return "kill" if strike.fault in _KILLS else strike.fault
 
     def _targets(self, strike: Strike) -> list[str]:
         return [*(self._cast.now_on(seat).name for seat in strike.clients), *names.struck(strike)]
@@ -158,6 +159,8 @@ def _list(numbers: Sequence[int]) -> str:
 def _detail(strike: Strike) -> dict[str, object] | None:
     if strike.links:
         return {"way": strike.way, "links": [list(link) for link in strike.links]}
+    if strike.uses:
+        return {"uses": list(strike.uses)}
     return {"seconds": round(strike.seconds, 6)} if strike.seconds else None
 
 
@@ -177,6 +180,7 @@ def _join(nemesis: Nemesis, strike: Strike) -> None:
     nemesis.mend(strike, *_ways(strike))
 
 
+_KILLS: Final = ("crash", "move")
 _LINK_FAULTS: Final = ("one", "oneway", "halves", "ring", "flap")
 
 _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
@@ -195,6 +199,7 @@ _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     **dict.fromkeys(_LINK_FAULTS, _cut),
     "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.stop(seat)),
     "crash": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
+    "move": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
     "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, s.seconds)),
 }
 
@@ -214,5 +219,6 @@ _HEALS: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     **dict.fromkeys(_LINK_FAULTS, _join),
     "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.resume(seat)),
     "crash": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat)),
+    "move": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat, s.uses)),
     "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, -s.seconds)),
 }

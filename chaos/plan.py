@@ -38,13 +38,14 @@ class Strike:
     settled: float
     masters: tuple[int, ...] = ()
     clients: tuple[int, ...] = ()
+    uses: tuple[int, ...] = ()  # the masters that these clients have then
     links: tuple[Link, ...] = ()  # those that are cut
     way: Way = "both"
     seconds: float = 0.0  # by how much: clocks jump, answers are late
 
     @property
     def in_turn(self) -> bool:
-        return self.fault == "roll"
+        return self.fault in ("roll", "move")
 
     def moved(self, by: float) -> Strike:
         return replace(self, at=self.at + by, until=self.until + by, settled=self.settled + by)
@@ -122,6 +123,8 @@ class _Planner:
     def _of(self, fault: Fault, at: float, until: float) -> Iterable[Strike]:
         if fault.kind == "master":
             return self._on_masters(fault.name, at, until)
+        if fault.name == "move":
+            return self._moved(at, until)
         if fault.kind == "client":
             return [self._on_clients(fault.name, at, until)]
         return self._on_links(fault.name, at, until)
@@ -160,6 +163,25 @@ class _Planner:
             yield Strike(fault="roll", at=at, until=until, settled=settled, masters=(master,))
             at = settled + ttl * self._random.uniform(*_PAUSE)
             until = min(at + ttl * self._random.uniform(shortest, longest), end)
+
+    def _moved(self, at: float, until: float) -> Iterator[Strike]:
+        """One master comes and one goes, in turn, and in a ring (R34): as many of them as there is time for."""
+        ttl, end = self._settings.ttl, self._settings.duration
+        shortest, longest = FAULTS["move"].lasts
+        uses = self._settings.first_list
+        size = len(uses)
+        halves = [half for half in (tuple(self._clients[::2]), tuple(self._clients[1::2])) if half]
+        while size < len(self._masters):
+            uses = uses[1:] if len(uses) > size else (*uses, uses[-1] % len(self._masters) + 1)
+            for half in halves:
+                if at >= end - ttl * shortest:
+                    return
+                # A list of clients that were killed counts for a while. The next step waits until it does not.
+                gone = 2 * self._settings.longest_ttl if half is halves[-1] else 0.0
+                settled = until + gone + ttl
+                yield Strike(fault="move", at=at, until=until, settled=settled, clients=half, uses=uses)
+                at = settled
+                until = min(at + ttl * self._random.uniform(shortest, longest), end)
 
     def _on_clients(self, name: str, at: float, until: float) -> Strike:
         most = max(1, len(self._clients) // 2)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _OPTIONS: Final = (
     ("duration", float, "seconds of faults; starting, settling and looking come on top"),
     ("masters", int, "servers"),
+    ("used", int, "of these, in the lists of clients at first; 0: all"),
     ("clients", int, "client processes"),
     ("workers", int, "threads or tasks in each of them"),
     ("locks", int, "names of locks"),

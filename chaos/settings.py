@@ -35,6 +35,7 @@ class Settings:
     seed: int
     duration: float = 10.0  # of the faults; starting, settling and looking come on top
     masters: int = 5
+    used: int = 0  # so many of them are in the lists of clients at first; 0: all
     clients: int = 6  # processes, each with `workers`
     workers: int = 2  # threads or tasks, which share their process and its `Masters`
     locks: int = 3
@@ -63,6 +64,11 @@ class Settings:
         return self.longest_ttl + 1.0 if self.restart_guard else 0.0
 
     @property
+    def first_list(self) -> tuple[int, ...]:
+        """The masters that clients use at first."""
+        return tuple(range(1, (self.used or self.masters) + 1))
+
+    @property
     def lock_names(self) -> tuple[str, ...]:
         """The locks that a master may have keys of: of a group each slot."""
         if not self.slots:
@@ -83,6 +89,8 @@ class Settings:
         unknown = [fault for fault in self.faults if fault not in FAULTS]
         if unknown:
             raise ValueError(f"--faults: there is no {unknown[0]!r}, only {', '.join(FAULTS)}")
+        if self.used > self.masters:
+            raise ValueError(f"--used is {self.used}, it must be at most the number of masters ({self.masters})")
         if self.node_timeout > self.ttl / 3:  # R7
             raise ValueError(
                 f"--node-timeout is {self.node_timeout:g}, it must be at most a third of the TTL ({self.ttl:g})"
@@ -106,6 +114,7 @@ def _positive(value: float) -> bool:
 # More than 200 clients have no address of their own in `chaos.backends`.
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "duration": ("more than 0 seconds", _positive),
+    "used": ("at least 0", lambda value: value >= 0),
     "masters": ("from 1 to 50", lambda value: 1 <= value <= 50),  # noqa: PLR2004
     "clients": ("from 1 to 200", lambda value: 1 <= value <= 200),  # noqa: PLR2004
     "workers": ("at least 1", lambda value: value >= 1),

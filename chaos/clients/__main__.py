@@ -1,4 +1,4 @@
-"""One client process: ``python -m chaos.clients NAME SEAT DIRECTORY EVENTS URL...``, started by `chaos.cast`."""
+"""One client process: ``python -m chaos.clients NAME SEAT DIRECTORY EVENTS MASTER=URL...``, started by `chaos.cast`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .worlds import World
 
 
-def main(name: str, seat: str, directory: str, events: str, *urls: str) -> None:
+def main(name: str, seat: str, directory: str, events: str, *named: str) -> None:
     stage = Stage(Path(directory, f"control-{seat}"))
     stage.set_wall_clock()
     settings = Settings.loads(Path(directory, "settings.json").read_text())
@@ -40,6 +40,8 @@ def main(name: str, seat: str, directory: str, events: str, *urls: str) -> None:
             worker, lease = held[event.token]
             worker.lost(lease)
 
+    # Each client has addresses of its own; the names say that they are the same masters (R34).
+    masters = dict(one.split("=", 1) for one in named)
     options: dict[str, Any] = {
         "node_timeout": settings.node_timeout,
         "drift_factor": settings.drift_factor,
@@ -57,9 +59,9 @@ def main(name: str, seat: str, directory: str, events: str, *urls: str) -> None:
     threading.Thread(target=watch, args=(Path(events, f"{name}.pulse"),), daemon=True).start()
     Path(directory, f"{name}.ready").touch()
     if int(seat) % 2:
-        run_threads(workers, Masters(urls, **options))
+        run_threads(workers, Masters(masters, **options))
     else:
-        run_tasks(workers, AsyncMasters(urls, **options))
+        run_tasks(workers, AsyncMasters(masters, **options))
 
 
 if __name__ == "__main__":

@@ -265,6 +265,16 @@ class Scenes:
         assert eventually(after.ready.exists, within=60.0)
         self.cast.check()
 
+    def move(self):
+        before = self.cast.now_on(2)
+        with self.struck("move", clients=(2,), uses=(2, 1)):
+            assert before.process.poll() == -9
+        after = self.cast.now_on(2)
+        given = [word.partition("=")[0] for word in after.process.args if word.startswith("master-")]
+        assert given == ["master-2", "master-1"]
+        assert eventually(after.ready.exists, within=60.0)
+        self.cast.check()
+
     def wall(self):
         control = Control(self.cast.directory / "control-1")
         with self.struck("wall", clients=(1,), seconds=-7.5):
