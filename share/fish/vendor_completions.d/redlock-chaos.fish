@@ -51,7 +51,7 @@ function _shtab_redlock_chaos_using
 end
 
 set -g _shtab_redlock_chaos_commands run check ci list
-set -g _shtab_redlock_chaos_opts_with_value --backend --clients --drift-factor --duration --faults --jobs --lanes --locks --longer --masters --max-ttl --must --node-timeout --only --out --persistence --scenario --seed --server --skew --slots --ttl --variant --work --workers
+set -g _shtab_redlock_chaos_opts_with_value --backend --clients --drift-factor --duration --faults --jobs --lanes --locks --longer --masters --max-ttl --must --node-timeout --only --out --persistence --scenario --seed --server --skew --slots --ttl --used --variant --work --workers
 
 complete -c redlock-chaos -e
 complete -c redlock-chaos -f
@@ -59,7 +59,7 @@ complete -c redlock-chaos -f
 complete -c redlock-chaos -n _shtab_redlock_chaos_using -s h -l help -d 'show this help message and exit'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using; and test $_shtab_redlock_chaos_npos -eq 0' -a run -d 'Real masters, real clients, real faults; then a verdict. Exit 0: what must hold did; 1: it did not; 2: unknown, or the harness failed. What is given beside --scenario or --variant replaces what that says.'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -s h -l help -d 'show this help message and exit'
-complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l scenario -xka "calm overrun crowd kill amnesia-guarded rolling-restart pause strobe skewed-clocks jumping-clocks full-memory full-disk full-disk-everysec flush lost-replies slow half-replies one-isolated one-way partition ring flapping stop-clients kill-clients leaders readers slots everything client-pause clock-jump amnesia" -d 'one of `redlock-chaos list`'
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l scenario -xka "calm overrun crowd kill amnesia-guarded rolling-restart other-masters pause strobe skewed-clocks jumping-clocks full-memory full-disk full-disk-everysec flush lost-replies slow half-replies one-isolated one-way partition ring flapping stop-clients kill-clients leaders readers slots everything client-pause clock-jump amnesia" -d 'one of `redlock-chaos list`'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l variant -xka "minority no-owner-check no-rollback wall-clock one-token fence-by-maximum resurrecting-extension no-repair repair-by-fence counts-no-readers resigns-late" -d 'a lock that is broken on purpose, in its scenario'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l faults -x -d 'comma-separated; kill,pause,partition unless there is a scenario'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l seed -x -d 'decides the plan and what clients do; printed if it is drawn'
@@ -68,6 +68,7 @@ complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l out -xka "(__fi
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l must -x -d 'what must hold, of exclusive, fenced, prompt, live, clean, kept, handover, slots'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l duration -x -d 'seconds of faults; starting, settling and looking come on top'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l masters -x -d servers
+complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l used -x -d 'of these, in the lists of clients at first; 0: all'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l clients -x -d 'client processes'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l workers -x -d 'threads or tasks in each of them'
 complete -c redlock-chaos -n '_shtab_redlock_chaos_using run' -l locks -x -d 'names of locks'
