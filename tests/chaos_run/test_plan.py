@@ -127,7 +127,7 @@ def test_the_scenario_of_other_masters_goes_step_by_step(seed):
     """Every master is replaced (R34): one address at a time, and by all clients before the next."""
     scenario = SCENARIOS["other-masters"].with_seed(seed)
     made = plan(scenario)
-    lists = [(1, 2, 3)]
+    lists: list[tuple[int, ...]] = [(1, 2, 3)]
     for one, other in zip(made[::2], made[1::2], strict=False):
         assert one.uses == other.uses
         assert sorted(one.clients + other.clients) == list(range(1, scenario.clients + 1))
