@@ -259,9 +259,7 @@ class Deployment:
         self.loop, self.clock = loop, loop.clock
         self.fakes = [Fake() for _ in range(MASTERS)]
         urls = [f"redis://fake-{number}:6379" for number in range(MASTERS)]
-        self.masters = AsyncMasters(
-            urls, restart_guard=False, agreement="ignore", node_timeout=NODE_TIMEOUT, **options
-        )
+        self.masters = AsyncMasters(urls, restart_guard=False, agreement="ignore", node_timeout=NODE_TIMEOUT, **options)
         self.driver: Driver = self.masters._driver()
         self.connections: Connections = self.driver._connections
         self.connections._want_subscribers = lambda: None  # type: ignore[method-assign]
