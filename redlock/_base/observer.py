@@ -69,7 +69,8 @@ class Observer:
         self._tell(events.QuorumBack())
 
     def masters_disagree(self, masters: tuple[str, ...], others: tuple[frozenset[str], ...], refused: bool) -> None:
-        self._tell(events.MastersDisagree(masters, others, refused))
+        # Sorted, for people: the same lists look the same in every log.
+        self._tell(events.MastersDisagree(masters, tuple(tuple(sorted(names)) for names in others), refused))
 
     def masters_agree(self) -> None:
         self._tell(events.MastersAgree())

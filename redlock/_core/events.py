@@ -140,11 +140,11 @@ class QuorumBack:
 class MastersDisagree:
     """Other clients use masters that do not go with ours: each could hold one lock (R34).
 
-    ``masters`` are ours, ``others`` the lists of the others.  ``refused``: this client gets no lock for that.
+    ``masters`` are ours, ``others`` the lists of the others, sorted.  ``refused``: this client gets no lock for that.
     """
 
     masters: tuple[str, ...]
-    others: tuple[frozenset[str], ...]
+    others: tuple[tuple[str, ...], ...]
     refused: bool
 
 

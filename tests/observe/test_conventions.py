@@ -31,7 +31,7 @@ from tests.observe.read import OfOpenTelemetry, OfPrometheus
 from tests.observe.test_measures import EVERY
 
 MORE = (
-    MasterUp("a:1", 5.0), QuorumLost(()), QuorumBack(), MastersDisagree(("a",), (frozenset(("b",)),), False), MastersAgree(),
+    MasterUp("a:1", 5.0), QuorumLost(()), QuorumBack(), MastersDisagree(("a",), (("b",),), False), MastersAgree(),
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def strategy_of(kind):
         redlock.MasterDown: {"reason": st.text(max_size=30)},
         redlock.MastersDisagree: {
             "masters": st.tuples(st.text(max_size=5)),
-            "others": st.tuples(st.frozensets(st.text(max_size=5))),
+            "others": st.tuples(st.tuples(st.text(max_size=5))),
             "refused": st.booleans(),
         },
         redlock.LockRefused: {"kind": st.sampled_from(["held", "unreachable", "slow"])},

@@ -145,6 +145,8 @@ def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
                 early.lock("other", ttl=1.2).acquire(timeout=5)
             said(refused.value)
             eventually(lambda: any(isinstance(event, MastersDisagree) for event in events), 30)
+            told = next(event for event in events if isinstance(event, MastersDisagree))
+            assert told.others == (tuple(sorted(listed(servers, 2, 3, 4, 5, 6))),)
             lease.ensure()
             with ours_next.lock("third", ttl=1.2):
                 pass
