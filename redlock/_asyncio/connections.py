@@ -72,6 +72,10 @@ class Connections(ConnectionsBase[AnyOperation]):
 
     # -- for operations ------------------------------------------------------------------------------
 
+    @staticmethod
+    def now() -> float:
+        return _clock.now()
+
     def send(self, request: Send, operation: AnyOperation) -> None:
         """Write ``request`` to its masters, now or at the end of this tick."""
         if self.closed:
@@ -94,7 +98,7 @@ class Connections(ConnectionsBase[AnyOperation]):
             self._soon(self.flush)
             self._flush_due = now
         self._submit(request, operation, now, corked=True)
-        if now - self._flush_due > _LONGEST_TICK or len(self._cork) > _ENOUGH:
+        if now - self._flush_due > _LONGEST_TICK or len(self.corked) > _ENOUGH:
             self.flush()  # do not wait for the end of a tick this long, or this full
 
     def perform_local(self, effect: LocalEffect, operation: AnyOperation) -> None:
@@ -155,7 +159,7 @@ class Connections(ConnectionsBase[AnyOperation]):
 
     def _readable(self, fd: int) -> None:
         self._step_due = now = _clock.now()  # this method calls `step` itself
-        self._read_ready([(fd, 0)] if self._epoll is None else self._epoll.poll(0), now)
+        self.read_ready([(fd, 0)] if self._epoll is None else self._epoll.poll(0), now)
         if self._to_step:
             self.step()
         else:

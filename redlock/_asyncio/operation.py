@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock._base.operation import OperationBase
+from redlock._core.operation import SteppedOperation
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,7 +50,7 @@ class Alarm:
             self._connections.spare.discard(self)
 
 
-class Operation(OperationBase[T, "Connections"]):
+class Operation(SteppedOperation[T, "Connections"]):
     """Steps a generator at each event for which it waits.  `ended` has its result.
 
     Callbacks of the loop do all of that, not a task.  The caller's task sleeps until the end, so a round wakes it
@@ -69,9 +69,10 @@ class Operation(OperationBase[T, "Connections"]):
         if self._awaited:
             self.ended.set_result(result)
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> bool:
         if self._awaited:
             self.ended.set_exception(error)
+        return False
 
     @property
     def _awaited(self) -> bool:

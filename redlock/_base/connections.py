@@ -147,7 +147,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         to, masters = self.pipelines, request.to
         if masters is not None and len(masters) < len(to):
             to = [to[master] for master in masters]
-        if corked or self._cork:
+        if corked or self.corked:
             self._put_into_cork(request, _connect.pack(request.call), now, to)
             if not corked:
                 self._flush_cork(now)
@@ -195,7 +195,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     def send_owed(self, connection: Connection, now: float) -> None:
         """Write the releases that this master is owed."""
-        self._mend_walk(now)
+        self.mend_walk(now)
         if connection.poisoned:
             self._read(connection, now)
         debts = connection.pipeline.due(now)
@@ -217,7 +217,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
     # -- answers -------------------------------------------------------------------------------------
 
     def _read(self, connection: Stream, now: float) -> None:
-        self._read_ready(((connection.fd, 0),), now)
+        self.read_ready(((connection.fd, 0),), now)
 
     def _look_at(self, connection: Stream, now: float) -> None:
         try:

@@ -52,7 +52,7 @@ class Exchange(ABC):
         self._walk: tuple[Sequence[Any], Iterator[Any]] | None = None  # the mark
         self._over: list[Send] = []  # requests that got votes, so they may be decided
         # Requests that are to leave together, each with its packet and its receivers.
-        self._cork: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
+        self.corked: list[tuple[Send, bytes, Sequence[Pipeline]]] = []
         self._flight: Iterator[Pipeline] | None = None  # the receivers that have not got what is leaving just now
 
     # -- the slow path: it does not look for marks -----------------------------------------------------
@@ -92,7 +92,7 @@ class Exchange(ABC):
         ``rest``: those in ``to`` that do not have them yet.
         """
         if self._walk is not None:
-            self._mend_walk(now)
+            self.mend_walk(now)
         size, walk = len(data), rest or iter(to)
         self._walk = to, walk
         for pipeline in walk:
@@ -114,29 +114,29 @@ class Exchange(ABC):
         """Send ``request`` with the next `_flush_cork`.  A second time, after an interruption, changes nothing."""
         if self._flight is not None:
             self._flush_cork(now)
-        if not (self._cork and self._cork[-1][0] is request):
-            self._cork.append((request, data, to))
+        if not (self.corked and self.corked[-1][0] is request):
+            self.corked.append((request, data, to))
 
     def _flush_cork(self, now: float) -> None:
         """Send what is in the cork, in its order, and in few packets.  After an interruption this sends the rest."""
-        self._mend_walk(now)
-        while self._cork:
+        self.mend_walk(now)
+        while self.corked:
             requests, packets, to = self._together()
             if self._flight is None:
                 self._flight = iter(to)
             self._send_all(requests, b"".join(packets), now, to, self._flight)
-            self._cork, self._flight = self._cork[len(requests) :], None
+            self.corked, self._flight = self.corked[len(requests) :], None
 
     def _together(self) -> tuple[list[Send], list[bytes], Sequence[Pipeline]]:
         """What leaves the cork next: all in front that goes to the same receivers."""
-        to = self._cork[0][2]
-        leaving = list(takewhile(lambda entry: entry[2] is to, self._cork))
+        to = self.corked[0][2]
+        leaving = list(takewhile(lambda entry: entry[2] is to, self.corked))
         return [request for request, _, _ in leaving], [data for _, data, _ in leaving], to
 
-    def _read_ready(self, ready: Sequence[tuple[int, int]], now: float) -> None:  # noqa: C901 - flat: each call costs
+    def read_ready(self, ready: Sequence[tuple[int, int]], now: float) -> None:  # noqa: C901 - flat: each call costs
         """Read from the descriptors in ``ready``, each with its events."""
         if self._walk is not None:
-            self._mend_walk(now)
+            self.mend_walk(now)
         by_fd, votes_from, over, walk = self.by_fd, self._votes_from, self._over, iter(ready)
         self._walk = ready, walk
         current: Send | None = None  # most answers that are read together are to one request that is open
@@ -184,23 +184,26 @@ class Exchange(ABC):
     def _end_rounds(self, now: float) -> None:
         """Tell the operations whose rounds are decided, of those that got votes."""
         for request in self._over:
-            if request.open and request.ends(now):
+            if request.ends(now):  # also if an interruption has kept us from telling its operation that
                 request.inbox.put(request)
         self._over.clear()
 
-    def _mend_walk(self, now: float) -> None:
-        """An interruption has ended a walk: tear the connection that was in hand.  A second one does no harm."""
-        if self._walk is None:
-            return
-        items, walk = self._walk
-        index = len(items) - length_hint(walk) - 1
-        if index >= 0:
-            item = items[index]
-            pipeline = self.by_fd[item[0]] if isinstance(item, tuple) else item
-            if pipeline is not _ELSEWHERE:
-                self._tear(pipeline)
-                if walk is self._flight:  # what is not in the queue yet fails with the others; a release is owed then
-                    queue = pipeline.under_way
-                    queue.extend([request for request in self._together()[0] if request not in queue])
-        self._walk = None
-        self._end_rounds(now)
+    def mend_walk(self, now: float) -> None:
+        """An interruption has ended a walk: tear the connection that was in hand.  A second one does no harm.
+
+        Rounds that are decided end now: else their operations would be told only when somebody reads again.
+        """
+        if self._walk is not None:
+            items, walk = self._walk
+            index = len(items) - length_hint(walk) - 1
+            if index >= 0:
+                item = items[index]
+                pipeline = self.by_fd[item[0]] if isinstance(item, tuple) else item
+                if pipeline is not _ELSEWHERE:
+                    self._tear(pipeline)
+                    if walk is self._flight:  # what is not in the queue yet fails with the others; a release is owed
+                        queue = pipeline.under_way
+                        queue.extend([request for request in self._together()[0] if request not in queue])
+            self._walk = None
+        if self._over:
+            self._end_rounds(now)

@@ -126,6 +126,8 @@ class Round(Send, ABC):
         return self.ends(at)
 
     def ends(self, at: float) -> bool:
+        if not self.open:
+            return self.ended_at is not None
         if not getattr(self.tally, self._end):
             return False
         self.ended_at = at

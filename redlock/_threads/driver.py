@@ -6,16 +6,17 @@ import atexit
 import contextlib
 import os
 import weakref
-from inspect import GEN_CLOSED, getgeneratorstate
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import deque
+from typing import TYPE_CHECKING, TypeVar
 
+from redlock._core.operation import OperationBase
 from redlock._threads.connections import Connections
 from redlock._threads.housekeeper import Housekeeper
 from redlock._threads.waiter import Waiter
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from redlock._base.observer import Observer
     from redlock._connect import Endpoint
@@ -23,6 +24,28 @@ if TYPE_CHECKING:
     from redlock._core.voters import Voters
 
 T = TypeVar("T")
+
+
+class Operation(Waiter, OperationBase[T, Connections]):
+    """An operation that the thread of its caller drives to its end."""
+
+    result: T  # once it is over
+
+    def __init__(self, op: Op[T], connections: Connections) -> None:
+        self.events = deque()
+        self._op, self._host = op, connections
+        self._connections = connections
+
+    _await = Waiter.wait
+
+    def _ended(self, result: T) -> None:
+        self.result = result
+
+    def _failed(self, error: BaseException) -> bool:  # noqa: ARG002
+        return True
+
+    def _end(self) -> None:
+        self._host.finish(self)
 
 
 class Driver:
@@ -56,33 +79,16 @@ class Driver:
         Any exception that interrupts us, a KeyboardInterrupt most of all, is thrown into the operation at the point
         where it waits.  The operation cleans up and raises it again (R11).
         """
-        connections = self._connections
-        waiter = Waiter(connections.wake_chain)
-        step: Callable[[Any], Any] = op.send
-        argument: Any = None
-        connections.running[waiter] = None
+        operation = Operation(op, self._connections)
         try:
             if not self._ready:
                 self._get_ready()
-            while True:
-                try:
-                    while True:  # inside the `try`, which so covers the jump back, too
-                        argument = connections.perform(step(argument), waiter)
-                        step = op.send
-                except StopIteration as stop:
-                    result: T = stop.value
-                    return result
-                except BaseException as error:
-                    if getgeneratorstate(op) == GEN_CLOSED:  # it has cleaned up and raised this
-                        raise
-                    self._ready = False  # the interruption may have torn connections
-                    step, argument = op.throw, error
-        finally:
-            try:
-                connections.finish(waiter)
-            except BaseException:
-                self._ready = False
-                raise
+            operation.start()
+        except BaseException:
+            self._ready = False  # an interruption may have torn connections
+            self._connections.finish(operation)  # a second time does no harm
+            raise
+        return operation.result
 
     def _get_ready(self) -> None:
         """Wait for the connections (R2), before the first operation and after an interruption."""

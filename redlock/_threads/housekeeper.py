@@ -72,18 +72,18 @@ class Housekeeper(HousekeeperBase[Connections]):
         When the `Masters` are closed, operations first have to roll back what they asked for.
         """
         until = _clock.now() + seconds
-        waiter = Waiter(self._connections.wake_chain)
+        waiter = Waiter(self._connections)
         self._connections.flush()  # what an interrupted leading thread has left
         try:
             while _clock.now() < until and self._owes():
-                self._connections.wait(min(until, _clock.now() + TICK / 10), None, waiter)
+                waiter.wait(min(until, _clock.now() + TICK / 10))
         finally:
-            self._connections.forget(waiter)
+            waiter.stop_waiting()
 
     def _owes(self) -> bool:
         connections = self._connections
         with connections.mutex:
-            return connections.owe() or (connections.closing and bool(connections.running))
+            return connections.owe() or (connections.closing and bool(connections.operations))
 
     def end(self) -> None:
         """Stop the thread.  Takes no lock, so the garbage collector may call it."""
@@ -143,16 +143,16 @@ class Housekeeper(HousekeeperBase[Connections]):
         if renewer.operations:
             self._await_answers(now + min(timeout, TICK))
         else:
-            connections.forget(renewer.waiter)
+            renewer.waiter.stop_waiting()
             self._doze(None if timeout == math.inf else max(0.0, timeout))
 
     def _await_answers(self, until: float) -> None:
         """Wait for answers to the renewer's requests."""
         if not self._awaits:
             return  # the operations began just now: go around once more, see there
-        self._connections.wait(until, None, self.renewer.waiter)
+        self.renewer.waiter.wait(until)
         # The renewer's waiter still leads, but may first be busy with a user's callback.
-        self._connections.let_others_run(self.renewer.waiter)
+        self.renewer.waiter.let_others_run()
         self.renewer.waiter.events.clear()
 
     def _doze(self, timeout: float | None) -> None:

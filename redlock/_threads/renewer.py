@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from redlock import _clock
 from redlock._base.connections import report_failure
 from redlock._base.forklock import ForkLock
-from redlock._base.operation import OperationBase
 from redlock._base.renewer import RenewerBase
+from redlock._core.operation import SteppedOperation
 from redlock._core.renewals import failed_to_keep
 from redlock._threads.waiter import Waiter
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from redlock._threads.connections import Connections
 
 
-class RenewalOperation(OperationBase["dict[Renewal, Extension]", "Renewer"]):
+class RenewalOperation(SteppedOperation["dict[Renewal, Extension]", "Renewer"]):
     """One operation under way that extends one lease or many."""
 
     def __init__(self, op: Task, renewer: Renewer, renewals: list[Renewal]) -> None:
@@ -38,10 +38,11 @@ class RenewalOperation(OperationBase["dict[Renewal, Extension]", "Renewer"]):
     def _ended(self, result: dict[Renewal, Extension]) -> None:  # noqa: ARG002 - the leases have it already
         self._host.put_back(*self._renewals)
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> bool:
         if not self._host.connections.closed:
             self._host.put_back(*self._renewals)
             report_failure(failed_to_keep(self._renewals), error)
+        return False
 
 
 class Renewer(RenewerBase):
@@ -51,7 +52,7 @@ class Renewer(RenewerBase):
         super().__init__()
         self.connections = connections
         self.operations: set[RenewalOperation] = set()
-        self.waiter = Waiter(connections.wake_chain)  # for the answers to all operations
+        self.waiter = Waiter(connections)  # for the answers to all operations
         self._wake_thread = wake_thread  # has the housekeeper's thread call `work` now
         self._mutex = ForkLock()  # guards the schedule
         self._ready: deque[RenewalOperation] = deque()
@@ -111,6 +112,10 @@ class Renewer(RenewerBase):
             return not self._schedule.queued  # a lease that is added from now on sees the new time
 
     # -- for its operations --------------------------------------------------------------------------
+
+    @staticmethod
+    def now() -> float:
+        return _clock.now()
 
     def send(self, request: Send, operation: Any) -> None:
         self.connections.cork(request, operation)

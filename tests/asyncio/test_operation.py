@@ -227,7 +227,7 @@ def effects(what: str, scene: Callable[[Deployment], None]) -> int:
 def after_reading(d: Deployment, number: int, action: Callable[[], object]) -> None:
     """Do ``action`` in the tick, and right after the callback, in which the ``number``-th answers are read."""
     seen = 0
-    connections, read_ready = d.connections, d.connections._read_ready
+    connections, read_ready = d.connections, d.connections.read_ready
 
     def counting(ready: Any, now: float) -> None:
         nonlocal seen
@@ -240,7 +240,7 @@ def after_reading(d: Deployment, number: int, action: Callable[[], object]) -> N
         if before < number <= seen:
             action()  # behind the step of the operation, in front of the wake-up of the task
 
-    connections._read_ready = counting  # type: ignore[method-assign]
+    connections.read_ready = counting  # type: ignore[method-assign]
     epoll = connections._epoll
     for fd in [connection.fd for connection in connections.all] if epoll is None else [epoll.fileno()]:
         d.loop.add_reader(fd, reading, fd)

@@ -80,7 +80,7 @@ class Wires(Exchange):
         """The masters that have something to say, and what."""
         for master, data in ready:
             self.arrived[master].append(data)
-        self._read_ready([(master, 1) for master, _ in ready], at)
+        self.read_ready([(master, 1) for master, _ in ready], at)
 
     def torn(self) -> list[int]:
         return [pipeline.master for pipeline in self.pipelines if not pipeline.plain]
@@ -350,7 +350,7 @@ def test_who_is_interrupted_while_reading_tears_the_connection_in_hand() -> None
     wires.ask(round_)
     with pytest.raises(KeyboardInterrupt):
         wires.read((0, STORED), (2, KeyboardInterrupt()), (1, STORED))
-    wires._mend_walk(START)
+    wires.mend_walk(START)
     assert wires.torn() == [2]
 
 
@@ -362,8 +362,8 @@ def test_a_second_interruption_does_not_hide_the_first() -> None:
         wires.read((0, STORED), (2, KeyboardInterrupt()), (1, STORED))
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(wires, "_tear", interrupt)
-        wires._mend_walk(START)
-    wires._mend_walk(START)
+        wires.mend_walk(START)
+    wires.mend_walk(START)
     assert wires.torn() == [2]
 
 

@@ -108,7 +108,7 @@ class Wires(ConnectionsBase[Inbox]):
         self._submit(request, Inbox(), START)
 
     def read(self) -> None:
-        self._read_ready([(self.all[0].fd, 0)], START + 0.1)
+        self.read_ready([(self.all[0].fd, 0)], START + 0.1)
 
     def detach(self, connection: Stream, error: OSError, now: float) -> None:
         self.error = str(error)

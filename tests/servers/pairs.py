@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import Masters, _clock
 from redlock._core.voters import Facts
-from redlock._threads import connections as connections_of_threads
+from redlock._threads import waiter as threads_that_wait
 from redlock._threads.waiter import Waiter
 from tests.asyncio.virtual import MASTERS, Fake
 from tests.servers.look import eventually
@@ -29,9 +29,9 @@ ALL = range(MASTERS)
 
 def never_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each relies on the other for ever: whatever was lost shows."""
-    monkeypatch.setattr(connections_of_threads, "_PATIENCE", LONG)
-    monkeypatch.setattr(connections_of_threads, "_MOST_PATIENCE", LONG)
-    monkeypatch.setattr(connections_of_threads, "_LET_RUN", LONG)
+    monkeypatch.setattr(threads_that_wait, "_PATIENCE", LONG)
+    monkeypatch.setattr(threads_that_wait, "_MOST_PATIENCE", LONG)
+    monkeypatch.setattr(threads_that_wait, "_LET_RUN", LONG)
 
 
 class Pairs:
@@ -46,8 +46,8 @@ class Pairs:
         self.connections = self.driver._connections
         for number in ALL:
             self.attach(number)
-        self.leader = Waiter(self.connections.wake_chain)
-        self.connections._leader = self.leader
+        self.leader = Waiter(self.connections)
+        self.connections.leader = self.leader
 
     def attach(self, number: int) -> None:
         with self.connections.mutex:
@@ -60,9 +60,9 @@ class Pairs:
         """The leading thread reads from all masters, for all threads, in one walk."""
         connections = self.connections
         with connections.mutex:
-            connections.wake_chain.reader = self.leader
-            connections._read_ready([(connection.fd, 1) for connection in connections.all], _clock.now())
-            connections.wake_chain.reader = None
+            connections.reader = self.leader
+            connections.read_ready([(connection.fd, 1) for connection in connections.all], _clock.now())
+            connections.reader = None
 
     def answer(self, *numbers: int) -> None:
         """Those, or all of them, hear what was sent to them, and answer."""
@@ -78,7 +78,7 @@ class Pairs:
                 self.connections._read(self.connections.all[number], _clock.now())
 
     def resign(self) -> None:
-        self.connections.forget(self.leader)
+        self.leader.stop_waiting()
 
     def answer_until_over(self, thread: threading.Thread) -> None:
         """... which leads itself now."""
@@ -99,7 +99,7 @@ class Pairs:
         return not any(fake.keys for fake in self.fakes) and not self.connections.owe()
 
     def close(self) -> None:
-        self.connections.forget(self.leader)
+        self.leader.stop_waiting()
         self.answer()
         self.masters.close()
         for fake in self.fakes:
@@ -114,7 +114,7 @@ class Follower(threading.Thread):
         self.result: Any = None
         self._work = work
         self.start()
-        eventually(lambda: pairs.connections._followers or not self.is_alive())
+        eventually(lambda: pairs.connections.followers or not self.is_alive())
 
     def run(self) -> None:
         try:

@@ -21,12 +21,12 @@ def connections(redlock_masters):
     take(redlock_masters.lock("warm", ttl=10))
     connections = redlock_masters._driver._connections
     yield connections
-    connections.forget(connections._leader or Waiter(connections.wake_chain))
-    connections._polling = False
+    (connections.leader or Waiter(connections)).stop_waiting()
+    connections.polling = False
 
 
 def held_back(connections) -> bool:
-    return bool(connections._asked or connections._cork)
+    return bool(connections.asked or connections.corked)
 
 
 def send(connections, waiter: Waiter) -> Question:
@@ -37,23 +37,23 @@ def send(connections, waiter: Waiter) -> Question:
 
 def answered(connections, waiter: Waiter, question: Question) -> bool:
     """By all masters."""
-    event = connections.wait(_clock.now() + 5, question, waiter)
-    connections.forget(waiter)
+    event = waiter.wait(_clock.now() + 5, question)
+    waiter.stop_waiting()
     return event is question and not waiter.events and sorted(question.answers) == list(range(MASTERS))
 
 
 def test_one_alone_writes_at_once(connections):
-    waiter = Waiter(connections.wake_chain)
+    waiter = Waiter(connections)
     question = send(connections, waiter)
     assert not held_back(connections)
     assert answered(connections, waiter, question)
 
 
 def test_what_others_send_leaves_when_the_leader_goes_to_wait(connections):
-    leader, others = Waiter(connections.wake_chain), [Waiter(connections.wake_chain) for _ in range(3)]
-    connections._leader = leader
+    leader, others = Waiter(connections), [Waiter(connections) for _ in range(3)]
+    connections.leader = leader
     theirs = [send(connections, other) for other in others]
-    assert [asked.request for asked in connections._asked] == theirs, "nothing of it was written"
+    assert [asked.request for asked in connections.asked] == theirs, "nothing of it was written"
     own = send(connections, leader)  # it stands behind theirs, on the same connection
     assert answered(connections, leader, own)
     for other, question in zip(others, theirs, strict=True):
@@ -62,50 +62,50 @@ def test_what_others_send_leaves_when_the_leader_goes_to_wait(connections):
 
 def test_what_others_send_leaves_when_the_leader_stops_leading(connections):
     """Also what nobody waits for, as a release of somebody who was interrupted."""
-    leader = Waiter(connections.wake_chain)
-    connections._leader = leader
+    leader = Waiter(connections)
+    connections.leader = leader
     request = Question(MASTERS)
     request.open = False
-    connections.send(request, Waiter(connections.wake_chain))
-    assert [asked.request for asked in connections._asked] == [request]
-    connections.forget(leader)
+    connections.send(request, Waiter(connections))
+    assert [asked.request for asked in connections.asked] == [request]
+    leader.stop_waiting()
     assert not held_back(connections)
     eventually(lambda: all(connection.pipeline.idle for connection in connections.all))
 
 
 def test_one_who_sits_in_poll_is_not_relied_on(connections):
-    connections._leader, connections._polling = Waiter(connections.wake_chain), True
-    send(connections, Waiter(connections.wake_chain))
+    connections.leader, connections.polling = Waiter(connections), True
+    send(connections, Waiter(connections))
     assert not held_back(connections)
 
 
 def test_nor_one_who_has_just_begun_to(connections, monkeypatch):
     """It looked for what was asked before we asked."""
-    connections._leader = Waiter(connections.wake_chain)
+    connections.leader = Waiter(connections)
 
     class JustThen(deque[Any]):
         def append(self, asked):
             super().append(asked)
-            connections._polling = True
+            connections.polling = True
 
-    monkeypatch.setattr(connections, "_asked", JustThen())
-    send(connections, Waiter(connections.wake_chain))
+    monkeypatch.setattr(connections, "asked", JustThen())
+    send(connections, Waiter(connections))
     assert not held_back(connections)
 
 
 def test_who_waits_quietly_wakes_for_an_event_whatever_it_waited_for_before(connections):
-    waiter = Waiter(connections.wake_chain)
-    assert isinstance(connections.wait(_clock.now(), Question(3), waiter), Timeout)
+    waiter = Waiter(connections)
+    assert isinstance(waiter.wait(_clock.now(), Question(3)), Timeout)
     threading.Timer(0.1, lambda: waiter.put(Turn(_clock.now()))).start()
     began = _clock.now()
-    assert isinstance(connections.wait_quietly(began + 5, waiter), Turn)
+    assert isinstance(waiter.wait(began + 5, quiet=True), Turn)
     assert _clock.now() - began < 0.9  # not at the end of a nap
 
 
 def test_a_leader_that_never_comes_back_is_replaced(connections):
     """It was interrupted where no `finally` helps."""
-    connections._leader = Waiter(connections.wake_chain)
-    waiter = Waiter(connections.wake_chain)
+    connections.leader = Waiter(connections)
+    waiter = Waiter(connections)
     question = send(connections, waiter)
-    assert [asked.request for asked in connections._asked] == [question]
+    assert [asked.request for asked in connections.asked] == [question]
     assert answered(connections, waiter, question)

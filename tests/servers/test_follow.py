@@ -1,10 +1,12 @@
-"""Who follows takes no lock, and leaves what it asks to whoever leads: `redlock/_threads/connections.py`, `wake_chain.py`."""
+"""Who follows takes no lock, and leaves what it asks to whoever leads: `redlock/_threads/waiter.py`."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections import deque
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,6 @@ from redlock._core import wire
 from redlock._core.effects import Turn
 from redlock._threads.renewer import RenewalOperation, Renewer
 from redlock._threads.waiter import Waiter
-from redlock._threads.wake_chain import WakeChain
 from tests.asyncio.virtual import MASTERS, Question, asks
 from tests.servers.interrupt import Interrupt
 from tests.servers.look import eventually
@@ -66,10 +67,10 @@ def test_it_waits_for_no_lock(pairs):
 @pytest.mark.parametrize("leads", [True, False], ids=["it leads", "nobody does"])
 def test_what_it_asked_goes_before_what_it_asks_when_it_leads(pairs, leads):
     """R10: a release stands behind its acquire."""
-    waiter = Waiter(pairs.connections.wake_chain)
+    waiter = Waiter(pairs.connections)
     pairs.connections.send(question("first"), waiter)
-    assert pairs.connections._asked
-    pairs.connections._leader = waiter if leads else None
+    assert pairs.connections.asked
+    pairs.connections.leader = waiter if leads else None
     pairs.connections.send(question("second"), waiter)
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS
@@ -77,11 +78,11 @@ def test_what_it_asked_goes_before_what_it_asks_when_it_leads(pairs, leads):
 
 def test_what_it_asked_goes_before_what_the_renewer_asks(pairs):
     """R10: in the order in which they asked."""
-    pairs.connections.send(question("first"), Waiter(pairs.connections.wake_chain))
+    pairs.connections.send(question("first"), Waiter(pairs.connections))
     RenewalOperation(
         asks(question("second"), _clock.now() + LONG), Renewer(pairs.connections, lambda: None), []
     ).start()
-    pairs.connections.send(question("third"), Waiter(pairs.connections.wake_chain))
+    pairs.connections.send(question("third"), Waiter(pairs.connections))
     pairs.answer()
     assert names(pairs) == [["first", "second", "third"]] * MASTERS
 
@@ -89,28 +90,28 @@ def test_what_it_asked_goes_before_what_the_renewer_asks(pairs):
 def test_who_asks_leads_if_nobody_does(pairs):
     """It is about to wait: who asks next leaves that to it, and both are written together."""
     pairs.resign()
-    first, second = Waiter(pairs.connections.wake_chain), Waiter(pairs.connections.wake_chain)
+    first, second = Waiter(pairs.connections), Waiter(pairs.connections)
     pairs.connections.send(question("first"), first)
-    assert pairs.connections._leader is first
+    assert pairs.connections.leader is first
     pairs.connections.send(question("second"), second)
-    assert pairs.connections._leader is first
-    assert pairs.connections._asked
+    assert pairs.connections.leader is first
+    assert pairs.connections.asked
     pairs.connections.finish(first)  # it did not wait
-    assert pairs.connections._leader is None
+    assert pairs.connections.leader is None
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS
 
 
 def test_what_the_kernel_does_not_take_at_once_leaves_though_the_leader_sits_in_poll(pairs):
     """It has not asked to be told when there is room again; nobody else will be."""
-    connections, leader = pairs.connections, Waiter(pairs.connections.wake_chain)
-    follower = Follower(pairs, lambda: connections.wait(_clock.now() + LONG, None, leader))
+    connections, leader = pairs.connections, Waiter(pairs.connections)
+    follower = Follower(pairs, lambda: leader.wait(_clock.now() + LONG, None))
     pairs.resign()
-    eventually(lambda: connections._polling)
+    eventually(lambda: connections.polling)
     for fake in pairs.fakes:
         fake.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     large = "x" * 200_000
-    connections.send(question(large), Waiter(connections.wake_chain))
+    connections.send(question(large), Waiter(connections))
     assert all(connection.stuck for connection in connections.all)
 
     def all_of_it_came() -> bool:
@@ -163,28 +164,28 @@ def test_it_is_told_when_masters_that_are_down_decide(pairs):
 
 def test_so_is_who_has_come_to_lead_meanwhile(pairs):
     """It does not wait for answers to what is decided."""
-    waiter, asked = Waiter(pairs.connections.wake_chain), question("job", need=3)
+    waiter, asked = Waiter(pairs.connections), question("job", need=3)
     pairs.connections.send(asked, waiter)
     kill(pairs, 0, 1, 2)
     pairs.connections._lead_waker.drain()  # of connections that came
-    pairs.connections._leader = waiter
+    pairs.connections.leader = waiter
     began = _clock.now()
-    assert pairs.connections.wait(began + LONG, asked, waiter) is asked
+    assert waiter.wait(began + LONG, asked) is asked
     assert _clock.now() - began < LONG / 2
     assert len(asked.failures) == 3
-    pairs.connections.forget(waiter)
+    waiter.stop_waiting()
 
 
 def test_what_was_asked_while_nobody_leads_is_sent(pairs):
     """By itself: it looks once more when it has asked."""
 
-    class JustThen(type(pairs.connections._asked)):  # type: ignore[misc]
+    class JustThen(type(pairs.connections.asked)):  # type: ignore[misc]
         def append(self, asked: Any) -> None:
             pairs.resign()  # it looked before that, and nobody has asked
             super().append(asked)
 
-    pairs.connections._asked = JustThen()
-    pairs.connections.send(question("job"), Waiter(pairs.connections.wake_chain))
+    pairs.connections.asked = JustThen()
+    pairs.connections.send(question("job"), Waiter(pairs.connections))
     for fake in pairs.fakes:
         fake.hear()
     assert names(pairs) == [["job"]] * MASTERS
@@ -241,11 +242,11 @@ class Racing(dict[Waiter, None]):
     """Who follows, and what one of them does when whoever has stopped leading has just looked at them."""
 
     def __init__(self, connections: Connections, then: Any, *, at_each: bool = False) -> None:
-        super().__init__(connections._followers)
+        super().__init__(connections.followers)
         self._connections, self._then, self._at_each = connections, then, at_each
 
     def _looked(self) -> None:
-        if self._connections._leader is None:
+        if self._connections.leader is None:
             then, self._then = self._then, lambda: None
             then()
 
@@ -264,64 +265,69 @@ class Racing(dict[Waiter, None]):
 
 def test_who_comes_when_the_leader_leaves_is_not_left_alone(pairs, monkeypatch):
     """It has seen a leader, who has seen no follower."""
-    asked, waiter = question("job"), Waiter(pairs.connections.wake_chain)
+    asked, waiter = question("job"), Waiter(pairs.connections)
     pairs.connections.send(asked, waiter)
-    follow = pairs.connections._follow
+    follow = waiter._follow
     comes, may = threading.Event(), threading.Event()
 
-    def late(waiter: Waiter) -> None:
+    def late() -> None:
         comes.set()
         assert may.wait(10)
-        follow(waiter)
+        follow()
 
     def nobody_is_there() -> None:
         may.set()
-        eventually(lambda: len(pairs.connections._followers) == 1)
+        eventually(lambda: len(pairs.connections.followers) == 1)
 
-    monkeypatch.setattr(pairs.connections, "_follow", late)
-    pairs.connections._followers = Racing(pairs.connections, nobody_is_there)
-    thread = threading.Thread(target=lambda: pairs.connections.wait(_clock.now() + LONG, asked, waiter))
+    monkeypatch.setattr(waiter, "_follow", late)
+    pairs.connections.followers = Racing(pairs.connections, nobody_is_there)
+    thread = threading.Thread(target=lambda: waiter.wait(_clock.now() + LONG, asked))
     thread.start()
     assert comes.wait(10)
     pairs.resign()
     pairs.answer_until_over(thread)
     assert asked.answers == [*ALL]
-    pairs.connections.forget(waiter)
+    waiter.stop_waiting()
 
 
 def test_whose_operation_is_over_does_not_come_to_lead(pairs):
-    first, second = Waiter(pairs.connections.wake_chain), Waiter(pairs.connections.wake_chain)
-    pairs.connections._followers.update(dict.fromkeys((first, second)))
-    pairs.connections._followers = Racing(pairs.connections, lambda: pairs.connections.forget(first), at_each=True)
+    first, second = Waiter(pairs.connections), Waiter(pairs.connections)
+    pairs.connections.followers.update(dict.fromkeys((first, second)))
+    pairs.connections.followers = Racing(pairs.connections, first.stop_waiting, at_each=True)
     pairs.resign()
-    assert pairs.connections._leader is second
-    pairs.connections.forget(second)
-    assert pairs.connections._leader is None
+    assert pairs.connections.leader is second
+    second.stop_waiting()
+    assert pairs.connections.leader is None
 
 
 def test_rather_one_who_has_to_wait_leads(pairs):
-    served, waits = Waiter(pairs.connections.wake_chain), Waiter(pairs.connections.wake_chain)
+    served, waits = Waiter(pairs.connections), Waiter(pairs.connections)
     served.events.append(question("job"))
-    pairs.connections._followers.update(dict.fromkeys((served, waits)))
+    pairs.connections.followers.update(dict.fromkeys((served, waits)))
     pairs.resign()
-    assert pairs.connections._leader is waits
-    pairs.connections.forget(waits)
-    assert pairs.connections._leader is served
-    pairs.connections.forget(served)
+    assert pairs.connections.leader is waits
+    waits.stop_waiting()
+    assert pairs.connections.leader is served
+    served.stop_waiting()
 
 
 def followed_by(pairs: Pairs, works: list[Callable[[], Any]]) -> list[Follower]:
     """Threads that have all asked, and wait."""
     followers = [Follower(pairs, work) for work in works]
-    eventually(lambda: len(pairs.connections._followers) == len(works))
+    eventually(lambda: len(pairs.connections.followers) == len(works))
     return followers
 
 
 # -- one after the other ---------------------------------------------------------------------------------
 
 
-def asleep(wake_chain: WakeChain) -> Waiter:
-    waiter = Waiter(wake_chain)
+def chain() -> Any:
+    """As much of the connections as the chain needs."""
+    return SimpleNamespace(reader=None, served=deque())
+
+
+def asleep(connections: Any) -> Waiter:
+    waiter = Waiter(connections)
     waiter.prepare_to_sleep()
     return waiter
 
@@ -331,35 +337,35 @@ def is_awake(waiter: Waiter) -> bool:
 
 
 def test_the_next_one_who_sleeps_is_woken():
-    wake_chain = WakeChain()
+    connections = chain()
     me, awake, over, first, second = (
-        asleep(wake_chain),
-        Waiter(wake_chain),
-        asleep(wake_chain),
-        asleep(wake_chain),
-        asleep(wake_chain),
+        asleep(connections),
+        Waiter(connections),
+        asleep(connections),
+        asleep(connections),
+        asleep(connections),
     )
     for waiter in (me, awake, over, first, second):
-        wake_chain.served.append(waiter)
-    over.stay_awake()
-    wake_chain.pass_on(me)
-    assert len(wake_chain.served) == 5, "it does not have it"
+        connections.served.append(waiter)
+    over._signal = None
+    me._wake_next()
+    assert len(connections.served) == 5, "it does not have it"
     me.wakes_next = True
-    wake_chain.pass_on(me)
+    me._wake_next()
     assert is_awake(first)
     assert not is_awake(second)
-    assert len(wake_chain.served) == 1
+    assert len(connections.served) == 1
 
 
 def test_who_is_served_while_somebody_reads_for_all_wakes_in_its_turn():
-    wake_chain = WakeChain()
-    waiter, other = asleep(wake_chain), asleep(wake_chain)
-    wake_chain.reader = Waiter(wake_chain)
+    connections = chain()
+    waiter, other = asleep(connections), asleep(connections)
+    connections.reader = Waiter(connections)
     waiter.put(question("job"))
-    wake_chain.reader = None
+    connections.reader = None
     other.put(question("job"))
     assert is_awake(other), "at once"
-    assert list(wake_chain.served) == [waiter]
+    assert list(connections.served) == [waiter]
     assert not is_awake(waiter)
 
 
@@ -378,9 +384,9 @@ def test_three_that_were_served_at_once(pairs, monkeypatch):
     pairs.answer()
     pairs.read_at_once()
     assert not woken
-    assert len(pairs.connections.wake_chain.served) == 3
+    assert len(pairs.connections.served) == 3
     pairs.leader.wakes_next = True
-    pairs.connections.wake_chain.pass_on(pairs.leader)
+    pairs.leader._wake_next()
     for follower, one in zip(followers, asked, strict=True):
         assert follower.end() is one
     assert len(woken) == len(set(woken)) == 3
@@ -395,12 +401,12 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
         lock.release()
 
     followers = followed_by(pairs, [partial(work, lock) for lock in locks])
-    acquiring = set(pairs.connections._followers)
+    acquiring = set(pairs.connections.followers)
     pairs.answer()
     pairs.read_at_once()
-    pairs.connections._let_others_ask(pairs.leader, LONG)
-    assert not acquiring.intersection(pairs.connections._followers)
-    eventually(lambda: len(pairs.connections._asked) == 2)  # their releases
+    pairs.leader._let_others_ask(LONG)
+    assert not acquiring.intersection(pairs.connections.followers)
+    eventually(lambda: len(pairs.connections.asked) == 2)  # their releases
     pairs.answer()
     pairs.read()
     for follower in followers:
@@ -411,7 +417,7 @@ def test_who_leads_lets_them_run_and_is_the_last(pairs):
 def test_who_leads_and_has_no_answer_yet_lets_them_run(pairs):
     asked, unanswered = question("job", need=3), question("unsent")
     follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
-    leads = threading.Thread(target=pairs.connections.wait, args=(_clock.now() + 2, unanswered, pairs.leader))
+    leads = threading.Thread(target=pairs.leader.wait, args=(_clock.now() + 2, unanswered))
     leads.start()
     pairs.answer()
     assert follower.end() is asked
@@ -420,22 +426,22 @@ def test_who_leads_and_has_no_answer_yet_lets_them_run(pairs):
 
 def test_who_stops_leading_wakes_the_next_one(pairs):
     """It has read for all, its own answer among them."""
-    waiter = asleep(pairs.connections.wake_chain)
-    pairs.connections.wake_chain.served.append(waiter)
+    waiter = asleep(pairs.connections)
+    pairs.connections.served.append(waiter)
     pairs.resign()
     assert is_awake(waiter)
 
 
 def test_who_waits_for_other_threads_passes_it_on(pairs):
     """It was called for what it knew already."""
-    quiet, other = Waiter(pairs.connections.wake_chain), asleep(pairs.connections.wake_chain)
-    thread = threading.Thread(target=lambda: pairs.connections.wait_quietly(_clock.now() + LONG, quiet))
+    quiet, other = Waiter(pairs.connections), asleep(pairs.connections)
+    thread = threading.Thread(target=lambda: quiet.wait(_clock.now() + LONG, quiet=True))
     thread.start()
     eventually(lambda: quiet._signal is not None and quiet._signal.locked())
-    pairs.connections.wake_chain.served.extend((quiet, other))
+    pairs.connections.served.extend((quiet, other))
     pairs.leader.wakes_next = True
-    pairs.connections.wake_chain.pass_on(pairs.leader)
-    eventually(lambda: not pairs.connections.wake_chain.served)
+    pairs.leader._wake_next()
+    eventually(lambda: not pairs.connections.served)
     assert is_awake(other)
     quiet.put(question("job"))
     thread.join(10)
@@ -450,42 +456,42 @@ def test_a_renewer_that_leads_on_passes_it_on_before_it_works(pairs):
     follower = Follower(pairs, lambda: pairs.driver.run(asks(asked, _clock.now() + LONG)))
     RenewalOperation(asks(question("kept", need=3), _clock.now() + LONG), renewer, []).start()
     pairs.answer()
-    pairs.connections._leader, housekeeper._awaits = renewer.waiter, True
+    pairs.connections.leader, housekeeper._awaits = renewer.waiter, True
     housekeeper._await_answers(_clock.now() + LONG)
     assert follower.end() is asked
     renewer.work()
-    pairs.connections.forget(renewer.waiter)
+    renewer.waiter.stop_waiting()
 
 
 def test_whose_operation_is_over_is_not_called(pairs):
     """It was served before it slept: the chain would end with it."""
-    waiter = asleep(pairs.connections.wake_chain)
-    pairs.connections.forget(waiter)
+    waiter = asleep(pairs.connections)
+    waiter.stop_waiting()
     assert is_awake(waiter)
 
 
 def test_who_sleeps_again_wakes_the_next_one(pairs):
     """And by nobody who does not have it: those who run would become more and more."""
     first, second = question("first", need=3), question("second", need=3)
-    one, other = Waiter(pairs.connections.wake_chain), asleep(pairs.connections.wake_chain)
+    one, other = Waiter(pairs.connections), asleep(pairs.connections)
     pairs.connections.send(first, one)
 
     def twice() -> None:
-        assert pairs.connections.wait(_clock.now() + LONG, first, one) is first
+        assert one.wait(_clock.now() + LONG, first) is first
         pairs.connections.send(second, one)
-        assert pairs.connections.wait(_clock.now() + LONG, second, one) is second
-        pairs.connections.forget(one)
+        assert one.wait(_clock.now() + LONG, second) is second
+        one.stop_waiting()
 
     thread = Follower(pairs, twice)
     pairs.answer()
     pairs.read_at_once()
-    pairs.connections.wake_chain.served.append(other)
+    pairs.connections.served.append(other)
     pairs.leader.wakes_next = True
-    pairs.connections.wake_chain.pass_on(pairs.leader)
-    eventually(lambda: not pairs.connections.wake_chain.served)
+    pairs.leader._wake_next()
+    eventually(lambda: not pairs.connections.served)
     assert is_awake(other)
     other.prepare_to_sleep()
-    pairs.connections.wake_chain.served.append(other)
+    pairs.connections.served.append(other)
     pairs.answer()
     pairs.read()
     thread.end()

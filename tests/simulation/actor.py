@@ -299,4 +299,4 @@ class Actor:
         if self.hold is not None:
             self._release(self.hold, spec_for(self.client, self.hold.lease.names, self.client.parameters.ttl))
         elif self._acquiring is not None:
-            self._acquiring.interrupt()
+            self._acquiring.strike()

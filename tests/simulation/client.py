@@ -1,20 +1,19 @@
-"""One process with links to all masters: does what the generators of the core ask for.
+"""One process with links to all masters: what looks after operations beside threads and asyncio.
 
-The third driver beside threads and asyncio, with a clock that somebody else moves.  What it must do
-is said in ``redlock/_core/effects.py``.
+The same engine steps them (``redlock/_core/operation.py``), on a clock that somebody else moves.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Leave, Listen, ReleaseHeard, Send, Timeout, Turn, Wait, WokenBy
+from redlock._core.effects import Leave, Listen, ReleaseHeard, Send, Turn
 from redlock._core.fencing import FenceClock
 from redlock._core.local_queue import LocalQueue
+from redlock._core.operation import WAITS, SteppedOperation
 from redlock._core.outcomes import Failure
 from redlock._core.pipeline import Pipeline, SentAgain, request_of
 from redlock._core.refusals import ErrorReply
@@ -23,6 +22,7 @@ from redlock._core.settings import MastersSettings
 from redlock._core.voters import Voters
 from tests.simulation.exchange import ClientExchange
 from tests.simulation.hearing import Hearing
+from tests.simulation.invariants import Violation
 from tests.simulation.master import EPOCH
 from tests.simulation.network import Connection, Link, Message
 from tests.simulation.renewer import Renewer
@@ -30,11 +30,10 @@ from tests.simulation.renewer import Renewer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redlock._core.effects import Event, Op
+    from redlock._core.effects import Effect, Event, LocalEffect, Op
     from redlock._core.lease import LeaseState
     from redlock._core.local_queue import Place
     from redlock._core.quorum import Tally
-    from redlock._core.subscriptions import Subscription
     from tests.simulation.invariants import Attempt, Judge
     from tests.simulation.master import Master
     from tests.simulation.parameters import Parameters
@@ -48,13 +47,8 @@ class Cancelled(BaseException):
     """What interrupts an operation: Ctrl-C, a cancelled task."""
 
 
-class Task:
-    """One operation under way: a generator, and the inbox of the answers that it waits for."""
-
-    __slots__ = (
-        "_done", "_op", "_timer", "attempt", "attempted_at", "background", "client", "ended", "inbox", "interrupt_in",
-        "kept", "on_send", "origins", "refused", "refused_by", "resuming", "subscription", "waiting",
-    )  # fmt: skip
+class Task(SteppedOperation[Any, "Client"]):
+    """One operation under way, on the clock of its process."""
 
     def __init__(
         self,
@@ -63,146 +57,110 @@ class Task:
         done: Callable[[Task, Any, BaseException | None], None],
         attempt: Attempt | None = None,
     ) -> None:
+        super().__init__(op, client)
         self.client = client
         self.attempt = attempt  # the one on whose behalf it sends
         self.attempted_at = -math.inf  # when it sent the latest acquire, true time
         self.refused = False  # ... and that was held by others, as far as is known
         self.refused_by: set[int] | None = None  # ... by these masters, as far as is known; None: not attempted yet
-        self.subscription: Subscription | None = None  # while it listens
         self.background = False  # of the renewer: nobody waits for it, so nothing interrupts it
-        self.inbox: deque[Event] = deque()
-        self.waiting: Wait | None = None
-        self.resuming = False  # it is known what it goes on with, and its thread has not come to it
-        self.ended = False
         self.interrupt_in = -1  # interrupt a `Send` after so many more requests
         self.on_send: Callable[[Send], None] | None = None
         # Which process answered which request, and how old it was then, for the judge (P5).
         self.origins: dict[Send, dict[int, tuple[int, float, bool]]] = {}
         self.kept: dict[LeaseState, Callable[[], None]] = {}  # to be called when an extension of it is won
-        self._op = op
         self._done = done
-        self._timer = 0
+        self._steps = 0
+        self._alarms = 0
 
     def __repr__(self) -> str:
         return f"an operation of {self.client} ({self.attempt})"
 
-    def drive(self, event: Event | None = None, error: BaseException | None = None) -> None:
-        """Resume the operation, and go on until it waits or ends."""
-        op, self.waiting, self.resuming = self._op, None, False
-        self._timer += 1  # whatever alarm was set is void
-        while True:
-            self.client.driven = self
-            try:
-                effect = op.send(event) if error is None else op.throw(error)
-            except StopIteration as stop:
-                self._end()
-                self._done(self, stop.value, None)
-                return
-            except Cancelled as cancelled:
-                self._end()
-                self._done(self, None, cancelled)
-                return
-            event = error = None
+    def strike(self) -> None:
+        """Interrupt it: while it waits, or while what it has waited for has come and its thread has not seen it yet."""
+        if not (self._running or self.over):
+            self._drive(self._op.throw, Cancelled())
+
+    # -- what the engine asks for --------------------------------------------------------------------
+
+    def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
+        self.client.driven = self
+        self._steps += 1
+        super()._drive(step, argument)
+
+    def _perform(self, effect: Effect) -> Event | None:
+        try:
             if isinstance(effect, Send):
                 if effect.only_if is not None and self.client.other_threads:
-                    self._write_later(effect)
-                    return
-                if effect.enters is not None and not self._enter(effect.enters):
-                    continue
-                error = self.client.perform(effect, self)
-                if error is None and effect.leaves is not None:
-                    self.client.let_pass(effect.leaves)
-                if error is None and effect.open and self.client.late:
-                    self._resume(None)  # whoever reads may have all answers before it looks for the first
-                    return
-                if error is not None or effect.wait_for is None:
-                    continue
-                effect = Wait(effect.sent_at + effect.wait_for, closes=effect)
-            if isinstance(effect, Leave):
-                self.client.let_pass(effect.place, stays=effect.stays)
-            elif isinstance(effect, Listen):
-                self.client.hearing.listen(effect.subscription, self)
-            elif isinstance(effect, ReleaseHeard):
-                self.client.hearing.release_heard(effect)
-            elif isinstance(effect, WokenBy):
-                effect.stop.wakes(effect, self._poke)
-            else:
-                assert type(effect) is Wait
-                if self.inbox:
-                    event = self.inbox.popleft()
-                elif self.client.clock() >= effect.until:
-                    event = self._time_out(effect)
-                else:
-                    self.waiting = effect
-                    self._set_alarm(effect.until)
-                    return
+                    return self._write_later(effect)
+                event = super()._perform(effect)
+                if event is WAITS and self.client.late:
+                    self._soon(None)  # whoever reads may have all answers before it looks for the first
+                return event
+            return super()._perform(effect)
+        except Violation:
+            self._op.close()  # it is not to clean up
+            raise
 
-    def _enter(self, place: Place) -> bool:
-        """Stand in line.  True: it may ask the masters at once."""
-        self.client.local_queue.enter(place)
-        if not place.turn:
-            place.inbox = self
-        self.client.hearing.entered(place)
-        return place.may_ask
+    def _soon(self, event: Event | None) -> Event:
+        """Go on with ``event`` when its thread comes to it, unless something happens before that."""
+        self._queued = True
+        self.client.later(self._go_on, event, self._steps)
+        waits: Event = WAITS
+        return waits
 
-    def _end(self) -> None:
-        self.ended = True
-        self.client.hearing.unlisten(self)
+    def _go_on(self, event: Event | None, steps: int) -> None:
+        if steps == self._steps and not self.over:
+            self._queued = False
+            self._drive(self._op.send, event)
 
-    def _write_later(self, request: Send) -> None:
+    def _write_later(self, request: Send) -> Event:
         """Another thread comes between what was decided and what is written (R14)."""
         if self.on_send is not None:
             self.on_send(request)
+        self._alarms, self._armed = self._alarms + 1, None  # it does not wait, so no alarm goes off
         chance = self.client.world.random
         pause = chance.choice((0.0, 0.5)) * chance.random() * self.client.parameters.node_timeout
         self.client.world.after(pause, self.client.gate, self._write, request)
+        waits: Event = WAITS
+        return waits
 
     def _write(self, request: Send) -> None:
-        self.drive(error=self.client.perform(request, self))
+        error = self.client.perform(request, self)
+        self._drive(self._op.send if error is None else self._op.throw, error)
 
-    def _poke(self) -> None:
-        self.client.world.after(0.0, self.client.gate, self.put, Turn(self.client.clock()))
+    def _excuse(self, now: float) -> bool:
+        """A thread reads while it waits, so no alarm of its own comes late.  A loop may come late to both."""
+        return not self.client.late and super()._excuse(now)
 
-    def put(self, event: Event) -> None:
-        if not self.ended:
-            self.inbox.append(event)
-            if self.waiting is not None and not self.resuming:
-                self._resume(self.inbox.popleft())
-
-    def _resume(self, event: Event | None) -> None:
-        """Go on with ``event``: not in the middle of what is read, and when its thread comes to it."""
-        self._timer += 1  # its time is up no more: something has happened
-        self.resuming = True
-        self.client.later(self._go_on, event, self._timer)
-
-    def _go_on(self, event: Event | None, timer: int) -> None:
-        if timer == self._timer and not self.ended:  # else it was interrupted meanwhile
-            self.drive(event)
-
-    def _time_out(self, wait: Wait) -> Timeout:
-        if wait.closes is not None:
-            self.client.judge.timed_out(wait.closes)
-            wait.closes.open = False
-        return Timeout(self.client.clock())
-
-    def interrupt(self) -> None:
-        """Now if it waits, or if what it has waited for has come and it does not know yet."""
-        if self.waiting is not None or self.resuming:
-            self.drive(error=Cancelled())
-
-    def _set_alarm(self, until: float) -> None:
-        if until < math.inf:
+    def _wait(self, now: float) -> None:
+        if self.until < math.inf:
+            self._alarms += 1
             # Not now: converting between two clocks is inexact, and the alarm must not be early for ever.
-            at = max(self.client.true_time(until), self.client.world.now + 1e-7)
-            self.client.world.at(at, self.client.gate, self._alarm, self._timer)
+            at = max(self.client.true_time(self.until), self.client.world.now + 1e-7)
+            self.client.world.at(at, self.client.gate, self._alarm, self._alarms)
 
-    def _alarm(self, timer: int) -> None:
-        if timer != self._timer or self.waiting is None or self.ended:
-            return
-        if self.client.clock() >= self.waiting.until:
-            self._resume(self._time_out(self.waiting))
-        else:
-            self._set_alarm(self.waiting.until)
+    def _alarm(self, number: int) -> None:
+        """The time may be up.  Its thread comes to it now, or later."""
+        if number == self._alarms:
+            self.client.later(self._on_alarm, number)
+
+    def _on_alarm(self, number: int) -> None:
+        if number == self._alarms:
+            self.on_alarm()
+
+    def _ended(self, result: Any) -> None:
+        self._done(self, result, None)
+
+    def _failed(self, error: BaseException) -> bool:
+        if not isinstance(error, Cancelled):
+            return True
+        self._done(self, None, error)
+        return False
+
+    def _end(self) -> None:
+        super()._end()
+        self.client.hearing.unlisten(self)
 
 
 class Client:
@@ -234,6 +192,7 @@ class Client:
         self.resumed_at = -math.inf  # by its own clock
         self.other_threads = parameters.keep > 0
         self.tasks: list[Task] = []
+        self.operations: set[Task] = set()
         self.driven: Task | None = None  # the one that took the latest step
         self._threads = random.Random(f"threads of {name} under {parameters.seed}")
         self._rate = rate
@@ -314,9 +273,46 @@ class Client:
         if on_send is not None:
             task.on_send = lambda request: on_send(request, task)
         self.tasks.append(task)
-        task.drive()
-        self.tasks = [other for other in self.tasks if not other.ended]
+        task.start()
+        self.tasks = [other for other in self.tasks if not other.over]
         return task
+
+    def now(self) -> float:
+        return self.clock()
+
+    def send(self, request: Send, task: Task) -> None:
+        place = request.enters
+        if place is not None:
+            self.local_queue.enter(place)
+            if not place.turn:
+                place.inbox = task
+            self.hearing.entered(place)
+            if not place.may_ask:
+                return
+        error = self.perform(request, task)
+        if error is not None:
+            raise error
+        if request.leaves is not None:
+            self.let_pass(request.leaves)
+
+    def perform_local(self, effect: LocalEffect, task: Task) -> None:
+        if isinstance(effect, Leave):
+            self.let_pass(effect.place, stays=effect.stays)
+        elif isinstance(effect, Listen):
+            self.hearing.listen(effect.subscription, task)
+        elif isinstance(effect, ReleaseHeard):
+            self.hearing.release_heard(effect)
+        else:
+            effect.stop.wakes(effect, lambda: self.world.after(0.0, self.gate, task.put, Turn(self.clock())))
+
+    def last_look(self, request: Send | None) -> None:
+        if request is not None:
+            self.judge.timed_out(request)
+            request.open = False
+
+    def wake(self, task: Task) -> None:
+        """It has an event: its thread or its loop comes to it."""
+        self.later(task.step)
 
     def let_pass(self, gone: Place, *, stays: bool = False) -> None:
         """Those who are first in line now go on, in an instant of their own (R23)."""

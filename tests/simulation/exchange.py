@@ -41,7 +41,7 @@ class ClientExchange(Exchange):
             size = self._cuts.choice((len(data), self._cuts.randint(1, len(data))))
             self._arrived[master], data = data[:size], data[size:]
             if self.pipelines[master].down is None:
-                self._read_ready([(master, 0)], now)
+                self.read_ready([(master, 0)], now)
 
     def connected(self, master: int) -> None:
         self._parsers[master] = _connect.parser()

@@ -165,16 +165,15 @@ class Scene:
             case _:
                 task = self._under_way()
                 assert task is not None
-                assert task.waiting is not None
-                self.world.now = max(self.world.now, self.b.true_time(task.waiting.until)) + 1e-6
+                self.world.now = max(self.world.now, self.b.true_time(task.until)) + 1e-6
                 self.told.append((what, self.world.now))
-                task._alarm(task._timer)
+                task.on_alarm()
         if not self.late:
             self._go_on(self.b)
 
     def _under_way(self) -> Task | None:
         """B's acquire."""
-        return next((task for task in self.b.tasks if not task.ended), None)
+        return next((task for task in self.b.tasks if not task.over), None)
 
     def _go_on(self, client: Client) -> None:
         while self.ready[client]:
@@ -235,7 +234,7 @@ class Scene:
         parts[:2] = sorted(parts[:2])
         times = tuple(told for told in self.told if isinstance(told[0], str))
         task = self._under_way()
-        goes_on = None if task is None else (bool(self.ready[self.b]), len(task.inbox))
+        goes_on = None if task is None else (bool(self.ready[self.b]), len(task.events))
         return tuple(sorted(self.begun)), tuple(parts), times, goes_on
 
 

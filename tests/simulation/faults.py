@@ -237,7 +237,7 @@ class Nemesis:
         task = self.random.choice(tasks)
         if self.random.random() < 0.5:
             self.world.log("fault: interrupt", client, task.attempt)
-            task.interrupt()
+            task.strike()
         else:  # in the middle of its next request to all
             task.interrupt_in = self.random.randint(0, len(client.links))
 

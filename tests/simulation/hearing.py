@@ -109,7 +109,7 @@ class Hearing:
         self._waits.listens(task, subscription)
         self._subscribe()
         if subscription.look:
-            task.inbox.append(Notified(self.client.clock()))
+            task.events.append(Notified(self.client.clock()))
         self._want()
 
     def unlisten(self, task: Task) -> None:

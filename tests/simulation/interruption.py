@@ -143,7 +143,7 @@ class Caller(Actor):
         for grant in self._won if interrupted else ():  # as the shells do, and wait for nothing
             lease = LeaseState(self._spec.names, self._spec.ttl, grant, clock=self.client.clock, mine=lambda: True)
             op = releasing.release(self.client.settings, self._spec, lease)
-            self.client.run(op, lambda *_: None, task.attempt, self._sends).interrupt()
+            self.client.run(op, lambda *_: None, task.attempt, self._sends).strike()
 
     def extend(self, ttl: float) -> None:
         hold = self.hold
@@ -394,7 +394,7 @@ def came_out(caller: Caller, strike: Strike) -> None:
     assert strike.struck
     assert isinstance(caller.interrupted, Cancelled), f"swallowed: it ended with {caller.outcome}"
     assert not strike.waited, "the cleanup waits"
-    assert all(task.ended for task in caller.client.tasks), "something of it is still under way"
+    assert all(task.over for task in caller.client.tasks), "something of it is still under way"
 
 
 def clean(stage: Stage) -> None:

@@ -60,4 +60,4 @@ class SlotUser(Actor):
         if self.hold is not None:
             self._release(self.hold, self._spec)
         elif self._acquiring is not None:
-            self._acquiring.interrupt()
+            self._acquiring.strike()

@@ -185,7 +185,7 @@ def test_nothing_is_left_of_one_who_gave_up() -> None:
     scene = Scene()
     scene.passes(1.0)
     (task,) = scene.others[0].client.tasks
-    task.interrupt()
+    task.strike()
     assert scene.others[0].ended
     scene.silence()
     listening = [connection for master in scene.masters for each in master.listening.values() for connection in each]

@@ -60,7 +60,7 @@ def take(scene: Late, *, looks: bool) -> None:
     scene.caller.take()
     if looks:
         scene.go_on()
-        assert scene.task.waiting is not None
+        assert not scene.task._queued, "it waits"
     assert not scene.caller.ended
 
 
@@ -71,7 +71,7 @@ def test_all_have_answered_before_it_looks() -> None:
     take(scene, looks=False)
     scene.wait(TRIP)
     scene.go_on()  # the first round; now it asks for a greater fence
-    assert len(scene.task.inbox) == 1
+    assert len(scene.task.events) == 1
     scene.wait(TRIP)
     scene.go_on()
     grant = scene.caller.outcome
@@ -126,7 +126,7 @@ def test_interrupted_when_it_was_granted_and_does_not_know(looks: bool) -> None:
     take(scene, looks=looks)
     scene.wait(TRIP)
     assert len(scene.keys()) == MASTERS
-    scene.task.interrupt()
+    scene.task.strike()
     assert isinstance(scene.caller.interrupted, Cancelled)
     assert scene.caller.hold is None
     scene.go_on()  # its thread comes to what was void long before

@@ -181,7 +181,7 @@ class Waits:
 
     def _must_have_tried(self, task: Task, since: float, invariant: str, why: str) -> None:
         client = task.client
-        if task.ended or client.crashed or client.paused or client.true_time(client.resumed_at) > since:
+        if task.over or client.crashed or client.paused or client.true_time(client.resumed_at) > since:
             return
         if task.attempted_at < 0 and invariant == WOKEN:
             return  # it lets others go first

@@ -1,0 +1,259 @@
+"""The engine: steps operations.  Threads, event loops, renewals and the simulation run this one.
+
+An operation is a generator (`redlock/_core/effects.py`).  The engine resumes it, and its `Host` carries out what it
+yields.  What differs is only how it waits:
+
+- An operation of a caller's thread is driven to its end by that thread, which sleeps where the operation waits
+  (`redlock/_threads/operation.py`).
+- Every other operation is a `SteppedOperation`.  Where it waits, the engine returns to the host.  The host calls `step`
+  when there is an event, and `on_alarm` when the time is up.  So one thread or one loop looks after many.
+
+Interruptions (R11).  A Ctrl-C, a cancellation, or an exception out of a `Send` is thrown into the generator at the
+place where it waits.  The generator decides how to unwind.  To clean up it only sends, and so needs no more time.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from redlock._core.effects import Send, Timeout, Wait
+from redlock._core.outcomes import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.effects import Effect, Event, LocalEffect, Op
+    from redlock._core.subscriptions import Subscription
+
+T = TypeVar("T")
+
+WAITS: Any = object()  # instead of an event: the operation has to wait
+# An alarm that goes off so much too late, in seconds, says that nobody was reading meanwhile.
+_LATE = 0.02
+_MOST_EXCUSED = 0.25
+
+
+class Host(Protocol):
+    """What looks after operations: the connections of a caller's thread, an event loop, the renewer of threads."""
+
+    operations: set[Any]  # under way
+
+    def now(self) -> float: ...
+
+    def send(self, request: Send, operation: Any) -> None: ...
+
+    def perform_local(self, effect: LocalEffect, operation: Any) -> None: ...
+
+
+class SteppingHost(Host, Protocol):
+    """The host of operations that do not wait in a thread of their own."""
+
+    def last_look(self, request: Send | None) -> None:
+        """Read what has arrived, unless that is done anyway.  After that, tell ``request`` of no more answers."""
+
+    def wake(self, operation: Any) -> None:
+        """``operation`` has an event: call its `step` as soon as no other step or read is under way."""
+
+
+AnyHost = TypeVar("AnyHost", bound=Host)
+AnySteppingHost = TypeVar("AnySteppingHost", bound=SteppingHost)
+
+
+class OperationBase(ABC, Generic[T, AnyHost]):
+    """One operation under way, and the events that it has not seen yet."""
+
+    subscription: Subscription | None = None
+
+    def __init__(self, op: Op[T], host: AnyHost) -> None:
+        self.events: deque[Event] = deque()
+        self._op = op
+        self._host = host
+
+    def start(self) -> None:
+        self._host.operations.add(self)
+        self._drive(self._op.send, None)
+
+    @property
+    def over(self) -> bool:
+        return self not in self._host.operations
+
+    # -- what a subclass adds ------------------------------------------------------------------------
+
+    @abstractmethod
+    def put(self, event: Event) -> None:
+        """Add ``event``, and have the operation look at it."""
+
+    @abstractmethod
+    def wake(self) -> object:
+        """Have the operation look at its events."""
+
+    @abstractmethod
+    def _await(self, until: float, closes: Send | None, *, quiet: bool = False) -> Event:
+        """The next event; from ``until`` on a `Timeout`, and ``closes`` is told of no more answers then.
+
+        `WAITS`: there is none yet, and the engine is to return.  ``quiet``: see `Wait`.
+        """
+
+    @abstractmethod
+    def _ended(self, result: T) -> None:
+        """The operation ended with ``result``."""
+
+    @abstractmethod
+    def _failed(self, error: BaseException) -> bool:
+        """The operation ended with ``error``.  True: the caller of the engine is to see it."""
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
+        """Step the generator until it has to wait, or until it ends."""
+        while True:
+            try:
+                while (argument := self._perform(step(argument))) is not WAITS:
+                    step = self._op.send
+                break
+            except StopIteration as stop:
+                try:
+                    self._end()
+                    self._ended(stop.value)
+                except BaseException:  # from a signal handler: else the caller would wait for ever
+                    self._end()
+                    self._ended(stop.value)
+                    raise
+                break
+            except BaseException as error:
+                if _is_closed(self._op):  # it has cleaned up and raised this
+                    self._end()
+                    if self._failed(error) or isinstance(error, (KeyboardInterrupt, SystemExit)):
+                        raise
+                    break
+                step, argument = self._op.throw, error
+
+    def _perform(self, effect: Effect) -> Event | None:
+        """Carry out ``effect``.  Returns what the generator is resumed with, or `WAITS`."""
+        if isinstance(effect, Send):
+            self._host.send(effect, self)
+            if effect.wait_for is None or effect.sent_at == NEVER:
+                return None
+            return self.events.popleft() if self.events else self._await(effect.sent_at + effect.wait_for, effect)
+        if isinstance(effect, Wait):
+            return (
+                self.events.popleft() if self.events else self._await(effect.until, effect.closes, quiet=effect.quiet)
+            )
+        self._host.perform_local(effect, self)
+        return None
+
+    def _end(self) -> None:
+        """The generator has ended.  A second time does no harm."""
+        self._host.operations.discard(self)
+
+
+def _is_closed(op: Any) -> bool:
+    return op.gi_frame is None
+
+
+class SteppedOperation(OperationBase[T, AnySteppingHost]):
+    """An operation for which no thread waits."""
+
+    until = math.inf  # wake it then at the latest
+    _asked = math.inf  # the time that it yielded; an excuse does not change it
+    _excused = False
+    _closes: Send | None = None  # the request whose answers it waits for
+    _armed: float | None = None  # the time for which its alarm is set
+    _running = False
+    _queued = False  # the host knows that it is to be stepped
+
+    def put(self, event: Event) -> None:
+        """Add ``event``, and have the operation stepped.  The step comes later, when the reading is done."""
+        self.events.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell the host that there is an event."""
+        if not (self._running or self._queued):
+            self._queued = True
+            self._host.wake(self)
+
+    def step(self) -> None:
+        """Resume the generator with the next event."""
+        self._queued = False
+        if self.events and not self._running and not self.over:
+            self._drive(self._op.send, self.events.popleft())
+
+    def on_alarm(self) -> None:
+        """The host calls this when the alarm goes off."""
+        self._armed = None
+        if self._running or self.over:
+            return
+        if self.events:  # the step for them was interrupted
+            self.step()
+            return
+        now = self._host.now()
+        if now < self.until or self._excuse(now):
+            self._arm(now)
+            return
+        self._host.last_look(self._closes)
+        if self.events:
+            self.step()
+        else:
+            self._drive(self._op.send, Timeout(now))
+
+    def interrupt(self, error: BaseException) -> None:
+        """Throw ``error`` into the generator, which cleans up and ends with it (R11).
+
+        To clean up it only sends.  So this does not wait, and cannot be interrupted itself.
+        """
+        if not (self._running or self.over):
+            self._drive(self._op.throw, error)
+        if not self.over:
+            # It wants to wait, although nobody will see its end.  None of our operations does.
+            self._end()
+            self._op.close()
+
+    @abstractmethod
+    def _wait(self, now: float) -> None:
+        """Arrange a call of `on_alarm` at `until`."""
+
+    # ------------------------------------------------------------------------------------------------
+
+    def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
+        self._running = True
+        try:
+            super()._drive(step, argument)
+        finally:
+            self._running = False
+        if self.events:  # that another thread added just before `_running` was false
+            self.wake()
+
+    def _await(self, until: float, closes: Send | None, *, quiet: bool = False) -> Event:  # noqa: ARG002
+        self._closes = closes
+        now = self._host.now()
+        if until != self._asked:
+            self._asked = self.until = until
+            self._excused = now >= until
+        if now >= self.until and not self._excuse(now):
+            self._host.last_look(closes)
+            return self.events.popleft() if self.events else Timeout(now)
+        if self._armed != self.until:  # one alarm for all answers of one round
+            self._arm(now)
+        waits: Event = WAITS
+        return waits
+
+    def _arm(self, now: float) -> None:
+        self._armed = self.until
+        self._wait(now)
+
+    def _excuse(self, now: float) -> bool:
+        """Put `until` off, once, if it waits for answers and the alarm came late.
+
+        Then nobody was reading, and perhaps the whole machine stood still.  The answers get as much time again, up to a
+        limit.  That is safe: `valid_until` still counts from `sent_at`.
+        """
+        late = now - self.until
+        if self._closes is None or self._excused or late < _LATE:
+            return False
+        self._excused = True
+        self.until = now + min(late, _MOST_EXCUSED)
+        return True
