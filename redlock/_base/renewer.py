@@ -44,6 +44,10 @@ class RenewerBase(ABC):
     def _start(self, task: Task, renewals: list[Renewal]) -> None:
         """Run ``task``, and `put_back` its renewals when it is over."""
 
+    def _look_soon(self, renewal: Renewal) -> None:
+        """Look whether anybody still holds the lease of ``renewal``.  Takes no lock: the collector calls this."""
+        raise NotImplementedError
+
     @abstractmethod
     def _pass_by(self, effect: Leave) -> None:
         """Carry out ``effect``."""
@@ -67,9 +71,11 @@ class RenewerBase(ABC):
         elif renewal.soonest < self._wakes_at:
             self._wake_for(renewal.soonest)
 
-    def _changed(self, renewal: Renewal, left_behind: bool) -> None:  # noqa: ARG002 - for subclasses
+    def _changed(self, renewal: Renewal, left_behind: bool) -> None:
         """The lease ended, or its times changed.  ``left_behind``: a holder is gone, and the collector tells us."""
-        if self._schedule.is_in(renewal) or not renewal.lease.released:
+        if left_behind:
+            self._look_soon(renewal)
+        elif renewal.moment is not None or not renewal.lease.released:  # else it is queued, and found over there
             self.put_back(renewal)
 
     def put_back(self, *renewals: Renewal) -> None:

@@ -71,8 +71,9 @@ def acquire(
     place = Place(spec.keys.locks, spec.mode.shared)
     marks: list[Send] = []  # takes our marks back, if there are any (R33)
     try:
-        outcome = yield from _contend(settings, spec, deadline, won, place, marks)
-        if marks or isinstance(outcome, Refusal):
+        outcome = yield from attempt(settings, spec, won, 1, place, enter=True)
+        if not isinstance(outcome, Grant):
+            outcome = yield from _contend(settings, spec, deadline, won, place, marks, outcome)
             gone = [Leave(place)] if isinstance(outcome, Refusal) else []
             interruption = yield from despite_interrupts(*marks, *gone)
             if interruption is not None:
@@ -92,12 +93,12 @@ def _contend(
     won: list[Grant] | None,
     place: Place,
     marks: list[Send],
+    outcome: Grant | Refusal | None,
 ) -> Op[Grant | Refusal]:
-    """Stand in line, and then compete with other processes."""
+    """Wait for our turn in line, and then compete with other processes.  ``outcome``: of the first attempt."""
     subscription: Subscription | None = None
     attempts = 1
     failed = 1  # attempts since a release was announced: after a release all waiters begin anew
-    outcome = yield from attempt(settings, spec, won, attempts, place, enter=True)
     if outcome is None:  # it was not our turn
         attempts = failed = 0
         refusal = yield from _queue(settings, place, deadline)

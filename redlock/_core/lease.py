@@ -280,10 +280,15 @@ class LeaseState:
             self._lost, self._resumed = reason, False
             self.changed()
 
-    def end(self) -> None:
-        """Its holder released it: from now on it is neither valid nor lost.  The caller calls `changed` as well."""
-        if not self.lost:
-            self.released, self._resumed = True, False
+    def end(self) -> bool:
+        """Its holder releases it: from now on it is neither valid nor lost.  The caller calls `changed` as well.
+
+        False: it was lost before.
+        """
+        if self.lost:
+            return False
+        self.released, self._resumed = True, False
+        return True
 
     def let_go(self) -> None:
         """It was released, and nobody waits for the answers."""

@@ -152,15 +152,14 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     If too few answer to tell, the lease counts as ours: it was valid, and no majority has denied it.  It also counts
     as ours if it was released before, by an interrupted call or by another thread: missing keys prove nothing then.
     """
-    if lease.lost:
-        interruption = yield from despite_interrupts(release_lost(settings, spec, lease), *leave_line(lease))
-        if interruption is not None:
-            raise interruption
-        return False
     again = lease.released
     claim: Claim | None = None
     try:
-        lease.end()
+        if not lease.end():
+            interruption = yield from despite_interrupts(release_lost(settings, spec, lease), *leave_line(lease))
+            if interruption is not None:
+                raise interruption  # noqa: TRY301 - `except` below sends again, which does no harm
+            return False
         # The release goes to every master that may have a key of this lease, and is owed to each.  `asked` is read
         # after the lease has ended: no repair is written from now on, so no master is added.
         claim = _doubted(Claim(settings, _call(settings, spec, lease), lease.asked, lease.keys_until), lease)

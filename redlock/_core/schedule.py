@@ -55,15 +55,10 @@ class Schedule:
         coming = []
         while self._queue:
             renewal = self._queue.popleft()
-            if renewal.moment is None:  # a release from now on takes it out, see `is_in`
+            if renewal.moment is None:  # a release from now on takes it out
                 renewal.moment = _NOWHERE
             coming.append(renewal)
         return coming
-
-    @staticmethod
-    def is_in(renewal: Renewal) -> bool:
-        """Whether a release has to take ``renewal`` out: not if it is still queued."""
-        return renewal.moment is not None
 
     def put(self, renewals: Iterable[Renewal]) -> list[Renewal]:
         """Put ``renewals`` to their moments, or take them out if they are over.  Returns those that are over."""

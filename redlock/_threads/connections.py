@@ -201,9 +201,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
         self.wake(waiter)
 
     def finish(self, operation: Waiter) -> None:
-        """``operation`` is over.  The housekeeper reads the late answers to it."""
-        operation.stop_waiting()
-        self.operations.discard(operation)
+        """``operation`` is over: end its subscription.  The housekeeper reads the late answers to it."""
         if operation.subscription is not None:
             with self.mutex:
                 self.unlisten(operation)

@@ -41,11 +41,19 @@ class Operation(Waiter, OperationBase[T, Connections]):
     def _ended(self, result: T) -> None:
         self.result = result
 
-    def _failed(self, error: BaseException) -> bool:  # noqa: ARG002
+    def _failed(self, error: BaseException) -> bool:  # noqa: ARG002 - it is raised as it is
         return True
 
+    def abandon(self) -> None:
+        """It was interrupted, perhaps where the engine could not end it.  A second time does no harm."""
+        self._end()
+
     def _end(self) -> None:
-        self._host.finish(self)
+        self.stop_waiting()
+        connections = self._host
+        connections.operations.discard(self)
+        if self.subscription is not None or connections.dozing:
+            connections.finish(self)
 
 
 class Driver:
@@ -86,7 +94,7 @@ class Driver:
             operation.start()
         except BaseException:
             self._ready = False  # an interruption may have torn connections
-            self._connections.finish(operation)  # a second time does no harm
+            operation.abandon()
             raise
         return operation.result
 

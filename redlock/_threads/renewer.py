@@ -69,12 +69,9 @@ class Renewer(RenewerBase):
     def _wake(self, at: float) -> None:  # noqa: ARG002 - `work` returns it
         self._wake_thread()
 
-    def _changed(self, renewal: Renewal, left_behind: bool) -> None:
-        if left_behind:
-            self._left_behind.append(renewal)
-            self._wake_thread()
-        else:
-            super()._changed(renewal, left_behind)
+    def _look_soon(self, renewal: Renewal) -> None:
+        self._left_behind.append(renewal)
+        self._wake_thread()
 
     def _pass_by(self, effect: Leave) -> None:
         self.connections.perform_local(effect, self.waiter)

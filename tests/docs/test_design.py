@@ -51,7 +51,7 @@ def missing(expected: list[str], names: list[str]) -> str:
 def test_one_acquire_is_what_the_picture_shows() -> None:
     calls = drawn()
     assert len(calls) > 10
-    with scripted() as wired, Masters(urls(), restart_guard=False) as masters, standstill():
+    with scripted() as wired, Masters(urls(), restart_guard=False, agreement="ignore") as masters, standstill():
         lock = masters.lock("job", ttl=10.0)
         for _ in warming(wired):
             assert lock.acquire() is not None

@@ -96,7 +96,7 @@ def test_who_asks_leads_if_nobody_does(pairs):
     pairs.connections.send(question("second"), second)
     assert pairs.connections.leader is first
     assert pairs.connections.asked
-    pairs.connections.finish(first)  # it did not wait
+    first.stop_waiting()  # it did not wait
     assert pairs.connections.leader is None
     pairs.answer()
     assert names(pairs) == [["first", "second"]] * MASTERS

@@ -70,7 +70,6 @@ class Task(SteppedOperation[Any, "Client"]):
         self.origins: dict[Send, dict[int, tuple[int, float, bool]]] = {}
         self.kept: dict[LeaseState, Callable[[], None]] = {}  # to be called when an extension of it is won
         self._done = done
-        self._steps = 0
         self._alarms = 0
 
     def __repr__(self) -> str:
@@ -85,34 +84,16 @@ class Task(SteppedOperation[Any, "Client"]):
 
     def _drive(self, step: Callable[[Any], Any], argument: Any) -> None:
         self.client.driven = self
-        self._steps += 1
         super()._drive(step, argument)
 
     def _perform(self, effect: Effect) -> Event | None:
         try:
-            if isinstance(effect, Send):
-                if effect.only_if is not None and self.client.other_threads:
-                    return self._write_later(effect)
-                event = super()._perform(effect)
-                if event is WAITS and self.client.late:
-                    self._soon(None)  # whoever reads may have all answers before it looks for the first
-                return event
+            if isinstance(effect, Send) and effect.only_if is not None and self.client.other_threads:
+                return self._write_later(effect)
             return super()._perform(effect)
         except Violation:
             self._op.close()  # it is not to clean up
             raise
-
-    def _soon(self, event: Event | None) -> Event:
-        """Go on with ``event`` when its thread comes to it, unless something happens before that."""
-        self._queued = True
-        self.client.later(self._go_on, event, self._steps)
-        waits: Event = WAITS
-        return waits
-
-    def _go_on(self, event: Event | None, steps: int) -> None:
-        if steps == self._steps and not self.over:
-            self._queued = False
-            self._drive(self._op.send, event)
 
     def _write_later(self, request: Send) -> Event:
         """Another thread comes between what was decided and what is written (R14)."""
@@ -150,7 +131,8 @@ class Task(SteppedOperation[Any, "Client"]):
             self.on_alarm()
 
     def _ended(self, result: Any) -> None:
-        self._done(self, result, None)
+        done, self._done = self._done, _nobody  # the engine tells it again if the judge objects
+        done(self, result, None)
 
     def _failed(self, error: BaseException) -> bool:
         if not isinstance(error, Cancelled):
@@ -161,6 +143,10 @@ class Task(SteppedOperation[Any, "Client"]):
     def _end(self) -> None:
         super()._end()
         self.client.hearing.unlisten(self)
+
+
+def _nobody(*_: Any) -> None:
+    pass
 
 
 class Client:

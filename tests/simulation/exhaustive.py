@@ -167,7 +167,7 @@ class Scene:
                 assert task is not None
                 self.world.now = max(self.world.now, self.b.true_time(task.until)) + 1e-6
                 self.told.append((what, self.world.now))
-                task.on_alarm()
+                task._alarm(task._alarms)
         if not self.late:
             self._go_on(self.b)
 

@@ -29,15 +29,16 @@ def test_every_order_of_messages(ahead, expected):
 
 @pytest.mark.parametrize(
     ("ahead", "states"),
-    [(BEHIND, 2575), (LEVEL, 2555), (-BEHIND, 795)],
+    [(BEHIND, 3559), (LEVEL, 3517), (-BEHIND, 1517)],
     ids=["second-round", "equal-proposals", "one-round"],
 )
 def test_every_order_in_which_it_may_come_to_its_answers(ahead, states):
-    """Another thread reads for B.  It makes no difference to what may come of it."""
+    """Another thread reads for B, and counts until B looks: also what comes after its time and before that."""
     prompt, late = explore(ahead=ahead), explore(ahead=ahead, late=True)
-    assert (late.granted, late.second_rounds) == (prompt.granted, prompt.second_rounds)
+    assert late.granted >= prompt.granted
+    assert late.second_rounds >= prompt.second_rounds
     assert late.states > 0.5 * states
-    assert late.paths > 5 * prompt.paths
+    assert late.paths > 4 * prompt.paths
 
 
 @pytest.mark.parametrize("master", [0, 2])

@@ -55,23 +55,19 @@ class Late(Stage):
         self.to_the_end()
 
 
-def take(scene: Late, *, looks: bool) -> None:
-    """It has asked for the lock; ``looks``: and found that there is no answer yet."""
+def take(scene: Late) -> None:
+    """It has asked for the lock, and waits."""
     scene.caller.take()
-    if looks:
-        scene.go_on()
-        assert not scene.task._queued, "it waits"
     assert not scene.caller.ended
 
 
 def test_all_have_answered_before_it_looks() -> None:
-    """Its rounds are decided: it waits for nothing, and the events that it did not need do no harm."""
+    """Its rounds are decided when it looks."""
     scene = Late()
     greater_fence(scene)
-    take(scene, looks=False)
+    take(scene)
     scene.wait(TRIP)
     scene.go_on()  # the first round; now it asks for a greater fence
-    assert len(scene.task.events) == 1
     scene.wait(TRIP)
     scene.go_on()
     grant = scene.caller.outcome
@@ -83,11 +79,10 @@ def test_all_have_answered_before_it_looks() -> None:
     clean(scene)
 
 
-@pytest.mark.parametrize("looks", [False, True])
-def test_its_time_passes_after_it_was_decided(looks: bool) -> None:
+def test_its_time_passes_after_it_was_decided() -> None:
     """It is granted, as of the moment of the deciding answer."""
     scene = Late()
-    take(scene, looks=looks)
+    take(scene)
     asked_at = scene.caller.client.clock()
     scene.wait(TTL / 4)
     scene.go_on()
@@ -100,18 +95,37 @@ def test_its_time_passes_after_it_was_decided(looks: bool) -> None:
     clean(scene)
 
 
-def test_answers_after_its_time_are_not_counted() -> None:
-    """Nobody counts them from then on, though it does not know yet that its time is up."""
+def test_answers_after_its_time_and_before_it_looks_are_counted() -> None:
+    """Whoever reads counts them.  The validity counts from when it asked (R6)."""
     scene = Late()
     for link in scene.links(ALL):
         link.cut(ANSWERS)
-    take(scene, looks=True)
+    asked_at = scene.caller.client.clock()
+    take(scene)
     scene.wait(1.01 * NODE_TIMEOUT)
     assert scene.goes_on, "its time is up"
     for link in scene.links(ALL):
         link.heal(ANSWERS)
     scene.wait(TRIP)
     scene.go_on()
+    grant = scene.caller.outcome
+    assert isinstance(grant, Grant)
+    assert grant.valid_until < asked_at + TTL
+    scene.give()
+    scene.heal()
+    clean(scene)
+
+
+def test_answers_after_it_looked_are_not_counted() -> None:
+    scene = Late()
+    for link in scene.links(ALL):
+        link.cut(ANSWERS)
+    take(scene)
+    scene.wait(1.01 * NODE_TIMEOUT)
+    scene.go_on()
+    for link in scene.links(ALL):
+        link.heal(ANSWERS)
+    scene.wait(TRIP)
     refusal = scene.caller.outcome
     assert isinstance(refusal, Refusal)
     assert {vote.outcome for vote in refusal.tally.votes()} == {"timeout"}
@@ -119,11 +133,10 @@ def test_answers_after_its_time_are_not_counted() -> None:
     clean(scene)
 
 
-@pytest.mark.parametrize("looks", [False, True])
-def test_interrupted_when_it_was_granted_and_does_not_know(looks: bool) -> None:
+def test_interrupted_when_it_was_granted_and_does_not_know() -> None:
     """R11."""
     scene = Late()
-    take(scene, looks=looks)
+    take(scene)
     scene.wait(TRIP)
     assert len(scene.keys()) == MASTERS
     scene.task.strike()
@@ -137,7 +150,7 @@ def test_interrupted_when_it_was_granted_and_does_not_know(looks: bool) -> None:
 def end_of_a_lease() -> Late:
     """An extension is answered in time; its operation comes to it when the lease has ended."""
     scene = Late()
-    take(scene, looks=True)
+    take(scene)
     scene.to_the_end()
     hold = scene.caller.hold
     assert hold is not None
@@ -177,7 +190,7 @@ def test_scripts_that_are_forgotten_are_sent_while_it_does_not_look() -> None:
     scene = Late()
     for master in scene.masters:
         master.flush_scripts()
-    take(scene, looks=False)
+    take(scene)
     scene.wait(2 * TRIP)
     assert len(scene.keys()) == MASTERS
     assert all(scripts.ACQUIRE.sha in master._cached for master in scene.masters)
