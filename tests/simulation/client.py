@@ -70,6 +70,7 @@ class Task(SteppedOperation[Any, "Client"]):
         self.origins: dict[Send, dict[int, tuple[int, float, bool]]] = {}
         self.kept: dict[LeaseState, Callable[[], None]] = {}  # to be called when an extension of it is won
         self._done = done
+        self._writes = False  # soon
         self._alarms = 0
 
     def __repr__(self) -> str:
@@ -77,7 +78,7 @@ class Task(SteppedOperation[Any, "Client"]):
 
     def strike(self) -> None:
         """Interrupt it: while it waits, or while what it has waited for has come and its thread has not seen it yet."""
-        if not (self._running or self.over):
+        if not (self._running or self._writes or self.over):
             self._drive(self._op.throw, Cancelled())
 
     # -- what the engine asks for --------------------------------------------------------------------
@@ -99,7 +100,8 @@ class Task(SteppedOperation[Any, "Client"]):
         """Another thread comes between what was decided and what is written (R14)."""
         if self.on_send is not None:
             self.on_send(request)
-        self._alarms, self._armed = self._alarms + 1, None  # it does not wait, so no alarm goes off
+        self._alarms, self._armed = self._alarms + 1, None  # it does not wait, so no alarm goes off ...
+        self._writes = self._queued = True  # ... and nothing wakes it
         chance = self.client.world.random
         pause = chance.choice((0.0, 0.5)) * chance.random() * self.client.parameters.node_timeout
         self.client.world.after(pause, self.client.gate, self._write, request)
@@ -107,6 +109,7 @@ class Task(SteppedOperation[Any, "Client"]):
         return waits
 
     def _write(self, request: Send) -> None:
+        self._writes = self._queued = False
         error = self.client.perform(request, self)
         self._drive(self._op.send if error is None else self._op.throw, error)
 
