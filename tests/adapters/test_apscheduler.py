@@ -20,8 +20,8 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock.adapters.apscheduler import AsyncWhileLeading, WhileLeading
 from tests.adapters import jobs
-from tests.adapters.process import run, soon, started
-from tests.servers.look import eventually
+from tests.servers.look import each, eventually
+from tests.servers.process import run, soon, started
 
 OFTEN = {"trigger": "interval", "seconds": 0.05, "misfire_grace_time": None, "coalesce": True}
 WORLDS = ["threads", "asyncio"]
@@ -48,8 +48,7 @@ def candidate(servers, scheduler, **options):
 
 def lose(servers):
     """Somebody else has the lock, for a moment."""
-    for i in range(len(servers)):
-        servers.client(i).set("redlock:scheduler", "f" * 40, px=300)
+    each(servers, "set", "redlock:scheduler", "f" * 40, px=300)
 
 
 def test_jobs_run_where_the_leader_is_and_nowhere_else(servers):

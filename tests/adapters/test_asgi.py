@@ -14,8 +14,8 @@ import pytest
 from redlock import AsyncMasters, ConfigurationError
 from redlock.adapters import asgi
 from redlock.adapters.asgi import leading
-from tests.adapters.process import soon, started
-from tests.servers.look import eventually
+from tests.servers.look import each, eventually
+from tests.servers.process import soon, started
 
 
 def played(scene):
@@ -153,12 +153,10 @@ def test_a_campaign_that_is_impossible_is_logged_and_tried_again(servers, caplog
 
         async with elections(servers) as (_, election), leading(election, lead):
             await soon(lambda: "no campaign" in caplog.text)
-            for i in range(len(servers)):
-                servers.client(i).config_set("requirepass", "")
+            each(servers, "config_set", "requirepass", "")
             await began.wait()
 
-    for i in range(len(servers)):
-        servers.client(i).config_set("requirepass", "unknown")
+    each(servers, "config_set", "requirepass", "unknown")
     with caplog.at_level(logging.ERROR, "redlock"):
         played(scene)
 

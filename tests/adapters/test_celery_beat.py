@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from redlock import ConfigurationError, Masters
+from tests.servers.look import each, pause, resume
 
 pytest.importorskip("celery")
 
@@ -190,14 +191,12 @@ def test_an_outage_of_a_majority_only_delays(beat, sent, redlock_servers, caplog
     one = beat({"job": every(10, last=100)}, redlock_beat_ttl=300.0)
     one.until_leading()
     before = len(sent)
-    for number in (0, 1, 2):
-        redlock_servers.pause(number)
+    pause(redlock_servers, 3)
     assert one.tick() > 0
     assert one.tick() > 0
     assert len(sent) == before
     assert "not sent yet" in caplog.text
-    for number in (0, 1, 2):
-        redlock_servers.resume(number)
+    resume(redlock_servers, 3)
     one.until(lambda: len(sent) >= 10)
     fires = [fire for _, fire in sent]
     assert fires == grid(fires[0], 10, len(fires))
@@ -214,8 +213,7 @@ def test_a_fire_that_nobody_got_is_tried_again(beat, sent, redlock_servers):
     one.until_leading()
     assert one.tick() > 0
     assert sent == []
-    for number in range(4):
-        redlock_servers.client(number).delete(key)
+    each(redlock_servers, "delete", key, masters=4)
     one.until(lambda: sent)
     assert sent[0] == (TASK, fire)
 

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from redlock import AsyncMasters, LockLost, LockReleased, Masters
+from redlock import AsyncMasters, LockReleased, Masters
 from tests.servers.interrupt import Struck, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left
 
@@ -64,16 +64,6 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_s
                     fence = fenced
 
     asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_the_names_of_an_interrupted_with_are_free_for_a_try_at_once(redlock_servers, redlock_masters):
-    """Also before its renewer has had time to notice: whoever comes back notices."""
-    lock = redlock_masters.lock("job", ttl=30)
-    enter(lock)
-    again = redlock_masters.lock("job", ttl=30)
-    assert again.acquire(blocking=False)
-    again.release()
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -157,15 +147,6 @@ def test_an_asynchronous_lock_object_that_is_dropped_while_it_holds(redlock_serv
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_a_lock_object_that_is_dropped_by_the_collector_in_another_thread(redlock_servers, redlock_masters):
-    lock = redlock_masters.lock("job", ttl=30, bound=False)
-    lock.acquire()
-    lock.cycle = lock
-    del lock
-    elsewhere(gc.collect)
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_a_lock_object_that_somebody_is_inside_of_is_not_dropped(redlock_servers, redlock_masters):
     with redlock_masters.lock("job", ttl=0.9, bound=False) as lease:
         gc.collect()
@@ -184,29 +165,3 @@ def test_a_lease_that_was_handed_over_ends_with_the_object_that_took_it(redlock_
 
 
 # -- very many holds -------------------------------------------------------------------------------------
-
-
-def test_what_was_lost_among_very_many_holds_is_told(redlock_servers, redlock_masters):
-    """`LockLost` where it is documented, not `NotHeld`, however many the thread holds."""
-    lock = redlock_masters.lock("job", ttl=0.8, auto_extend=False)
-    lease = lock.acquire()
-    assert lease.wait_lost(5)
-    others = [redlock_masters.lock(f"other-{number}", ttl=30) for number in range(120)]
-    for other in others:
-        other.acquire()
-    with pytest.raises(LockLost, match="expired"):
-        lock.release()
-    for other in others:
-        other.release()
-
-
-def test_what_is_acquired_and_lost_again_and_again_does_not_pile_up(redlock_masters):
-    lock = redlock_masters.lock("job", ttl=10)
-    lease = lock.acquire()
-    for number in range(150):
-        other = redlock_masters.lock(f"other-{number % 3}", ttl=10, max_hold=0.001)
-        other.acquire()
-        assert other.lease.wait_lost(5)
-    assert len(redlock_masters._own.holds) <= 110
-    assert lease.valid
-    lock.release()

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from redlock import LeaseExtended
-from redlock._base.stream import Stream
 from redlock._core import renewals
 from tests.servers.look import all_up, eventually, nothing_left, script_calls, take
 
@@ -59,16 +58,6 @@ def give_back(held, *others):
         if name not in others:
             assert lease.valid, name
             lock.release()
-
-
-def test_what_masters_usually_say_of_many_is_not_parsed(held, monkeypatch, seen):
-    """`Call.usual` of a renewal is what real servers answer."""
-    parsed = []
-    monkeypatch.setattr(Stream, "_parse", lambda stream, data, now: parsed.append(data))
-    eventually(lambda: len(set(seen)) == LEASES)
-    monkeypatch.undo()
-    assert not parsed
-    give_back(held)
 
 
 def test_many_are_kept_and_few_requests_do_it(held, redlock_servers, seen, lost):

@@ -15,12 +15,10 @@ import time
 import pytest
 import redis
 
-from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, QuorumUnreachable, RedlockError
+from redlock import AsyncMasters, ConfigurationError, Masters, QuorumUnreachable, RedlockError
 from redlock._health import rights
-from redlock._health.checkup import Checkup
-from redlock._health.examine import Examination
 from redlock.testing import LocalMasters
-from tests.servers.look import at_once, eventually, nothing_left
+from tests.servers.look import at_once, each, eventually, nothing_left, pause, resume
 from tests.servers.needs import missing
 from tests.servers.one import free_port, redis_server, tls_server
 
@@ -70,8 +68,7 @@ def test_five_healthy_ones(world, servers):
 def test_it_never_takes_longer_than_its_timeout_however_many_hang(world, servers):
     with world.Masters(servers.urls) as masters:
         masters.check()
-        for i in range(5):
-            servers.pause(i)
+        pause(servers)
         begun = time.monotonic()
         health = masters.check(timeout=1.0)
         took = time.monotonic() - begun
@@ -110,8 +107,7 @@ def test_without_a_probe_nothing_is_written(world, servers):
 
 
 def test_an_announcement_that_lets_no_client_connect_is_found_without_a_probe(world, servers):
-    for i in range(3):
-        servers.client(i).set("redlock-max-ttl:redlock:", "1e300")
+    each(servers, "set", "redlock-max-ttl:redlock:", "1e300", masters=3)
     with world.Masters(servers.urls) as masters:
         health = masters.check(probe=False)
         assert health.status == "CRITICAL"
@@ -426,16 +422,6 @@ def answers(client):
     return False
 
 
-def test_an_announcement_of_another_type(servers):
-    servers.client(4).lpush("redlock-max-ttl:redlock:", "60000")
-    with Masters(servers.urls) as masters:
-        health = masters.check(probe=False)
-    [finding] = health.masters[4].findings
-    assert finding.code == "announcement"
-    assert "redlock-max-ttl:redlock:" in finding.advice
-    assert health.quorum.voting == 4
-
-
 def test_a_cluster_has_one_database(servers):
     answers = {"SELECT": b"-ERR SELECT is not allowed in cluster mode\r\n"}
     with answering(lambda command: answers.get(command, b"+OK\r\n")) as port:
@@ -489,25 +475,10 @@ def test_no_such_host_and_no_such_port(servers):
     assert [finding.code for master in health.masters[3:] for finding in master.findings] == ["unreachable"] * 2
 
 
-def test_the_threads_of_those_that_answered_have_ended(servers, monkeypatch):
-    """Whoever looks at the threads behind a check sees none of them, however slowly they end."""
-    run = Examination.run
-
-    def slow(look):
-        run(look)
-        time.sleep(0.3)
-
-    monkeypatch.setattr(Examination, "run", slow)
-    with Masters(servers.urls) as masters:
-        assert masters.check(probe=False).ok
-        assert not [one for one in threading.enumerate() if one.name.startswith("redlock-check")]
-
-
 def test_a_check_that_is_cancelled_leaves_nothing():
     """No task, no thread that goes on, no lock."""
     with LocalMasters(3, persistence="always") as servers:
-        for i in range(3):
-            servers.pause(i)
+        pause(servers, 3)
 
         async def main():
             async with AsyncMasters(servers.urls) as masters:
@@ -520,75 +491,6 @@ def test_a_check_that_is_cancelled_leaves_nothing():
 
         assert asyncio.run(main()) == []
         eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("redlock-check")], 10)
-        for i in range(3):
-            servers.resume(i)
+        resume(servers, 3)
         eventually(lambda: nothing_left(servers))
     gc.collect()
-
-
-class Begins:
-    """A probe that is about to begin: it waits until ``go``."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.there, self.go = threading.Event(), threading.Event()
-        self.acquired: list[object] = []
-        run_probe, acquire = Checkup._run_probe, AsyncMultiLock.acquire
-
-        def waits(checkup, max_ttl):
-            self.there.set()
-            self.go.wait(10)
-            run_probe(checkup, max_ttl)
-
-        def counted(lock, *arguments, **options):
-            self.acquired.append(lock)
-            return acquire(lock, *arguments, **options)
-
-        monkeypatch.setattr(Checkup, "_run_probe", waits)
-        monkeypatch.setattr(AsyncMultiLock, "acquire", counted)
-
-
-def no_threads() -> bool:
-    return not [one for one in threading.enumerate() if one.name.startswith("redlock-check")]
-
-
-def test_no_probe_begins_after_a_check_was_cancelled(servers, monkeypatch):
-    begins = Begins(monkeypatch)
-
-    async def main():
-        async with AsyncMasters(servers.urls) as masters:
-            task = asyncio.create_task(masters.check(timeout=30.0))
-            await asyncio.to_thread(begins.there.wait, 10)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            begins.go.set()
-            await asyncio.to_thread(eventually, no_threads)
-            await asyncio.sleep(0)
-
-    asyncio.run(main())
-    assert begins.acquired == []
-
-
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_check_whose_loop_is_closed_leaves_no_thread(servers, monkeypatch, asked):
-    """Before its thread asks the loop for a probe, or after it; neither says a word."""
-    begins = Begins(monkeypatch)
-    masters = AsyncMasters(servers.urls)
-    loop = asyncio.new_event_loop()
-
-    async def main():
-        task = loop.create_task(masters.check(timeout=2.0))
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # its owner's mistake, here on purpose
-        await asyncio.to_thread(begins.there.wait, 10)
-        return task
-
-    task = loop.run_until_complete(main())
-    if asked:
-        begins.go.set()
-        time.sleep(0.1)
-    loop.close()
-    begins.go.set()
-    eventually(no_threads)
-    assert not task.done()
-    assert begins.acquired == []
-    asyncio.run(masters.close())

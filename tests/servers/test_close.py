@@ -10,14 +10,22 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 import pytest
 
 from redlock import AsyncMasters, Masters, RedlockError
-from redlock._asyncio import connections as connections_module
-from tests.servers.look import all_up, connected, eventually, lock_keys, no_thread_besides, nothing_left, take
+from tests.servers.look import (
+    all_up,
+    connected,
+    eventually,
+    lock_keys,
+    no_thread_besides,
+    nothing_left,
+    pause,
+    resume,
+    take,
+)
 
 
 def descriptors() -> int:
@@ -37,25 +45,6 @@ def test_close_leaves_no_thread_and_no_descriptor(world, redlock_servers):
         assert descriptors() == before
         with pytest.raises(RedlockError, match="closed"):
             masters.lock("job", ttl=10).acquire()
-
-
-def test_close_waits_for_threads_that_have_just_connected(world, redlock_servers):
-    """They have handed their sockets over, and the machine lets them run to their ends only later."""
-
-    def slow(frame, event, _):
-        if event == "return" and frame.f_code.co_name == "run" and "-connect-" in threading.current_thread().name:
-            time.sleep(0.3)
-
-    threads = set(threading.enumerate())
-    threading.setprofile(slow)
-    try:
-        masters = world.Masters(redlock_servers.urls, restart_guard=False)
-        with masters.lock("job", ttl=10):
-            pass
-        masters.close()
-        assert no_thread_besides(threads)
-    finally:
-        threading.setprofile(None)
 
 
 def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(world, redlock_servers):
@@ -116,8 +105,7 @@ def test_close_takes_back_what_is_being_acquired(world, redlock_servers):
     """P7, R11: masters that are slow to grant it are slow to hear of the end as well."""
     masters = world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0)
     eventually(lambda: all_up(masters))
-    for i in range(3):
-        redlock_servers.pause(i)
+    pause(redlock_servers, 3)
     ended: list[Any] = []
     thread = threading.Thread(target=lambda: ended.append(outcome(masters.lock("job", ttl=60))))
     thread.start()
@@ -126,8 +114,7 @@ def test_close_takes_back_what_is_being_acquired(world, redlock_servers):
     masters.close()
     assert time.monotonic() - began < 3
     thread.join(5)
-    for i in range(3):
-        redlock_servers.resume(i)
+    resume(redlock_servers, 3)
     assert [str(error) for error in ended] == ["these Masters were closed"]
     eventually(lambda: nothing_left(redlock_servers))
 
@@ -173,8 +160,7 @@ def test_a_release_under_way_is_waited_for(redlock_servers):
     eventually(lambda: all_up(masters))
     lock = masters.lock("job", ttl=30, bound=False)
     take(lock)
-    for i in range(3):
-        redlock_servers.pause(i)
+    pause(redlock_servers, 3)
     releaser = ThreadPoolExecutor(1).submit(lock.release)
     eventually(lambda: not any(lock_keys(redlock_servers)[3:]))
     thaw = threading.Timer(0.3, lambda: [redlock_servers.resume(i) for i in range(3)])
@@ -183,57 +169,6 @@ def test_a_release_under_way_is_waited_for(redlock_servers):
     assert releaser.result(1) is None
     thaw.join()
     assert nothing_left(redlock_servers)
-
-
-def test_nothing_begins_while_it_closes(redlock_servers):
-    """Also in a thread that was about to when nothing was closed yet."""
-    masters = Masters(redlock_servers.urls, restart_guard=False)
-    with masters.lock("job", ttl=10):
-        pass
-    driver = masters._driver
-    assert driver is not None
-    driver._connections.begin_to_close()
-    for work in (masters.lock("job", ttl=10).acquire, lambda: masters.status("job")):
-        with pytest.raises(RedlockError, match="closed"):
-            work()
-    masters.close()
-    assert nothing_left(redlock_servers)
-
-
-@pytest.mark.parametrize("end", ["closed", "dropped"])
-def test_a_renewal_under_way_ends_with_its_masters(redlock_servers, end):
-    """In their thread.  Left to the collector it would end in any other, in the middle of anything."""
-    masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.3)
-    lease = take(masters.lock("job", ttl=0.9))
-    for i in range(5):
-        redlock_servers.pause(i)
-    renewer = masters._driver._housekeeper.renewer  # type: ignore[union-attr]
-    (renewal,) = eventually(lambda: list(renewer.operations))
-    if end == "closed":
-        masters.close()
-    else:
-        del masters
-        gc.collect()
-    eventually(lambda: getgeneratorstate(renewal._op) == GEN_CLOSED)
-    assert not renewer.operations
-    assert not lease._state.all_pending
-    for i in range(5):
-        redlock_servers.resume(i)
-
-
-def test_sockets_that_come_while_others_are_closed():
-    class Socket:
-        closed = 0
-
-        def close(self):
-            Socket.closed += 1
-            if Socket.closed < 5:
-                sockets.add(Socket())
-
-    sockets = {Socket(), Socket()}
-    connections_module._close_all(sockets)  # type: ignore[arg-type]
-    assert Socket.closed == 6
-    assert not sockets
 
 
 def test_who_closes_second_waits_for_the_first(redlock_servers):

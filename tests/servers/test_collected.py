@@ -95,26 +95,6 @@ def test_an_object_in_a_cycle_that_releases_its_lock_at_its_end(redlock_servers,
     assert nothing_left(redlock_servers)
 
 
-def test_an_object_in_a_cycle_that_closes_its_stack_at_its_end(redlock_servers, redlock_masters, others):
-    found: list[str] = []
-
-    class Service(Cycle):
-        def __init__(self) -> None:
-            super().__init__()
-            self.stack = contextlib.ExitStack()
-            self.lease = self.stack.enter_context(redlock_masters.lock("job", ttl=30))
-
-        def __del__(self) -> None:
-            found.extend(stays(self.lease, others))
-            self.stack.close()
-            found.append("closed")
-
-    Service()
-    gc.collect()
-    assert found == ["it stayed", "closed"]
-    assert nothing_left(redlock_servers)
-
-
 def test_a_stack_in_a_cycle_that_nobody_closes(redlock_servers, redlock_masters):
     """Nobody leaves, so its renewer does: also if that looks in the middle of the collection."""
     cycle = Cycle(contextlib.ExitStack())

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from redlock import QuorumUnreachable, RedlockError
-from tests.servers.look import all_up, eventually, nothing_left
+from tests.servers.look import all_up, each, eventually, nothing_left
 
 PROGRAMS = {
     "threads": """
@@ -87,8 +87,7 @@ def test_the_connections_broke_meanwhile(world, redlock_servers, exiting):
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
         eventually(lambda: all_up(masters))
         exiting()
-        for i in range(3):
-            redlock_servers.client(i).client_kill_filter(_type="normal", skipme=True)
+        each(redlock_servers, "client_kill_filter", _type="normal", skipme=True, masters=3)
         with pytest.raises(QuorumUnreachable, match="Python is exiting and starts no thread any more"):
             masters.lock("job").acquire()
 
@@ -107,22 +106,3 @@ def test_too_many_threads(world, redlock_servers, monkeypatch):
                 masters.lock("job").acquire(timeout=0)
         with masters.lock("job") as lease:
             assert lease.valid
-
-
-def test_masters_that_no_thread_could_connect_to_are_reported_as_down_once(world, redlock_servers, monkeypatch, caplog):
-    start = threading.Thread.start
-
-    def refuse(thread):
-        if "redlock-connect" in thread.name:
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(RedlockError):
-                masters.lock("job").acquire(timeout=0.5)
-        eventually(lambda: all_up(masters))  # it has tried again by itself
-    told = [record.getMessage() for record in caplog.records if "no thread could be started" in record.getMessage()]
-    assert len(told) == 5
-    assert all("is down: no thread could be started: can't start new thread" in text for text in told)

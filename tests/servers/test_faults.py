@@ -18,7 +18,7 @@ from redis.retry import Retry
 
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
-from tests.servers.look import all_up, eventually, lock_keys, logged, nothing_left
+from tests.servers.look import all_up, each, eventually, lock_keys, logged, nothing_left, pause, resume
 from tests.servers.one import free_port, redis_server, tls_server
 from tests.servers.proxy import Proxy
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
@@ -130,8 +130,7 @@ def test_a_fence_that_is_no_number(redlock_servers, masters):
 def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
     """Whoever asks for that name learns who has it, in a few bytes; who holds another one notices nothing."""
     size = 17_000_000  # more than a connection is kept for: see `_core.sizes`
-    for i in range(5):
-        redlock_servers.client(i).set("redlock:big", b"x" * size, px=60_000)
+    each(redlock_servers, "set", "redlock:big", b"x" * size, px=60_000)
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=5) as masters:
         with masters.lock("other", ttl=30) as lease:
             assert lease.valid
@@ -154,8 +153,7 @@ def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
 def test_a_fence_that_no_token_can_exceed_is_told_at_once_with_the_way_out(redlock_servers, masters):
     """Somebody wrote 2**53 - 1, after which a script cannot count.  It is not spread to masters that are well."""
     key = "{redlock:job}:fence"
-    for i in range(2):
-        redlock_servers.client(i).set(key, "9007199254740991")
+    each(redlock_servers, "set", key, "9007199254740991", masters=2)
     for _ in range(3):
         with masters.lock("job", ttl=10) as lease:
             assert lease.fence < 2**52
@@ -204,8 +202,7 @@ def test_what_stands_at_the_announcement_key_is_told_at_once(world, redlock_serv
             ):
                 masters.lock("job", ttl=10).acquire(timeout=60)
     finally:
-        for i in range(5):
-            redlock_servers.client(i).delete("redlock-max-ttl:redlock:")
+        each(redlock_servers, "delete", "redlock-max-ttl:redlock:")
 
 
 @pytest.mark.parametrize("command", ["EVALSHA", "EVAL", "SCRIPT"])
@@ -231,16 +228,14 @@ def test_names_in_different_slots_of_a_cluster_are_told_at_once(world, tmp_path)
 def test_full_master_refuses_new_locks_but_extends_and_releases(redlock_servers, masters):
     lock = masters.lock("job", ttl=10)
     lock.acquire()
-    for i in range(5):
-        redlock_servers.client(i).config_set("maxmemory", "1")
+    each(redlock_servers, "config_set", "maxmemory", "1")
     try:
         assert lock.extend().valid
         lock.release()
         with pytest.raises(QuorumUnreachable, match="OOM"):
             lock.acquire(timeout=0)
     finally:
-        for i in range(5):
-            redlock_servers.client(i).config_set("maxmemory", "0")
+        each(redlock_servers, "config_set", "maxmemory", "0")
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -313,11 +308,9 @@ def test_script_flush_costs_nothing_but_the_text(redlock_servers, masters):
     """Scripts are run by name; a master that has forgotten one gets its text, once (docs/reference/wire.md)."""
     lock = masters.lock("job", ttl=10)
     for _ in range(5):
-        for i in range(5):
-            redlock_servers.client(i).script_flush()
+        each(redlock_servers, "script_flush")
         with lock as lease:
-            for i in range(5):
-                redlock_servers.client(i).script_flush()
+            each(redlock_servers, "script_flush")
             lock.extend()
             assert lease.fence
     eventually(lambda: nothing_left(redlock_servers))
@@ -540,12 +533,10 @@ def test_two_urls_of_one_server_have_one_vote(world, redlock_servers):
 def test_connecting_slowly_does_not_fail_the_first_lock(world):
     """R2: before its first round a `Masters` waits for the connections, whatever the timeout of the call."""
     with LocalMasters(3) as servers:
-        for i in range(3):
-            servers.pause(i)
+        pause(servers, 3)
 
         def resume_all():
-            for i in range(3):
-                servers.resume(i)
+            resume(servers, 3)
 
         thaw = threading.Timer(0.5, resume_all)
         thaw.start()
@@ -656,12 +647,10 @@ def test_a_log_handler_that_raises_is_nothing_to_whoever_waits(world, redlock_se
         eventually(lambda: all_up(masters))
         logger.addFilter(broken)
         try:
-            for i in range(3):
-                redlock_servers.pause(i)
+            pause(redlock_servers, 3)
             with pytest.raises(QuorumUnreachable):
                 masters.lock("job", ttl=10).acquire(timeout=0.3)
-            for i in range(3):
-                redlock_servers.resume(i)
+            resume(redlock_servers, 3)
             assert masters.lock("job", ttl=10).acquire(timeout=5) is not None
         finally:
             logger.removeFilter(broken)

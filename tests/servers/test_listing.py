@@ -12,7 +12,7 @@ import pytest
 import redlock
 from redlock import ConfigurationError, QuorumUnreachable
 from tests.servers.commands import CHECK, run
-from tests.servers.look import all_up, eventually
+from tests.servers.look import all_up, each, eventually, kill
 
 FIVE = range(5)
 
@@ -185,12 +185,10 @@ def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
             with pytest.raises(QuorumUnreachable, match=r"to list locks a user needs \+scan") as caught:
                 Lister(world, masters)()
             assert "NOPERM" in str(caught.value)
-            for i in FIVE:
-                redlock_servers.client(i).execute_command("ACL", "SETUSER", "lister", "+scan")
+            each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "+scan")
             assert Lister(world, masters).names() == ["a"]
     finally:
-        for i in FIVE:
-            redlock_servers.client(i).execute_command("ACL", "DELUSER", "lister")
+        each(redlock_servers, "execute_command", "ACL", "DELUSER", "lister")
 
 
 def redlock_rule() -> list[str]:
@@ -251,8 +249,7 @@ def scans(client) -> int:
 def test_no_master_is_held_up(redlock_servers):
     """A step looks at some hundred keys, however many there are."""
     fill(redlock_servers, 100, 20_000)
-    for i in FIVE:
-        redlock_servers.client(i).config_resetstat()
+    each(redlock_servers, "config_resetstat")
     with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
         assert sum(1 for _ in masters.locks()) == 100
     assert all(scans(redlock_servers.client(i)) >= 20_000 / 1000 for i in FIVE)
@@ -351,8 +348,7 @@ def test_it_writes_nothing_that_clients_did_not_write_before(redlock_servers):
 
 
 def test_its_exit_code_without_a_quorum(redlock_servers):
-    for i in (0, 1, 2):
-        redlock_servers.kill(i)
+    kill(redlock_servers, 3)
     done = check(redlock_servers, "--locks")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nobody can tell which locks there are" in done.stderr

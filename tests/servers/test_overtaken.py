@@ -66,12 +66,6 @@ def acquired_there(servers) -> int:
     return int(servers.client(LAGS).info("commandstats").get("cmdstat_set", {"calls": 0})["calls"])
 
 
-def up(masters) -> bool:
-    """Also the master behind that connection, which may connect after the others."""
-    votes = masters.status("whatever").votes
-    return bool(votes[LAGS].outcome == "free")
-
-
 def test_released_on_another_loop_while_that_of_the_acquire_runs(redlock_servers, proxy, urls):
     """The loop of the acquire sends it as well, behind the acquire, however long the connection lags."""
     masters = AsyncMasters(urls, **OPTIONS)
@@ -157,48 +151,3 @@ def test_released_on_another_loop_when_that_of_the_acquire_was_closed(redlock_se
 
     asyncio.run(acquires())
     asyncio.run(releases())
-
-
-@pytest.fixture
-def handed_over(world, redlock_servers, proxy, urls):
-    """A lease that is resumed where all masters are connected; one of them has not seen the acquire."""
-    with world.Masters(urls, **OPTIONS) as here, world.Masters(urls, **OPTIONS) as elsewhere:
-        eventually(lambda: up(here))
-        proxy.lag()
-        eventually(lambda: up(elsewhere))
-        lease = here.lock("job", ttl=20, auto_extend=False).acquire()
-        yield elsewhere.lock("job", ttl=20, token=lease.token, fence=lease.fence)
-
-
-def test_a_lease_that_was_handed_over(redlock_servers, proxy, handed_over):
-    before = scripts_there(redlock_servers)
-    handed_over.release()
-    eventually(lambda: scripts_there(redlock_servers) > before + 4)  # it is asked again, later and later
-    seen = acquired_there(redlock_servers)
-    proxy.catch_up()
-    eventually(lambda: acquired_there(redlock_servers) > seen)
-    eventually(lambda: nothing_left(redlock_servers), SOON)
-
-
-def test_one_that_was_given_back_meanwhile_to_the_master_that_has_not_seen_it(redlock_servers, proxy, handed_over):
-    """R14: that the master has the key then says nothing of the acquire, which is to come yet."""
-    eventually(lambda: handed_over.extend() and all(lock_keys(redlock_servers)))
-    handed_over.release()
-    eventually(lambda: nothing_left(redlock_servers))
-    seen = acquired_there(redlock_servers)
-    proxy.catch_up()
-    eventually(lambda: acquired_there(redlock_servers) > seen)
-    eventually(lambda: nothing_left(redlock_servers), SOON)
-
-
-def test_one_that_every_master_has_is_released_once(world, redlock_servers):
-    """What is handed over as a rule costs nothing more."""
-    with world.Masters(redlock_servers.urls, restart_guard=False) as here:
-        lease = here.lock("job", ttl=20, auto_extend=False).acquire()
-        eventually(lambda: all(lock_keys(redlock_servers)))
-        with world.Masters(redlock_servers.urls, restart_guard=False) as elsewhere:
-            eventually(lambda: all(vote.outcome == "held" for vote in elsewhere.status("job").votes))
-            before = script_calls(redlock_servers)
-            elsewhere.lock("job", ttl=20, token=lease.token, fence=lease.fence).release()
-            eventually(lambda: not world.connections(elsewhere).owe())
-            assert script_calls(redlock_servers) == [calls + 1 for calls in before]

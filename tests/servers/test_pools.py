@@ -13,7 +13,6 @@ import httpx
 import pytest
 from fastapi import Depends, FastAPI
 
-from redlock import AsyncMasters
 from tests.servers.look import eventually, nothing_left
 
 SHORT: dict[str, Any] = {"ttl": 0.9, "timeout": 10}
@@ -80,30 +79,6 @@ def test_fastapi_requests_through_a_synchronous_dependency(redlock_servers, redl
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_fastapi_requests_through_an_asynchronous_dependency(redlock_servers):
-    requests = Requests()
-
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-
-            async def locked():
-                async with masters.lock("invoice:42", **SHORT) as lease:
-                    yield lease
-
-            app = FastAPI()
-
-            @app.get("/")
-            async def pay(lease: Annotated[Any, Depends(locked)]) -> None:
-                await requests.work(lease)
-
-            await serve(app, 6)
-
-    asyncio.run(main())
-    assert requests.most == 1
-    assert len(set(requests.fences)) == 6
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_a_dependency_that_needs_the_lock_of_another_one(redlock_masters):
     """One request asks twice: in copies of a context that was not made while it was held, so its own short wait ends it."""
     refused: list[bool] = []
@@ -138,20 +113,6 @@ def test_a_generator_that_was_entered_in_a_thread_that_has_ended_keeps_its_lease
     in_a_thread(lambda: held.__exit__(None, None, None))
     assert (lease.valid, lease.lost) == (False, False)
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_a_generator_that_is_thrown_away_after_its_thread_has_ended(redlock_servers, redlock_masters):
-    generators = [iter_section(redlock_masters)]
-    lease = in_a_thread(lambda: next(generators[0]))
-    assert lease.valid
-    generators.clear()
-    eventually(lambda: nothing_left(redlock_servers))
-    assert not lease.lost
-
-
-def iter_section(masters):
-    with masters.lock("invoice:42", **SHORT) as lease:
-        yield lease
 
 
 def test_calls_with_contexts_of_their_own_in_one_thread_wait_for_each_other(redlock_servers, redlock_masters):
@@ -194,37 +155,7 @@ def test_what_a_suspended_generator_holds_is_not_the_next_caller_s(redlock_maste
     assert not lock.lease.valid
 
 
-def test_to_thread_calls_of_many_tasks(redlock_servers, redlock_masters):
-    """Each call is a section of its own, whichever thread it gets."""
-    inside: list[int] = []
-    most: list[int] = []
-
-    def work():
-        with redlock_masters.lock("invoice:42", **SHORT):
-            inside.append(1)
-            most.append(len(inside))
-            with redlock_masters.lock("invoice:42", **SHORT):  # the same call enters again
-                pass
-            inside.pop()
-
-    async def main():
-        await asyncio.gather(*(asyncio.to_thread(work) for _ in range(8)))
-
-    asyncio.run(main())
-    assert max(most) == 1
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 # -- what shares a context enters again ------------------------------------------------------------------
-
-
-def test_a_context_manager_around_a_body_and_a_stack(redlock_servers, redlock_masters):
-    seen: list[int] = []
-    with section(redlock_masters, seen), section(redlock_masters, seen), contextlib.ExitStack() as stack:
-        lease = stack.enter_context(redlock_masters.lock("invoice:42", **SHORT))
-        assert redlock_masters.lock("invoice:42", **SHORT).acquire(timeout=0) is lease
-        redlock_masters.lock("invoice:42", **SHORT)
-    assert seen[0] == seen[1] == lease.fence
 
 
 @pytest.mark.parametrize("how", ["with", "acquire"])
@@ -256,33 +187,6 @@ def test_what_was_acquired_by_hand_is_its_thread_s_in_every_context(redlock_serv
     lock.extend()
     contextvars.copy_context().run(lock.release)
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_contexts_that_are_copied_from_each_other_do_not_grow(redlock_masters):
-    from redlock._base.holds import _ENTERED, _MANY  # noqa: PLC0415 - the only test that looks at it
-
-    def step(left):
-        redlock_masters.lock(f"job-{left}", ttl=10).acquire()
-        contextvars.copy_context().run(redlock_masters.lock(f"job-{left}", ttl=10).acquire)
-        with redlock_masters.lock(f"other-{left}", ttl=10):
-            context = contextvars.copy_context()
-        if left:
-            context.run(step, left - 1)
-        else:
-            assert len(_ENTERED.get()) <= 2 * 400 + _MANY
-
-    step(90)
-
-
-def test_entering_again_and_again_does_not_grow(redlock_masters):
-    from redlock._base.holds import _ENTERED  # noqa: PLC0415
-
-    with redlock_masters.lock("job", ttl=10):
-        before = len(_ENTERED.get())
-        for _ in range(300):
-            with redlock_masters.lock("job", ttl=10):
-                pass
-        assert len(_ENTERED.get()) == before
 
 
 # -- pytest fixtures of every scope ----------------------------------------------------------------------

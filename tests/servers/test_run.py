@@ -16,7 +16,7 @@ import pytest
 
 from redlock.testing import LocalMasters
 from tests.servers.commands import RUN, STUBBORN, line, run, start, started
-from tests.servers.look import alive, child_of, eventually, nothing_left
+from tests.servers.look import alive, child_of, each, eventually, kill, nothing_left, pause
 from tests.servers.needs import as_process_1, missing
 from tests.servers.terminal import Terminal
 
@@ -214,8 +214,7 @@ def test_it_says_released_when_a_majority_has_heard_of_it(servers):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_while_it_waits_ends_it_and_leaves_nothing(servers, number):
-    for i in range(5):
-        servers.client(i).set("redlock:job", "somebody", px=60_000)
+    each(servers, "set", "redlock:job", "somebody", px=60_000)
     with started(["job", NEW, "-v", "--", "echo", "ran"], servers.urls) as process:
         assert process.stderr is not None
         assert "held by somebody" in process.stderr.readline()
@@ -355,8 +354,7 @@ def test_what_it_leaves_in_the_background_is_not_ended_while_the_lock_is_release
         left = int(line(process))
         just_renewed(servers, 6)
         time.sleep(1.8)  # the next one would be due now, SIGTERM in 0.9 s; and the release takes 1.9 s
-        for i in range(5):
-            servers.pause(i)
+        pause(servers)
         assert process.stdin is not None
         process.stdin.write("end\n")
         process.stdin.flush()
@@ -422,8 +420,7 @@ def test_all_masters_frozen_and_a_command_that_ignores_sigterm(servers):
     with started(["job", NEW, "--ttl", f"{ttl:g}", "--", "sh", "-c", STUBBORN], servers.urls) as process:
         child, grandchild = map(int, line(process).split())
         expires = just_renewed(servers, ttl)
-        for i in range(5):
-            servers.pause(i)
+        pause(servers)
         valid_until = expires - ttl * 0.01 - 0.002
         assert alive(child)
         assert alive(grandchild)
@@ -449,8 +446,7 @@ def test_a_command_that_listens_has_its_grace(servers, tmp_path):
     command = f"trap 'sleep 0.3; touch \"{done}\"; exit 5' TERM; echo ready; while :; do sleep 0.05; done"
     with started(["job", NEW, "--ttl", "9", "--", "sh", "-c", command], servers.urls) as process:
         assert line(process) == "ready"
-        for i in range(5):
-            servers.pause(i)
+        pause(servers)
         assert process.wait(30) == 70
         assert done.exists()
 
@@ -458,8 +454,7 @@ def test_a_command_that_listens_has_its_grace(servers, tmp_path):
 def test_a_lock_that_somebody_else_has_ends_the_command_at_once(servers):
     with started(["job", NEW, "--ttl", "3", "--", "sh", "-c", "echo $$; exec sleep 100"], servers.urls) as process:
         child = int(line(process))
-        for i in range(5):
-            servers.client(i).set("redlock:job", "somebody", px=60_000)
+        each(servers, "set", "redlock:job", "somebody", px=60_000)
         assert process.wait(30) == 70
         assert not alive(child)
         assert process.stderr is not None
@@ -538,8 +533,7 @@ def test_masters_that_hang_during_the_grace_of_max_hold_do_not_lengthen_it(serve
     with started(arguments, servers.urls) as process:
         child, grandchild = map(int, line(process).split())
         expires = just_renewed(servers, 3)
-        for i in range(5):
-            servers.pause(i)
+        pause(servers)
         eventually(lambda: not (alive(child) or alive(grandchild)), 30)
         assert time.monotonic() < expires - 0.03
         assert process.wait(30) == 70
@@ -691,8 +685,7 @@ def test_a_watchdog_that_is_stopped(servers, then):
         child = int(line(process))
         os.kill(child_of(process.pid), signal.SIGSTOP)
         if then == "the masters hang":
-            for i in range(5):
-                servers.pause(i)
+            pause(servers)
         elif then == "SIGTERM":
             process.terminate()
         elif then == "the command ends":
@@ -729,8 +722,7 @@ def test_a_watchdog_that_does_nothing(servers, tmp_path, then):
         child = int(line(process))
         if then == "the masters hang":
             expires = just_renewed(servers, ttl)
-            for i in range(5):
-                servers.pause(i)
+            pause(servers)
             eventually(lambda: not alive(child), 30)
             assert time.monotonic() < expires - ttl * 0.01 - 0.002  # valid_until
         elif then == "SIGTERM":
@@ -806,8 +798,7 @@ def test_a_redlock_run_that_is_stopped_does_not_keep_its_command(servers):
 
 
 def test_no_quorum(servers):
-    for i in (0, 1, 2):
-        servers.kill(i)
+    kill(servers, 3)
     done = run([*RUN, "job", "--no-wait", NEW, "--", "echo", "ran"], servers.urls)
     assert done.returncode == 69
     assert done.stdout == ""
@@ -829,8 +820,7 @@ def test_new_masters_do_not_vote_and_that_is_said(servers):
 
 
 def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
-    for i in range(5):
-        servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", ">the-right-one", "+@all", "~*", "&*")
+    each(servers, "execute_command", "ACL", "SETUSER", "locker", "on", ">the-right-one", "+@all", "~*", "&*")
     hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports)
     file = tmp_path / "redlock.toml"
     file.write_text(f'masters = [{hosts}]\nusername = "locker"\nrestart_guard = false\n', encoding="utf-8")

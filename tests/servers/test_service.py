@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.servers.commands import RUN, STUBBORN, line, started
-from tests.servers.look import alive, child_of, eventually, nothing_left
+from tests.servers.look import alive, child_of, each, eventually, nothing_left, pause, resume
 from tests.servers.needs import as_process_1, missing
 from tests.servers.terminal import Terminal
 
@@ -129,14 +129,12 @@ def test_without_a_quorum_its_command_is_ended_and_with_one_it_leads_again(serve
     """P6."""
     with service(servers, "a", "sh", "-c", STUBBORN, ttl=4) as a:
         pids = [*map(int, line(a).split())]
-        for i in range(3):
-            servers.pause(i)
+        pause(servers, 3)
         says(a, "lost 'job': no renewal has worked")
         says(a, "no quorum; waiting for one")
         assert not any(map(alive, pids))
         assert a.poll() is None
-        for i in range(3):
-            servers.resume(i)
+        resume(servers, 3)
         says(a, "elected: leads 'job'")
         again = [*map(int, line(a).split())]
         assert not {*again} & {*pids}
@@ -147,13 +145,11 @@ def test_without_a_quorum_its_command_is_ended_and_with_one_it_leads_again(serve
 def test_a_lock_that_somebody_else_has_ends_its_command_at_once_and_is_waited_for(servers):
     with service(servers, "a", "sh", "-c", STUBBORN, ttl=3) as a:
         pids = [*map(int, line(a).split())]
-        for i in range(5):
-            servers.client(i).set("redlock:job", "somebody", px=600_000)
+        each(servers, "set", "redlock:job", "somebody", px=600_000)
         says(a, "somebody else holds it")
         says(a, "waiting: somebody else leads 'job'")
         assert not any(map(alive, pids))
-        for i in range(5):
-            servers.client(i).delete("redlock:job")
+        each(servers, "delete", "redlock:job")
         assert int(line(a).split()[0]) not in pids
 
 

@@ -14,7 +14,7 @@ import redlock
 from redlock import ConfigurationError, LockLost, NotAcquired, NotExtended, NotHeld, WouldDeadlock
 from redlock._health import rights
 from tests.servers.commands import CHECK, RUN, environment, run
-from tests.servers.look import all_up, eventually, nothing_left, take
+from tests.servers.look import all_up, each, eventually, nothing_left, pause, resume, take
 
 KEY = "redlock:job"
 FENCE = "{redlock:job}:fence"
@@ -196,14 +196,12 @@ def test_a_downgraded_lease_is_renewed_and_heals_where_it_did_not_arrive(redlock
 def test_a_downgrade_that_nobody_answers_claims_no_more_than_the_shared_lock(redlock_servers, masters):
     lock = masters.lock("job", ttl=30)
     lease = take(lock)
-    for i in range(3):
-        redlock_servers.pause(i)
+    pause(redlock_servers, 3)
     with pytest.raises(NotExtended):
         lease.downgrade()
     assert lease.shared
     assert lease.valid
-    for i in range(3):
-        redlock_servers.resume(i)
+    resume(redlock_servers, 3)
     lock.release()
     eventually(lambda: nothing_left(redlock_servers))
 
@@ -213,14 +211,12 @@ def test_full_masters_extend_and_downgrade(redlock_servers, masters):
     lock = masters.lock("job", ttl=30)
     lease = take(lock)
     eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))
-    for i in range(5):
-        redlock_servers.client(i).config_set("maxmemory", "1")
+    each(redlock_servers, "config_set", "maxmemory", "1")
     try:
         lease.downgrade()
         lock.extend()
     finally:
-        for i in range(5):
-            redlock_servers.client(i).config_set("maxmemory", "0")
+        each(redlock_servers, "config_set", "maxmemory", "0")
     eventually(lambda: all(lease.token in readers for readers in readers_on(redlock_servers)))
     lock.release()
 
@@ -330,8 +326,7 @@ def test_options_that_cannot_be_right(masters, options, text):
 def test_who_may_not_read_may_write(world, redlock_servers):
     """An ACL of the version before names no command of sorted sets: its users go on, and readers are told what they lack."""
     before = [word for word in rights.rule("redlock:").split() if word[:2] != "+z"]
-    for i in range(5):
-        redlock_servers.client(i).execute_command("ACL", "SETUSER", "before", "reset", "on", ">secret", *before)
+    each(redlock_servers, "execute_command", "ACL", "SETUSER", "before", "reset", "on", ">secret", *before)
     try:
         urls = [f"redis://before:secret@127.0.0.1:{port}" for port in redlock_servers.ports]
         with world.Masters(urls, restart_guard=False) as masters:
@@ -340,8 +335,7 @@ def test_who_may_not_read_may_write(world, redlock_servers):
             with pytest.raises(redlock.QuorumUnreachable, match="NOPERM"):
                 masters.lock("job", shared=True, timeout=0.0).acquire()
     finally:
-        for i in range(5):
-            redlock_servers.client(i).acl_deluser("before")
+        each(redlock_servers, "acl_deluser", "before")
 
 
 # -- others, who know nothing of readers -------------------------------------------------------------
@@ -350,8 +344,7 @@ COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis
 
 
 def test_a_lock_of_others_keeps_readers_away(redlock_servers, masters):
-    for i in range(3):
-        redlock_servers.client(i).set(KEY, "theirs", px=30_000)
+    each(redlock_servers, "set", KEY, "theirs", px=30_000, masters=3)
     assert "held by theirs" in refused(masters.lock("job", shared=True, timeout=0.0))
 
 
@@ -390,8 +383,7 @@ def test_the_version_before_is_refused_by_the_type(redlock_servers, masters, scr
 
 def test_a_set_of_others_is_not_touched(redlock_servers, masters):
     """One without an expiry is not one of readers."""
-    for i in range(5):
-        redlock_servers.client(i).zadd(KEY, {"alice": 1, "bob": 2e12})
+    each(redlock_servers, "zadd", KEY, {"alice": 1, "bob": 2e12})
     for shared in (True, False):
         with pytest.raises(redlock.QuorumUnreachable, match="WRONGTYPE"):
             masters.lock("job", shared=shared, timeout=0.0).acquire()

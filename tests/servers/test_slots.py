@@ -13,7 +13,6 @@ from redlock import (
     AsyncSlots,
     ConfigurationError,
     Lease,
-    LockLost,
     Masters,
     NotAcquired,
     NotHeld,
@@ -167,16 +166,6 @@ def test_a_refusal_says_how_many_slots_there_are(masters, others):
     assert refused.value.name == "import"
 
 
-def test_a_slot_that_was_lost(masters, redlock_servers):
-    told: list[Lease] = []
-    slots = masters.slots("import", limit=2, ttl=1.0, on_lost=told.append)
-    with pytest.raises(LockLost), slots as lease:
-        for number in range(len(redlock_servers.urls)):
-            redlock_servers.client(number).delete(f"redlock:{lease.name}")
-        assert lease.wait_lost(PATIENCE)
-    eventually(lambda: [one.name for one in told] == [lease.name])
-
-
 def test_hold_at_least_keeps_a_slot(masters, others):
     slots = masters.slots("import", limit=2, ttl=60, hold_at_least=60)
     with slots as lease:
@@ -185,12 +174,6 @@ def test_hold_at_least_keeps_a_slot(masters, others):
     assert [slot.released for slot in status.holders] == [True]
     free = others.slots("import", limit=2).acquire(timeout=0)
     assert free.slot == 1 - lease.slot
-
-
-def test_without_fences(masters, redlock_servers):
-    with masters.slots("import", limit=2, fencing=False) as lease:
-        assert lease.fence is None
-        assert not any(key.endswith(b":fence") for key in redlock_servers.client(0).keys())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from redlock import AsyncMasters
-from tests.servers.look import connected, eventually, nothing_left
+from tests.servers.look import eventually, nothing_left
 
 
 def masters_of(servers):
@@ -103,42 +103,6 @@ def test_a_body_is_thrown_away_while_its_loop_runs(redlock_servers, how):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_an_acquire_is_thrown_away_by_another_thread_while_its_loop_runs(redlock_servers):
-    """At every await of its way to the lock."""
-
-    async def main():
-        async with masters_of(redlock_servers) as masters:
-            async with masters.lock("job", ttl=30):
-                pass
-            for steps in range(4):
-                coroutine = masters.lock("job", ttl=30).acquire()
-                coroutine.send(None)
-                for _ in range(steps):
-                    await asyncio.sleep(0.005)
-                await asyncio.to_thread(coroutine.close)
-                async with masters.lock("job", ttl=30, timeout=5):
-                    pass
-
-    asyncio.run(main())
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_a_body_that_is_thrown_away_before_its_loop_ever_runs_again(redlock_servers):
-    """By another thread: its loop does it as soon as it runs, or the masters do at the end."""
-    masters = masters_of(redlock_servers)
-    ended: list[object] = []
-    lock = masters.lock("job", ttl=30)
-    loop = asyncio.new_event_loop()
-    coroutine = loop.run_until_complete(inside(lock, ended))
-    thread = threading.Thread(target=coroutine.close)
-    thread.start()
-    thread.join()
-    assert ended == [GeneratorExit]
-    loop.run_until_complete(masters.close())
-    loop.close()
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_a_generator_is_left_on_the_next_loop(redlock_servers):
     """A worker gives each step of it a loop of its own."""
     masters = masters_of(redlock_servers)
@@ -159,52 +123,3 @@ def test_a_generator_is_left_on_the_next_loop(redlock_servers):
     asyncio.run(leave())
     assert (lease.valid, lease.lost) == (False, False)
     assert nothing_left(redlock_servers)
-
-
-@pytest.mark.parametrize("another", [False, True], ids=["no other loop", "another has come"])
-def test_a_lock_that_is_not_bound_is_dropped_after_its_loop(redlock_servers, another):
-    masters = masters_of(redlock_servers)
-    lock = masters.lock("job", ttl=30, bound=False)
-
-    async def drop():
-        nonlocal lock
-        await use(masters)
-        del lock
-        gc.collect()
-        await asyncio.to_thread(eventually, lambda: nothing_left(redlock_servers))
-
-    asyncio.run(lock.acquire())
-    if another:
-        asyncio.run(drop())
-    else:
-        del lock
-        gc.collect()
-        eventually(lambda: nothing_left(redlock_servers))
-    asyncio.run(masters.close())
-
-
-@pytest.mark.parametrize("then", ["stopped", "closed", "another runs"])
-def test_thrown_away_with_a_lock_just_won(redlock_servers, then):
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    coroutine = masters.lock("job", ttl=30).acquire()
-
-    async def begin():
-        await connected(masters)
-        coroutine.send(None)
-        (driver,) = masters._drivers.values()
-        while driver._connections.operations:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-
-    async def throw_away():
-        coroutine.close()
-
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(begin())
-    if then == "another runs":
-        asyncio.run(throw_away())
-    elif then == "closed":
-        loop.close()
-    coroutine.close()
-    eventually(lambda: nothing_left(redlock_servers))
-    asyncio.run(masters.close())
-    loop.close()

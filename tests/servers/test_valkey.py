@@ -10,9 +10,8 @@ import valkey
 import valkey.asyncio
 
 from redlock.testing import LocalMasters
-from tests.servers.look import nothing_left
+from tests.servers.look import each, nothing_left
 from tests.servers.needs import missing
-from tests.servers.one import tls_server
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +54,7 @@ def test_the_settings_of_a_client_of_valkey_py_are_used(world, servers, given):
     else:
         kind = valkey.Valkey if given == "client" else valkey.asyncio.Valkey
         sources = [kind(host="127.0.0.1", port=port, username="locks", password="secret") for port in servers.ports]  # noqa: S106
-    for i in range(3):
-        servers.client(i).execute_command("ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all")
+    each(servers, "execute_command", "ACL", "SETUSER", "locks", "on", ">secret", "~*", "&*", "+@all", masters=3)
     with world.Masters(sources, restart_guard=False) as masters, masters.lock("job"):
         users = [one["user"] for one in servers.client(0).client_list()]
         assert "locks" in users
-
-
-def test_valkeys_is_tls(world, tmp_path, certificate):
-    """The same TLS, whoever speaks it: the Valkey of the wheel is built without."""
-    with tls_server(tmp_path, certificate, "--tls-auth-clients", "no") as port:
-        url = f"valkeys://localhost:{port}?ssl_ca_certs={certificate}/cert.pem"
-        with world.Masters([url], restart_guard=False) as masters, masters.lock("job") as lease:
-            assert masters.status("job").token == lease.token

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-import time
 
 import pytest
 
-from redlock import LockLost, LockReleased, Masters, NotHeld, RedlockError
-from tests.servers.interrupt import at_every_line
+from redlock import LockLost, NotHeld, RedlockError
 from tests.servers.look import elsewhere, eventually, nothing_left
 
 TTL = 0.8
@@ -59,29 +56,6 @@ def test_a_body_whose_masters_are_closed(world, redlock_servers, fails):
                 raise ZeroDivisionError
         assert "closed" in (caught.value.__notes__[0] if fails else str(caught.value))
     eventually(lambda: nothing_left(redlock_servers))  # nothing renews it
-
-
-@pytest.mark.parametrize("timeout", [None, 0.1])
-def test_a_lease_that_was_handed_over_is_waited_for_without_haste(world, masters, monkeypatch, timeout):
-    """C11: before its first extension it has no end yet, and nobody looks for one again and again."""
-    lease = masters.lock("job", ttl=10, token="handed-over").lease  # noqa: S106 - of a lock
-    real = getattr(lease, "_real", lease)
-    looks = []
-
-    def look():
-        looks.append(time.monotonic())
-        if len(looks) > 5:
-            raise ZeroDivisionError  # enough
-        return True
-
-    monkeypatch.setattr(real._state, "mine", look)
-    monkeypatch.setattr(sys.modules[type(real).__module__], "_CHUNK", 0.1)
-    if timeout is None:
-        with pytest.raises(ZeroDivisionError):
-            lease.wait_lost()
-        assert looks[-1] - looks[0] > 0.1
-    else:
-        assert lease.wait_lost(timeout) is False
 
 
 # -- threads ---------------------------------------------------------------------------------------------
@@ -138,21 +112,3 @@ def test_a_generator_that_is_dropped_in_another_thread_gives_it_back(redlock_ser
     elsewhere(generators.clear)
     assert not lock.owned()
     eventually(lambda: nothing_left(redlock_servers))
-
-
-@pytest.mark.timeout(300)
-def test_a_release_that_is_interrupted_is_observed_once(redlock_servers):
-    seen: list[object] = []
-    with Masters(redlock_servers.urls[:3], restart_guard=False, observer=seen.append) as masters:
-        lock = masters.lock("job", ttl=10)
-        for interrupt in at_every_line():
-            lock.acquire()
-            del seen[:]
-            with interrupt.strikes():
-                lock.release()
-            if lock.owned():
-                lock.release()  # before anything was done
-            assert sum(isinstance(event, LockReleased) for event in seen) <= 1
-            assert lock.lease is not None
-            if "/_core/release.py" in interrupt.where and not lock.lease.lost:
-                assert any(isinstance(event, LockReleased) for event in seen), interrupt.where

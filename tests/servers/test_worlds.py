@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from redlock import AsyncMasters, NotHeld
+from redlock import AsyncMasters
 from tests.servers import worlds
 
 NOWHERE = ["redis://127.0.0.1:1"]
@@ -39,28 +39,6 @@ def test_one_task_for_each_thread(name):
         thread.join()
         assert mine[0] is mine[1]
         assert mine[0] is not other[0]
-
-
-def test_errors_come_through_with_where_they_were_raised(world):
-    with world.Masters(NOWHERE) as masters, pytest.raises(NotHeld) as caught:
-        masters.lock("job").release()
-    assert caught.traceback[-1].name == "_held"
-
-
-def test_the_body_of_a_decorated_function_runs_in_the_thread_and_its_calls_in_the_task(name):
-    seen: list[object] = []
-    with worlds.opened(name) as world:
-
-        def body() -> None:
-            seen.extend((threading.current_thread(), world.do(asyncio.current_task)))
-            if len(seen) < 10:
-                world.do(world.coroutine_function(body))  # and the body of another one inside
-            raise ZeroDivisionError
-
-        task = world.do(asyncio.current_task)
-        with pytest.raises(ZeroDivisionError):
-            world.do(world.coroutine_function(body))
-        assert seen == [threading.current_thread(), task] * 5
 
 
 def test_who_is_interrupted_has_cancelled_the_call(name):
