@@ -76,34 +76,6 @@ def test_what_the_body_raises_is_logged_and_it_campaigns_again(servers, caplog):
     assert "no such queue" in caplog.text
 
 
-def test_a_body_that_ignores_its_end_keeps_the_lock(servers):
-    async def scene():
-        told, go_on, began = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-        async def lead(term):
-            began.set()
-            try:
-                await asyncio.sleep(3600)
-            except asyncio.CancelledError:
-                told.set()
-                await go_on.wait()
-
-        async def application():
-            async with leading(election, lead):
-                await began.wait()
-
-        async with elections(servers) as (masters, election):
-            task = asyncio.create_task(application())
-            await told.wait()
-            assert (await masters.status("application")).token
-            assert not task.done()
-            go_on.set()
-            await task
-            assert (await masters.status("application")).token is None
-
-    played(scene)
-
-
 def test_an_application_that_fails_ends_its_candidacy(servers):
     async def scene():
         async def lead(term):
@@ -114,29 +86,6 @@ def test_an_application_that_fails_ends_its_candidacy(servers):
                 async with leading(election, lead):
                     await soon(lambda: election.term)
                     raise OSError("port in use")
-            assert (await masters.status("application")).token is None
-
-    played(scene)
-
-
-def test_one_that_is_cancelled_gives_the_lock_back(servers):
-    async def scene():
-        began = asyncio.Event()
-
-        async def lead(term):
-            began.set()
-            await asyncio.sleep(3600)
-
-        async def application():
-            async with leading(election, lead):
-                await asyncio.sleep(3600)
-
-        async with elections(servers) as (masters, election):
-            task = asyncio.create_task(application())
-            await began.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
             assert (await masters.status("application")).token is None
 
     played(scene)
@@ -222,12 +171,6 @@ def test_uvicorn_hands_over_at_once(servers):
         assert eventually(lambda: term_of(other)) > number
         other.popen.send_signal(signal.SIGTERM)
         other.ends()
-
-
-def test_uvicorn_that_is_killed_is_replaced(servers):
-    with two(servers, ttl=1) as (leader, other):
-        leader.popen.kill()
-        other.says("leads")
 
 
 def test_uvicorn_that_was_frozen_leads_no_more(servers):

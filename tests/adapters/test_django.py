@@ -236,13 +236,3 @@ def test_one_worker_leads_and_another_one_when_that_ends(servers, options):
         assert arbiter.ends() == 0
         led = [int(line.split()[1]) for line in arbiter.said("led")]
         assert led[:2] == [leader, second]
-
-
-def test_a_worker_that_is_killed_is_replaced(servers):
-    with gunicorn(servers, "--preload", ttl=1) as arbiter:
-        (leader,) = eventually(lambda: leaders(arbiter))
-        os.kill(leader, signal.SIGKILL)
-        _, second = eventually(lambda: len(found := leaders(arbiter)) == 2 and found)
-        assert second != leader
-        arbiter.popen.send_signal(signal.SIGTERM)
-        assert arbiter.ends() == 0

@@ -57,25 +57,6 @@ def test_what_the_body_raises_is_logged_and_it_campaigns_again(masters, caplog):
     assert "no such queue" in caplog.text
 
 
-def test_a_body_that_ignores_its_end_keeps_the_lock(masters):
-    began, go_on = threading.Event(), threading.Event()
-
-    def lead(term):
-        began.set()
-        go_on.wait(20)
-
-    election = masters.leader("job")
-    stop = in_background(election, lead)
-    assert began.wait(20)
-    ending = threading.Thread(target=stop)
-    ending.start()
-    eventually(lambda: election.term.should_stop)
-    assert masters.status("job").token
-    go_on.set()
-    ending.join()
-    assert masters.status("job").token is None
-
-
 def test_a_campaign_that_is_impossible_is_logged_and_tried_again(servers, masters, caplog, monkeypatch):
     monkeypatch.setattr(wsgi, "_AGAIN", 0.05)
     began = threading.Event()

@@ -7,7 +7,6 @@ import contextlib
 import gc
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -21,6 +20,7 @@ from redlock.testing import LocalMasters
 from tests.servers.look import at_once, each, eventually, nothing_left, pause, resume
 from tests.servers.needs import missing
 from tests.servers.one import free_port, redis_server, tls_server
+from tests.servers.strangers import answering, serving
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
 
@@ -79,16 +79,6 @@ def test_it_never_takes_longer_than_its_timeout_however_many_hang(world, servers
     assert "no answer within 1 s" in health.masters[0].findings[0].message
 
 
-def test_a_hung_one_holds_up_neither_the_others_nor_the_probe(world, servers):
-    servers.pause(2)
-    with world.Masters(servers.urls) as masters:
-        health = masters.check(timeout=2.0)
-    assert health.quorum.voting == 4
-    assert health.quorum.probe is not None
-    assert health.quorum.probe.ok
-    assert health.quorum.probe.seconds < 2.0
-
-
 def test_without_a_probe_nothing_is_written(world, servers):
     def written():
         # Every change of every key counts.  The size of the append-only file would not do: to Redis 6.2 a script
@@ -124,28 +114,11 @@ def test_an_announcement_that_lets_no_client_connect_is_found_without_a_probe(wo
         assert masters.check(probe=False).ok
 
 
-def test_many_checks_leave_one_fence_and_no_connection(world, servers):
-    with world.Masters(servers.urls) as masters:
-        masters.check()
-        connected = servers.client(0).info("clients")["connected_clients"]
-        for _ in range(5):
-            assert masters.check().ok
-        eventually(lambda: servers.client(0).info("clients")["connected_clients"] <= connected)
-    assert len(servers.keys("*:fence*")[0]) == 1
-
-
 def test_several_checks_at_once_do_not_get_in_each_others_way(world, servers):
     results = []
     with world.Masters(servers.urls, node_timeout=10) as masters:
         at_once([lambda: results.append(masters.check(timeout=10.0))] * 5)
     assert [health.status for health in results] == ["OK"] * 5
-
-
-def test_a_locks_holder_is_not_disturbed(world, servers):
-    with world.Masters(servers.urls) as masters, masters.lock("job", ttl=10) as lease:
-        masters.check()
-        assert lease.valid
-        assert masters.status("job").token == lease.token
 
 
 def test_a_wrong_timeout_and_closed_masters(world, servers):
@@ -185,10 +158,11 @@ def test_a_user_with_exactly_the_rule_passes_everything(world, tmp_path):
                 assert master.findings == ()
                 assert health.quorum.probe is not None
                 assert health.quorum.probe.ok
-                lock = masters.lock(["a{b}", "c"], ttl=10)  # with a hash tag, and without
+                lock = masters.lock(["a{b}", "c"], ttl=10, bound=False)  # with a hash tag, and without
                 with lock:
                     lock.extend()
                     assert masters.status("c").token
+                    assert lock.acquire(timeout=0.3) is None  # it subscribes
             assert SECRET not in str(health.as_dict())
             refused = admin.execute_command("ACL", "LOG")
             # redis-py tells its name and ignores that it may not.
@@ -242,62 +216,18 @@ def test_passwords_are_nowhere(world, tmp_path):
 
 
 def test_a_master_that_sends_half_an_answer_and_stops(world, servers):
-    stop = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    def stops(connection):
+        connection.sendall(b"+OK\r\n+OK\r\n*2\r\n$10\r\n17")
+        while connection.recv(65536):
+            pass
 
-        def serve():
-            listener.settimeout(0.05)
-            held = []
-            while not stop.is_set():
-                try:
-                    client, _ = listener.accept()
-                except TimeoutError:
-                    continue
-                client.sendall(b"+OK\r\n+OK\r\n*2\r\n$10\r\n17")
-                held.append(client)
-            for client in held:
-                client.close()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            urls = [*servers.urls[:4], f"redis://127.0.0.1:{listener.getsockname()[1]}"]
-            with world.Masters(urls) as masters:
-                begun = time.monotonic()
-                health = masters.check(timeout=2.5)
-                assert time.monotonic() - begun < 7.5
-        finally:
-            stop.set()
-            thread.join()
+    with serving(stops) as port, world.Masters([*servers.urls[:4], f"redis://127.0.0.1:{port}"]) as masters:
+        begun = time.monotonic()
+        health = masters.check(timeout=2.5)
+        assert time.monotonic() - begun < 7.5
     assert health.status == "WARNING"
-    assert {finding.code for finding in health.masters[4].findings} <= {"unreachable", "not-redis"}
     assert health.masters[4].findings
-
-
-@contextlib.contextmanager
-def answering(answer):
-    """Something that gives ``answer(command)`` to every command; yields its port."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve():
-            with contextlib.suppress(OSError):
-                while True:
-                    client, _ = listener.accept()
-                    threading.Thread(target=talk, args=(client,), daemon=True).start()
-
-        def talk(client):
-            with client, contextlib.suppress(OSError):
-                while data := client.recv(65536):
-                    commands = re.findall(rb"\*\d+\r\n\$\d+\r\n(\w+)", data)
-                    client.sendall(b"".join(answer(command.decode()) for command in commands))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
+    assert {finding.code for finding in health.masters[4].findings} <= {"unreachable", "not-redis"}
 
 
 @pytest.mark.parametrize(
@@ -370,16 +300,6 @@ def test_a_command_that_was_renamed(command, tmp_path):
     assert master.votes is (command in SPARED)
     assert [finding.code for finding in found] == ["no-command"] * (command in NEEDED)
     assert all(re.search(rf"\b{command}\b", finding.message) for finding in found)
-
-
-def test_without_the_guard_info_may_be_renamed(tmp_path):
-    with redis_server(tmp_path, "--rename-command", "INFO", "") as port, redis.Redis(port=port) as client:
-        eventually(client.ping)
-        with Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
-            health = masters.check()
-    assert health.masters[0].votes
-    assert health.quorum.probe is not None
-    assert health.quorum.probe.ok
 
 
 @pytest.mark.parametrize(("protocols", "asked"), [
@@ -456,16 +376,6 @@ def _killed(client):
         return client.script_kill() or True
     except redis.ResponseError as error:
         return "NOTBUSY" in str(error)
-
-
-def test_maxclients(servers, tmp_path):
-    with redis_server(tmp_path, "--maxclients", "1") as port, redis.Redis(port=port) as only:
-        eventually(only.ping)
-        with Masters([*servers.urls[:4], f"redis://127.0.0.1:{port}"]) as masters:
-            health = masters.check(probe=False)
-    [finding] = health.masters[4].findings
-    assert finding.code == "busy"
-    assert "maxclients" in finding.advice
 
 
 def test_no_such_host_and_no_such_port(servers):

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from examples import check_situations
 from redlock._cli.check import _checker
@@ -102,15 +101,6 @@ def test_the_json_is_that_of_masters_check(servers):
     assert json.loads(run([*CHECK, "--json", "--no-probe"], servers.urls).stdout)["quorum"]["probe"] is None
 
 
-def test_the_metrics_can_be_read(servers):
-    servers.kill(4)
-    done = run([*CHECK, "--prometheus"], servers.urls)
-    assert done.returncode == 1
-    found = {family.name: family.samples for family in text_string_to_metric_families(done.stdout)}
-    assert found["redlock_voting"][0].value == 4
-    assert [sample.value for sample in found["redlock_master_reachable"]] == [1, 1, 1, 1, 0]
-
-
 def test_it_imports_what_it_needs(servers):
     code = (
         "import sys; from redlock._cli import check; check.main(sys.argv[1:]); "
@@ -185,17 +175,6 @@ def test_watch_shows_what_changes_and_ends_with_the_last_status(servers):
         process.communicate()
 
 
-def test_watch_with_json_is_one_object_in_a_line(servers):
-    process = start([*CHECK, "--watch", "0.1", "--json"], servers.urls)
-    try:
-        assert process.stdout is not None
-        for _ in range(2):
-            assert json.loads(process.stdout.readline())["status"] == "OK"
-    finally:
-        process.kill()
-        process.communicate()
-
-
 @pytest.mark.parametrize("limit", [7, 8, 10, 11, 12, 16, 24, 30])
 def test_too_few_open_files_are_unknown_and_no_fault_of_the_masters(servers, limit):
     """Python aborted at exit where there was none left for a library that it loads to end a thread."""
@@ -203,12 +182,6 @@ def test_too_few_open_files_are_unknown_and_no_fault_of_the_masters(servers, lim
     assert done.returncode == 3
     assert done.stdout == ""
     assert re.fullmatch(r"redlock-check: [^\n]*open files[^\n]* ulimit -n[^\n]*\n", done.stderr)
-
-
-def test_as_many_open_files_as_it_asks_for_are_enough(servers):
-    limit = 3 + 28
-    done = run([*CHECK, *servers.urls], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_file_with_the_masters(servers, tmp_path):
@@ -226,25 +199,6 @@ def test_a_file_with_the_masters(servers, tmp_path):
     assert wrong.returncode == 2
     assert "[auth]" in wrong.stdout
     assert "anders" not in wrong.stdout + wrong.stderr
-
-
-@pytest.mark.parametrize("how", ["file", "variable"])
-def test_a_user_that_needs_no_password(servers, tmp_path, how):
-    """What `default` may do says nothing of it."""
-    each(servers, "execute_command", "ACL", "SETUSER", "locker", "on", "nopass", "-@all", "+ping", masters=3)
-    file = tmp_path / "redlock.toml"
-    file.write_text(f'username = "locker"\nmasters = {json.dumps(servers.urls[:3])}\n', encoding="utf-8")
-    if how == "file":
-        done = run([*CHECK, "--config", str(file)])
-    else:
-        done = run(CHECK, servers.urls[:3], environment={"REDLOCK_USERNAME": "locker"})
-    assert done.returncode == 2
-    assert "the user 'locker' lacks" in done.stdout
-
-
-def test_the_longest_timeout_that_is_allowed_works(servers):
-    done = run([*CHECK, "--timeout", "1e9"], servers.urls)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_reader_that_goes_away_is_no_traceback(servers):

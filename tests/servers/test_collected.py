@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from redlock import Masters
 from tests.servers.look import eventually, nothing_left
 
 
@@ -34,13 +33,6 @@ def stays(lease, others) -> list[str]:
             return ["somebody else was in"]
         time.sleep(0.005)
     return ["it stayed"]
-
-
-@pytest.fixture
-def others(redlock_servers):
-    with Masters(redlock_servers.urls, restart_guard=False) as masters:
-        masters.status("job")
-        yield masters
 
 
 @pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])

@@ -11,7 +11,7 @@ import pytest
 from redlock.testing import LocalMasters
 from tests.servers.look import all_up, each, eventually
 
-HANDOVERS = 500
+HANDOVERS = 200
 
 
 class Holder:

@@ -198,13 +198,6 @@ def redlock_rule() -> list[str]:
     return rights.rule("redlock:").split()
 
 
-def test_masters_that_were_closed_list_nothing(world, redlock_servers):
-    masters = world.Masters(redlock_servers.urls, restart_guard=False)
-    masters.close()
-    with pytest.raises(redlock.RedlockError, match="closed"):
-        Lister(world, masters)()
-
-
 # -- many --------------------------------------------------------------------------------------------
 
 
@@ -216,12 +209,6 @@ def fill(servers, number: int, other: int = 0) -> None:
             for n in range(other):
                 pipe.set(f"else:{n}", "x")
             pipe.execute()
-
-
-def test_thousands_among_other_keys_each_once(redlock_servers, locks):
-    fill(redlock_servers, 2000, 3000)
-    listed = locks.names()
-    assert len(listed) == len(set(listed)) == 2000
 
 
 def test_it_begins_to_tell_before_it_has_seen_all(redlock_servers):
@@ -253,22 +240,6 @@ def test_no_master_is_held_up(redlock_servers):
     with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
         assert sum(1 for _ in masters.locks()) == 100
     assert all(scans(redlock_servers.client(i)) >= 20_000 / 1000 for i in FIVE)
-
-
-def test_a_listing_that_is_dropped_leaves_nothing(redlock_servers, world):
-    fill(redlock_servers, 200)
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        if world.name == "threads":
-            next(masters.locks())
-        else:
-            real = world.real(masters)
-
-            async def first():
-                found = real.locks()
-                await anext(found)
-                await found.aclose()
-
-            world.do(first)
 
 
 # -- redlock-check --locks ---------------------------------------------------------------------------
@@ -321,12 +292,6 @@ def test_json_pattern_and_limit(redlock_servers, options, names, total):
         assert 20 < lock["remaining_s"] <= 30
 
 
-def test_an_address_behind_the_option_is_no_pattern(redlock_servers):
-    put(redlock_servers, "redlock:a")
-    done = run([*CHECK, "--no-restart-guard", "--locks", *redlock_servers.urls])
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "1 lock"), done.stderr
-
-
 @pytest.mark.parametrize("options", [["--locks"], ["--locks", "--json"]])
 def test_what_strangers_wrote_breaks_no_terminal(redlock_servers, options):
     put(redlock_servers, f"redlock:job {HOSTILE}", f"{'0' * 40}:{HOSTILE}")
@@ -337,14 +302,6 @@ def test_what_strangers_wrote_breaks_no_terminal(redlock_servers, options):
     assert not any(line.startswith("forged") for line in done.stdout.split("\n"))
     if options == ["--locks"]:
         assert len(done.stdout.splitlines()) == 5
-
-
-def test_it_writes_nothing_that_clients_did_not_write_before(redlock_servers):
-    with redlock.Masters(redlock_servers.urls, restart_guard=False, max_ttl=5.0) as masters:
-        eventually(lambda: all_up(masters))
-    before = redlock_servers.keys()
-    assert check(redlock_servers, "--locks").returncode == 0
-    assert redlock_servers.keys() == before
 
 
 def test_its_exit_code_without_a_quorum(redlock_servers):
@@ -361,8 +318,3 @@ def test_its_exit_code_without_a_quorum(redlock_servers):
 def test_wrong_arguments(redlock_servers, wrong):
     done = check(redlock_servers, *wrong)
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
-
-
-def test_the_rule_for_who_lists(redlock_servers):
-    assert "+scan" in check(redlock_servers, "--acl", "--locks").stdout.split()
-    assert "+scan" not in check(redlock_servers, "--acl").stdout.split()

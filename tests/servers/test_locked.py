@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from redlock import AsyncMasters, Masters, NotAcquired, QuorumUnreachable, WouldDeadlock
+from redlock import AsyncMasters, NotAcquired, QuorumUnreachable, WouldDeadlock
 from tests.servers.look import eventually, nothing_left, take
 
 
@@ -28,13 +28,6 @@ def locked(world, masters):
         return functools.partial(around, world, masters.locked(*arguments, **options))
 
     return locked
-
-
-@pytest.fixture
-def others(redlock_servers):
-    """Another process, as it were."""
-    with Masters(redlock_servers.urls, restart_guard=False) as others:
-        yield others
 
 
 def test_each_call_holds_the_lock_that_its_arguments_name(redlock_servers, masters, others, locked):

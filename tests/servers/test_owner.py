@@ -195,11 +195,3 @@ def test_redlock_run_gives_the_owner_to_its_command(redlock_servers, owner):
     said, token = done.stdout.strip().split("|")
     assert said == owner
     assert token[40:] == (f":{owner}" if owner else "")
-
-
-def test_redlock_run_is_named_after_its_process_and_not_after_one_around_it(redlock_servers):
-    inner = [*RUN, "other", "--no-restart-guard", "--", *SHOW]
-    done = run([*RUN, "job", "--no-restart-guard", "--owner", "outer", "--", *inner], redlock_servers.urls)
-    said = done.stdout.strip().split("|")[0]
-    assert re.fullmatch(r".*/\d+", said), done
-    assert said.rpartition("/")[0] == HERE.rpartition("/")[0]

@@ -94,30 +94,6 @@ def test_lists_that_do_not_go_together_are_refused(using, planned):
     assert "only they have lock-4, lock-5" in text or "only we have lock-4, lock-5" in text
 
 
-def test_a_list_that_nobody_has_is_refused(using, planned):
-    using(1, 2, 3)
-    settled(planned, (1, 2, 3), (2, 3, 4), NOW)
-    code, text = planned((1, 2, 6), (2, 6, 4))
-    assert code == NEVER
-    assert text.startswith("REFUSED: clients use another list than the one that is given here")
-
-
-def test_a_new_master_that_nobody_can_reach_is_refused(using, planned, six):
-    using(1, 2, 3)
-    with LocalMasters(1) as gone:
-        six["lock-7"] = gone.urls[0]
-    code, text = planned((1, 2, 3), (1, 2, 3, 7))
-    assert code == NEVER
-    assert "the new master lock-7 cannot vote" in text
-
-
-def test_nobody_runs_and_the_plan_says_so(planned):
-    code, text = planned((1, 2, 3), (1, 2, 3, 4))
-    assert code == NOW
-    assert "No client has announced its masters" in text
-    assert "The plan begins with lock-1, lock-2, lock-3" in text
-
-
 def test_who_checks_takes_no_part_in_the_fleet(six, using, capsys, request):
     """Its real lock is no client's: a wrong list is a finding, and not refused."""
     used = using(1, 2, 3)

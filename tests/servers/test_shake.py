@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import ssl
 import struct
@@ -15,6 +16,7 @@ import redis
 
 from redlock import Masters
 from tests.servers.commands import environment
+from tests.servers.strangers import serving
 
 # -- who announces what nobody can want ----------------------------------------------------------------
 
@@ -39,53 +41,23 @@ with announcing(what, after) as port:
 """
 
 
-@contextlib.contextmanager
 def announcing(what: bytes, after: int):
     """A server that answers everything with OK; ``after`` so many packets it announces that."""
-    with serving(lambda connection: _announce(connection, what, after)) as port:
-        yield port
+
+    def announce(connection: socket.socket) -> None:
+        for number in itertools.count():
+            if not connection.recv(65536):
+                return
+            connection.sendall(what if number == after else b"+OK\r\n")
+
+    return serving(announce)
 
 
-def _announce(connection: socket.socket, what: bytes, after: int) -> None:
-    while connection.recv(65536):
-        connection.sendall(what if after == 0 else b"+OK\r\n")
-        after -= 1
-
-
-@contextlib.contextmanager
-def serving(serve):
-    """Calls ``serve`` with each connection, in a thread of its own, and yields the port."""
-    threads: list[threading.Thread] = []
-
-    def one(connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            serve(connection)
-
-    def all_of_them() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                threads.append(threading.Thread(target=one, args=(listener.accept()[0],), daemon=True))
-                threads[-1].start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        accepting = threading.Thread(target=all_of_them, daemon=True)
-        accepting.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            accepting.join()
-            for thread in threads:
-                thread.join(10)
-
-
-@pytest.mark.parametrize("how", ["lock", "check"])
-@pytest.mark.parametrize("after", [0, 2])
-@pytest.mark.parametrize(("what", "says"), [
-    ("*1000000000", "an answer of 1000000000 values"),
-    ("$536870911", "an answer of 536870911 bytes"),
-    ("*2\r\n*400000000", "values"),
-    ("%500000000", "an answer of 1000000000 values"),
+@pytest.mark.parametrize(("what", "says", "after", "how"), [
+    ("*1000000000", "an answer of 1000000000 values", 0, "lock"),
+    ("$536870911", "an answer of 536870911 bytes", 2, "lock"),
+    ("*2\r\n*400000000", "values", 0, "check"),
+    ("%500000000", "an answer of 1000000000 values", 2, "check"),
 ])  # fmt: skip
 def test_who_announces_a_billion_gets_no_room_for_it(what, says, after, how):
     """It is reserved at once, eight bytes for each, and giving it back holds up the whole process for seconds."""

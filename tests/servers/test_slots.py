@@ -36,12 +36,6 @@ def masters(urls):
         yield masters
 
 
-@pytest.fixture
-def others(urls):
-    with Masters(urls, restart_guard=False) as masters:
-        yield masters
-
-
 def test_no_more_than_the_limit(masters, others):
     first = masters.slots("import", limit=3, bound=False)
     second = others.slots("import", limit=3, bound=False)

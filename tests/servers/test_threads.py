@@ -17,6 +17,9 @@ import pytest
 from redlock import Masters, NotHeld
 from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
+from tests.servers.waiter import NEVER, Waiting
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 def in_child(work) -> int:
@@ -33,7 +36,6 @@ def in_child(work) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_fork(redlock_servers, redlock_masters):
     """A child neither uses the sockets of its parent nor holds, extends or releases its leases."""
     eventually(lambda: all_up(redlock_masters))
@@ -67,7 +69,6 @@ def test_fork(redlock_servers, redlock_masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_fork_while_other_threads_are_at_work(redlock_servers, redlock_masters):
     stop = threading.Event()
 
@@ -92,7 +93,6 @@ def test_fork_while_other_threads_are_at_work(redlock_servers, redlock_masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
     """The locks around the first use are held by a thread that the child does not have."""
     for _ in range(20):
@@ -111,6 +111,25 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
                 thread.start()
                 assert in_child(child) == 0
             thread.join()
+
+
+def test_a_child_that_is_forked_off_does_not_end_a_wait(redlock_servers, redlock_masters, others):
+    """R24: it has the subscriptions of its parent, and closes its copies of them."""
+    held = others.lock("job", ttl=30)
+    take(held)
+    waiting = Waiting(redlock_masters.lock("job", ttl=30, retry=NEVER))
+    subscribed = [redlock_servers.client(i) for i in range(5)]
+    eventually(lambda: all(one.pubsub_numsub("redlock:job:released")[0][1] for one in subscribed))
+
+    def child() -> int:
+        with redlock_masters.lock("another", ttl=30):  # connections of its own
+            pass
+        redlock_masters.close()
+        return 0
+
+    assert in_child(child) == 0
+    held.release()
+    assert waiting.end() is not None
 
 
 class Behind:
@@ -239,21 +258,20 @@ def test_ctrl_c_for_real(redlock_servers):
     eventually(lambda: lock_keys(redlock_servers)[3:] == [set(), set()])
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_masters):
     """Its parent's connections end when the parent ends them, whether the child uses a lock or not."""
     eventually(lambda: all_up(redlock_masters))
     assert redlock_masters._driver is not None
     numbers = [connection.fd for connection in redlock_masters._driver._connections.all]
-    pid = os.fork()
-    if pid == 0:
+
+    def child() -> int:
         still_open = 0
         for number in numbers:
             with contextlib.suppress(OSError):
                 os.fstat(number)
                 still_open += 1
-        os._exit(still_open)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+        return still_open
+
+    assert in_child(child) == 0
     with redlock_masters.lock("job", ttl=10):
         eventually(lambda: sum(bool(keys) for keys in lock_keys(redlock_servers)) >= 3)

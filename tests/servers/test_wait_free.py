@@ -10,17 +10,9 @@ import time
 
 import pytest
 
-from redlock import AsyncMasters, ConfigurationError, Masters, RedlockError
-from tests.servers.look import all_up, eventually, take
+from redlock import AsyncMasters, ConfigurationError, RedlockError
+from tests.servers.look import eventually, take
 from tests.servers.waiter import Waiting, subscribers_up
-
-
-@pytest.fixture
-def others(redlock_servers):
-    """Another process, as it were."""
-    with Masters(redlock_servers.urls, restart_guard=False) as others:
-        eventually(lambda: all_up(others))
-        yield others
 
 
 class Looking:
