@@ -57,25 +57,6 @@ def test_it_leads_beside_the_application_and_gives_the_lock_back(servers):
     played(scene)
 
 
-def test_what_the_body_raises_is_logged_and_it_campaigns_again(servers, caplog):
-    async def scene():
-        numbers, again = [], asyncio.Event()
-
-        async def lead(term):
-            numbers.append(term.number)
-            if len(numbers) == 1:
-                raise ValueError("no such queue")
-            again.set()
-
-        async with elections(servers) as (_, election), leading(election, lead):
-            await again.wait()
-        assert numbers[0] < numbers[1]
-
-    with caplog.at_level(logging.ERROR, "redlock"):
-        played(scene)
-    assert "no such queue" in caplog.text
-
-
 def test_an_application_that_fails_ends_its_candidacy(servers):
     async def scene():
         async def lead(term):

@@ -197,16 +197,6 @@ def test_without_a_server_the_error_says_what_to_install(monkeypatch, scene):
     assert scene.is_clean()
 
 
-def test_the_path_comes_before_packages_and_redis_before_valkey(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found = []
-    for name in ("valkey-server", "redis-server"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-        found.append(find_server().name)
-    assert found == ["valkey-server", "redis-server"]
-
-
 # Its configuration, and its port.
 
 
@@ -336,14 +326,6 @@ def test_a_clock_jump_takes_its_time_off_every_pttl(moving):
     assert moving.client(0).time()[0] == pytest.approx(time.time() + 4.5, abs=2)
     moving.reset()
     assert moving.client(0).time()[0] == pytest.approx(time.time(), abs=2)
-
-
-def test_shared_memory_of_libfaketime_is_not_left(moving):
-    moving.kill(0)
-    with LocalMasters(1, clock=True, server=moving._program) as others:
-        pids = [*moving.pids, *others.pids]
-    left = [name for pid in pids for name in os.listdir("/dev/shm") if name.endswith(f"_{pid}")]  # noqa: S108
-    assert left == []
 
 
 def test_without_libfaketime_the_error_says_what_to_install(monkeypatch, scene):

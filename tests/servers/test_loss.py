@@ -88,24 +88,6 @@ async def test_on_lost_is_called_on_the_loop_and_what_it_raises_is_logged(master
 
 
 @in_tasks
-async def test_in_a_task_group(masters):
-    """Its children are cancelled with the body."""
-    ended = []
-
-    async def child():
-        try:
-            await asyncio.sleep(10)
-        finally:
-            ended.append(_clock.now())
-
-    with pytest.raises(LockLost):
-        async with short(masters), asyncio.TaskGroup() as group:
-            group.create_task(child())
-            group.create_task(child())
-    assert len(ended) == 2
-
-
-@in_tasks
 async def test_inside_of_a_task_group(masters):
     """Only the task that held it fails; the group then cancels the others, as for any error."""
 
@@ -144,19 +126,6 @@ async def test_a_body_that_raises_something_else(masters):
             finally:
                 raise ZeroDivisionError
     assert "was lost" in caught.value.__notes__[0]
-
-
-@in_tasks
-async def test_bodies_that_end_in_another_order(masters):
-    """Whose lease is lost is whose body is cancelled, though others of the same task began later."""
-    kept = masters.lock("kept", ttl=10)
-    await kept.__aenter__()
-    with pytest.raises(LockLost, match="'job'"):
-        async with short(masters):
-            await kept.__aexit__(None, None, None)
-            async with masters.lock("inner", ttl=10):
-                await asyncio.sleep(10)
-    assert not kept.owned()
 
 
 @pytest.mark.parametrize("awaits", [True, False])

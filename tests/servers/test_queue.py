@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import random
 import threading
 import time
@@ -149,34 +148,6 @@ def test_whoever_gives_up_in_the_middle_disturbs_nobody(world, masters):
     assert nobody_in_line(world, masters)
 
 
-def test_many_give_up_while_it_moves(world, redlock_servers, masters):
-    """Whoever is told that it is its turn in the moment in which it gives up passes it on."""
-    choose = random.Random(1)
-    errors: list[BaseException] = []
-    got = [0, 0]
-
-    def work(patience):
-        try:
-            lock = masters.lock("job", ttl=10)
-            for timeout in patience:
-                lease = lock.acquire(timeout=timeout)
-                got[lease is not None] += 1
-                if lease is not None:
-                    time.sleep(0.001)
-                    lock.release()
-        except BaseException as error:  # noqa: BLE001
-            errors.append(error)
-
-    specs = [[choose.uniform(0, 0.02) for _ in range(30)] for _ in range(12)]
-    at_once([functools.partial(work, spec) for spec in specs])
-    assert not errors
-    assert min(got) > 20, got
-    assert nobody_in_line(world, masters)
-    with masters.lock("job", ttl=10, timeout=5):
-        pass
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 # -- without waiting (C3) ----------------------------------------------------------------------------
 
 
@@ -307,18 +278,6 @@ def test_both_orders_do_not_wait_for_each_other(world, redlock_servers, masters)
     assert not errors
     assert nobody_in_line(world, masters)
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_other_names_do_not_wait(world, masters):
-    """A line for each name, and no more than there is somebody in it."""
-    with masters.lock("job", ttl=10):
-        began = time.monotonic()
-        for number in range(50):
-            with masters.lock(f"other {number}", ttl=10):
-                pass
-        assert time.monotonic() - began < 5
-        assert len(world.connections(masters).local_queue) == 1
-    assert nobody_in_line(world, masters)
 
 
 # -- tasks that are cancelled (R11) ----------------------------------------------------------------------

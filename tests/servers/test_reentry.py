@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
+import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio.to_thread
+import httpx
 import pytest
+from fastapi import Depends, FastAPI
 
 from redlock import AsyncMasters, ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
 from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
@@ -164,23 +172,6 @@ def test_each_that_is_inside_is_told_of_the_loss_once(redlock_servers, quiet):
 # -- loss --------------------------------------------------------------------------------------------
 
 
-def test_very_many_holds_and_one_through_other_masters(world, redlock_servers, quiet):
-    """What they have in common is the context, and it must not forget the one for the other."""
-    many = [quiet.lock(f"many-{number}", ttl=30) for number in range(150)]
-    for lock in many:
-        assert lock.acquire()
-    with world.Masters(redlock_servers.urls, restart_guard=False) as others:
-        with others.lock("other", ttl=10):
-            pass
-        with quiet.lock("not-bound", ttl=10, bound=False):
-            pass
-        for lock in many[::50]:
-            with quiet.lock(lock.lease.name, timeout=0) as lease:
-                assert lease is lock.lease
-    for lock in many:
-        lock.release()
-
-
 def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock_servers, quiet):
     told: list[Any] = []
     one = quiet.lock("job", ttl=10, on_lost=told.append)
@@ -209,16 +200,6 @@ def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock
     time.sleep(0.05)
     assert [lease.token for lease in told] == [old.token]  # once, by whoever acquired it (C9)
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_one_that_ran_out_is_not_entered_again(world, redlock_servers, quiet):
-    lock = quiet.lock("job", ttl=0.8, auto_extend=False)
-    lease = take(lock)
-    assert lease.wait_lost(5)
-    assert lock.acquire(timeout=5) is not lease
-    lock.release()
-    with pytest.raises(LockLost):
-        lock.release()
 
 
 # -- waiting for oneself (C5) ------------------------------------------------------------------------
@@ -320,27 +301,6 @@ def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_servers):
         assert lease.valid
 
 
-def test_what_a_task_holds_a_plain_function_of_its_loop_does_not_enter(redlock_servers):
-    """A callback of the loop runs in no task."""
-    said = []
-
-    async def main():
-        with Masters(redlock_servers.urls, restart_guard=False) as masters:
-            lock = masters.lock("job", ttl=10)
-
-            def callback():
-                with pytest.raises(WouldDeadlock) as caught:
-                    lock.acquire(blocking=False)
-                said.append(caught.value)
-
-            with lock:
-                asyncio.get_running_loop().call_soon(callback)
-                await asyncio.sleep(0.05)
-
-    asyncio.run(main())
-    assert said
-
-
 def test_what_a_task_starts_is_another_one(redlock_servers):
     async def main():
         async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
@@ -350,3 +310,199 @@ def test_what_a_task_starts_is_another_one(redlock_servers):
                 assert await asyncio.create_task(lock.acquire(timeout=0.01)) is None
 
     asyncio.run(main())
+
+
+# -- threads that serve one request after the other: each request holds for itself (R15) ---------------
+
+
+SHORT: dict[str, Any] = {"ttl": 0.9, "timeout": 10}
+
+
+def in_a_thread(work):
+    """What ``work()`` returns, in a thread that has ended by then."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+@contextlib.contextmanager
+def section(masters, seen):
+    with masters.lock("invoice:42", **SHORT) as lease:
+        seen.append(lease.fence)
+        yield lease
+
+
+# -- FastAPI ---------------------------------------------------------------------------------------------
+
+
+class Requests:
+    """How many are in the section at once, and with which fences."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = 0
+        self.fences: list[int] = []
+
+    async def work(self, lease: Any) -> None:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.fences.append(lease.fence)
+        await asyncio.sleep(0.1)
+        assert lease.valid
+        self.inside -= 1
+
+
+async def serve(app: FastAPI, count: int, workers: int = 40) -> None:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = workers
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        answers = await asyncio.gather(*(client.get("/") for _ in range(count)))
+    assert [answer.status_code for answer in answers] == [200] * count
+
+
+@pytest.mark.parametrize("workers", [1, 40])
+def test_fastapi_requests_through_a_synchronous_dependency(redlock_servers, redlock_masters, workers):
+    """It is entered in a thread of a pool, which the next request gets while the first one is in its section."""
+    requests = Requests()
+
+    def locked():
+        with redlock_masters.lock("invoice:42", **SHORT) as lease:
+            yield lease
+
+    app = FastAPI()
+
+    @app.get("/")
+    async def pay(lease: Any = Depends(locked)) -> None:  # noqa: B008 - as FastAPI has it
+        await requests.work(lease)
+
+    asyncio.run(serve(app, 6, workers))
+    assert requests.most == 1
+    assert requests.fences == sorted(set(requests.fences))
+    assert len(requests.fences) == 6
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+# -- generators in pools ---------------------------------------------------------------------------------
+
+
+def test_a_generator_that_was_entered_in_a_thread_that_has_ended_keeps_its_lease(redlock_servers, redlock_masters):
+    """R15: a thread of a pool idles out, and the request goes on."""
+    held = section(redlock_masters, [])
+    lease = in_a_thread(held.__enter__)
+    assert not lease.wait_lost(2.5 * SHORT["ttl"])
+    assert lease.valid
+    in_a_thread(lambda: held.__exit__(None, None, None))
+    assert (lease.valid, lease.lost) == (False, False)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_calls_with_contexts_of_their_own_in_one_thread_wait_for_each_other(redlock_servers, redlock_masters):
+    seen: list[int] = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def call(work, *args):
+            return pool.submit(contextvars.copy_context().run, work, *args)
+
+        first, second = section(redlock_masters, seen), section(redlock_masters, seen)
+        call(first.__enter__).result()
+        entering = call(second.__enter__)
+        assert redlock_masters.lock("invoice:42", ttl=0.9).acquire(timeout=0.2) is None
+        assert not entering.done()
+        in_a_thread(lambda: first.__exit__(None, None, None))  # the thread that entered is waiting
+        entering.result()
+        call(second.__exit__, None, None, None).result()
+    assert len(set(seen)) == 2
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_a_suspended_generator_holds_is_not_the_next_caller_s(redlock_masters):
+    """Neither to release, nor to extend, nor to be told that it owns it."""
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+
+    def items():
+        with lock as lease:
+            yield lease
+
+    generator = items()
+    contextvars.copy_context().run(next, generator)
+    assert not lock.owned()
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.release()
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.extend()
+    assert lock.lease is not None
+    assert lock.lease.valid
+    generator.close()
+    assert not lock.lease.valid
+
+
+# -- what shares a context enters again ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["with", "acquire"])
+def test_a_copy_of_the_context_enters_again_if_it_was_made_meanwhile(redlock_servers, redlock_masters, how):
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+    before = contextvars.copy_context()
+    with contextlib.ExitStack() as stack:
+        if how == "with":
+            lease = stack.enter_context(lock)
+        else:
+            lease = lock.acquire()
+            stack.callback(lock.release)
+        again = redlock_masters.lock("invoice:42", **SHORT)
+        copied = contextvars.copy_context()
+        assert copied.run(again.acquire) is lease
+        copied.run(again.release)
+        assert before.run(again.acquire, timeout=0.05) is None
+        # As threads may inherit contexts: only the thread that entered enters again.
+        assert in_a_thread(lambda: copied.run(again.acquire, timeout=0.05)) is None
+        assert lease.valid
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_was_acquired_by_hand_is_its_thread_s_in_every_context(redlock_servers, redlock_masters):
+    """C10: as the cells of a notebook do, which may have a context each."""
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+    assert contextvars.copy_context().run(lock.acquire)
+    assert lock.owned()
+    lock.extend()
+    contextvars.copy_context().run(lock.release)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+# -- pytest fixtures of every scope ----------------------------------------------------------------------
+
+FIXTURES = """
+import pytest
+from redlock import Masters
+
+@pytest.fixture(scope="session")
+def masters():
+    with Masters({urls!r}, restart_guard=False) as ours:
+        yield ours
+
+def holding(scope):
+    @pytest.fixture(scope=scope, name=f"of_{{scope}}")
+    def held(masters):
+        with masters.lock(f"fixture:{{scope}}", ttl=10) as lease:
+            yield lease
+    return held
+
+SCOPES = ["session", "module", "class", "function"]
+of_session, of_module, of_class, of_function = map(holding, SCOPES)
+
+class TestScopes:
+    @pytest.mark.parametrize("scope", SCOPES)
+    @pytest.mark.parametrize("time", [1, 2])
+    def test_enters_again(self, request, masters, scope, time):
+        lease = request.getfixturevalue(f"of_{{scope}}")
+        with masters.lock(f"fixture:{{scope}}", ttl=10, timeout=1) as again:
+            assert again is lease
+        assert lease.valid
+"""
+
+
+def test_fixtures_that_hold_and_tests_that_enter_again(redlock_servers, tmp_path):
+    """In a process of their own: what a session holds stays until it ends."""
+    (tmp_path / "test_fixtures.py").write_text(FIXTURES.format(urls=redlock_servers.urls))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    assert "8 passed" in done.stdout, done.stdout
+    eventually(lambda: nothing_left(redlock_servers))

@@ -733,13 +733,6 @@ def test_no_quorum(servers):
         assert line(process) == "ran"
 
 
-def test_new_masters_do_not_vote_and_that_is_said(servers):
-    guarded = ["--prefix", "guarded:", "--max-ttl", "3600"]  # longer than these servers have been up for
-    done = run([*RUN, "job", "--no-wait", *guarded, "--", "true"], servers.urls, environment={})
-    assert done.returncode == 69
-    assert "restart_guard=False" in done.stderr
-
-
 def test_a_wrong_password_is_not_waited_for(servers, tmp_path):
     each(servers, "execute_command", "ACL", "SETUSER", "locker", "on", ">the-right-one", "+@all", "~*", "&*")
     hosts = ", ".join(f'"redis://127.0.0.1:{port}"' for port in servers.ports)

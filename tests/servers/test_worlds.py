@@ -20,27 +20,6 @@ def name(request):
     return request.param
 
 
-def test_the_same_object_has_the_same_front(world):
-    with world.Masters(NOWHERE) as masters:
-        with masters as again:
-            assert again is masters
-        lock = world.MultiLock("job", masters)
-        assert isinstance(lock, world.MultiLock)
-        assert not isinstance(lock, world.Lease)
-        assert repr(lock).endswith("MultiLock 'job' on 1 masters>")
-
-
-def test_one_task_for_each_thread(name):
-    with worlds.opened(name) as world:
-        mine = [world.do(asyncio.current_task) for _ in range(2)]
-        other = []
-        thread = threading.Thread(target=lambda: other.append(world.do(asyncio.current_task)))
-        thread.start()
-        thread.join()
-        assert mine[0] is mine[1]
-        assert mine[0] is not other[0]
-
-
 def test_who_is_interrupted_has_cancelled_the_call(name):
     seen: list[str] = []
 
