@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import socket
 import threading
@@ -58,3 +59,15 @@ def saying(answer: bytes) -> contextlib.AbstractContextManager[int]:
         connection.sendall(answer)
 
     return serving(say)
+
+
+def announcing(what: bytes, after: int) -> contextlib.AbstractContextManager[int]:
+    """A server that answers everything with OK; ``after`` so many packets it announces that."""
+
+    def announce(connection: socket.socket) -> None:
+        for number in itertools.count():
+            if not connection.recv(65536):
+                return
+            connection.sendall(what if number == after else b"+OK\r\n")
+
+    return serving(announce)

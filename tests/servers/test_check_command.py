@@ -175,6 +175,17 @@ def test_watch_shows_what_changes_and_ends_with_the_last_status(servers):
         process.communicate()
 
 
+def test_watch_with_json_is_one_object_in_a_line(servers):
+    process = start([*CHECK, "--watch", "0.1", "--json"], servers.urls)
+    try:
+        assert process.stdout is not None
+        for _ in range(2):
+            assert json.loads(process.stdout.readline())["status"] == "OK"
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.parametrize("limit", [7, 8, 10, 11, 12, 16, 24, 30])
 def test_too_few_open_files_are_unknown_and_no_fault_of_the_masters(servers, limit):
     """Python aborted at exit where there was none left for a library that it loads to end a thread."""
@@ -182,6 +193,12 @@ def test_too_few_open_files_are_unknown_and_no_fault_of_the_masters(servers, lim
     assert done.returncode == 3
     assert done.stdout == ""
     assert re.fullmatch(r"redlock-check: [^\n]*open files[^\n]* ulimit -n[^\n]*\n", done.stderr)
+
+
+def test_as_many_open_files_as_it_asks_for_are_enough(servers):
+    limit = 3 + 28
+    done = run([*CHECK, *servers.urls], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_file_with_the_masters(servers, tmp_path):

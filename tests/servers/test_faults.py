@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import re
 import socket
@@ -425,7 +424,7 @@ def test_a_credential_provider_that_raises_anything_ends_one_attempt_to_connect_
 PROGRAM = """
 import sys, threading, tracemalloc
 from redlock import Masters, RedlockError
-from tests.servers.test_shake import announcing
+from tests.servers.strangers import announcing
 
 what, after = sys.argv[1].encode() + b"\\r\\n", int(sys.argv[2])
 with announcing(what, after) as port:
@@ -441,18 +440,6 @@ with announcing(what, after) as port:
     masters.close()
     print("MB:", tracemalloc.get_traced_memory()[1] >> 20)
 """
-
-
-def announcing(what: bytes, after: int):
-    """A server that answers everything with OK; ``after`` so many packets it announces that."""
-
-    def announce(connection: socket.socket) -> None:
-        for number in itertools.count():
-            if not connection.recv(65536):
-                return
-            connection.sendall(what if number == after else b"+OK\r\n")
-
-    return serving(announce)
 
 
 @pytest.mark.parametrize(("what", "says", "after", "how"), [

@@ -152,6 +152,16 @@ def test_the_token_owns_nothing_any_more(redlock_servers, masters):
     assert all(value == f"released:{lease.token}" for value in values(redlock_servers))
 
 
+def test_a_lease_that_was_handed_over_is_kept_by_whoever_releases_it(redlock_servers, masters):
+    eventually(lambda: all_up(masters))
+    giver = masters.lock("job", ttl=30, auto_extend=False)
+    lease = take(giver)
+    other = masters.lock("job", ttl=30, token=lease.token, fence=lease.fence, hold_at_least=10)
+    other.extend()
+    other.release()
+    eventually(lambda: values(redlock_servers) == [f"released:{lease.token}"] * 5)
+
+
 def test_a_job_runs_at_most_once_in_a_period(redlock_servers):
     """On two machines whose clocks are apart; see docs/howto/once-per-period.md."""
     period, apart, grace, count = 1.5, 0.45, 0.2, 4

@@ -189,6 +189,18 @@ def test_a_loop_that_is_left_gives_the_term_back(masters, redlock_servers):
     eventually(lambda: nothing_left(redlock_servers))
 
 
+def test_a_body_that_raises_ends_the_loop_and_the_term(masters):
+    election = masters.leader("beat", ttl=30)
+    with pytest.raises(ValueError, match="x"):
+        for term in election.terms():
+            with term:
+                raise ValueError("x")
+    assert not masters.status("beat").token
+    for again in election.terms():  # the loop is over, so another one may begin
+        with again:
+            election.stop()
+
+
 # -- run ---------------------------------------------------------------------------------------------
 
 
@@ -524,6 +536,37 @@ async def test_a_body_that_ignores_its_cancellation_is_waited_for(masters, other
     await task
     assert terms[0] < led[0] < terms[1]
     assert (len(terms), len(led)) == (2, 1)
+
+
+@in_tasks
+async def test_an_error_is_retried_and_a_stop_ends_the_pause(masters, others, *, caplog):
+    election = masters.leader("beat", ttl=30)
+    failed = asyncio.Event()
+
+    async def lead(_):
+        failed.set()
+        raise ValueError("the disk is full")
+
+    task = asyncio.create_task(election.run(lead, on_error="retry"))
+    await failed.wait()
+    await until(lambda: "trying again" in caplog.text)
+    election.stop()
+    await asyncio.wait_for(task, 20)
+
+
+@in_tasks
+async def test_what_the_body_raises_when_it_is_cancelled_goes_on(masters, others):
+    election = masters.leader("beat", ttl=30)
+
+    async def lead(_):
+        election.stop()
+        try:
+            await for_ever()
+        finally:
+            raise ValueError("while it cleaned up")
+
+    with pytest.raises(ValueError, match="cleaned up"):
+        await election.run(lead)
 
 
 @in_tasks

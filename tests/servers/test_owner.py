@@ -48,6 +48,14 @@ def test_it_is_part_of_the_token_and_shown(world, redlock_servers, masters_owner
     eventually(lambda: nothing_left(redlock_servers))
 
 
+@pytest.mark.parametrize("wrong", ["x" * 65, "two\nlines", "\x1b[31m", 7])
+def test_a_wrong_one_is_refused_where_it_is_given(world, redlock_servers, masters, wrong):
+    with pytest.raises(ConfigurationError, match="owner="):
+        world.Masters(redlock_servers.urls, owner=wrong)
+    with pytest.raises(ConfigurationError, match="owner="):
+        masters.lock("job", owner=wrong)
+
+
 def test_a_resumed_lease_has_the_owner_of_its_token(world, masters):
     giver = masters.lock("job", owner="giver", auto_extend=False)
     given = take(giver)
@@ -195,3 +203,11 @@ def test_redlock_run_gives_the_owner_to_its_command(redlock_servers, owner):
     said, token = done.stdout.strip().split("|")
     assert said == owner
     assert token[40:] == (f":{owner}" if owner else "")
+
+
+def test_redlock_run_is_named_after_its_process_and_not_after_one_around_it(redlock_servers):
+    inner = [*RUN, "other", "--no-restart-guard", "--", *SHOW]
+    done = run([*RUN, "job", "--no-restart-guard", "--owner", "outer", "--", *inner], redlock_servers.urls)
+    said = done.stdout.strip().split("|")[0]
+    assert re.fullmatch(r".*/\d+", said), done
+    assert said.rpartition("/")[0] == HERE.rpartition("/")[0]

@@ -369,7 +369,7 @@ def test_fastapi_requests_through_a_synchronous_dependency(redlock_servers, redl
     app = FastAPI()
 
     @app.get("/")
-    async def pay(lease: Any = Depends(locked)) -> None:  # noqa: B008 - as FastAPI has it
+    async def pay(lease: Any = Depends(locked)) -> None:  # noqa: B008, FAST002 - annotations are texts here
         await requests.work(lease)
 
     asyncio.run(serve(app, 6, workers))

@@ -45,9 +45,10 @@ def looks(servers, which=0):
 
 
 @pytest.mark.parametrize("timeout", [0, 0.5, -1])
-def test_free_at_once(masters, timeout):
+def test_free_at_once_and_nothing_is_taken(redlock_servers, masters, timeout):
     assert masters.wait_free("job", timeout) is True
     assert masters.wait_free(["job", "another"], timeout=timeout) is True
+    assert not any(key.startswith(("redlock:", "{")) for keys in redlock_servers.keys() for key in keys)  # nor a fence
 
 
 def test_a_timeout(masters, others):
