@@ -165,6 +165,7 @@ def test_a_task_that_has_ended_is_not_kept(redlock_servers):
     async def main():
         async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
             lease = await asyncio.create_task(masters.lock("job", ttl=TTL).acquire())
+            assert lease is not None
             assert await lease.wait_lost(3 * TTL)
             async with masters.lock("job", ttl=10, timeout=5):
                 pass

@@ -13,7 +13,7 @@ import pytest
 
 from redlock import AsyncMasters, LockLost, Masters, NotHeld, RedlockError
 from tests.servers.interrupt import Struck, at_every_opcode
-from tests.servers.look import all_up, elsewhere, eventually, nothing_left
+from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
 
 TTL = 0.8
 
@@ -175,6 +175,15 @@ def test_a_signal_handler_that_raises_at_any_bytecode_of_an_async_with(redlock_s
                     fence = fenced
 
     asyncio.run(main())
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_the_names_of_an_interrupted_with_are_free_for_a_try_at_once(redlock_servers, redlock_masters):
+    """Also before its renewer has had time to notice: whoever comes back notices, and does not enter it again (R15)."""
+    lease = enter(redlock_masters.lock("job", ttl=30))
+    again = redlock_masters.lock("job", ttl=30)
+    assert (take(again, blocking=False).fence or 0) > (lease.fence or 0)
+    again.release()
     eventually(lambda: nothing_left(redlock_servers))
 
 
