@@ -12,16 +12,7 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import AsyncMasters, LockLost
-from tests.servers.look import (
-    all_up,
-    at_once,
-    each,
-    elsewhere,
-    eventually,
-    nothing_left,
-    script_calls,
-    take,
-)
+from tests.servers.look import all_up, at_once, each, elsewhere, eventually, nothing_left, script_calls, take
 from tests.servers.waiter import subscribers_up
 
 

@@ -8,13 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from redlock import (
-    AsyncMasters,
-    ConfigurationError,
-    NotAcquired,
-    NotHeld,
-    WouldDeadlock,
-)
+from redlock import AsyncMasters, ConfigurationError, NotAcquired, NotHeld, WouldDeadlock
 from tests.servers.commands import RUN, run
 from tests.servers.look import eventually, nothing_left
 
