@@ -40,6 +40,7 @@ class Lister:
 
 @pytest.fixture
 def locks(world, masters):
+    eventually(lambda: all_up(masters))  # each is asked for what it has
     return Lister(world, masters)
 
 
@@ -114,7 +115,6 @@ def test_what_is_no_lock_is_left_out(world, redlock_servers, prefix):
 
 
 def test_a_lock_without_a_majority_is_there_without_a_token(redlock_servers, masters, locks):
-    eventually(lambda: all_up(masters))
     put(redlock_servers, "redlock:left", on=[4])
     put(redlock_servers, "redlock:split", "one", on=[0, 1])
     put(redlock_servers, "redlock:split", "two", on=[2, 3])
@@ -150,7 +150,6 @@ def test_a_minority_that_is_gone_takes_nothing_away(redlock_servers, masters, lo
     for name in ("a", "b"):
         put(redlock_servers, f"redlock:{name}", on=[i for i in FIVE if i != 2])
     put(redlock_servers, "redlock:c", on=[2, *which])
-    eventually(lambda: all_up(masters))
     for i in which:
         getattr(redlock_servers, trouble)(i)
     assert locks.names() == ["a", "b", "c"]
@@ -161,7 +160,6 @@ def test_a_minority_that_is_gone_takes_nothing_away(redlock_servers, masters, lo
 
 def test_without_a_majority_it_says_so(redlock_servers, masters, locks):
     put(redlock_servers, "redlock:a")
-    eventually(lambda: all_up(masters))
     for i in (0, 2, 4):
         redlock_servers.kill(i)
     with pytest.raises(QuorumUnreachable, match="which locks there are: 3 of 5 masters took no part") as caught:
