@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 
 import pytest
-from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.jobstores.redis import RedisJobStore
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -20,8 +19,8 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 from redlock import AsyncMasters, ConfigurationError, Masters
 from redlock.adapters.apscheduler import AsyncWhileLeading, WhileLeading
 from tests.adapters import jobs
-from tests.adapters.process import run, soon, started
-from tests.servers.look import eventually
+from tests.servers.look import each, eventually
+from tests.servers.process import run, soon, started
 
 OFTEN = {"trigger": "interval", "seconds": 0.05, "misfire_grace_time": None, "coalesce": True}
 WORLDS = ["threads", "asyncio"]
@@ -48,8 +47,7 @@ def candidate(servers, scheduler, **options):
 
 def lose(servers):
     """Somebody else has the lock, for a moment."""
-    for i in range(len(servers)):
-        servers.client(i).set("redlock:scheduler", "f" * 40, px=300)
+    each(servers, "set", "redlock:scheduler", "f" * 40, px=300)
 
 
 def test_jobs_run_where_the_leader_is_and_nowhere_else(servers):
@@ -118,36 +116,6 @@ def test_a_job_never_sees_a_later_term_than_its_own(servers):
         assert begun.get(timeout=20) > number  # the scheduler was resumed
 
 
-class Slow(MemoryJobStore):  # type: ignore[misc]
-    """Has a look at its jobs that takes until ``go_on``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.looks, self.go_on = threading.Event(), threading.Event()
-
-    def get_due_jobs(self, now):
-        self.looks.set()
-        self.go_on.wait(20)
-        return super().get_due_jobs(now)
-
-
-def test_jobs_that_are_just_being_begun_are_waited_for(servers):
-    terms: SimpleQueue[object] = SimpleQueue()
-    store = Slow()
-    scheduler = BackgroundScheduler(jobstores={"default": store})
-
-    def job():
-        terms.put(election.term)
-
-    scheduler.add_job(job, misfire_grace_time=None)
-    with Masters(servers.urls, restart_guard=False) as others, candidate(servers, scheduler) as election:
-        assert store.looks.wait(20)
-        election.stop()
-        assert not others.wait_free("scheduler", 0.5)
-        store.go_on.set()
-        assert terms.get(timeout=20) is not None
-
-
 class Hasty(BackgroundScheduler):  # type: ignore[misc]
     """Looks for due jobs before anybody can pause it again, as its thread may after the process was frozen."""
 
@@ -212,19 +180,6 @@ def test_a_scheduler_that_runs_already_waits_for_its_first_term(servers):
         assert ran.get(timeout=20) == "job"
         election.stop()
         thread.join()
-
-
-def test_one_that_cannot_start_raises_and_leaves_nothing(servers):
-    scheduler = BackgroundScheduler()
-    for _ in range(2):
-        scheduler.add_job(print, id="same")
-    with (
-        Masters(servers.urls, restart_guard=False) as masters,
-        pytest.raises(Exception, match="same"),
-        WhileLeading(scheduler) as lead,
-    ):
-        masters.leader("scheduler").run(lead)
-    assert "_process_jobs" not in vars(scheduler)
 
 
 @pytest.mark.parametrize(("scheduler", "adapter", "allowed"), [
@@ -362,15 +317,6 @@ def test_a_leader_that_is_told_to_end_hands_over_at_once(servers, world):
         assert leader.said("ended")
         other.says("job")  # long before the TTL
         assert not leader.said("job None")
-        other.popen.send_signal(signal.SIGTERM)
-        assert other.ends() == 0
-
-
-@pytest.mark.parametrize("world", WORLDS)
-def test_a_leader_that_is_killed_is_replaced(servers, world):
-    with two_processes(servers, world, ttl=1) as (leader, other):
-        leader.popen.kill()
-        other.says("job")
         other.popen.send_signal(signal.SIGTERM)
         assert other.ends() == 0
 

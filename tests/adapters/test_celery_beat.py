@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from redlock import ConfigurationError, Masters
+from tests.servers.look import each, pause, resume
 
 pytest.importorskip("celery")
 
@@ -114,15 +115,6 @@ def test_the_fires_of_an_interval_are_its_multiples(beat, sent):
     assert len(fires) >= 10
 
 
-def test_the_fires_of_a_crontab_are_its_minutes(beat, sent):
-    one = beat({"job": {"task": TASK, "schedule": crontab(), "last_run_at": ago(200)}})
-    one.catch_up()
-    fires = [fire for _, fire in sent]
-    assert all(fire.second == fire.microsecond == 0 for fire in fires)
-    assert fires == grid(fires[0], 60, len(fires))
-    assert len(fires) >= 3
-
-
 def test_a_new_leader_sends_what_the_last_one_did_not_and_nothing_else(beat, sent):
     """The second one has an older schedule: it was started earlier, and never led."""
     first = beat({"job": every(10, last=100)}, owner="first")
@@ -190,14 +182,12 @@ def test_an_outage_of_a_majority_only_delays(beat, sent, redlock_servers, caplog
     one = beat({"job": every(10, last=100)}, redlock_beat_ttl=300.0)
     one.until_leading()
     before = len(sent)
-    for number in (0, 1, 2):
-        redlock_servers.pause(number)
+    pause(redlock_servers, 3)
     assert one.tick() > 0
     assert one.tick() > 0
     assert len(sent) == before
     assert "not sent yet" in caplog.text
-    for number in (0, 1, 2):
-        redlock_servers.resume(number)
+    resume(redlock_servers, 3)
     one.until(lambda: len(sent) >= 10)
     fires = [fire for _, fire in sent]
     assert fires == grid(fires[0], 10, len(fires))
@@ -214,8 +204,7 @@ def test_a_fire_that_nobody_got_is_tried_again(beat, sent, redlock_servers):
     one.until_leading()
     assert one.tick() > 0
     assert sent == []
-    for number in range(4):
-        redlock_servers.client(number).delete(key)
+    each(redlock_servers, "delete", key, masters=4)
     one.until(lambda: sent)
     assert sent[0] == (TASK, fire)
 
@@ -276,13 +265,6 @@ def test_what_ends_the_election_ends_beat(beat, redlock_servers):
         for _ in range(1000):
             one.tick()
             time.sleep(0.01)
-
-
-def test_another_scheduler_is_wrapped(beat, sent):
-    one = beat({"job": every(10, last=50)}, redlock_beat_scheduler="celery.beat:Scheduler")
-    one.catch_up()
-    assert sent
-    assert not hasattr(one.scheduler, "schedule_filename")
 
 
 def test_a_lazy_one_stands_for_nothing(redlock_masters):

@@ -6,6 +6,8 @@ import signal
 
 import pytest
 
+from tests.servers.look import each
+
 pytest.importorskip("celery")
 
 from celery import Celery
@@ -159,8 +161,7 @@ def test_wait(workers, tasks):
 def test_a_lost_lease_fails_the_task(workers, tasks):
     result = tasks("loses", 6)
     eventually(lambda: any(line.startswith("fence") for line in workers.lines("work")))
-    for server in range(3):
-        workers.client(server).delete("redlock:invoice:6")
+    each(workers, "delete", "redlock:invoice:6", masters=3)
     with pytest.raises(Exception, match="invoice:6") as raised:
         result.get(60)
     assert type(raised.value).__name__ == "LockLost"

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from redlock import Masters
-from tests.adapters.process import run, started
-from tests.servers.look import eventually
+from tests.servers.look import each, eventually, kill
+from tests.servers.process import run, started
 
 MANAGE = ["-m", "tests.adapters.shop.manage"]
 ROOT = Path(__file__).parent.parent.parent
@@ -128,18 +128,15 @@ def test_a_command_runs_one_at_a_time(servers, masters):
 def test_a_lock_that_is_lost_ends_the_command(servers):
     with started(*MANAGE, "sweep", "60", environment=environment(servers)) as command:
         command.says("sweeps")
-        for i in range(len(servers)):
-            servers.client(i).set("redlock:command:sweep", "f" * 40, px=20_000)
+        each(servers, "set", "redlock:command:sweep", "f" * 40, px=20_000)
         assert command.ends() == 70
         assert command.said("CommandError: ")
         assert not command.said("Traceback")
-    for i in range(len(servers)):
-        servers.client(i).delete("redlock:command:sweep")
+    each(servers, "delete", "redlock:command:sweep")
 
 
 def test_too_few_masters_are_another_exit_code(servers):
-    for i in range(3):
-        servers.kill(i)
+    kill(servers, 3)
     done = manage(servers, "sweep", "0")
     assert (done.returncode, done.stdout) == (69, "")
     assert "3 of 5 masters took no part" in done.stderr
@@ -239,13 +236,3 @@ def test_one_worker_leads_and_another_one_when_that_ends(servers, options):
         assert arbiter.ends() == 0
         led = [int(line.split()[1]) for line in arbiter.said("led")]
         assert led[:2] == [leader, second]
-
-
-def test_a_worker_that_is_killed_is_replaced(servers):
-    with gunicorn(servers, "--preload", ttl=1) as arbiter:
-        (leader,) = eventually(lambda: leaders(arbiter))
-        os.kill(leader, signal.SIGKILL)
-        _, second = eventually(lambda: len(found := leaders(arbiter)) == 2 and found)
-        assert second != leader
-        arbiter.popen.send_signal(signal.SIGTERM)
-        assert arbiter.ends() == 0

@@ -10,8 +10,8 @@ import pytest
 from redlock import Masters
 from redlock.adapters import wsgi
 from redlock.adapters.wsgi import in_background
-from tests.adapters.process import run, started
-from tests.servers.look import eventually
+from tests.servers.look import each, eventually
+from tests.servers.process import run, started
 
 
 @pytest.fixture
@@ -57,35 +57,14 @@ def test_what_the_body_raises_is_logged_and_it_campaigns_again(masters, caplog):
     assert "no such queue" in caplog.text
 
 
-def test_a_body_that_ignores_its_end_keeps_the_lock(masters):
-    began, go_on = threading.Event(), threading.Event()
-
-    def lead(term):
-        began.set()
-        go_on.wait(20)
-
-    election = masters.leader("job")
-    stop = in_background(election, lead)
-    assert began.wait(20)
-    ending = threading.Thread(target=stop)
-    ending.start()
-    eventually(lambda: election.term.should_stop)
-    assert masters.status("job").token
-    go_on.set()
-    ending.join()
-    assert masters.status("job").token is None
-
-
 def test_a_campaign_that_is_impossible_is_logged_and_tried_again(servers, masters, caplog, monkeypatch):
     monkeypatch.setattr(wsgi, "_AGAIN", 0.05)
     began = threading.Event()
-    for i in range(len(servers)):
-        servers.client(i).config_set("requirepass", "unknown")
+    each(servers, "config_set", "requirepass", "unknown")
     with caplog.at_level(logging.ERROR, "redlock"):
         stop = in_background(masters.leader("job"), lambda _: began.set())
         eventually(lambda: "no campaign" in caplog.text)
-    for i in range(len(servers)):
-        servers.client(i).config_set("requirepass", "")
+    each(servers, "config_set", "requirepass", "")
     assert began.wait(20)
     stop()
 

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
+from redlock import Masters
 from tests.servers import worlds
-from tests.servers.look import eventually
+from tests.servers.look import all_up, eventually
 from tests.servers.pairs import NODE_TIMEOUT, Pairs, never_impatient
 from tests.servers.punctual import Watch
 
@@ -46,6 +47,20 @@ def masters(world, redlock_servers):
     """As the plugin's ``redlock_masters``, in each world."""
     with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
         yield masters
+
+
+@pytest.fixture
+def servers(redlock_servers):
+    """The same ones, where a file is full of them."""
+    return redlock_servers
+
+
+@pytest.fixture
+def others(redlock_servers):
+    """Another process, as it were: `Masters` in threads."""
+    with Masters(redlock_servers.urls, restart_guard=False) as others:
+        eventually(lambda: all_up(others))
+        yield others
 
 
 @pytest.fixture

@@ -19,6 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+def each(servers, command: str, *arguments, masters: int | None = None, **options) -> None:
+    """Call ``command`` of a client of each master, or of the first so many."""
+    for number in range(len(servers) if masters is None else masters):
+        getattr(servers.client(number), command)(*arguments, **options)
+
+
+def _for_masters(method: str) -> Callable[..., None]:
+    def do(servers, masters: int | None = None) -> None:
+        for number in range(len(servers) if masters is None else masters):
+            getattr(servers, method)(number)
+
+    return do
+
+
+# All masters, or the first so many.
+pause, resume, kill, restart = map(_for_masters, ("pause", "resume", "kill", "restart"))
+
+
 def lock_keys(servers) -> list[set[str]]:
     """The lock keys on every master that answers; fences and announcements are meant to stay."""
     return [

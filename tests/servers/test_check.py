@@ -7,7 +7,6 @@ import contextlib
 import gc
 import re
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -15,14 +14,13 @@ import time
 import pytest
 import redis
 
-from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, QuorumUnreachable, RedlockError
+from redlock import AsyncMasters, ConfigurationError, Masters, QuorumUnreachable, RedlockError
 from redlock._health import rights
-from redlock._health.checkup import Checkup
-from redlock._health.examine import Examination
 from redlock.testing import LocalMasters
-from tests.servers.look import at_once, eventually, nothing_left
+from tests.servers.look import at_once, each, eventually, nothing_left, pause, resume
 from tests.servers.needs import missing
 from tests.servers.one import free_port, redis_server, tls_server
+from tests.servers.strangers import answering, serving
 
 SECRET = "correct-horse"  # noqa: S105 - of servers that live for a second
 
@@ -70,8 +68,7 @@ def test_five_healthy_ones(world, servers):
 def test_it_never_takes_longer_than_its_timeout_however_many_hang(world, servers):
     with world.Masters(servers.urls) as masters:
         masters.check()
-        for i in range(5):
-            servers.pause(i)
+        pause(servers)
         begun = time.monotonic()
         health = masters.check(timeout=1.0)
         took = time.monotonic() - begun
@@ -80,16 +77,6 @@ def test_it_never_takes_longer_than_its_timeout_however_many_hang(world, servers
     assert [master.reachable for master in health.masters] == [False] * 5
     assert codes(health) == {"unreachable", "too-few"}
     assert "no answer within 1 s" in health.masters[0].findings[0].message
-
-
-def test_a_hung_one_holds_up_neither_the_others_nor_the_probe(world, servers):
-    servers.pause(2)
-    with world.Masters(servers.urls) as masters:
-        health = masters.check(timeout=2.0)
-    assert health.quorum.voting == 4
-    assert health.quorum.probe is not None
-    assert health.quorum.probe.ok
-    assert health.quorum.probe.seconds < 2.0
 
 
 def test_without_a_probe_nothing_is_written(world, servers):
@@ -110,8 +97,7 @@ def test_without_a_probe_nothing_is_written(world, servers):
 
 
 def test_an_announcement_that_lets_no_client_connect_is_found_without_a_probe(world, servers):
-    for i in range(3):
-        servers.client(i).set("redlock-max-ttl:redlock:", "1e300")
+    each(servers, "set", "redlock-max-ttl:redlock:", "1e300", masters=3)
     with world.Masters(servers.urls) as masters:
         health = masters.check(probe=False)
         assert health.status == "CRITICAL"
@@ -128,28 +114,11 @@ def test_an_announcement_that_lets_no_client_connect_is_found_without_a_probe(wo
         assert masters.check(probe=False).ok
 
 
-def test_many_checks_leave_one_fence_and_no_connection(world, servers):
-    with world.Masters(servers.urls) as masters:
-        masters.check()
-        connected = servers.client(0).info("clients")["connected_clients"]
-        for _ in range(5):
-            assert masters.check().ok
-        eventually(lambda: servers.client(0).info("clients")["connected_clients"] <= connected)
-    assert len(servers.keys("*:fence*")[0]) == 1
-
-
 def test_several_checks_at_once_do_not_get_in_each_others_way(world, servers):
     results = []
     with world.Masters(servers.urls, node_timeout=10) as masters:
         at_once([lambda: results.append(masters.check(timeout=10.0))] * 5)
     assert [health.status for health in results] == ["OK"] * 5
-
-
-def test_a_locks_holder_is_not_disturbed(world, servers):
-    with world.Masters(servers.urls) as masters, masters.lock("job", ttl=10) as lease:
-        masters.check()
-        assert lease.valid
-        assert masters.status("job").token == lease.token
 
 
 def test_a_wrong_timeout_and_closed_masters(world, servers):
@@ -189,10 +158,11 @@ def test_a_user_with_exactly_the_rule_passes_everything(world, tmp_path):
                 assert master.findings == ()
                 assert health.quorum.probe is not None
                 assert health.quorum.probe.ok
-                lock = masters.lock(["a{b}", "c"], ttl=10)  # with a hash tag, and without
+                lock = masters.lock(["a{b}", "c"], ttl=10, bound=False)  # with a hash tag, and without
                 with lock:
                     lock.extend()
                     assert masters.status("c").token
+                    assert lock.acquire(timeout=0.3) is None  # it subscribes
             assert SECRET not in str(health.as_dict())
             refused = admin.execute_command("ACL", "LOG")
             # redis-py tells its name and ignores that it may not.
@@ -246,62 +216,18 @@ def test_passwords_are_nowhere(world, tmp_path):
 
 
 def test_a_master_that_sends_half_an_answer_and_stops(world, servers):
-    stop = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    def stops(connection):
+        connection.sendall(b"+OK\r\n+OK\r\n*2\r\n$10\r\n17")
+        while connection.recv(65536):
+            pass
 
-        def serve():
-            listener.settimeout(0.05)
-            held = []
-            while not stop.is_set():
-                try:
-                    client, _ = listener.accept()
-                except TimeoutError:
-                    continue
-                client.sendall(b"+OK\r\n+OK\r\n*2\r\n$10\r\n17")
-                held.append(client)
-            for client in held:
-                client.close()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            urls = [*servers.urls[:4], f"redis://127.0.0.1:{listener.getsockname()[1]}"]
-            with world.Masters(urls) as masters:
-                begun = time.monotonic()
-                health = masters.check(timeout=2.5)
-                assert time.monotonic() - begun < 7.5
-        finally:
-            stop.set()
-            thread.join()
+    with serving(stops) as port, world.Masters([*servers.urls[:4], f"redis://127.0.0.1:{port}"]) as masters:
+        begun = time.monotonic()
+        health = masters.check(timeout=2.5)
+        assert time.monotonic() - begun < 7.5
     assert health.status == "WARNING"
-    assert {finding.code for finding in health.masters[4].findings} <= {"unreachable", "not-redis"}
     assert health.masters[4].findings
-
-
-@contextlib.contextmanager
-def answering(answer):
-    """Something that gives ``answer(command)`` to every command; yields its port."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve():
-            with contextlib.suppress(OSError):
-                while True:
-                    client, _ = listener.accept()
-                    threading.Thread(target=talk, args=(client,), daemon=True).start()
-
-        def talk(client):
-            with client, contextlib.suppress(OSError):
-                while data := client.recv(65536):
-                    commands = re.findall(rb"\*\d+\r\n\$\d+\r\n(\w+)", data)
-                    client.sendall(b"".join(answer(command.decode()) for command in commands))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
+    assert {finding.code for finding in health.masters[4].findings} <= {"unreachable", "not-redis"}
 
 
 @pytest.mark.parametrize(
@@ -376,16 +302,6 @@ def test_a_command_that_was_renamed(command, tmp_path):
     assert all(re.search(rf"\b{command}\b", finding.message) for finding in found)
 
 
-def test_without_the_guard_info_may_be_renamed(tmp_path):
-    with redis_server(tmp_path, "--rename-command", "INFO", "") as port, redis.Redis(port=port) as client:
-        eventually(client.ping)
-        with Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
-            health = masters.check()
-    assert health.masters[0].votes
-    assert health.quorum.probe is not None
-    assert health.quorum.probe.ok
-
-
 @pytest.mark.parametrize(("protocols", "asked"), [
     ("TLSv1.3", ""), ("TLSv1.2", ""), ("TLSv1.2", "&ssl_min_version=772"),
 ])  # fmt: skip
@@ -426,16 +342,6 @@ def answers(client):
     return False
 
 
-def test_an_announcement_of_another_type(servers):
-    servers.client(4).lpush("redlock-max-ttl:redlock:", "60000")
-    with Masters(servers.urls) as masters:
-        health = masters.check(probe=False)
-    [finding] = health.masters[4].findings
-    assert finding.code == "announcement"
-    assert "redlock-max-ttl:redlock:" in finding.advice
-    assert health.quorum.voting == 4
-
-
 def test_a_cluster_has_one_database(servers):
     answers = {"SELECT": b"-ERR SELECT is not allowed in cluster mode\r\n"}
     with answering(lambda command: answers.get(command, b"+OK\r\n")) as port:
@@ -472,16 +378,6 @@ def _killed(client):
         return "NOTBUSY" in str(error)
 
 
-def test_maxclients(servers, tmp_path):
-    with redis_server(tmp_path, "--maxclients", "1") as port, redis.Redis(port=port) as only:
-        eventually(only.ping)
-        with Masters([*servers.urls[:4], f"redis://127.0.0.1:{port}"]) as masters:
-            health = masters.check(probe=False)
-    [finding] = health.masters[4].findings
-    assert finding.code == "busy"
-    assert "maxclients" in finding.advice
-
-
 def test_no_such_host_and_no_such_port(servers):
     urls = [*servers.urls[:3], "redis://no-such-host.invalid", f"redis://127.0.0.1:{free_port()}"]
     with Masters(urls) as masters:
@@ -489,25 +385,10 @@ def test_no_such_host_and_no_such_port(servers):
     assert [finding.code for master in health.masters[3:] for finding in master.findings] == ["unreachable"] * 2
 
 
-def test_the_threads_of_those_that_answered_have_ended(servers, monkeypatch):
-    """Whoever looks at the threads behind a check sees none of them, however slowly they end."""
-    run = Examination.run
-
-    def slow(look):
-        run(look)
-        time.sleep(0.3)
-
-    monkeypatch.setattr(Examination, "run", slow)
-    with Masters(servers.urls) as masters:
-        assert masters.check(probe=False).ok
-        assert not [one for one in threading.enumerate() if one.name.startswith("redlock-check")]
-
-
 def test_a_check_that_is_cancelled_leaves_nothing():
     """No task, no thread that goes on, no lock."""
     with LocalMasters(3, persistence="always") as servers:
-        for i in range(3):
-            servers.pause(i)
+        pause(servers, 3)
 
         async def main():
             async with AsyncMasters(servers.urls) as masters:
@@ -520,75 +401,6 @@ def test_a_check_that_is_cancelled_leaves_nothing():
 
         assert asyncio.run(main()) == []
         eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("redlock-check")], 10)
-        for i in range(3):
-            servers.resume(i)
+        resume(servers, 3)
         eventually(lambda: nothing_left(servers))
     gc.collect()
-
-
-class Begins:
-    """A probe that is about to begin: it waits until ``go``."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.there, self.go = threading.Event(), threading.Event()
-        self.acquired: list[object] = []
-        run_probe, acquire = Checkup._run_probe, AsyncMultiLock.acquire
-
-        def waits(checkup, max_ttl):
-            self.there.set()
-            self.go.wait(10)
-            run_probe(checkup, max_ttl)
-
-        def counted(lock, *arguments, **options):
-            self.acquired.append(lock)
-            return acquire(lock, *arguments, **options)
-
-        monkeypatch.setattr(Checkup, "_run_probe", waits)
-        monkeypatch.setattr(AsyncMultiLock, "acquire", counted)
-
-
-def no_threads() -> bool:
-    return not [one for one in threading.enumerate() if one.name.startswith("redlock-check")]
-
-
-def test_no_probe_begins_after_a_check_was_cancelled(servers, monkeypatch):
-    begins = Begins(monkeypatch)
-
-    async def main():
-        async with AsyncMasters(servers.urls) as masters:
-            task = asyncio.create_task(masters.check(timeout=30.0))
-            await asyncio.to_thread(begins.there.wait, 10)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            begins.go.set()
-            await asyncio.to_thread(eventually, no_threads)
-            await asyncio.sleep(0)
-
-    asyncio.run(main())
-    assert begins.acquired == []
-
-
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_check_whose_loop_is_closed_leaves_no_thread(servers, monkeypatch, asked):
-    """Before its thread asks the loop for a probe, or after it; neither says a word."""
-    begins = Begins(monkeypatch)
-    masters = AsyncMasters(servers.urls)
-    loop = asyncio.new_event_loop()
-
-    async def main():
-        task = loop.create_task(masters.check(timeout=2.0))
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # its owner's mistake, here on purpose
-        await asyncio.to_thread(begins.there.wait, 10)
-        return task
-
-    task = loop.run_until_complete(main())
-    if asked:
-        begins.go.set()
-        time.sleep(0.1)
-    loop.close()
-    begins.go.set()
-    eventually(no_threads)
-    assert not task.done()
-    assert begins.acquired == []
-    asyncio.run(masters.close())

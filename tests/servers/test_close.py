@@ -7,17 +7,28 @@ import contextlib
 import gc
 import itertools
 import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 import pytest
 
-from redlock import AsyncMasters, Masters, RedlockError
-from redlock._asyncio import connections as connections_module
-from tests.servers.look import all_up, connected, eventually, lock_keys, no_thread_besides, nothing_left, take
+from redlock import AsyncMasters, Masters, QuorumUnreachable, RedlockError
+from tests.servers.look import (
+    all_up,
+    connected,
+    each,
+    eventually,
+    lock_keys,
+    no_thread_besides,
+    nothing_left,
+    pause,
+    resume,
+    take,
+)
 
 
 def descriptors() -> int:
@@ -37,25 +48,6 @@ def test_close_leaves_no_thread_and_no_descriptor(world, redlock_servers):
         assert descriptors() == before
         with pytest.raises(RedlockError, match="closed"):
             masters.lock("job", ttl=10).acquire()
-
-
-def test_close_waits_for_threads_that_have_just_connected(world, redlock_servers):
-    """They have handed their sockets over, and the machine lets them run to their ends only later."""
-
-    def slow(frame, event, _):
-        if event == "return" and frame.f_code.co_name == "run" and "-connect-" in threading.current_thread().name:
-            time.sleep(0.3)
-
-    threads = set(threading.enumerate())
-    threading.setprofile(slow)
-    try:
-        masters = world.Masters(redlock_servers.urls, restart_guard=False)
-        with masters.lock("job", ttl=10):
-            pass
-        masters.close()
-        assert no_thread_besides(threads)
-    finally:
-        threading.setprofile(None)
 
 
 def test_close_does_not_wait_for_a_master_that_hangs_while_connecting(world, redlock_servers):
@@ -116,8 +108,7 @@ def test_close_takes_back_what_is_being_acquired(world, redlock_servers):
     """P7, R11: masters that are slow to grant it are slow to hear of the end as well."""
     masters = world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=1.0)
     eventually(lambda: all_up(masters))
-    for i in range(3):
-        redlock_servers.pause(i)
+    pause(redlock_servers, 3)
     ended: list[Any] = []
     thread = threading.Thread(target=lambda: ended.append(outcome(masters.lock("job", ttl=60))))
     thread.start()
@@ -126,8 +117,7 @@ def test_close_takes_back_what_is_being_acquired(world, redlock_servers):
     masters.close()
     assert time.monotonic() - began < 3
     thread.join(5)
-    for i in range(3):
-        redlock_servers.resume(i)
+    resume(redlock_servers, 3)
     assert [str(error) for error in ended] == ["these Masters were closed"]
     eventually(lambda: nothing_left(redlock_servers))
 
@@ -173,8 +163,7 @@ def test_a_release_under_way_is_waited_for(redlock_servers):
     eventually(lambda: all_up(masters))
     lock = masters.lock("job", ttl=30, bound=False)
     take(lock)
-    for i in range(3):
-        redlock_servers.pause(i)
+    pause(redlock_servers, 3)
     releaser = ThreadPoolExecutor(1).submit(lock.release)
     eventually(lambda: not any(lock_keys(redlock_servers)[3:]))
     thaw = threading.Timer(0.3, lambda: [redlock_servers.resume(i) for i in range(3)])
@@ -183,57 +172,6 @@ def test_a_release_under_way_is_waited_for(redlock_servers):
     assert releaser.result(1) is None
     thaw.join()
     assert nothing_left(redlock_servers)
-
-
-def test_nothing_begins_while_it_closes(redlock_servers):
-    """Also in a thread that was about to when nothing was closed yet."""
-    masters = Masters(redlock_servers.urls, restart_guard=False)
-    with masters.lock("job", ttl=10):
-        pass
-    driver = masters._driver
-    assert driver is not None
-    driver._connections.begin_to_close()
-    for work in (masters.lock("job", ttl=10).acquire, lambda: masters.status("job")):
-        with pytest.raises(RedlockError, match="closed"):
-            work()
-    masters.close()
-    assert nothing_left(redlock_servers)
-
-
-@pytest.mark.parametrize("end", ["closed", "dropped"])
-def test_a_renewal_under_way_ends_with_its_masters(redlock_servers, end):
-    """In their thread.  Left to the collector it would end in any other, in the middle of anything."""
-    masters = Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.3)
-    lease = take(masters.lock("job", ttl=0.9))
-    for i in range(5):
-        redlock_servers.pause(i)
-    renewer = masters._driver._housekeeper.renewer  # type: ignore[union-attr]
-    (renewal,) = eventually(lambda: list(renewer.operations))
-    if end == "closed":
-        masters.close()
-    else:
-        del masters
-        gc.collect()
-    eventually(lambda: getgeneratorstate(renewal._op) == GEN_CLOSED)
-    assert not renewer.operations
-    assert not lease._state.all_pending
-    for i in range(5):
-        redlock_servers.resume(i)
-
-
-def test_sockets_that_come_while_others_are_closed():
-    class Socket:
-        closed = 0
-
-        def close(self):
-            Socket.closed += 1
-            if Socket.closed < 5:
-                sockets.add(Socket())
-
-    sockets = {Socket(), Socket()}
-    connections_module._close_all(sockets)  # type: ignore[arg-type]
-    assert Socket.closed == 6
-    assert not sockets
 
 
 def test_who_closes_second_waits_for_the_first(redlock_servers):
@@ -254,3 +192,103 @@ def test_who_closes_second_waits_for_the_first(redlock_servers):
 
     asyncio.run(main())
     eventually(lambda: nothing_left(redlock_servers))
+
+
+# -- used when Python is exiting: 3.12 starts no thread any more then ----------------------------------
+
+
+PROGRAMS = {
+    "threads": """
+        with Masters(urls, restart_guard=False) as masters, masters.lock("job"):
+            print("done")
+    """,
+    "asyncio": """
+        async def main():
+            async with AsyncMasters(urls, restart_guard=False) as masters, masters.lock("job"):
+                print("done")
+        asyncio.run(main())
+    """,
+    "check": """
+        with Masters(urls, restart_guard=False) as masters:
+            masters.check()
+            print("done")
+    """,
+    "check-asyncio": """
+        asyncio.run(AsyncMasters(urls, restart_guard=False).check())
+        print("done")
+    """,
+}
+AT_EXIT = """
+import asyncio, atexit
+from redlock import AsyncMasters, Masters, RedlockError
+urls = {urls!r}
+
+def at_exit():
+    try:
+        if True:{program}
+    except RedlockError as error:
+        print(error)
+
+atexit.register(at_exit)
+"""
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_used_first_in_a_callback_of_atexit(redlock_servers, program):
+    """It works where Python starts threads then, and says at once that it does not where it does not."""
+    code = AT_EXIT.format(urls=redlock_servers.urls, program=PROGRAMS[program].replace("\n", "\n    "))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.stderr == ""
+    starts_none = "Python is exiting and starts no thread any more" in done.stdout  # 3.12; not 3.11, nor 3.13
+    assert ("done" in done.stdout) != starts_none
+    assert not starts_none or sys.version_info >= (3, 12)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+@pytest.fixture
+def exiting(monkeypatch):
+    """From now on Python starts no thread of ours, in the words of the versions that do so."""
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name.startswith("redlock"):
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        start(thread)
+
+    return lambda: monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+def test_nothing_was_connected_before(world, redlock_servers, exiting):
+    exiting()
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        for use in (masters.lock("job").acquire, masters.check, lambda: masters.status("job")):
+            with pytest.raises(RedlockError, match="Python is exiting and starts no thread any more"):
+                use()
+
+
+def test_the_connections_broke_meanwhile(world, redlock_servers, exiting):
+    """An acquire without a timeout would wait for ever for new ones."""
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        exiting()
+        each(redlock_servers, "client_kill_filter", _type="normal", skipme=True, masters=3)
+        with pytest.raises(QuorumUnreachable, match="Python is exiting and starts no thread any more"):
+            masters.lock("job").acquire()
+
+
+def test_too_many_threads(world, redlock_servers, monkeypatch):
+    """That may pass: whoever waits is not told anything, and who does not learns why."""
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        with monkeypatch.context() as patch:
+            start = threading.Thread.start
+            patch.setattr(threading.Thread, "start", lambda one: refuse(one) if "redlock" in one.name else start(one))
+            with pytest.raises(RedlockError, match="no thread could be started: can't start new thread"):
+                masters.lock("job").acquire(timeout=0)
+        with masters.lock("job") as lease:
+            assert lease.valid

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import redis
 
-from redlock import Masters, MastersDisagree, MultiLock, QuorumUnreachable
+from redlock import Masters, MastersDisagree, QuorumUnreachable
+from redlock._cli.check import main
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually
 
@@ -37,98 +36,6 @@ def urls(ten, request):
 
 def listed(urls, *numbers):
     return {f"lock-{number}": urls[f"lock-{number}"] for number in numbers}
-
-
-class Worker(threading.Thread):
-    """Takes one lock again and again, with the list of the day, and looks whether anybody else has it."""
-
-    inside: ClassVar[list[object]] = []
-    fences: ClassVar[list[int]] = []
-
-    def __init__(self, masters, prefix):
-        super().__init__(daemon=True)
-        self.masters = Masters(masters, prefix=prefix, **OPTIONS)
-        self.prefix = prefix
-        self.next = None
-        self.over = False
-        self.failures = []
-        self.grants, self.longest, self.latest = 0, 0.0, time.monotonic()
-
-    def run(self):
-        while not self.over:
-            if self.next is not None:
-                before, self.masters, self.next = self.masters, Masters(self.next, prefix=self.prefix, **OPTIONS), None
-                before.close()
-            try:
-                with self.masters.lock("work", ttl=1.2, timeout=20) as lease:
-                    self.inside.append(self)
-                    self.fences.append(lease.fence or 0)
-                    time.sleep(0.01)
-                    if self.inside != [self]:
-                        self.failures.append("not alone")
-                    self.inside.remove(self)
-            except Exception as error:  # noqa: BLE001 - the test tells it
-                self.failures.append(repr(error))
-            now = time.monotonic()
-            self.longest, self.latest = max(self.longest, now - self.latest), now
-            self.grants += 1
-        self.masters.close()
-
-
-def change(urls, workers, names, prefix, lease_holder):
-    """One step: all clients get the list, one after the other; a lease goes on with it."""
-    for worker in workers:
-        worker.next = listed(urls, *names)
-        eventually(lambda worker=worker: worker.next is None, 30)
-    masters, lock = lease_holder
-    after = Masters(listed(urls, *names), prefix=prefix, **OPTIONS)
-    lease = lock.lease
-    resumed = MultiLock("long", after, token=lease.token, fence=lease.fence, ttl=1.4)
-    resumed.extend()
-    masters.close()
-    return after, resumed
-
-
-def only(masters, names):
-    found = masters.check(probe=False).fleet
-    return [set(one.masters) for one in found] == [{f"lock-{number}" for number in names}]
-
-
-def test_all_masters_are_replaced_one_by_one_under_load(urls):
-    servers, prefix = urls
-    names = [1, 2, 3, 4, 5]
-    Worker.inside, Worker.fences = [], []
-    workers = [Worker(listed(servers, *names), prefix) for _ in range(3)]
-    holder = Masters(listed(servers, *names), prefix=prefix, **OPTIONS)
-    long = holder.lock("long", ttl=1.4, bound=False)
-    first = long.acquire()
-    assert first is not None
-    current = holder, long
-    for worker in workers:
-        worker.start()
-    for old, new in zip(range(1, 6), range(6, 11), strict=True):
-        for step, after in (("add", [*range(old, new), new]), ("remove", [*range(old + 1, new), new])):
-            current = change(servers, workers, after, prefix, current)
-            said(f"{step} lock-{new if step == 'add' else old}: all clients have {after}")
-            eventually(partial(only, current[0], after), 30)
-            lease = current[1].lease
-            assert lease is not None
-            assert lease.valid, "the lease was lost"
-            names = after
-    grants = sum(worker.grants for worker in workers)
-    for worker in workers:
-        worker.over = True
-    for worker in workers:
-        worker.join(30)
-    said(f"{grants} grants, the lease lived, the longest pause {max(worker.longest for worker in workers):.2f} s")
-    assert [worker.failures for worker in workers] == [[], [], []]
-    assert Worker.fences == sorted(set(Worker.fences))
-    lease = current[1].lease
-    assert lease is not None
-    assert lease.token == first.token
-    current[1].release()
-    current[0].close()
-    assert names == [6, 7, 8, 9, 10]
 
 
 def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
@@ -196,3 +103,96 @@ def test_a_user_without_the_new_rights_keeps_its_votes(world, urls):
     for url in three.values():
         with redis.Redis.from_url(url) as admin:
             admin.acl_deluser("before")
+
+
+# -- redlock-check --plan ------------------------------------------------------------------------------
+
+
+NOW, LATER, NEVER = range(3)
+
+
+@pytest.fixture
+def using(ten, request):
+    """Clients with the masters of these numbers, and the same prefix."""
+    made = []
+
+    def use(*numbers, **options):
+        prefix = f"{request.node.name}:"
+        made.append(Masters({name: ten[name] for name in named(*numbers)}, prefix=prefix, **(OPTIONS | options)))
+        made[-1].status("job")
+        return made[-1]
+
+    yield use
+    for masters in made:
+        masters.close()
+
+
+@pytest.fixture
+def planned(ten, request, capsys):
+    """What the command ends with and prints, for a way from these masters to those."""
+
+    def run(now, new):
+        given = [f"{name}={ten[name]}" for name in named(*now)]
+        wanted = ",".join(f"{name}={ten[name]}" for name in named(*new))
+        code = main(["--prefix", f"{request.node.name}:", "--no-restart-guard", "--plan", wanted, *given])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def named(*numbers):
+    return [f"lock-{number}" for number in numbers]
+
+
+def settled(planned, now, new, code):
+    """Clients connect in the background: what it says then."""
+    said: list[tuple[int, str]] = []
+
+    def it_is_so():
+        said[:] = [planned(now, new)]
+        return said[0][0] == code
+
+    eventually(it_is_so, 30)
+    return said[0][1]
+
+
+def test_a_plan_is_followed_to_its_end(using, planned):
+    old, both, new = (1, 2, 3), (1, 2, 3, 4), (2, 3, 4)
+    first = using(*old)
+    text = settled(planned, old, new, NOW)
+    assert "In use: one client has lock-1, lock-2, lock-3" in text
+    assert text.index("Step 1 of 2: add lock-4") < text.index("Step 2 of 2: remove lock-1")
+
+    second = using(*both)
+    text = settled(planned, both, new, LATER)  # the first step is under way
+    assert "Step 1 of 1: remove lock-1" in text
+    assert "not yet: clients still have lock-1, lock-2, lock-3" in text
+
+    first.close()
+    assert "when: now" in settled(planned, both, new, NOW)
+
+    using(*new)
+    second.close()
+    eventually(lambda: "Nothing is to be done" in planned(new, new)[1], 30)
+
+
+def test_lists_that_do_not_go_together_are_refused(using, planned):
+    """They only warn, so both work."""
+    using(1, 2, 3, agreement="warn")
+    assert "Step 1 of 4" in settled(planned, (1, 2, 3), (3, 4, 5), NOW)
+    using(3, 4, 5, agreement="warn")
+    text = settled(planned, (1, 2, 3), (3, 4, 5), NEVER)
+    assert text.startswith("REFUSED: clients use masters that do not go together already")
+    assert "only they have lock-4, lock-5" in text or "only we have lock-4, lock-5" in text
+
+
+def test_who_checks_takes_no_part_in_the_fleet(ten, using, capsys, request):
+    """Its real lock is no client's: a wrong list is a finding, and not refused."""
+    used = using(1, 2, 3)
+    eventually(lambda: used.check(probe=False).fleet, 30)
+    wrong = [f"{name}={ten[name]}" for name in named(3, 4, 5)]
+    main(["--prefix", f"{request.node.name}:", "--no-restart-guard", *wrong])
+    said = capsys.readouterr().out
+    assert "A real lock was acquired, extended and released" in said
+    assert "do not go with ours" not in said
+    assert [one.masters for one in used.check(probe=False).fleet] == [("lock-1", "lock-2", "lock-3")]

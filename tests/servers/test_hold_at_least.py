@@ -14,7 +14,7 @@ from tenacity.wait import wait_fixed
 import redlock
 from redlock import ConfigurationError, LockLost, NotAcquired, QuorumUnreachable
 from tests.servers.commands import CHECK, RUN, environment, run
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
+from tests.servers.look import all_up, eventually, kill, lock_keys, nothing_left, take
 
 NEW = "--no-restart-guard"
 LEAST = 1.5  # seconds
@@ -57,14 +57,6 @@ def test_a_release_before_that_gives_it_to_nobody(world, redlock_servers, master
     assert not lease.lost
     assert next_grant(world, redlock_servers) - began > LEAST
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_a_release_after_that_is_as_any_other(redlock_servers, masters):
-    lock = masters.lock("job", ttl=10, hold_at_least=0.05)
-    take(lock)
-    time.sleep(0.06)
-    lock.release()
-    assert nothing_left(redlock_servers) or eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_who_waits_comes_back_then_and_not_at_the_end_of_the_ttl(world, redlock_servers, masters):
@@ -113,17 +105,6 @@ def test_nobody_is_told_of_such_a_release(redlock_servers):
         pubsub.close()
 
 
-def test_never_for_longer_than_the_key_would_have_lived(redlock_servers, masters):
-    eventually(lambda: all_up(masters))
-    lock = masters.lock("job", ttl=10, hold_at_least=10)
-    take(lock)
-    before = [redlock_servers.client(i).pttl("redlock:job") for i in range(5)]
-    lock.release()
-    eventually(lambda: all(value.startswith("released:") for value in values(redlock_servers)))
-    after = [redlock_servers.client(i).pttl("redlock:job") for i in range(5)]
-    assert all(new <= old for new, old in zip(after, before, strict=True))
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_whose_holder_is_killed(world, redlock_servers, when):
     """Right before its release the lease protects, right after it what the release left."""
@@ -138,22 +119,10 @@ def test_whose_holder_is_killed(world, redlock_servers, when):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_a_minority_that_is_down_changes_nothing(world, redlock_servers, masters):
-    eventually(lambda: all_up(masters))
-    lock = masters.lock("job", ttl=20, hold_at_least=LEAST)
-    began = time.monotonic()
-    take(lock)
-    for i in (0, 1):
-        redlock_servers.kill(i)
-    lock.release()
-    assert next_grant(world, redlock_servers) - began > LEAST
-
-
 def test_an_attempt_that_fails_leaves_nothing(redlock_servers, masters):
     """A rollback deletes, as always."""
     eventually(lambda: all_up(masters))
-    for i in (0, 1, 2):
-        redlock_servers.kill(i)
+    kill(redlock_servers, 3)
     with pytest.raises(QuorumUnreachable):
         masters.lock("job", ttl=30, hold_at_least=20).acquire(timeout=0)
     eventually(lambda: not any(lock_keys(redlock_servers)[3:]), 5)
@@ -195,7 +164,7 @@ def test_a_lease_that_was_handed_over_is_kept_by_whoever_releases_it(redlock_ser
 
 def test_a_job_runs_at_most_once_in_a_period(redlock_servers):
     """On two machines whose clocks are apart; see docs/howto/once-per-period.md."""
-    period, apart, grace, count = 1.5, 0.45, 0.2, 8
+    period, apart, grace, count = 1.5, 0.45, 0.2, 4
     least = 0.7  # more than `apart` and `grace`, less than the period less both
     first = int(time.time() / period) + 3  # both have started by then, unless this machine is very busy
     machines = [
@@ -225,6 +194,9 @@ def test_the_last_release_keeps_it_whichever_lock_that_goes_through(redlock_serv
     eventually(lambda: [value[:9] for value in values(redlock_servers)] == ["released:"] * 5)
 
 
+# -- the commands ------------------------------------------------------------------------------------
+
+
 def test_who_asks_for_more_than_the_lease_has_is_refused(masters):
     with masters.lock("job", ttl=30, hold_at_least=5):
         with masters.lock("job", ttl=30, hold_at_least=5), masters.lock("job", ttl=30, hold_at_least=1):
@@ -243,9 +215,6 @@ def test_it_cannot_be_extended_to_less(masters):
     lock.release()
 
 
-# -- the commands ------------------------------------------------------------------------------------
-
-
 def test_redlock_run_runs_once_in_a_period(redlock_servers):
     command = [*RUN, NEW, "job", "--no-wait", "--hold-at-least", "40", "--verbose", "--owner", "cron-1"]
     first = run([*command, "--", "echo", "ran"], redlock_servers.urls)
@@ -257,14 +226,6 @@ def test_redlock_run_runs_once_in_a_period(redlock_servers):
     assert re.search(r"'job' was released by cron-1, and nobody gets it for \d+\.\d s more", second.stderr)
     listed = run([*CHECK, NEW, "--locks"], redlock_servers.urls)
     assert re.search(r"^job +cron-1, released +\d+\.\d s +5 of 5$", listed.stdout, re.MULTILINE), listed.stdout
-
-
-def test_redlock_run_names_the_token_of_who_has_no_owner(redlock_servers):
-    with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        with masters.lock("job", hold_at_least=20, owner="") as lease:
-            token = lease.token
-    done = run([*RUN, NEW, "job", "--no-wait", "--verbose", "--", "echo", "ran"], redlock_servers.urls)
-    assert f"'job' was released by {token}, and nobody gets it for " in done.stderr
 
 
 @pytest.mark.parametrize(("options", "said"), [

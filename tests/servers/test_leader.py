@@ -1,21 +1,22 @@
-"""Elections, in threads and between processes (R31).  Those of asyncio are in test_leader_asyncio.py."""
+"""Elections in threads, in tasks and between processes (R31).  The order of what a candidate does: `core/test_election.py`."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
 import redlock
-from redlock import ConfigurationError, LockLost, RedlockError
-from tests.servers.commands import environment
-from tests.servers.look import eventually, nothing_left
+from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError
+from tests.servers.look import each, eventually, kill, nothing_left
+from tests.servers.on_a_loop import on_a_loop
+from tests.servers.process import started
 
 TTL = 2.0
 
@@ -74,21 +75,9 @@ def until_told(term):
     term.wait_stop()
 
 
-class Led:
-    """A body that says so."""
-
-    def __init__(self, led):
-        self._led = led
-
-    def __call__(self, term):
-        self._led.set()
-        until_told(term)
-
-
-def take_it_away(servers, name="beat"):
-    """Somebody deletes the key of the leader."""
-    for number in range(len(servers.urls)):
-        servers.client(number).delete(f"redlock:{name}")
+def says(led):
+    """A body that does, and goes on until it is told to end."""
+    return lambda term: led.set() or term.wait_stop()
 
 
 # -- terms -------------------------------------------------------------------------------------------
@@ -116,12 +105,12 @@ def test_each_term_has_a_greater_number(masters):
 
 def test_one_leads_and_the_other_one_follows_at_once(masters, others):
     led = threading.Event()
-    with Running(masters.leader("beat", ttl=30), Led(led)) as first:
+    with Running(masters.leader("beat", ttl=30), says(led)) as first:
         assert led.wait(20)
         seen: list[str] = []
         second = others.leader("beat", ttl=30)
         led.clear()
-        with Running(second, Led(led), on_new_leader=seen.append):
+        with Running(second, says(led), on_new_leader=seen.append):
             eventually(lambda: seen == ["this"])
             assert second.term is None
             first.election.stop()
@@ -138,7 +127,7 @@ def test_a_lost_term_ends_silently_and_the_next_one_begins(masters, redlock_serv
     def lead(term):
         terms.append(term)
         if len(terms) == 1:
-            take_it_away(redlock_servers)
+            each(redlock_servers, "delete", "redlock:beat")
             assert term.wait_stop(20)  # long before the end of the test, and without a stop
             assert term.lost
             assert term.wait_lost(20)
@@ -162,7 +151,7 @@ def test_ensure_may_leave_the_body(masters, redlock_servers):
             if len(numbers) == 2:
                 election.stop()
                 continue
-            take_it_away(redlock_servers)
+            each(redlock_servers, "delete", "redlock:beat")
             while True:
                 term.ensure()
                 time.sleep(0.01)
@@ -237,28 +226,16 @@ def test_it_is_tried_again_and_others_lead_meanwhile(masters, others, caplog):
 
     with Running(masters.leader("beat", ttl=30), lead, on_error="retry") as first:
         assert failing.wait(20)
-        with Running(others.leader("beat", ttl=30), Led(led)):
+        with Running(others.leader("beat", ttl=30), says(led)):
             assert led.wait(20)
         assert not first.over
     assert first.error is None
     assert any("leading 'beat' failed" in text and "the disk is full" in text for text in caplog.text.split("ERROR"))
 
 
-def test_a_stop_in_a_campaign_ends_it_at_once(masters, others, redlock_servers):
-    led = threading.Event()
-    with Running(masters.leader("beat", ttl=30), Led(led)):
-        assert led.wait(20)
-        second = Running(others.leader("beat", ttl=30), lambda _: pytest.fail("it must not lead"))
-        time.sleep(0.2)
-        second.election.stop()
-        eventually(lambda: second.over)
-        assert second.error is None
-
-
 def test_a_stop_without_masters(redlock_servers):
     """Nobody answers: it campaigns, and can be stopped."""
-    for number in range(len(redlock_servers.urls)):
-        redlock_servers.kill(number)
+    kill(redlock_servers)
     with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
         running = Running(masters.leader("beat"), lambda _: pytest.fail("it must not lead"))
         time.sleep(0.3)
@@ -266,13 +243,6 @@ def test_a_stop_without_masters(redlock_servers):
         running.election.stop()
         eventually(lambda: running.over)
         assert running.error is None
-
-
-def test_a_stopped_election_stays_stopped(masters):
-    election = masters.leader("beat")
-    election.stop()
-    election.run(lambda _: pytest.fail("it must not lead"))
-    assert list(election.terms()) == []
 
 
 def test_one_object_is_one_candidate(masters):
@@ -296,16 +266,7 @@ def test_masters_that_are_closed_end_a_campaign(masters, others):
             break
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [({"ttl": 0}, "ttl"), ({"ttl": 3600.0}, "max_ttl"), ({"max_hold": -1}, "max_hold"), ({"retry": 3}, "retry")],
-)
-def test_wrong_options_are_refused_at_once(masters, options, text):
-    with pytest.raises(ConfigurationError, match=text):
-        masters.leader("beat", **options)
-
-
-def test_wrong_arguments_of_run(masters):
+def test_wrong_arguments(masters):
     async def coroutine_function(term):
         pass
 
@@ -320,6 +281,9 @@ def test_wrong_arguments_of_run(masters):
     ):
         with pytest.raises(ConfigurationError):
             election.run(**arguments)
+    for options in ({"ttl": 0}, {"max_hold": -1}, {"retry": 3}):
+        with pytest.raises(ConfigurationError, match=next(iter(options))):
+            masters.leader("beat", **options)
     with pytest.raises(TypeError):
         masters.leader("beat", fencing=False)
 
@@ -344,164 +308,369 @@ def test_a_signal_stops_it_and_a_second_one_does_what_it_did(masters):
     assert not masters.status("beat").token
 
 
-def test_only_the_signals_that_were_asked_for(masters):
-    election = masters.leader("beat")
+def test_only_the_signals_that_were_asked_for_and_a_handler_of_the_body_stays(masters):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGUSR1)
 
     def lead(_):
-        assert signal.getsignal(signal.SIGTERM) is before
+        assert signal.getsignal(signal.SIGTERM) is before[0]
         signal.raise_signal(signal.SIGUSR1)
-
-    before = signal.getsignal(signal.SIGTERM)
-    election.run(lead, signals=(signal.SIGUSR1,))
-
-
-def test_a_handler_that_the_body_installs_stays(masters):
-    election = masters.leader("beat")
-    before = signal.getsignal(signal.SIGUSR1)
-
-    def lead(_):
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        election.stop()
 
     try:
-        election.run(lead, signals=(signal.SIGUSR1,))
+        masters.leader("beat").run(lead, signals=(signal.SIGUSR1,))
         assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGUSR1, before[1])
 
 
-def test_a_forked_child_has_nothing_of_it(masters, redlock_servers):
+def test_a_forked_child_has_nothing_of_it(masters):
     """It does not lead, gives nothing back, and a SIGTERM ends it as any other process."""
-    read, write = os.pipe()
-    children = []
+    codes = []
     stopped: list[redlock.Term] = []
+    pid = os.getpid()
 
     def lead(term):
-        pid = os.fork()
-        if not pid:
-            os.write(write, b"stop" if term.should_stop and not term.lost else b"????")
-            return  # from the body, in the child
-        children.append(pid)
-        if len(children) == 1:
-            assert os.waitpid(pid, 0)[1] == 0
+        for ends in (lambda: term.should_stop and not term.lost, lambda: signal.raise_signal(signal.SIGTERM)):
+            child = os.fork()
+            if not child:
+                if not ends():
+                    os._exit(7)
+                return  # from the body, in the child
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         time.sleep(0.1)
-        assert term.valid  # the child has not given it back
+        assert term.valid  # no child has given it back
         election.stop()
 
     election = masters.leader("beat", ttl=TTL)
-    pid = os.getpid()
     try:
         election.run(lead, on_stopped=stopped.append)
     finally:
         if os.getpid() != pid:
             os._exit(len(stopped))  # it comes out of `run`, and campaigns no more
-    assert len(stopped) == 1  # and in the child nobody was told
-    assert os.read(read, 4) == b"stop"
-    os.close(read)
-    os.close(write)
+    assert len(stopped) == 1
+    assert codes == [0, -signal.SIGTERM]  # and in the child nobody was told
 
 
-def test_a_signal_ends_a_forked_child(masters):
-    codes = []
+# -- in tasks: how a body is cancelled, and what else is not ---------------------------------------------
 
-    def lead(_):
-        pid = os.fork()
-        if not pid:
+
+@on_a_loop
+def in_tasks(body, servers):
+    """``body(masters, others)`` on a loop.  Nothing is left: no cancellation, no task, no key, no handler."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    async def main():
+        handler = signal.getsignal(signal.SIGINT)  # asyncio has one of its own
+        async with (
+            AsyncMasters(servers.urls, restart_guard=False, owner="this") as masters,
+            AsyncMasters(servers.urls, restart_guard=False, owner="other") as others,
+        ):
+            task = asyncio.current_task()
+            assert task is not None
+            await body(masters, others)
+            await asyncio.sleep(0)
+            assert task.cancelling() == 0
+            assert signal.getsignal(signal.SIGINT) is handler
+        await until(lambda: asyncio.all_tasks() == {task})  # Python closes a generator that was left in a task
+
+    asyncio.run(main(), debug=True)
+    gc.collect()
+    eventually(lambda: nothing_left(servers))
+    assert handlers == {number: signal.getsignal(number) for number in handlers}
+
+
+async def for_ever(_=None):
+    await asyncio.sleep(1000)
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - whatever it is about
+            await asyncio.sleep(0.005)
+
+
+@in_tasks
+async def test_a_lost_term_cancels_the_body_and_the_next_one_begins(masters, others, *, redlock_servers):
+    election = masters.leader("beat", ttl=TTL)
+    numbers, messages = [], []
+    async for term in election.terms():
+        async with term:
+            assert election.term is term
+            numbers.append(term.number)
+            if len(numbers) == 3:
+                election.stop()
+            await asyncio.to_thread(each, redlock_servers, "delete", "redlock:beat")
             try:
-                signal.raise_signal(signal.SIGTERM)
-            finally:
-                os._exit(7)
-        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-        election.stop()
+                await for_ever()
+            except asyncio.CancelledError as error:
+                messages.append(str(error))
+                raise
+        assert election.term is None
+    assert numbers == sorted(set(numbers))
+    assert [message.split(" ", 2)[2] for message in messages] == ["of 'beat' was lost"] * 2
 
+
+@in_tasks
+async def test_run_calls_everything_once(masters, others, *, redlock_servers):
+    election = masters.leader("beat", ttl=TTL)
+    calls = []
+
+    async def lead(term):
+        calls.append(("lead", term.number))
+        if len(calls) == 3:
+            election.stop()
+            return
+        await asyncio.to_thread(each, redlock_servers, "delete", "redlock:beat")
+        await for_ever()
+
+    async def on_stopped(term):
+        await asyncio.sleep(0)
+        calls.append(("stopped", term.number))
+
+    await election.run(lead, on_stopped)
+    first, second = calls[0][1], calls[2][1]
+    assert calls == [("lead", first), ("stopped", first), ("lead", second), ("stopped", second)]
+
+
+@in_tasks
+async def test_a_stop_cancels_the_body_and_hands_over_when_that_has_ended(masters, others):
+    ended = []
+
+    async def lead(_):
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(0.2)
+            ended.append(not (await others.status("beat")).token)
+
+    async def follow(term):
+        assert ended == [False]  # it was still ours when the body ended
+        ended.append(term.owner)
+        await for_ever()
+
+    seen: list[str] = []
+    first, second = masters.leader("beat", ttl=30), others.leader("beat", ttl=30)
+    leading = asyncio.create_task(first.run(lead))
+    await until(lambda: first.term)
+    following = asyncio.create_task(second.run(follow, on_new_leader=seen.append))
+    await until(lambda: seen == ["this"])
+    first.stop()
+    await leading
+    await until(lambda: ended == [False, "other"])
+    second.stop()
+    await following
+
+
+@in_tasks
+async def test_a_stop_in_a_campaign_and_from_another_thread(masters, others):
+    async for term in masters.leader("beat", ttl=30).terms():
+        async with term:
+            waiting = others.leader("beat")
+            task = asyncio.create_task(waiting.run(for_ever))
+            await asyncio.sleep(0.2)
+            assert not task.done()
+            threading.Thread(target=waiting.stop).start()
+            await asyncio.wait_for(task, 20)
+        break
+
+
+@in_tasks
+async def test_a_signal_stops_it(masters, others):
     election = masters.leader("beat", ttl=30)
-    election.run(lead)
-    assert codes == [-signal.SIGTERM]
+    cancelled = []
+
+    async def lead(_):
+        signal.raise_signal(signal.SIGTERM)
+        try:
+            await for_ever()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    await election.run(lead)
+    assert cancelled == [True]
+
+
+@in_tasks
+async def test_a_cancellation_from_outside_goes_on(masters, others):
+    """Also if the term ends at the same time.  The lock is given back before (C13)."""
+    for at_once in (False, True):
+        election = masters.leader("beat", ttl=30)
+        stopped: list[AsyncTerm] = []
+        task = asyncio.create_task(election.run(for_ever, stopped.append))
+        await until(lambda: election.term)  # noqa: B023
+        task.cancel()
+        if at_once:
+            election.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(stopped) == 1
+        assert not (await masters.status("beat")).token
+
+
+@in_tasks
+async def test_a_body_that_ignores_its_cancellation_is_waited_for(masters, others, *, redlock_servers):
+    """Another one may lead meanwhile.  It campaigns again only when its body has ended."""
+    election = masters.leader("beat", ttl=TTL)
+    terms, led, go_on = [], [], asyncio.Event()
+
+    async def lead(term):
+        terms.append(term.number)
+        if len(terms) == 2:
+            election.stop()
+            return
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                other = others.leader("beat", ttl=30)
+                async for one in other.terms():
+                    async with one:
+                        led.append(one.number)
+                        other.stop()
+                        go_on.set()
+
+    task = asyncio.create_task(election.run(lead))
+    await until(lambda: terms)
+    await asyncio.to_thread(each, redlock_servers, "delete", "redlock:beat")
+    await task
+    assert terms[0] < led[0] < terms[1]
+    assert (len(terms), len(led)) == (2, 1)
+
+
+@in_tasks
+async def test_an_error_is_retried_and_a_stop_ends_the_pause(masters, others, *, caplog):
+    election = masters.leader("beat", ttl=30)
+    failed = asyncio.Event()
+
+    async def lead(_):
+        failed.set()
+        raise ValueError("the disk is full")
+
+    task = asyncio.create_task(election.run(lead, on_error="retry"))
+    await failed.wait()
+    await until(lambda: "trying again" in caplog.text)
+    election.stop()
+    await asyncio.wait_for(task, 20)
+
+
+@in_tasks
+async def test_what_the_body_raises_when_it_is_cancelled_goes_on(masters, others):
+    election = masters.leader("beat", ttl=30)
+
+    async def lead(_):
+        election.stop()
+        try:
+            await for_ever()
+        finally:
+            raise ValueError("while it cleaned up")
+
+    with pytest.raises(ValueError, match="cleaned up"):
+        await election.run(lead)
+
+
+@in_tasks
+async def test_ensure_may_leave_the_body_and_another_loss_is_an_error(masters, others):
+    election = masters.leader("beat", ttl=TTL)
+    async for term in election.terms():
+        async with term:
+            election.stop()
+            term.ensure(at_least=1000.0)
+
+    async def lead(_):
+        raise LockLost("the lease on 'invoice' was lost", name="invoice", reason="taken")
+
+    with pytest.raises(LockLost, match="invoice"):
+        await masters.leader("beat").run(lead)
+
+
+@in_tasks
+async def test_an_async_for_that_is_left_gives_the_term_back(masters, others):
+    async for left in masters.leader("beat", ttl=30).terms():  # noqa: B007
+        break
+    assert left.valid  # for as long as somebody has it
+    del left
+    gc.collect()
+    async for term in others.leader("beat", ttl=30).terms():
+        async with term:
+            pass
+        break
+
+
+@in_tasks
+async def test_a_run_that_is_thrown_away_gives_the_term_back(masters, others):
+    """Its election is still there, and must not keep the lease."""
+    election = masters.leader("beat", ttl=30)
+    task = asyncio.create_task(election.run(for_ever))
+    await until(lambda: election.term)
+    coroutine = task.get_coro()
+    assert coroutine is not None
+    coroutine.close()
+    del coroutine
+    gc.collect()
+    async for term in others.leader("beat", ttl=30).terms():  # long before the TTL
+        async with term:
+            pass
+        break
+    assert election.term is None
+    task.cancel()
+    await asyncio.wait([task])
+    task.exception()
 
 
 # -- between processes -------------------------------------------------------------------------------
 
 
-class Process:
-    def __init__(self, servers, world, owner, *, ttl=TTL, lasts=0.0):
-        command = [sys.executable, "-m", "tests.servers.candidate", world, owner, str(ttl), str(lasts), *servers.urls]
-        self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
-        self._lines: list[list[str]] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self):
-        assert self.popen.stdout is not None
-        for line in self.popen.stdout:
-            self._lines.append(line.split())
-
-    def said(self, what):
-        """When it said so, the last time."""
-        return next((float(line[-1]) for line in reversed(self._lines) if line[0] == what), None)
-
-    def number(self):
-        return next(int(line[1]) for line in self._lines if line[0] == "leads")
-
-    def leads(self):
-        return eventually(lambda: self.said("leads"), 60)
-
-    def end(self):
-        if self.popen.poll() is None:
-            self.popen.send_signal(signal.SIGCONT)
-            self.popen.kill()
-        self.popen.wait(30)
-        self._reader.join(30)
-        assert self.popen.stdout is not None
-        self.popen.stdout.close()
-
-
 @pytest.fixture
-def process(redlock_servers):
-    made = []
+def candidate(redlock_servers):
+    """Starts one that is called ``owner``, in a process of its own."""
+    with contextlib.ExitStack() as stack:
 
-    def make(*arguments, **options):
-        made.append(Process(redlock_servers, *arguments, **options))
-        return made[-1]
+        def start(world, owner, ttl=TTL, lasts=0.0):
+            command = ["-m", "tests.servers.candidate", world, owner, str(ttl), str(lasts), *redlock_servers.urls]
+            return stack.enter_context(started(*command))
 
-    yield make
-    for one in made:
-        one.end()
+        yield start
+
+
+def number(process):
+    """Of the term in which it leads, once it does."""
+    return int(process.says("leads").split()[1])
 
 
 @pytest.mark.parametrize("world", ["threads", "asyncio"])
-def test_sigterm_hands_over_when_the_body_has_ended(process, redlock_servers, world):
-    first = process(world, "first", ttl=30, lasts=0.5)
-    first.leads()
-    second = process(world, "second", ttl=30)
+def test_sigterm_hands_over_when_the_body_has_ended(candidate, world):
+    first = candidate(world, "first", ttl=30, lasts=0.5)
+    earlier = number(first)
+    second = candidate(world, "second", ttl=30)
     time.sleep(0.5)
-    assert second.said("leads") is None
+    assert not second.said("leads")
     first.popen.terminate()
-    assert second.leads() >= eventually(lambda: first.said("ended"))
-    assert second.number() > first.number()
-    eventually(lambda: first.popen.poll() is not None)
-    assert first.popen.returncode == 0
+    assert number(second) > earlier
+    assert float(second.said("leads")[0].split()[2]) >= float(first.says("ended").split()[2])
+    assert first.ends() == 0
     assert first.said("over")
     second.popen.terminate()
-    assert second.popen.wait(30) == 0
+    assert second.ends() == 0
 
 
 @pytest.mark.parametrize("world", ["threads", "asyncio"])
-def test_another_one_leads_after_a_kill_and_after_a_freeze(process, world):
+def test_another_one_leads_after_a_kill_and_after_a_freeze(candidate, world):
     """R31: within a TTL.  Who was frozen sees that its term is over, and stands again."""
-    first = process(world, "first")
-    first.leads()
-    second = process(world, "second")
+    first = candidate(world, "first")
+    numbers = [number(first)]
+    second = candidate(world, "second")
     time.sleep(0.3)
     first.popen.kill()
-    second.leads()
-    third = process(world, "third")
+    numbers.append(number(second))
+    third = candidate(world, "third")
     time.sleep(0.3)
     second.popen.send_signal(signal.SIGSTOP)
-    third.leads()
-    assert third.number() > second.number() > first.number()
+    numbers.append(number(third))
+    assert numbers == sorted({*numbers})
     second.popen.send_signal(signal.SIGCONT)
-    eventually(lambda: second.said("ended"))
+    second.says("ended")
     assert second.popen.poll() is None  # it campaigns
-    second.popen.terminate()
-    third.popen.terminate()
-    assert (second.popen.wait(30), third.popen.wait(30)) == (0, 0)
+    for one in (second, third):
+        one.popen.terminate()
+        assert one.ends() == 0

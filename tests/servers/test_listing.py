@@ -12,7 +12,7 @@ import pytest
 import redlock
 from redlock import ConfigurationError, QuorumUnreachable
 from tests.servers.commands import CHECK, run
-from tests.servers.look import all_up, eventually
+from tests.servers.look import all_up, each, eventually, kill
 
 FIVE = range(5)
 
@@ -40,6 +40,7 @@ class Lister:
 
 @pytest.fixture
 def locks(world, masters):
+    eventually(lambda: all_up(masters))  # each is asked for what it has
     return Lister(world, masters)
 
 
@@ -114,7 +115,6 @@ def test_what_is_no_lock_is_left_out(world, redlock_servers, prefix):
 
 
 def test_a_lock_without_a_majority_is_there_without_a_token(redlock_servers, masters, locks):
-    eventually(lambda: all_up(masters))
     put(redlock_servers, "redlock:left", on=[4])
     put(redlock_servers, "redlock:split", "one", on=[0, 1])
     put(redlock_servers, "redlock:split", "two", on=[2, 3])
@@ -150,7 +150,6 @@ def test_a_minority_that_is_gone_takes_nothing_away(redlock_servers, masters, lo
     for name in ("a", "b"):
         put(redlock_servers, f"redlock:{name}", on=[i for i in FIVE if i != 2])
     put(redlock_servers, "redlock:c", on=[2, *which])
-    eventually(lambda: all_up(masters))
     for i in which:
         getattr(redlock_servers, trouble)(i)
     assert locks.names() == ["a", "b", "c"]
@@ -161,7 +160,6 @@ def test_a_minority_that_is_gone_takes_nothing_away(redlock_servers, masters, lo
 
 def test_without_a_majority_it_says_so(redlock_servers, masters, locks):
     put(redlock_servers, "redlock:a")
-    eventually(lambda: all_up(masters))
     for i in (0, 2, 4):
         redlock_servers.kill(i)
     with pytest.raises(QuorumUnreachable, match="which locks there are: 3 of 5 masters took no part") as caught:
@@ -185,12 +183,10 @@ def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
             with pytest.raises(QuorumUnreachable, match=r"to list locks a user needs \+scan") as caught:
                 Lister(world, masters)()
             assert "NOPERM" in str(caught.value)
-            for i in FIVE:
-                redlock_servers.client(i).execute_command("ACL", "SETUSER", "lister", "+scan")
+            each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "+scan")
             assert Lister(world, masters).names() == ["a"]
     finally:
-        for i in FIVE:
-            redlock_servers.client(i).execute_command("ACL", "DELUSER", "lister")
+        each(redlock_servers, "execute_command", "ACL", "DELUSER", "lister")
 
 
 def redlock_rule() -> list[str]:
@@ -198,13 +194,6 @@ def redlock_rule() -> list[str]:
 
     assert "+scan" not in rights.rule("redlock:")
     return rights.rule("redlock:").split()
-
-
-def test_masters_that_were_closed_list_nothing(world, redlock_servers):
-    masters = world.Masters(redlock_servers.urls, restart_guard=False)
-    masters.close()
-    with pytest.raises(redlock.RedlockError, match="closed"):
-        Lister(world, masters)()
 
 
 # -- many --------------------------------------------------------------------------------------------
@@ -220,15 +209,9 @@ def fill(servers, number: int, other: int = 0) -> None:
             pipe.execute()
 
 
-def test_thousands_among_other_keys_each_once(redlock_servers, locks):
-    fill(redlock_servers, 2000, 3000)
-    listed = locks.names()
-    assert len(listed) == len(set(listed)) == 2000
-
-
 def test_it_begins_to_tell_before_it_has_seen_all(redlock_servers):
     """And holds names, not statuses."""
-    fill(redlock_servers, 5000)
+    fill(redlock_servers, 2000)
     with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
         calls = [scans(redlock_servers.client(i)) for i in FIVE]
         found = masters.locks()
@@ -236,11 +219,11 @@ def test_it_begins_to_tell_before_it_has_seen_all(redlock_servers):
         assert sum(scans(redlock_servers.client(i)) for i in FIVE) - sum(calls) <= 2
         tracemalloc.start()
         try:
-            assert sum(1 for _ in found) == 4990
+            assert sum(1 for _ in found) == 1990
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert peak / 5000 < 600  # bytes for each; a status with its votes has more than twice that
+    assert peak / 2000 < 600  # bytes for each; a status with its votes has more than twice that
 
 
 def scans(client) -> int:
@@ -251,27 +234,10 @@ def scans(client) -> int:
 def test_no_master_is_held_up(redlock_servers):
     """A step looks at some hundred keys, however many there are."""
     fill(redlock_servers, 100, 20_000)
-    for i in FIVE:
-        redlock_servers.client(i).config_resetstat()
+    each(redlock_servers, "config_resetstat")
     with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
         assert sum(1 for _ in masters.locks()) == 100
     assert all(scans(redlock_servers.client(i)) >= 20_000 / 1000 for i in FIVE)
-
-
-def test_a_listing_that_is_dropped_leaves_nothing(redlock_servers, world):
-    fill(redlock_servers, 200)
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        if world.name == "threads":
-            next(masters.locks())
-        else:
-            real = world.real(masters)
-
-            async def first():
-                found = real.locks()
-                await anext(found)
-                await found.aclose()
-
-            world.do(first)
 
 
 # -- redlock-check --locks ---------------------------------------------------------------------------
@@ -324,12 +290,6 @@ def test_json_pattern_and_limit(redlock_servers, options, names, total):
         assert 20 < lock["remaining_s"] <= 30
 
 
-def test_an_address_behind_the_option_is_no_pattern(redlock_servers):
-    put(redlock_servers, "redlock:a")
-    done = run([*CHECK, "--no-restart-guard", "--locks", *redlock_servers.urls])
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "1 lock"), done.stderr
-
-
 @pytest.mark.parametrize("options", [["--locks"], ["--locks", "--json"]])
 def test_what_strangers_wrote_breaks_no_terminal(redlock_servers, options):
     put(redlock_servers, f"redlock:job {HOSTILE}", f"{'0' * 40}:{HOSTILE}")
@@ -342,17 +302,8 @@ def test_what_strangers_wrote_breaks_no_terminal(redlock_servers, options):
         assert len(done.stdout.splitlines()) == 5
 
 
-def test_it_writes_nothing_that_clients_did_not_write_before(redlock_servers):
-    with redlock.Masters(redlock_servers.urls, restart_guard=False, max_ttl=5.0) as masters:
-        eventually(lambda: all_up(masters))
-    before = redlock_servers.keys()
-    assert check(redlock_servers, "--locks").returncode == 0
-    assert redlock_servers.keys() == before
-
-
 def test_its_exit_code_without_a_quorum(redlock_servers):
-    for i in (0, 1, 2):
-        redlock_servers.kill(i)
+    kill(redlock_servers, 3)
     done = check(redlock_servers, "--locks")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nobody can tell which locks there are" in done.stderr
@@ -365,8 +316,3 @@ def test_its_exit_code_without_a_quorum(redlock_servers):
 def test_wrong_arguments(redlock_servers, wrong):
     done = check(redlock_servers, *wrong)
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
-
-
-def test_the_rule_for_who_lists(redlock_servers):
-    assert "+scan" in check(redlock_servers, "--acl", "--locks").stdout.split()
-    assert "+scan" not in check(redlock_servers, "--acl").stdout.split()

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from redlock import AsyncMasters, ConfigurationError, Masters, NotAcquired, QuorumUnreachable, WouldDeadlock
+from redlock import AsyncMasters, NotAcquired, QuorumUnreachable, WouldDeadlock
 from tests.servers.look import eventually, nothing_left, take
 
 
@@ -30,13 +30,6 @@ def locked(world, masters):
     return locked
 
 
-@pytest.fixture
-def others(redlock_servers):
-    """Another process, as it were."""
-    with Masters(redlock_servers.urls, restart_guard=False) as others:
-        yield others
-
-
 def test_each_call_holds_the_lock_that_its_arguments_name(redlock_servers, masters, others, locked):
     @locked("invoice:{number}:{kind}", ttl=10)
     def pay(number: int, kind: str = "bill", *, fails: bool = False) -> list[bool]:
@@ -49,17 +42,6 @@ def test_each_call_holds_the_lock_that_its_arguments_name(redlock_servers, maste
     assert pay(1, kind="copy") == [True, False]
     with pytest.raises(ZeroDivisionError):
         pay(2, fails=True)
-    eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_several_names(redlock_servers, others, locked):
-    @locked(lambda source, target, amount: sorted([f"account:{source}", f"account:{target}"]))
-    def move(source: str, target: str, amount: int) -> list[bool]:
-        return [others.lock(f"account:{name}").locked() for name in "abc"]
-
-    assert move("b", "a", 5) == [True, True, False]
-    with pytest.raises(ConfigurationError, match="twice"):
-        move("a", "a", 5)
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -131,36 +113,7 @@ def test_a_call_inside_of_a_call(redlock_servers, locked):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_a_value_that_makes_no_name_locks_nothing_and_calls_nothing(masters, locked):
-    calls = []
-    function = locked("job:{job}", on_busy="skip")(lambda job: calls.append([job]))
-    with pytest.raises(ConfigurationError, match="allowed is text"):
-        function("")
-    with pytest.raises(TypeError, match="missing a required argument"):
-        function()
-    assert calls == []
-
-
 # -- methods, which each world has of its own ------------------------------------------------------------
-
-
-def test_methods(redlock_masters, others):
-    class Account:
-        def __init__(self, number):
-            self.number = number
-
-        @redlock_masters.locked("account:{self.number}")
-        def held(self, *numbers):
-            return [others.lock(f"account:{number}").locked() for number in numbers]
-
-        @classmethod
-        @redlock_masters.locked("accounts:{cls.__name__}")
-        def all_held(cls):
-            return others.lock("accounts:Account").locked()
-
-    assert Account(1).held(1, 2) == [True, False]
-    assert Account(2).held(1, 2) == [False, True]
-    assert Account.all_held()
 
 
 def test_methods_that_are_awaited(redlock_servers, others):

@@ -8,7 +8,6 @@ import functools
 import gc
 import importlib.util
 import os
-import resource
 import subprocess
 import sys
 import textwrap
@@ -19,11 +18,7 @@ import pytest
 from tenacity import wait_fixed
 
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
-from redlock._asyncio import driver
-from redlock._asyncio.connections import Connections
-from redlock._asyncio.operation import Operation
-from redlock.testing import LocalMasters
-from tests.servers.look import at_once, connected, eventually, lock_keys, nothing_left
+from tests.servers.look import at_once, each, eventually, lock_keys, nothing_left, pause, resume
 from tests.servers.needs import missing
 
 
@@ -73,22 +68,6 @@ def test_two_loops_in_two_threads(redlock_servers):
     asyncio.run(masters.close())
     eventually(lambda: connections(redlock_servers) == [0] * 5)
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_released_on_another_loop_than_it_was_acquired_on(redlock_servers):
-    """C10, R23: the line of the first loop goes on."""
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    lock = masters.lock("job", ttl=10, bound=False)
-
-    async def main():
-        await lock.acquire()
-        waits = asyncio.create_task(masters.lock("job", ttl=10).acquire(timeout=5))
-        await asyncio.sleep(0.05)
-        await asyncio.to_thread(lambda: asyncio.run(lock.release()))
-        assert await waits is not None
-        await masters.close()
-
-    asyncio.run(main())
 
 
 def test_closed_on_one_loop_while_another_one_uses_it(redlock_servers):
@@ -143,19 +122,6 @@ def test_dropped_without_close(redlock_servers):
     eventually(lambda: connections(redlock_servers) == [0] * 5)
 
 
-def test_dropped_on_a_loop_that_never_runs_again(redlock_servers):
-    """What it was told to do at the end is never done; the sockets are closed all the same."""
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(use(masters))
-    del masters
-    gc.collect()
-    loop.close()
-    del loop
-    gc.collect()
-    eventually(lambda: connections(redlock_servers) == [0] * 5)
-
-
 def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
     """Its owner's task is never resumed; what it had acquired or asked for is given back when it is dropped."""
     masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
@@ -175,8 +141,7 @@ def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
     loop.close()
     assert asyncio.run(use(masters, "other"))
     gc.collect()
-    for i in range(3):
-        redlock_servers.client(i).delete("redlock:job")
+    each(redlock_servers, "delete", "redlock:job", masters=3)
     eventually(lambda: nothing_left(redlock_servers))
     asyncio.run(masters.close())
     assert not reported
@@ -184,8 +149,7 @@ def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
 
 def left_while_it_waits_for_the_connections(masters, servers):
     """A loop whose task has begun its first round (R2), towards masters that hang while they are connected to."""
-    for i in range(5):
-        servers.pause(i)
+    pause(servers)
     loop = asyncio.new_event_loop()
     task = loop.create_task(masters.lock("job").acquire())
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # its owner's mistake, here on purpose
@@ -198,110 +162,11 @@ def test_a_loop_that_is_closed_while_a_task_waits_for_the_connections(redlock_se
     masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
     loop, task = left_while_it_waits_for_the_connections(masters, redlock_servers)
     loop.close()
-    for i in range(5):
-        redlock_servers.resume(i)
+    resume(redlock_servers)
     assert asyncio.run(use(masters))
     asyncio.run(masters.close())
     eventually(lambda: connections(redlock_servers) == [0] * 5)
     assert not task.done()
-
-
-def test_close_after_a_loop_was_closed_while_a_task_waited_for_the_connections(redlock_servers):
-    """What that loop had is closed, and what this one has as well."""
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    loop, task = left_while_it_waits_for_the_connections(masters, redlock_servers)
-
-    async def main():
-        using = asyncio.create_task(use(masters, "other"))
-        await asyncio.sleep(0.05)  # this loop has begun while the other one was open
-        loop.close()
-        for i in range(5):
-            redlock_servers.resume(i)
-        await using
-        await masters.close()
-
-    asyncio.run(main())
-    eventually(lambda: connections(redlock_servers) == [0] * 5)
-    assert not task.done()
-
-
-def test_one_that_fails_in_the_end_does_not_keep_others_from_theirs(redlock_servers, monkeypatch, caplog):
-    """R11: whatever goes wrong with the connections of one loop."""
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
-    loops = [asyncio.new_event_loop() for _ in range(3)]
-    for loop in loops:
-        loop.run_until_complete(use(masters))
-    drivers = set(masters._drivers.values())
-    shut, settled = driver.Driver.shut, []
-
-    def shut_and_raise(one):
-        shut(one)
-        if one.loop.is_closed():
-            raise ZeroDivisionError("shut")
-
-    def settle_and_raise(one):
-        settled.append(one)
-        raise ZeroDivisionError("settled")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(driver, "_DRIVERS", drivers.copy())
-        patch.setattr(driver.Driver, "deliver_owed_at_exit", settle_and_raise)
-        driver._at_exit()
-        assert set(settled) == drivers
-        assert caplog.text.count("ZeroDivisionError: settled") == 3
-        for loop in loops[:2]:
-            loop.close()
-        patch.setattr(driver.Driver, "shut", shut_and_raise)
-        loops[2].run_until_complete(masters.close())
-    loops[2].close()
-    assert caplog.text.count("ZeroDivisionError: shut") == 2
-    eventually(lambda: connections(redlock_servers) == [0] * 5)
-
-
-def test_nothing_runs_while_nothing_is_to_be_done(redlock_servers):
-    """A held lock, an idle loop: no polling."""
-
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            async with masters.lock("job", ttl=10):
-                await asyncio.sleep(0.5)  # until the alarm of an operation that is over has gone off in vain
-                loop = asyncio.get_running_loop()
-                rounds = 0
-                select = loop._selector.select  # type: ignore[attr-defined]
-
-                def counting(timeout=None):
-                    nonlocal rounds
-                    rounds += 1
-                    return select(timeout)
-
-                loop._selector.select = counting  # type: ignore[attr-defined]
-                used = resource.getrusage(resource.RUSAGE_SELF)
-                await asyncio.sleep(1.0)
-                after = resource.getrusage(resource.RUSAGE_SELF)
-                loop._selector.select = select  # type: ignore[attr-defined]
-        assert rounds <= 3
-        assert after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime < 0.1
-
-    asyncio.run(main())
-
-
-def test_waiting_for_a_master_that_is_down_does_not_spin(redlock_servers):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            await use(masters)
-            redlock_servers.kill(0)
-            await asyncio.sleep(0.1)
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            await asyncio.sleep(1.0)
-            after = resource.getrusage(resource.RUSAGE_SELF)
-            assert after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime < 0.2
-            await asyncio.to_thread(redlock_servers.restart, 0)
-            until = time.monotonic() + 20
-            while [v.outcome for v in (await masters.status("job")).votes] != ["free"] * 5:
-                assert time.monotonic() < until
-                await asyncio.sleep(0.02)
-
-    asyncio.run(main())
 
 
 def test_used_where_no_loop_runs(redlock_servers):
@@ -423,15 +288,13 @@ def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_s
     assert process.stdin is not None
     assert process.stdout.readline() == "up\n"
     assert sum(map(bool, lock_keys(redlock_servers))) >= 3
-    for i in range(5):
-        redlock_servers.pause(i)
+    pause(redlock_servers)
     process.stdin.write("\n")
     process.stdin.flush()
     assert process.stdout.readline() == "cancelled\n"
     time.sleep(0.3)
     assert process.poll() is None  # it waits for the masters, at most node_timeout
-    for i in range(5):
-        redlock_servers.resume(i)
+    resume(redlock_servers)
     _, errors = process.communicate(timeout=10)
     assert errors == ""
     eventually(lambda: nothing_left(redlock_servers))
@@ -481,118 +344,112 @@ def test_after_a_fork_the_child_has_connections_of_its_own(redlock_servers):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_uvloop(redlock_servers):
-    if importlib.util.find_spec("uvloop") is None:
-        missing("uvloop")
-    import uvloop  # noqa: PLC0415
+# -- coroutines that are thrown away where their loop does not run (R11) -------------------------------
 
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
 
-    async def main():
-        for _ in range(100):
-            await use(masters)
-        await asyncio.gather(*(use(masters, f"job:{i}") for i in range(100)))
-        assert await asyncio.to_thread(connections, redlock_servers) == [1] * 5
-        redlock_servers.kill(0)
-        await use(masters)
-        await asyncio.to_thread(redlock_servers.restart, 0)
-        until = time.monotonic() + 20
-        while [v.outcome for v in (await masters.status("job")).votes] != ["free"] * 5:
-            assert time.monotonic() < until
-            await asyncio.sleep(0.02)
+def masters_of(servers):
+    return AsyncMasters(servers.urls, restart_guard=False, node_timeout=1.0)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(use(masters))
-        runner.run(masters.close())
+
+async def body(lock, ended):
+    try:
+        async with lock:
+            await asyncio.Event().wait()
+    except BaseException as error:
+        ended.append(type(error))
+        raise
+
+
+async def inside(lock, ended):
+    """A coroutine that is suspended inside of its ``async with``."""
+    async with lock:  # the masters are connected
+        pass
+    coroutine = body(lock, ended)
+    future = coroutine.send(None)
+    while not future.done():  # noqa: ASYNC110 - to the tick
+        await asyncio.sleep(0)
+    coroutine.send(None)
+    assert lock.lease.valid
+    return coroutine
+
+
+@pytest.mark.parametrize("then", ["stopped", "closed", "another runs", "closed, another has come"])
+def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
+    masters = masters_of(redlock_servers)
+    ended: list[object] = []
+    lock = masters.lock("job", ttl=30)
+    loop = asyncio.new_event_loop()
+    coroutine = loop.run_until_complete(inside(lock, ended))
+
+    async def throw_away():
+        if "come" in then:
+            await use(masters, "another")  # which closes the connections of the loop that is closed
+        coroutine.close()
+        await asyncio.to_thread(eventually, lambda: "come" not in then or nothing_left(redlock_servers))
+
+    if "closed" in then:
+        loop.close()
+    if "another" in then:
+        asyncio.run(throw_away())
+    else:
+        coroutine.close()
+    assert ended == [GeneratorExit]
+    assert (lock.lease.valid, lock.lease.lost) == (False, False)
     eventually(lambda: nothing_left(redlock_servers))
+    asyncio.run(masters.close())
+    loop.close()
 
 
-def test_masters_that_nobody_ever_used_close_without_a_loop_of_their_own():
-    with LocalMasters(1) as servers:
-        masters = AsyncMasters(servers.urls)
-        asyncio.run(masters.close())
-        asyncio.run(masters.close())
-
-
-def test_a_loop_that_is_blocked_while_the_masters_answer(redlock_servers):
-    async def main():
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
-            await connected(masters)
-            lock = masters.lock("job", ttl=10)
-
-            async def work():
-                lease = await lock.acquire(timeout=0)
-                assert lease is not None
-                # What was not used for listening is gone: it counts from when it was asked (R6).
-                assert lease.remaining() < 10 - 0.1 - 0.2
-                await lock.release()
-
-            for _ in range(3):
-                task = asyncio.create_task(work())
-                await asyncio.sleep(0)
-                time.sleep(0.2)  # noqa: ASYNC251 - another task does this
-                await task
-
-    asyncio.run(main())
-
-
-class Struck(Exception):  # noqa: N818 - a signal handler raises it
-    pass
-
-
-@pytest.mark.parametrize(("kind", "method"), [(Connections, "flush"), (Connections, "step"), (Operation, "step")])
-def test_an_exception_of_a_signal_handler_breaks_nothing_for_good(redlock_servers, monkeypatch, kind, method):
-    """It may strike at any line; here at the first one of what must not be forgotten."""
-    original = getattr(kind, method)
-    left = [0]
-
-    def struck(self):
-        if left[0]:
-            left[0] -= 1
-            raise Struck
-        return original(self)
-
-    monkeypatch.setattr(kind, method, struck)
+@pytest.mark.parametrize("how", ["closed", "collected", "closed by its own thread"])
+def test_a_body_is_thrown_away_while_its_loop_runs(redlock_servers, how):
+    """And somebody else on that loop waits for the lock."""
 
     async def main():
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
-            await connected(masters)
-
-            async def use(number):
-                with contextlib.suppress(RedlockError, Struck):
-                    async with asyncio.timeout(5), masters.lock(f"job-{number}", ttl=10, timeout=1):
-                        pass
-
-            for _ in range(5):
-                left[0] = 1
-                await asyncio.gather(*map(use, range(3)))  # what one alone sends is not gathered for `flush`
-                assert not left[0]
-                for number in range(3):
-                    async with asyncio.timeout(5), masters.lock(f"job-{number}", ttl=10):
-                        pass
+        async with masters_of(redlock_servers) as masters:
+            ended: list[object] = []
+            lock = masters.lock("job", ttl=30)
+            coroutines = [await inside(lock, ended)]
+            lease = lock.lease
+            waiting = asyncio.create_task(masters.lock("job", ttl=30).acquire(timeout=10))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            if how == "closed by its own thread":
+                coroutines[0].close()
+            elif how == "closed":
+                await asyncio.to_thread(coroutines[0].close)
+            else:
+                coroutines.append(coroutines)
+                del coroutines
+                thread = threading.Thread(target=gc.collect)
+                thread.start()
+                thread.join()
+            got = await waiting
+            assert got.fence > lease.fence
+            assert ended == [GeneratorExit]
+            assert not lease.lost
+            await masters.lock("job", ttl=30, token=got.token).release()
 
     asyncio.run(main())
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_a_master_that_comes_up_while_it_is_interrupted_is_not_forgotten(redlock_servers, monkeypatch):
-    watch = Connections._watch
-    left = [1]
+def test_a_generator_is_left_on_the_next_loop(redlock_servers):
+    """A worker gives each step of it a loop of its own."""
+    masters = masters_of(redlock_servers)
 
-    def struck(self, connection):
-        if left[0]:
-            left[0] -= 1
-            raise Struck
-        watch(self, connection)
+    async def holds():
+        async with masters.lock("job", ttl=30) as lease:
+            yield lease
 
-    monkeypatch.setattr(Connections, "_watch", struck)
+    async def leave():
+        await use(masters, "another")
+        await generator.aclose()
+        await masters.close()
 
-    async def main():
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
-            await connected(masters)
-
-    asyncio.run(main())
+    generator = holds()
+    loop = asyncio.new_event_loop()  # `asyncio.run` would end the generator
+    lease = loop.run_until_complete(anext(generator))
+    loop.close()
+    asyncio.run(leave())
+    assert (lease.valid, lease.lost) == (False, False)
+    assert nothing_left(redlock_servers)

@@ -8,7 +8,7 @@ import pytest
 
 from redlock import LockLost, QuorumUnreachable
 from tests.observe.read import SYSTEMS, Observed
-from tests.servers.look import all_up, eventually, take
+from tests.servers.look import all_up, each, eventually, kill, restart, take
 
 TTL = 1.5
 
@@ -49,15 +49,13 @@ def test_the_life_of_a_lease_is_measured(watched, observed, redlock_servers):
 
 
 def test_refusals_and_losses_are_measured(watched, observed, redlock_servers):
-    for i in range(5):
-        redlock_servers.client(i).set("redlock:job:1", "somebody", px=60_000)
+    each(redlock_servers, "set", "redlock:job:1", "somebody", px=60_000)
     assert watched.lock("job:1", ttl=TTL).acquire(timeout=0) is None
     assert observed.count("redlock.acquire.duration", lock="job", outcome="held") == 1
     assert observed.value("redlock.votes", outcome="held") >= 3
     lock = watched.lock("other:1", ttl=TTL)
     take(lock)
-    for i in range(5):
-        redlock_servers.client(i).set("redlock:other:1", "thief")
+    each(redlock_servers, "set", "redlock:other:1", "thief")
     eventually(lambda: observed.value("redlock.losses", lock="other", reason="taken") == 1)
     with pytest.raises(LockLost):
         lock.release()
@@ -66,41 +64,15 @@ def test_refusals_and_losses_are_measured(watched, observed, redlock_servers):
 
 
 def test_outages_are_measured(watched, observed, redlock_servers):
-    for i in range(3):
-        redlock_servers.kill(i)
+    kill(redlock_servers, 3)
     with pytest.raises(QuorumUnreachable):
         watched.lock("job:1", ttl=TTL).acquire(timeout=0.5)
     eventually(lambda: observed.value("redlock.master.up") == 2)
     assert observed.count("redlock.acquire.duration", lock="job", outcome="unreachable") == 1
     assert observed.value("redlock.quorum.losses") == 1
     assert observed.value("redlock.quorum.recoveries") == 0
-    for i in range(3):
-        redlock_servers.restart(i)
+    restart(redlock_servers, 3)
     eventually(lambda: observed.value("redlock.master.up") == 5)
     with watched.lock("job:1", ttl=TTL):
         pass
     assert observed.value("redlock.quorum.recoveries") == 1
-
-
-def test_a_quarantined_master_is_measured(world, observed, redlock_servers):
-    """R21."""
-    redlock_servers.restart(0)
-    with world.Masters(redlock_servers.urls[:1], observer=observed.make()) as masters:
-        with pytest.raises(QuorumUnreachable, match="quarantined"):
-            masters.lock("job:1", ttl=TTL).acquire(timeout=0)
-    assert observed.value("redlock.votes", outcome="quarantined") == 1
-    assert observed.value("redlock.master.up") == 1
-    if hasattr(observed.system, "registry"):
-        left = observed.value("redlock.master.quarantine.end.timestamp.seconds") - time.time()
-        assert 0 < left <= 61
-    else:
-        assert observed.value("redlock.master.quarantined") == 1
-
-
-def test_one_observer_serves_several_masters(world, observed, redlock_servers):
-    observer = observed.make()
-    for urls in (redlock_servers.urls[:3], redlock_servers.urls[3:]):
-        with world.Masters(urls, restart_guard=False, observer=observer) as masters, masters.lock("job:1"):
-            pass
-    assert observed.count("redlock.hold.duration") == 2
-    assert len(observed.labels("redlock.votes", "master")) == 5

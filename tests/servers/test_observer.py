@@ -12,7 +12,6 @@ import time
 import pytest
 
 from redlock import (
-    AsyncMasters,
     ConfigurationError,
     LeaseExtended,
     LeaseLost,
@@ -28,7 +27,7 @@ from redlock import (
     QuorumUnreachable,
     RedlockError,
 )
-from tests.servers.look import all_up, eventually, logged, no_thread_besides, take
+from tests.servers.look import all_up, each, eventually, kill, logged, no_thread_besides, restart, take
 
 TTL = 0.6
 
@@ -73,12 +72,12 @@ def test_the_life_of_a_lease(watched, seen):
     assert sum(vote.outcome == "granted" for vote in released.votes) >= 3
     assert {vote.outcome for vote in released.votes} <= {"granted", "pending"}
     assert TTL <= released.held < TTL + acquired.seconds + 5
+    assert {event.owner for event in (acquired, extended, *renewed, released)} == {lease.owner}
 
 
 def test_refused_and_lost(watched, seen, redlock_servers):
     seen.clear()
-    for i in range(5):
-        redlock_servers.client(i).set("redlock:job", "somebody", px=60_000)
+    each(redlock_servers, "set", "redlock:job", "somebody", px=60_000)
     assert watched.lock("job", ttl=TTL).acquire(timeout=0) is None
     (refused,) = seen
     assert isinstance(refused, LockRefused)
@@ -98,8 +97,7 @@ def test_an_outage_is_told_once(watched, seen, redlock_servers, caplog):
     caplog.set_level(logging.INFO, logger="redlock")
     caplog.clear()
     seen.clear()
-    for i in range(3):
-        redlock_servers.kill(i)
+    kill(redlock_servers, 3)
     with pytest.raises(QuorumUnreachable):
         watched.lock("job", ttl=TTL).acquire(timeout=1.0)
     assert kinds(seen).count(QuorumLost) == 1
@@ -107,8 +105,7 @@ def test_an_outage_is_told_once(watched, seen, redlock_servers, caplog):
     (refused,) = (event for event in seen if isinstance(event, LockRefused))
     assert refused.kind == "unreachable"
     assert refused.attempts > 1
-    for i in range(3):
-        redlock_servers.restart(i)
+    restart(redlock_servers, 3)
     eventually(lambda: all_up(watched))
     with watched.lock("job", ttl=TTL):
         pass
@@ -173,36 +170,6 @@ def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
     eventually(lambda: no_thread_besides(before))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
     assert masters._driver is None
-
-
-@pytest.mark.parametrize(
-    "when", [MasterUp, MasterDown, LockAcquired, LeaseExtended, LeaseLost, LockReleased, QuorumLost]
-)
-def test_the_observer_closes_the_masters_of_a_loop(redlock_servers, caplog, when):
-    told: list[object] = []
-    before = set(threading.enumerate())
-
-    async def main():
-        closing = []
-
-        def observe(event):
-            if isinstance(event, when) and not told:
-                told.append(event)
-                closing.append(asyncio.get_running_loop().create_task(masters.close()))
-
-        masters = AsyncMasters(urls_for(when, redlock_servers), restart_guard=False, node_timeout=0.1, observer=observe)
-        with contextlib.suppress(RedlockError):
-            lock = masters.lock("job", ttl=TTL, auto_extend=when is LeaseExtended)
-            await lock.acquire(timeout=0)
-            await asyncio.to_thread(eventually, lambda: told or when is LockReleased, 3 * TTL)
-            await lock.release()
-        await asyncio.gather(*closing)
-        assert len(closing) == 1
-        assert not masters._drivers
-
-    asyncio.run(main())
-    eventually(lambda: no_thread_besides(before))
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
 
 
 def urls_for(when, servers):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
-import threading
 import time
+from typing import Any
 
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left
+import pytest
+
+from redlock import AsyncMasters
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls
 from tests.servers.proxy import Proxy
 
 
@@ -28,22 +32,6 @@ def test_while_a_master_cannot_be_reached(world, redlock_servers):
             assert lock_keys(redlock_servers)[0]
             proxy.replies = "pass"
             eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_not_after_the_ttl(world, redlock_servers):
-    """What is owed is forgotten when the key has expired anyway: memory stays bounded."""
-    with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.05) as masters:
-        lock = masters.lock("job", ttl=0.3)
-        eventually(lambda: all_up(masters))
-        lock.acquire()
-        redlock_servers.kill(0)
-        lock.release()
-        (connection, *_) = world.connections(masters).all
-        assert connection.pipeline.owes
-        time.sleep(0.7)
-        redlock_servers.restart(0)
-        eventually(lambda: not connection.pipeline.owes)
-        assert redlock_servers.client(0).info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"] == 0
 
 
 def test_a_master_that_refuses_it_late_is_asked_again(world, redlock_servers):
@@ -109,32 +97,104 @@ def test_at_interpreter_exit_for_at_most_node_timeout(redlock_servers):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_what_is_owed_is_sent_while_an_acquire_goes_on_waiting(world, redlock_servers):
-    """R9, R10: the rollback was refused for a moment, and the next attempt is far away."""
-    clients = [redlock_servers.client(i) for i in range(3)]
-    with world.Masters(redlock_servers.urls[:3], restart_guard=False) as masters:
-        eventually(lambda: all_up(masters))
-        for client in clients[:2]:
-            client.set("redlock:job", "somebody", px=60_000)
-        connections = world.connections(masters)
-        send = connections.send
+# -- a release that does not travel where its acquire did, to a master whose connection lags -----------
 
-        def refused_at_first(request, waiter):
-            if request.owed_until is not None and connections.send is not send:
-                clients[2].config_set("min-replicas-to-write", 1)
-                connections.send = send
-            return send(request, waiter)
 
-        connections.send = refused_at_first
-        time.sleep(0.3)  # whoever keeps the connections dozes
-        lock = masters.lock("job", ttl=30, retry=lambda _: 1.8)
-        waiting = threading.Thread(target=lambda: lock.acquire(timeout=2))
-        waiting.start()
-        eventually(lambda: connections.send is send and clients[2].get("redlock:job"))
-        clients[2].config_set("min-replicas-to-write", 0)
-        began = time.monotonic()
-        eventually(lambda: clients[2].get("redlock:job") is None)
-        assert time.monotonic() - began < 1.2  # long before the acquire has ended
-        waiting.join()
-        for client in clients[:2]:
-            client.delete("redlock:job")
+LAGS = 4
+SOON = 4.0  # seconds, of a TTL of 20
+OPTIONS: dict[str, Any] = {
+    "restart_guard": False,
+    "node_timeout": 0.1,
+}  # so often what is owed is asked again, at first
+
+
+@pytest.fixture
+def proxy(redlock_servers):
+    with Proxy(redlock_servers.ports[LAGS]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def urls(redlock_servers, proxy):
+    return [*redlock_servers.urls[:LAGS], proxy.url]
+
+
+async def soon(condition):
+    await asyncio.to_thread(eventually, condition, SOON)
+
+
+async def everywhere(masters, servers) -> int:
+    """Connect to all of them; then how many scripts the one behind the lagging connection has run."""
+    loop = asyncio.get_running_loop()
+
+    def there():
+        votes = asyncio.run_coroutine_threadsafe(masters.status("whatever"), loop).result().votes
+        return all(vote.outcome == "free" for vote in votes)
+
+    await soon(there)
+    return scripts_there(servers)
+
+
+def elsewhere(work):
+    """Await ``work()`` on a loop of its own, in a thread of its own."""
+    return asyncio.to_thread(lambda: asyncio.run(work()))
+
+
+def scripts_there(servers) -> int:
+    """How many scripts the master behind the lagging connection has run."""
+    return script_calls(servers)[LAGS]
+
+
+def acquired_there(servers) -> int:
+    """How often a key was set there."""
+    return int(servers.client(LAGS).info("commandstats").get("cmdstat_set", {"calls": 0})["calls"])
+
+
+def test_released_on_another_loop_while_that_of_the_acquire_runs(redlock_servers, proxy, urls):
+    """The loop of the acquire sends it as well, behind the acquire, however long the connection lags."""
+    masters = AsyncMasters(urls, **OPTIONS)
+    lock = masters.lock("job", ttl=1, bound=False, auto_extend=False)
+
+    async def main():
+        await everywhere(masters, redlock_servers)
+        proxy.lag()
+        await lock.acquire()
+        await elsewhere(releases)
+        await masters.close()
+
+    async def releases():
+        before = await everywhere(masters, redlock_servers)
+        await lock.release()
+        await soon(lambda: scripts_there(redlock_servers) > before)
+        await asyncio.sleep(2.5)  # now it is owed no more: its key must have expired
+        assert lock_keys(redlock_servers) == [set()] * 5
+        before, seen = scripts_there(redlock_servers), acquired_there(redlock_servers)
+        proxy.catch_up()
+        await soon(lambda: acquired_there(redlock_servers) > seen and scripts_there(redlock_servers) >= before + 2)
+        assert lock_keys(redlock_servers) == [set()] * 5
+
+    asyncio.run(main())
+
+
+def test_released_on_another_loop_when_that_of_the_acquire_was_closed(redlock_servers, proxy, urls):
+    """Each call of a worker has a loop of its own."""
+    masters = AsyncMasters(urls, **OPTIONS)
+    lock = masters.lock("job", ttl=20, bound=False, auto_extend=False)
+
+    async def acquires():
+        await everywhere(masters, redlock_servers)
+        proxy.lag()
+        await lock.acquire()
+
+    async def releases():
+        before = await everywhere(masters, redlock_servers)
+        await lock.release()
+        await soon(lambda: scripts_there(redlock_servers) > before)
+        seen = acquired_there(redlock_servers)
+        proxy.catch_up()
+        await soon(lambda: acquired_there(redlock_servers) > seen)
+        await soon(lambda: nothing_left(redlock_servers))
+        await masters.close()
+
+    asyncio.run(acquires())
+    asyncio.run(releases())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from typing import Any
 
 import pytest
 
@@ -49,16 +48,6 @@ def test_it_is_part_of_the_token_and_shown(world, redlock_servers, masters_owner
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_every_attempt_has_digits_of_its_own(redlock_servers):
-    """The owner makes no two tokens equal (R8)."""
-    with redlock.Masters(redlock_servers.urls, restart_guard=False, owner="web") as masters:
-        seen = set()
-        for _ in range(20):
-            with masters.lock("job") as lease:
-                seen.add(lease.token)
-        assert len({token[:40] for token in seen}) == 20
-
-
 @pytest.mark.parametrize("wrong", ["x" * 65, "two\nlines", "\x1b[31m", 7])
 def test_a_wrong_one_is_refused_where_it_is_given(world, redlock_servers, masters, wrong):
     with pytest.raises(ConfigurationError, match="owner="):
@@ -78,16 +67,6 @@ def test_a_resumed_lease_has_the_owner_of_its_token(world, masters):
     taker.release()
 
 
-def test_one_of_the_version_before_can_be_resumed(redlock_servers, masters):
-    token = secrets.token_hex(20)
-    for i in range(5):
-        redlock_servers.client(i).set("redlock:job", token, nx=True, px=30_000)
-    lock = masters.lock("job", token=token)
-    assert lock.extend().owner == ""
-    lock.release()
-    eventually(lambda: nothing_left(redlock_servers))
-
-
 def test_who_is_refused_is_told(world, redlock_servers, masters):
     others = world.Masters(redlock_servers.urls, restart_guard=False)
     with others, masters.lock("job", owner="web-3/1234", ttl=10) as lease:
@@ -102,19 +81,6 @@ def test_who_is_refused_is_told(world, redlock_servers, masters):
         assert all(reason.startswith(f"by web-3/1234 ({lease.token[:8]}…) for ") for reason in reasons)
         votes = [vote.reason for vote in masters.status("job").votes if vote.outcome == "held"]
         assert votes[0].startswith(f"by web-3/1234 ({lease.token[:8]}…) for ")
-
-
-def test_events_say_it(world, redlock_servers):
-    seen: list[Any] = []
-    with world.Masters(redlock_servers.urls, restart_guard=False, owner="web", observer=seen.append) as masters:
-        lock = masters.lock("job")
-        take(lock)
-        lock.extend()
-        lock.release()
-    of_leases = [event for event in seen if hasattr(event, "token")]
-    assert [type(event).__name__ for event in of_leases] == ["LockAcquired", "LeaseExtended", "LockReleased"]
-    assert {event.owner for event in of_leases} == {"web"}
-    assert redlock.LeaseLost("job", secrets.token_hex(20), 1, "taken", 1.0).owner == ""
 
 
 # -- processes ---------------------------------------------------------------------------------------
@@ -141,6 +107,9 @@ def test_a_forked_child_is_its_own_owner(redlock_servers):
             assert lease.owner == HERE
 
 
+# -- others on the same masters ----------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("host", ["h" * 64, "é" * 40, "a\x1b[31mb", "\udcff"])
 def test_whatever_the_host_is_called_it_fits(host, monkeypatch):
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", host, "", "", "")))
@@ -148,8 +117,6 @@ def test_whatever_the_host_is_called_it_fits(host, monkeypatch):
     assert redlock.options.owner(owner) == owner
     assert owner.endswith(f"/{os.getpid()}")
 
-
-# -- others on the same masters ----------------------------------------------------------------------
 
 RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 
@@ -244,18 +211,3 @@ def test_redlock_run_is_named_after_its_process_and_not_after_one_around_it(redl
     said = done.stdout.strip().split("|")[0]
     assert re.fullmatch(r".*/\d+", said), done
     assert said.rpartition("/")[0] == HERE.rpartition("/")[0]
-
-
-def test_redlock_run_does_not_wait_for_itself_whatever_its_owner(redlock_servers):
-    """Owners may have blanks in them, and the list of outer tokens is kept apart by something else."""
-    new = ["--no-restart-guard", "--owner", "two words"]
-    inner = [*RUN, "other", *new, "--", *RUN, "job", *new, "--", "echo", "ran"]
-    done = run([*RUN, "job", *new, "--", *inner], redlock_servers.urls, seconds=30)
-    assert (done.returncode, done.stdout) == (64, ""), done.stderr
-
-
-@pytest.mark.parametrize("wrong", ["x" * 65, "two\nlines"])
-def test_redlock_run_refuses_a_wrong_owner(wrong):
-    done = run([*RUN, "job", "--owner", wrong, "--", "true"], ["redis://127.0.0.1:1"])
-    assert done.returncode == 64
-    assert f"owner={wrong!r}: " in done.stderr

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextlib
+import contextvars
+import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio.to_thread
+import httpx
 import pytest
+from fastapi import Depends, FastAPI
 
-from redlock import ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
-from tests.servers.look import all_up, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
+from redlock import AsyncMasters, ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
+from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
 
 
 @pytest.fixture
@@ -71,29 +78,6 @@ def test_the_first_object_may_be_the_first_to_leave(redlock_servers, quiet):
         assert new.fence > lease.fence
 
 
-def test_a_body_that_raises_leaves_once_for_each_level(quiet):
-    lock = quiet.lock("job", ttl=10)
-    with lock as lease:
-        with pytest.raises(ZeroDivisionError), lock, lock:
-            raise ZeroDivisionError
-        assert lease.valid
-    assert not lease.valid
-
-
-def test_a_decorated_function_may_call_itself(quiet):
-    lock = quiet.lock("job", ttl=10)
-    leases = []
-
-    @lock
-    def work(depth):
-        leases.append(lock.lease)
-        return depth if depth == 0 else depth + work(depth - 1)
-
-    assert work(4) == 10
-    assert len(set(map(id, leases))) == 1
-    assert not leases[0].valid
-
-
 def test_several_names_in_any_order_are_the_same_ones(quiet):
     with quiet.lock(["a", "b"], ttl=10) as lease, quiet.lock(["b", "a"], ttl=10) as again:
         assert again is lease
@@ -126,19 +110,15 @@ def test_who_needs_a_fence_does_not_get_a_lease_without_one(quiet):
 # -- what the second one asks for --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("enter", ["acquire", "with"])
-def test_less_validity_than_is_asked_for_would_be_waiting_for_oneself(quiet, enter):
+def test_less_validity_than_is_asked_for_would_be_waiting_for_oneself(quiet):
     """R26: it was handed over in silence, with a tenth of a second left."""
     with quiet.lock("job", ttl=10, auto_extend=False) as lease:
         asks = quiet.lock("job", ttl=30, min_validity=25)
-        with pytest.raises(WouldDeadlock, match=r"for 9\.\d+ s yet; min_validity is 25 s"):
-            if enter == "acquire":
-                asks.acquire()
-            else:
-                asks.__enter__()
+        for enter in (asks.acquire, asks.__enter__):
+            with pytest.raises(WouldDeadlock, match=r"for 9\.\d+ s yet; min_validity is 25 s"):
+                enter()
         assert not asks.owned()
         assert lease.valid
-        quiet.lock("job", ttl=30, min_validity=25)
         with quiet.lock("job", ttl=30, min_validity=5):
             pass
         with quiet.lock("job", ttl=30):  # who asks for nothing gets what there is
@@ -180,7 +160,7 @@ def test_each_that_is_inside_is_told_of_the_loss_once(redlock_servers, quiet):
         assert lock.acquire() is lease
     left.release()
     eventually(lambda: all(lock_keys(redlock_servers)))
-    lose(redlock_servers)
+    each(redlock_servers, "delete", "redlock:job")
     eventually(lambda: len(told) >= 3)
     time.sleep(0.05)
     assert told == [("outer", lease.token), ("inner", lease.token), ("fails", lease.token)]
@@ -189,56 +169,7 @@ def test_each_that_is_inside_is_told_of_the_loss_once(redlock_servers, quiet):
             lock.release()
 
 
-def test_others_wait_until_the_last_release(world, quiet):
-    lock = quiet.lock("job", ttl=10)
-    lock.acquire()
-    lock.acquire()
-    got = []
-
-    def other():
-        mine = quiet.lock("job", ttl=10)
-        got.append(mine.acquire(timeout=10))
-        mine.release()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    lock.release()
-    time.sleep(0.1)
-    assert not got
-    lock.release()
-    thread.join()
-    assert got[0] is not None
-    assert len(world.connections(quiet).local_queue) == 0
-
-
-def test_another_masters_object_is_somebody_else(world, redlock_servers, quiet):
-    with quiet.lock("job", ttl=10), world.Masters(redlock_servers.urls, restart_guard=False) as others:
-        assert others.lock("job", ttl=10).acquire(timeout=0) is None
-
-
 # -- loss --------------------------------------------------------------------------------------------
-
-
-def lose(servers):
-    for i in range(5):
-        servers.client(i).delete("redlock:job")
-
-
-def test_very_many_holds_and_one_through_other_masters(world, redlock_servers, quiet):
-    """What they have in common is the context, and it must not forget the one for the other."""
-    many = [quiet.lock(f"many-{number}", ttl=30) for number in range(150)]
-    for lock in many:
-        assert lock.acquire()
-    with world.Masters(redlock_servers.urls, restart_guard=False) as others:
-        with others.lock("other", ttl=10):
-            pass
-        with quiet.lock("not-bound", ttl=10, bound=False):
-            pass
-        for lock in many[::50]:
-            with quiet.lock(lock.lease.name, timeout=0) as lease:
-                assert lease is lock.lease
-    for lock in many:
-        lock.release()
 
 
 def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock_servers, quiet):
@@ -248,7 +179,7 @@ def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock
     old = take(one)
     assert two.acquire() is old
     eventually(lambda: all(lock_keys(redlock_servers)))
-    lose(redlock_servers)
+    each(redlock_servers, "delete", "redlock:job")
     with pytest.raises(LockLost):
         two.extend()
     eventually(lambda: told)
@@ -268,37 +199,7 @@ def test_what_is_lost_is_not_entered_again_and_each_level_is_told(world, redlock
         one.release()
     time.sleep(0.05)
     assert [lease.token for lease in told] == [old.token]  # once, by whoever acquired it (C9)
-    assert len(world.connections(quiet).local_queue) == 0
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_nested_with_each_level_raises(redlock_servers, quiet):
-    lock = quiet.lock("job", ttl=10)
-    levels = []
-    with pytest.raises(LockLost):
-        with lock:
-            with pytest.raises(LockLost):
-                with lock as lease:
-                    eventually(lambda: all(lock_keys(redlock_servers)))
-                    lose(redlock_servers)
-                    with pytest.raises(LockLost):
-                        lock.extend()
-            levels.append("inner")
-            assert lease.lost
-        levels.append("outer")
-    assert levels == ["inner"]
-
-
-def test_one_that_ran_out_is_not_entered_again(world, redlock_servers, quiet):
-    lock = quiet.lock("job", ttl=0.8, auto_extend=False)
-    for _ in range(3):
-        lease = take(lock)
-        assert lease.wait_lost(5)
-        assert lock.acquire(timeout=5) is not lease
-        lock.release()
-        with pytest.raises(LockLost):
-            lock.release()
-    assert len(world.connections(quiet).local_queue) == 0
 
 
 # -- waiting for oneself (C5) ------------------------------------------------------------------------
@@ -307,15 +208,15 @@ def test_one_that_ran_out_is_not_entered_again(world, redlock_servers, quiet):
 @pytest.mark.parametrize(
     ("held", "wanted"), [(["a", "b"], "a"), ("a", ["a", "b"]), (["a", "b"], ["b", "c"]), (["a", "b", "c"], ["c", "a"])]
 )
-@pytest.mark.parametrize("options", [{}, {"timeout": 0}, {"blocking": False}], ids=["waits", "timeout-0", "at-once"])
-def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_servers, world, quiet, held, wanted, options):
+def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_servers, world, quiet, held, wanted):
     lock = quiet.lock(wanted, ttl=10)
     with quiet.lock(held, ttl=10) as lease:
         eventually(lambda: all(lock_keys(redlock_servers)))
         before = script_calls(redlock_servers)
-        with pytest.raises(WouldDeadlock, match=f"this {world.holder} holds") as caught:
-            lock.acquire(**options)
-        assert caught.value.name == (wanted if isinstance(wanted, str) else ", ".join(wanted))
+        for options in ({}, {"timeout": 0}, {"blocking": False}):
+            with pytest.raises(WouldDeadlock, match=f"this {world.holder} holds") as caught:
+                lock.acquire(**options)
+            assert caught.value.name == (wanted if isinstance(wanted, str) else ", ".join(wanted))
         with pytest.raises(WouldDeadlock), lock:
             pass
         assert script_calls(redlock_servers) == before
@@ -325,7 +226,6 @@ def test_some_of_the_names_one_holds_would_be_waiting_for_oneself(redlock_server
         assert elsewhere(lambda: quiet.lock(wanted, ttl=10).acquire(timeout=0.05)) is None
     with lock:
         pass
-    assert len(world.connections(quiet).local_queue) == 0
 
 
 def test_other_names_are_no_reason(quiet):
@@ -337,7 +237,7 @@ def test_a_lease_that_is_lost_is_no_reason(redlock_servers, quiet):
     lock = quiet.lock("job", ttl=10)
     take(lock)
     eventually(lambda: all(lock_keys(redlock_servers)))
-    lose(redlock_servers)
+    each(redlock_servers, "delete", "redlock:job")
     with pytest.raises(LockLost):
         lock.extend()
     with quiet.lock(["job", "more"], ttl=10, timeout=5):
@@ -363,15 +263,6 @@ def test_what_belongs_to_nobody_is_not_entered_again(redlock_servers, world, qui
     assert not lease.valid
     with quiet.lock("job", ttl=10):
         assert lock.acquire(timeout=0) is None  # nor does it enter what belongs to us
-    assert len(world.connections(quiet).local_queue) == 0
-
-
-def test_each_thread_or_task_holds_for_itself(quiet):
-    lock = quiet.lock("job", ttl=10)
-    with lock:
-        assert elsewhere(lambda: lock.acquire(timeout=0.05)) is None
-        assert isinstance(elsewhere(lock.release), NotHeld)
-        assert lock.owned()
 
 
 # -- `Masters` in coroutines: a mistake, and no way around the lock ----------------------------------------
@@ -381,28 +272,21 @@ def test_a_second_task_of_the_thread_does_not_enter(redlock_servers):
     inside: list[int] = []
 
     async def section(masters):
-        with masters.lock("job", ttl=10, timeout=1):
+        with masters.lock("job", ttl=10, timeout=1) as lease:
             inside.append(len(inside))
             await asyncio.sleep(0.1)
+            with masters.lock("job", ttl=10) as again:
+                assert again is lease
 
     async def main():
         with Masters(redlock_servers.urls, restart_guard=False) as masters:
             return await asyncio.gather(section(masters), section(masters), return_exceptions=True)
 
     first, second = asyncio.run(main())
-    assert first is None
+    assert first is None  # and it may enter again
     assert isinstance(second, WouldDeadlock)
     assert "use AsyncMasters" in str(second)
     assert inside == [0]
-
-
-def test_the_same_task_enters_again(redlock_servers):
-    async def main():
-        with Masters(redlock_servers.urls, restart_guard=False) as masters:
-            with masters.lock("job", ttl=10) as outer, masters.lock("job", ttl=10) as inner:
-                assert inner is outer
-
-    asyncio.run(main())
 
 
 def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_servers):
@@ -417,22 +301,208 @@ def test_what_is_held_around_the_loop_its_tasks_do_not_enter(redlock_servers):
         assert lease.valid
 
 
-def test_what_a_task_holds_a_plain_function_of_its_loop_does_not_enter(redlock_servers):
-    """A callback of the loop runs in no task."""
-    said = []
-
+def test_what_a_task_starts_is_another_one(redlock_servers):
     async def main():
-        with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False) as masters:
             lock = masters.lock("job", ttl=10)
-
-            def callback():
-                with pytest.raises(WouldDeadlock) as caught:
-                    lock.acquire(blocking=False)
-                said.append(caught.value)
-
-            with lock:
-                asyncio.get_running_loop().call_soon(callback)
-                await asyncio.sleep(0.05)
+            async with lock as lease, lock as again:
+                assert again is lease
+                assert await asyncio.create_task(lock.acquire(timeout=0.01)) is None
 
     asyncio.run(main())
-    assert said
+
+
+# -- threads that serve one request after the other: each request holds for itself (R15) ---------------
+
+
+SHORT: dict[str, Any] = {"ttl": 0.9, "timeout": 10}
+
+
+def in_a_thread(work):
+    """What ``work()`` returns, in a thread that has ended by then."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+@contextlib.contextmanager
+def section(masters, seen):
+    with masters.lock("invoice:42", **SHORT) as lease:
+        seen.append(lease.fence)
+        yield lease
+
+
+# -- FastAPI ---------------------------------------------------------------------------------------------
+
+
+class Requests:
+    """How many are in the section at once, and with which fences."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = 0
+        self.fences: list[int] = []
+
+    async def work(self, lease: Any) -> None:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.fences.append(lease.fence)
+        await asyncio.sleep(0.1)
+        assert lease.valid
+        self.inside -= 1
+
+
+async def serve(app: FastAPI, count: int, workers: int = 40) -> None:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = workers
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        answers = await asyncio.gather(*(client.get("/") for _ in range(count)))
+    assert [answer.status_code for answer in answers] == [200] * count
+
+
+@pytest.mark.parametrize("workers", [1, 40])
+def test_fastapi_requests_through_a_synchronous_dependency(redlock_servers, redlock_masters, workers):
+    """It is entered in a thread of a pool, which the next request gets while the first one is in its section."""
+    requests = Requests()
+
+    def locked():
+        with redlock_masters.lock("invoice:42", **SHORT) as lease:
+            yield lease
+
+    app = FastAPI()
+
+    @app.get("/")
+    async def pay(lease: Any = Depends(locked)) -> None:  # noqa: B008, FAST002 - annotations are texts here
+        await requests.work(lease)
+
+    asyncio.run(serve(app, 6, workers))
+    assert requests.most == 1
+    assert requests.fences == sorted(set(requests.fences))
+    assert len(requests.fences) == 6
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+# -- generators in pools ---------------------------------------------------------------------------------
+
+
+def test_a_generator_that_was_entered_in_a_thread_that_has_ended_keeps_its_lease(redlock_servers, redlock_masters):
+    """R15: a thread of a pool idles out, and the request goes on."""
+    held = section(redlock_masters, [])
+    lease = in_a_thread(held.__enter__)
+    assert not lease.wait_lost(2.5 * SHORT["ttl"])
+    assert lease.valid
+    in_a_thread(lambda: held.__exit__(None, None, None))
+    assert (lease.valid, lease.lost) == (False, False)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_calls_with_contexts_of_their_own_in_one_thread_wait_for_each_other(redlock_servers, redlock_masters):
+    seen: list[int] = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def call(work, *args):
+            return pool.submit(contextvars.copy_context().run, work, *args)
+
+        first, second = section(redlock_masters, seen), section(redlock_masters, seen)
+        call(first.__enter__).result()
+        entering = call(second.__enter__)
+        assert redlock_masters.lock("invoice:42", ttl=0.9).acquire(timeout=0.2) is None
+        assert not entering.done()
+        in_a_thread(lambda: first.__exit__(None, None, None))  # the thread that entered is waiting
+        entering.result()
+        call(second.__exit__, None, None, None).result()
+    assert len(set(seen)) == 2
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_a_suspended_generator_holds_is_not_the_next_caller_s(redlock_masters):
+    """Neither to release, nor to extend, nor to be told that it owns it."""
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+
+    def items():
+        with lock as lease:
+            yield lease
+
+    generator = items()
+    contextvars.copy_context().run(next, generator)
+    assert not lock.owned()
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.release()
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.extend()
+    assert lock.lease is not None
+    assert lock.lease.valid
+    generator.close()
+    assert not lock.lease.valid
+
+
+# -- what shares a context enters again ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["with", "acquire"])
+def test_a_copy_of_the_context_enters_again_if_it_was_made_meanwhile(redlock_servers, redlock_masters, how):
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+    before = contextvars.copy_context()
+    with contextlib.ExitStack() as stack:
+        if how == "with":
+            lease = stack.enter_context(lock)
+        else:
+            lease = lock.acquire()
+            stack.callback(lock.release)
+        again = redlock_masters.lock("invoice:42", **SHORT)
+        copied = contextvars.copy_context()
+        assert copied.run(again.acquire) is lease
+        copied.run(again.release)
+        assert before.run(again.acquire, timeout=0.05) is None
+        # As threads may inherit contexts: only the thread that entered enters again.
+        assert in_a_thread(lambda: copied.run(again.acquire, timeout=0.05)) is None
+        assert lease.valid
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_was_acquired_by_hand_is_its_thread_s_in_every_context(redlock_servers, redlock_masters):
+    """C10: as the cells of a notebook do, which may have a context each."""
+    lock = redlock_masters.lock("invoice:42", **SHORT)
+    assert contextvars.copy_context().run(lock.acquire)
+    assert lock.owned()
+    lock.extend()
+    contextvars.copy_context().run(lock.release)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+# -- pytest fixtures of every scope ----------------------------------------------------------------------
+
+FIXTURES = """
+import pytest
+from redlock import Masters
+
+@pytest.fixture(scope="session")
+def masters():
+    with Masters({urls!r}, restart_guard=False) as ours:
+        yield ours
+
+def holding(scope):
+    @pytest.fixture(scope=scope, name=f"of_{{scope}}")
+    def held(masters):
+        with masters.lock(f"fixture:{{scope}}", ttl=10) as lease:
+            yield lease
+    return held
+
+SCOPES = ["session", "module", "class", "function"]
+of_session, of_module, of_class, of_function = map(holding, SCOPES)
+
+class TestScopes:
+    @pytest.mark.parametrize("scope", SCOPES)
+    @pytest.mark.parametrize("time", [1, 2])
+    def test_enters_again(self, request, masters, scope, time):
+        lease = request.getfixturevalue(f"of_{{scope}}")
+        with masters.lock(f"fixture:{{scope}}", ttl=10, timeout=1) as again:
+            assert again is lease
+        assert lease.valid
+"""
+
+
+def test_fixtures_that_hold_and_tests_that_enter_again(redlock_servers, tmp_path):
+    """In a process of their own: what a session holds stays until it ends."""
+    (tmp_path / "test_fixtures.py").write_text(FIXTURES.format(urls=redlock_servers.urls))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    assert "8 passed" in done.stdout, done.stdout
+    eventually(lambda: nothing_left(redlock_servers))

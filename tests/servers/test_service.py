@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.servers.commands import RUN, STUBBORN, line, started
-from tests.servers.look import alive, child_of, eventually, nothing_left
+from tests.servers.look import alive, child_of, eventually, nothing_left, pause, resume
 from tests.servers.needs import as_process_1, missing
 from tests.servers.terminal import Terminal
 
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 JOB = ["--no-restart-guard", "--service", "job"]
 # Says its term, and ends when it is told.
 SLEEPS = ["sh", "-c", "echo $REDLOCK_FENCE; exec sleep 600"]
-
-
-@pytest.fixture
-def servers(redlock_servers):
-    return redlock_servers
 
 
 def service(servers, name, *command, ttl=60.0, more=(), program=RUN, **options):
@@ -89,7 +84,7 @@ def test_a_command_that_does_not_heed_sigterm_is_waited_for(servers):
         with service(servers, "b", *SLEEPS) as b:
             says(b, "waiting: a leads 'job'")
             a.terminate()
-            until = time.monotonic() + 4
+            until = time.monotonic() + 2.5
             while time.monotonic() < until:
                 assert leads(servers, "a")
                 time.sleep(0.05)
@@ -129,32 +124,17 @@ def test_without_a_quorum_its_command_is_ended_and_with_one_it_leads_again(serve
     """P6."""
     with service(servers, "a", "sh", "-c", STUBBORN, ttl=4) as a:
         pids = [*map(int, line(a).split())]
-        for i in range(3):
-            servers.pause(i)
+        pause(servers, 3)
         says(a, "lost 'job': no renewal has worked")
         says(a, "no quorum; waiting for one")
         assert not any(map(alive, pids))
         assert a.poll() is None
-        for i in range(3):
-            servers.resume(i)
+        resume(servers, 3)
         says(a, "elected: leads 'job'")
         again = [*map(int, line(a).split())]
         assert not {*again} & {*pids}
         a.kill()
         eventually(lambda: not any(map(alive, again)), 30)
-
-
-def test_a_lock_that_somebody_else_has_ends_its_command_at_once_and_is_waited_for(servers):
-    with service(servers, "a", "sh", "-c", STUBBORN, ttl=3) as a:
-        pids = [*map(int, line(a).split())]
-        for i in range(5):
-            servers.client(i).set("redlock:job", "somebody", px=600_000)
-        says(a, "somebody else holds it")
-        says(a, "waiting: somebody else leads 'job'")
-        assert not any(map(alive, pids))
-        for i in range(5):
-            servers.client(i).delete("redlock:job")
-        assert int(line(a).split()[0]) not in pids
 
 
 # -- when it begins again ------------------------------------------------------------------------------
@@ -361,7 +341,6 @@ def test_a_signal_that_ends_the_command_ends_the_service(servers):
 # -- the terminal, and process 1 ---------------------------------------------------------------------------
 
 ENDS_WELL = "trap 'echo well; exit 0' INT; echo ready; while :; do sleep 0.02; done"
-ASKS = 'echo word?; read word; echo "<$word>"; exec sleep 600'
 
 
 def test_ctrl_c_ends_it_also_if_its_command_ends_well(servers):
@@ -369,15 +348,6 @@ def test_ctrl_c_ends_it_also_if_its_command_ends_well(servers):
         terminal.read_until("ready")
         terminal.type("\x03", "well")
         assert terminal.process.wait(30) == 0
-    eventually(lambda: nothing_left(servers))
-
-
-def test_a_command_that_reads_from_the_terminal_gets_it_and_its_ctrl_c(servers):
-    with Terminal([*RUN, *JOB, "--", "sh", "-c", ASKS], servers.urls) as terminal:
-        terminal.read_until("word?")
-        terminal.type("please\n", "<please>")
-        terminal.type("\x03")
-        assert terminal.process.wait(30) == 130
     eventually(lambda: nothing_left(servers))
 
 

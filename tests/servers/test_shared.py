@@ -14,19 +14,12 @@ import redlock
 from redlock import ConfigurationError, LockLost, NotAcquired, NotExtended, NotHeld, WouldDeadlock
 from redlock._health import rights
 from tests.servers.commands import CHECK, RUN, environment, run
-from tests.servers.look import all_up, eventually, nothing_left, take
+from tests.servers.look import all_up, at_once, each, elsewhere, eventually, nothing_left, pause, resume, take
+from tests.servers.waiter import NEVER, Waiting
 
 KEY = "redlock:job"
 FENCE = "{redlock:job}:fence"
 NEW = "--no-restart-guard"
-
-
-@pytest.fixture
-def others(world, redlock_servers):
-    """Another client."""
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        eventually(lambda: all_up(masters))
-        yield masters
 
 
 def refused(lock, **options) -> str:
@@ -64,33 +57,15 @@ def test_readers_hold_it_together_and_no_writer_does(world, redlock_servers, mas
 
 
 def test_a_writer_waits_for_the_last_reader_and_is_woken(masters, others):
-    first, second = (masters.lock("job", shared=True, ttl=30) for _ in range(2))
-    take(first)
-    entered, left = threading.Event(), []
-
-    def write():
-        with others.lock("job", retry=wait_fixed(60.0)):
-            left.append(time.monotonic())
-
-    def read():
-        take(second)
-        entered.set()
-        leave.wait(30)
-        second.release()
-
-    leave = threading.Event()
-    reader = threading.Thread(target=read)
-    reader.start()
-    assert entered.wait(30)
-    writer = threading.Thread(target=write)
-    writer.start()
-    first.release()
+    readers = [masters.lock("job", shared=True, ttl=30, bound=False) for _ in range(2)]
+    for reader in readers:
+        take(reader)
+    writer = Waiting(others.lock("job", retry=NEVER))
+    readers[0].release()
     time.sleep(0.3)
-    assert not left  # one still reads
-    leave.set()
-    writer.join(30)  # far less than its pause
-    reader.join(30)
-    assert left
+    assert writer.outcome is None  # one still reads
+    readers[1].release()
+    assert writer.end(30) is not None  # far less than its pause
 
 
 def test_readers_come_and_go_and_a_writer_gets_in(world, redlock_servers, masters, others):
@@ -128,8 +103,7 @@ def test_a_writer_that_gives_up_takes_its_mark_back(redlock_servers, masters, ot
 
 def test_who_waits_to_write_keeps_new_readers_away(world, redlock_servers, masters, others):
     with masters.lock("job", shared=True, ttl=30):
-        waits = threading.Thread(target=lambda: others.lock("job", retry=wait_fixed(20.0)).acquire(timeout=15))
-        waits.start()
+        waits = Waiting(others.lock("job", retry=wait_fixed(20.0)), timeout=15)
         with world.Masters(redlock_servers.urls, restart_guard=False) as third:
             lock = third.lock("job", shared=True, timeout=0.0)
 
@@ -141,7 +115,7 @@ def test_who_waits_to_write_keeps_new_readers_away(world, redlock_servers, maste
 
             eventually(kept_away)
             assert "a writer waits" in refused(lock)
-    waits.join(30)
+    waits.end(30)
 
 
 def test_what_reads_may_not_write_as_well(masters):
@@ -179,7 +153,7 @@ def test_a_downgrade_lets_readers_in_and_no_writer(world, redlock_servers, maste
 
 def test_a_downgraded_lease_is_renewed_and_heals_where_it_did_not_arrive(redlock_servers, masters):
     eventually(lambda: all_up(masters))
-    lock = masters.lock("job", ttl=3)
+    lock = masters.lock("job", ttl=2)
     lease = take(lock)
     eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))
     redlock_servers.pause(0)
@@ -187,7 +161,7 @@ def test_a_downgraded_lease_is_renewed_and_heals_where_it_did_not_arrive(redlock
     redlock_servers.resume(0)
     eventually(lambda: all(lease.token in readers for readers in readers_on(redlock_servers)[1:]))
     eventually(lambda: lease.token in readers_on(redlock_servers)[0])
-    time.sleep(3.5)  # longer than its TTL
+    time.sleep(2.5)  # longer than its TTL
     assert lease.valid
     lock.release()
     eventually(lambda: nothing_left(redlock_servers))
@@ -196,14 +170,12 @@ def test_a_downgraded_lease_is_renewed_and_heals_where_it_did_not_arrive(redlock
 def test_a_downgrade_that_nobody_answers_claims_no_more_than_the_shared_lock(redlock_servers, masters):
     lock = masters.lock("job", ttl=30)
     lease = take(lock)
-    for i in range(3):
-        redlock_servers.pause(i)
+    pause(redlock_servers, 3)
     with pytest.raises(NotExtended):
         lease.downgrade()
     assert lease.shared
     assert lease.valid
-    for i in range(3):
-        redlock_servers.resume(i)
+    resume(redlock_servers, 3)
     lock.release()
     eventually(lambda: nothing_left(redlock_servers))
 
@@ -213,14 +185,12 @@ def test_full_masters_extend_and_downgrade(redlock_servers, masters):
     lock = masters.lock("job", ttl=30)
     lease = take(lock)
     eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))
-    for i in range(5):
-        redlock_servers.client(i).config_set("maxmemory", "1")
+    each(redlock_servers, "config_set", "maxmemory", "1")
     try:
         lease.downgrade()
         lock.extend()
     finally:
-        for i in range(5):
-            redlock_servers.client(i).config_set("maxmemory", "0")
+        each(redlock_servers, "config_set", "maxmemory", "0")
     eventually(lambda: all(lease.token in readers for readers in readers_on(redlock_servers)))
     lock.release()
 
@@ -246,17 +216,7 @@ def test_who_has_a_slot_has_it_alone(masters):
 
 def test_somebody_else_cannot_downgrade_it(masters):
     with masters.lock("job") as lease:
-        caught = []
-
-        def other():
-            with pytest.raises(NotHeld):
-                lease.downgrade()
-            caught.append(True)
-
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join(30)
-        assert caught
+        assert isinstance(elsewhere(lease.downgrade), NotHeld)
         assert not lease.shared
 
 
@@ -275,7 +235,7 @@ def test_a_reader_that_is_not_renewed_goes_alone(redlock_servers, masters, other
 
 
 def test_readers_wait_in_one_line_and_enter_together(masters, others):
-    writer = others.lock("job")
+    writer = others.lock("job", bound=False)
     take(writer)
     inside, go = threading.Barrier(4), []
 
@@ -284,13 +244,8 @@ def test_readers_wait_in_one_line_and_enter_together(masters, others):
             inside.wait(30)  # all of them at one time
             go.append(True)
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.2)
-    writer.release()
-    for thread in threads:
-        thread.join(60)
+    threading.Timer(0.2, writer.release).start()
+    at_once([read] * 4)
     assert len(go) == 4
 
 
@@ -330,8 +285,7 @@ def test_options_that_cannot_be_right(masters, options, text):
 def test_who_may_not_read_may_write(world, redlock_servers):
     """An ACL of the version before names no command of sorted sets: its users go on, and readers are told what they lack."""
     before = [word for word in rights.rule("redlock:").split() if word[:2] != "+z"]
-    for i in range(5):
-        redlock_servers.client(i).execute_command("ACL", "SETUSER", "before", "reset", "on", ">secret", *before)
+    each(redlock_servers, "execute_command", "ACL", "SETUSER", "before", "reset", "on", ">secret", *before)
     try:
         urls = [f"redis://before:secret@127.0.0.1:{port}" for port in redlock_servers.ports]
         with world.Masters(urls, restart_guard=False) as masters:
@@ -340,8 +294,7 @@ def test_who_may_not_read_may_write(world, redlock_servers):
             with pytest.raises(redlock.QuorumUnreachable, match="NOPERM"):
                 masters.lock("job", shared=True, timeout=0.0).acquire()
     finally:
-        for i in range(5):
-            redlock_servers.client(i).acl_deluser("before")
+        each(redlock_servers, "acl_deluser", "before")
 
 
 # -- others, who know nothing of readers -------------------------------------------------------------
@@ -350,8 +303,7 @@ COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis
 
 
 def test_a_lock_of_others_keeps_readers_away(redlock_servers, masters):
-    for i in range(3):
-        redlock_servers.client(i).set(KEY, "theirs", px=30_000)
+    each(redlock_servers, "set", KEY, "theirs", px=30_000, masters=3)
     assert "held by theirs" in refused(masters.lock("job", shared=True, timeout=0.0))
 
 
@@ -390,8 +342,7 @@ def test_the_version_before_is_refused_by_the_type(redlock_servers, masters, scr
 
 def test_a_set_of_others_is_not_touched(redlock_servers, masters):
     """One without an expiry is not one of readers."""
-    for i in range(5):
-        redlock_servers.client(i).zadd(KEY, {"alice": 1, "bob": 2e12})
+    each(redlock_servers, "zadd", KEY, {"alice": 1, "bob": 2e12})
     for shared in (True, False):
         with pytest.raises(redlock.QuorumUnreachable, match="WRONGTYPE"):
             masters.lock("job", shared=shared, timeout=0.0).acquire()

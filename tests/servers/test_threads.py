@@ -11,13 +11,15 @@ import sys
 import textwrap
 import threading
 import time
-from typing import Any
 
 import pytest
 
-from redlock import Masters, NotHeld, RedlockError
+from redlock import Masters, NotHeld
 from tests.servers.interrupt import at_every_line
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left, take
+from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
+from tests.servers.waiter import NEVER, Waiting
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 def in_child(work) -> int:
@@ -34,7 +36,6 @@ def in_child(work) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_fork(redlock_servers, redlock_masters):
     """A child neither uses the sockets of its parent nor holds, extends or releases its leases."""
     eventually(lambda: all_up(redlock_masters))
@@ -68,7 +69,6 @@ def test_fork(redlock_servers, redlock_masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_fork_while_other_threads_are_at_work(redlock_servers, redlock_masters):
     stop = threading.Event()
 
@@ -93,7 +93,6 @@ def test_fork_while_other_threads_are_at_work(redlock_servers, redlock_masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
     """The locks around the first use are held by a thread that the child does not have."""
     for _ in range(20):
@@ -114,46 +113,23 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
             thread.join()
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_fork_while_connections_are_being_made(redlock_servers):
-    """They will be the parent's."""
-    for i in range(5):
-        redlock_servers.pause(i)
-    with Masters(redlock_servers.urls, restart_guard=False) as masters:
-        thread = threading.Thread(target=lambda: take(masters.lock("job", ttl=10)))
-        thread.start()
+def test_a_child_that_is_forked_off_does_not_end_a_wait(redlock_servers, redlock_masters, others):
+    """R24: it has the subscriptions of its parent, and closes its copies of them."""
+    held = others.lock("job", ttl=30)
+    take(held)
+    waiting = Waiting(redlock_masters.lock("job", ttl=30, retry=NEVER))
+    subscribed = [redlock_servers.client(i) for i in range(5)]
+    eventually(lambda: all(one.pubsub_numsub("redlock:job:released")[0][1] for one in subscribed))
 
-        def dialled() -> list[int]:
-            """The numbers of their descriptors; redis-py has sent its first words by then."""
-            connectors: list[Any] = (
-                [connection.connector for connection in masters._driver._connections.all] if masters._driver else []
-            )
-            socks = [getattr(connector and connector._connection, "_sock", None) for connector in connectors]
-            return [sock.fileno() for sock in socks if sock is not None]
+    def child() -> int:
+        with redlock_masters.lock("another", ttl=30):  # connections of its own
+            pass
+        redlock_masters.close()
+        return 0
 
-        numbers = eventually(lambda: len(dialled()) == 5 and dialled())
-
-        def child() -> int:
-            for number in numbers:
-                with contextlib.suppress(OSError):
-                    os.fstat(number)
-                    return 1
-            return 0
-
-        assert in_child(child) == 0
-        for i in range(5):
-            redlock_servers.resume(i)
-        thread.join()
-
-
-def test_the_end_of_a_thread_that_holds_it_lets_the_next_one_pass(redlock_masters):
-    """P3, R23: no renewals for who is gone, so no later than its TTL."""
-    thread = threading.Thread(target=redlock_masters.lock("job", ttl=0.9).acquire)
-    thread.start()
-    thread.join()
-    began = time.monotonic()
-    with redlock_masters.lock("job", ttl=10, timeout=5):
-        assert time.monotonic() - began < 1.5
+    assert in_child(child) == 0
+    held.release()
+    assert waiting.end() is not None
 
 
 class Behind:
@@ -217,48 +193,6 @@ def test_ctrl_c_at_every_line(redlock_servers, what, bound):
         assert len(local_queue) == 0
 
 
-@pytest.mark.timeout(300)
-def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
-    """R11: what one of three masters granted is taken back, and nobody stands in line for ever (R23)."""
-    held, free = range(2), 2
-    with Masters(redlock_servers.urls[:3], restart_guard=False, node_timeout=1.0) as masters:
-        eventually(lambda: all_up(masters))
-        for i in held:
-            redlock_servers.client(i).set("redlock:job", "somebody", px=600_000)
-        assert masters._driver is not None
-        local_queue = masters._driver._connections.local_queue
-        for interrupt in at_every_line():
-            eventually(lambda: all_up(masters))  # it may have cost a connection
-            with interrupt.strikes():
-                assert masters.lock("job", ttl=60).acquire(blocking=False) is None
-            assert len(local_queue) == 0
-            eventually(lambda: not redlock_servers.client(free).exists("redlock:job"))
-        for i in held:
-            redlock_servers.client(i).delete("redlock:job")
-        with masters.lock("job", ttl=10, timeout=1):
-            pass
-
-
-def test_ctrl_c_while_the_first_operation_starts_the_thread(redlock_servers, monkeypatch):
-    """There is one housekeeper, though whoever started it could not note it any more."""
-    start = threading.Thread.start
-
-    def interrupted(thread):
-        start(thread)
-        if thread.name == "redlock-links":
-            monkeypatch.undo()
-            raise KeyboardInterrupt
-
-    with Masters(redlock_servers.urls, restart_guard=False) as masters:
-        monkeypatch.setattr(threading.Thread, "start", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            masters.lock("job", ttl=10).acquire()
-        with masters.lock("job", ttl=10):
-            assert len([thread for thread in threading.enumerate() if thread.name == "redlock-links"]) == 1
-        time.sleep(0.3)
-        assert len([thread for thread in threading.enumerate() if thread.name == "redlock-links"]) == 1
-
-
 # A signal handler that raises, again and again, while requests are packed: hiredis crashes if it packs a number then.
 OFTEN = """
 import signal, sys
@@ -311,8 +245,7 @@ def test_ctrl_c_for_real(redlock_servers):
         print("up", flush=True)
         masters.lock("job", ttl=10).acquire()
         """)
-    for i in range(3):
-        redlock_servers.client(i).set("redlock:job", "somebody", px=60_000)
+    each(redlock_servers, "set", "redlock:job", "somebody", px=60_000, masters=3)
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -325,44 +258,20 @@ def test_ctrl_c_for_real(redlock_servers):
     eventually(lambda: lock_keys(redlock_servers)[3:] == [set(), set()])
 
 
-def test_a_thread_that_cannot_be_started_is_tried_again(redlock_servers, monkeypatch):
-    start = threading.Thread.start
-    left = [1]
-
-    def once_not(thread):
-        if "redlock" in thread.name and left[0]:
-            left[0] -= 1
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", once_not)
-    with Masters(redlock_servers.urls, restart_guard=False) as masters:
-        lock = masters.lock("job", ttl=10)
-        with pytest.raises(RedlockError, match="can't start new thread"):
-            lock.acquire(timeout=0)
-        left[0] = 1
-        with contextlib.suppress(RedlockError):
-            lock.acquire(timeout=0)
-            lock.release()
-        with lock as lease:
-            assert lease.valid
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_masters):
     """Its parent's connections end when the parent ends them, whether the child uses a lock or not."""
     eventually(lambda: all_up(redlock_masters))
     assert redlock_masters._driver is not None
     numbers = [connection.fd for connection in redlock_masters._driver._connections.all]
-    pid = os.fork()
-    if pid == 0:
+
+    def child() -> int:
         still_open = 0
         for number in numbers:
             with contextlib.suppress(OSError):
                 os.fstat(number)
                 still_open += 1
-        os._exit(still_open)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+        return still_open
+
+    assert in_child(child) == 0
     with redlock_masters.lock("job", ttl=10):
         eventually(lambda: sum(bool(keys) for keys in lock_keys(redlock_servers)) >= 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -14,21 +13,11 @@ from pathlib import Path
 import pytest
 from tenacity import wait_fixed
 
-from redlock import Masters
-from redlock.testing import LocalMasters
-from tests.servers.look import all_up, eventually, logged, nothing_left, take
+from tests.servers.look import each, eventually, logged, nothing_left, take
 from tests.servers.proxy import Proxy
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def others(redlock_servers):
-    """Another process, as it were."""
-    with Masters(redlock_servers.urls, restart_guard=False) as others:
-        eventually(lambda: all_up(others))
-        yield others
 
 
 def subscribed(servers) -> list[int]:
@@ -45,31 +34,18 @@ def deaf_user(servers):
     try:
         yield [url.replace("redis://", "redis://deaf:s3cret@") for url in servers.urls]
     finally:
-        for i in range(5):
-            servers.client(i).acl_deluser("deaf")
+        each(servers, "acl_deluser", "deaf")
 
 
-def test_a_release_wakes_who_waits_in_another_process(world, redlock_servers, masters, others):
-    held = others.lock("job", ttl=30)
+@pytest.mark.parametrize("name", ["job", "Käse ✓"])
+def test_a_release_wakes_who_waits_in_another_process(world, redlock_servers, masters, others, name):
+    held = others.lock(name, ttl=30)
     take(held)
-    waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
+    waiting = Waiting(masters.lock(name, ttl=30, retry=NEVER))
     eventually(lambda: subscribers_up(world, masters) == 5)
     held.release()
     assert waiting.end() is not None
     eventually(lambda: nothing_left(redlock_servers))
-
-
-def test_names_that_are_not_ascii(world, redlock_servers):
-    with (
-        Masters(redlock_servers.urls, restart_guard=False, prefix="schlüssel:") as others,
-        world.Masters(redlock_servers.urls, restart_guard=False, prefix="schlüssel:") as masters,
-    ):
-        held = others.lock("Käse ✓", ttl=30)
-        take(held)
-        waiting = Waiting(masters.lock("Käse ✓", ttl=30, retry=NEVER))
-        eventually(lambda: subscribers_up(world, masters) == 5)
-        held.release()
-        assert waiting.end() is not None
 
 
 # -- connections -------------------------------------------------------------------------------------
@@ -85,8 +61,8 @@ def test_a_second_connection_only_while_somebody_waits(world, redlock_servers, m
     waiting = [Waiting(masters.lock(name, ttl=30, timeout=20)) for name in ("job", "job", "job")]
     eventually(lambda: subscribed(redlock_servers) == [1] * 5)
     held.release()
-    for each in waiting:
-        assert each.end() is not None
+    for one in waiting:
+        assert one.end() is not None
     eventually(lambda: subscribed(redlock_servers) == [0] * 5)
     assert not world.connections(masters).subscriptions
     assert all(subscriber.sock is None for subscriber in world.connections(masters).subscribers)
@@ -103,14 +79,14 @@ def test_many_names_share_one_connection(world, redlock_servers, masters, others
     assert subscribed(redlock_servers) == [1] * 5
     for lock in held[:10]:
         lock.release()
-    for each in waiting[:10]:
-        assert each.end() is not None
+    for one in waiting[:10]:
+        assert one.end() is not None
     eventually(lambda: len(world.connections(masters).subscriptions.channels) == 10)  # unsubscribed, one by one
     eventually(lambda: redlock_servers.client(0).pubsub_numsub("redlock:job-0:released")[0][1] == 0)
     for lock in held[10:]:
         lock.release()
-    for each in waiting:
-        assert each.end() is not None
+    for one in waiting:
+        assert one.end() is not None
 
 
 def test_a_connection_that_breaks_is_made_again(world, redlock_servers, masters, others):
@@ -118,92 +94,31 @@ def test_a_connection_that_breaks_is_made_again(world, redlock_servers, masters,
     take(held)
     waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
     eventually(lambda: subscribers_up(world, masters) == 5)
-    for i in range(5):
-        redlock_servers.client(i).client_kill_filter(_type="pubsub")
+    each(redlock_servers, "client_kill_filter", _type="pubsub")
     eventually(lambda: subscribers_up(world, masters) == 5 and subscribed(redlock_servers) == [1] * 5)
     held.release()
     assert waiting.end() is not None
 
 
-def test_what_is_released_while_the_connections_are_down_is_found(world, redlock_servers, masters, others):
-    """Subscribed again, one looks again."""
-    held = others.lock("job", ttl=30)
-    take(held)
-    waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-    eventually(lambda: subscribers_up(world, masters) == 5)
-    for i in range(5):
-        redlock_servers.client(i).client_kill_filter(_type="pubsub")
-    held.release()
-    assert waiting.end() is not None
-
-
-def test_with_a_minority_down_the_rest_announces_enough(world):
-    with LocalMasters(5) as servers, Masters(servers.urls, restart_guard=False) as others:
-        eventually(lambda: all_up(others))
-        held = others.lock("job", ttl=30)
-        take(held)
-        servers.kill(0)
-        servers.pause(1)
-        with world.Masters(servers.urls, restart_guard=False) as masters:
-            waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-            eventually(lambda: subscribers_up(world, masters) == 3)
-            held.release()
-            assert waiting.end() is not None
-            servers.resume(1)
-
-
-def test_who_may_not_subscribe_tries_again_from_time_to_time(world, redlock_servers, others, caplog):
-    """A warning for each master, once, that says what to grant; and never the password."""
+@pytest.mark.parametrize("granted", [False, True])
+def test_who_may_not_subscribe_tries_again_from_time_to_time(world, redlock_servers, others, caplog, granted):
+    """A warning for each master, once, that says what to grant; and never the password.  Granted later it is used."""
     caplog.set_level(logging.WARNING, "redlock")
-    with deaf_user(redlock_servers) as urls:
+    with deaf_user(redlock_servers) as urls, world.Masters(urls, restart_guard=False) as masters:
         held = others.lock("job", ttl=30)
         take(held)
-        with world.Masters(urls, restart_guard=False) as masters:
-            waiting = Waiting(masters.lock("job", ttl=30, retry=wait_fixed(0.2)))
-            eventually(lambda: len(logged(caplog)) >= 5)
-            time.sleep(0.6)
-            held.release()
-            assert waiting.end() is not None
-        assert len(logged(caplog)) == 5
-        assert all("subscribe" in record.getMessage() for record in logged(caplog))
-        assert "s3cret" not in caplog.text
-
-
-def test_a_right_that_is_granted_later_is_used(world, redlock_servers, others, caplog):
-    """A refusal is not for ever: the master may have been busy, or its administrator reads warnings."""
-    caplog.set_level(logging.WARNING, "redlock")
-    with deaf_user(redlock_servers) as urls:
-        held = others.lock("job", ttl=30)
-        take(held)
-        with world.Masters(urls, restart_guard=False) as masters:
-            waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER))
-            eventually(lambda: len(logged(caplog)) >= 5)
-            for i in range(5):
-                redlock_servers.client(i).acl_setuser("deaf", enabled=True, commands=["+subscribe"])
+        waiting = Waiting(masters.lock("job", ttl=30, retry=NEVER if granted else wait_fixed(0.2)))
+        eventually(lambda: len(logged(caplog)) >= 5)
+        if granted:
+            each(redlock_servers, "acl_setuser", "deaf", enabled=True, commands=["+subscribe"])
             eventually(lambda: subscribers_up(world, masters) == 5)
-            held.release()
-            assert waiting.end() is not None
-
-
-def test_a_server_with_room_for_one_connection_only(world, redlock_servers, others, caplog):
-    """... of each client: votes come first, and the wait goes on without messages."""
-    caplog.set_level(logging.WARNING, "redlock")
-    held = others.lock("job", ttl=30)
-    take(held)
-    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
-        eventually(lambda: all_up(masters))
-        for i in range(5):
-            used = len(redlock_servers.client(i).client_list())
-            redlock_servers.client(i).config_set("maxclients", used)
-        try:
-            waiting = Waiting(masters.lock("job", ttl=30, retry=wait_fixed(0.2)))
-            eventually(lambda: len(logged(caplog)) >= 5)
-            held.release()
-            assert waiting.end() is not None
-        finally:
-            for i in range(5):
-                redlock_servers.client(i).config_set("maxclients", 10_000)
-    assert all("max number of clients" in record.getMessage() for record in logged(caplog))
+        else:
+            time.sleep(0.6)
+            assert len(logged(caplog)) == 5
+        held.release()
+        assert waiting.end() is not None
+    assert all("subscribe" in record.getMessage() for record in logged(caplog))
+    assert "s3cret" not in caplog.text
 
 
 def test_half_a_message_holds_nobody_up(world, redlock_servers, others):
@@ -234,56 +149,6 @@ def test_who_gives_up_leaves_no_subscription_behind(world, redlock_servers, mast
     assert not any(channel.listeners for channel in world.connections(masters).subscriptions._channels.values())
     eventually(lambda: subscribed(redlock_servers) == [0] * 5)
     held.release()
-
-
-FORK = """
-import os, sys, threading, time
-from tenacity import wait_fixed
-from redlock import Masters
-masters = Masters(sys.argv[1:], restart_guard=False)
-others = Masters(sys.argv[1:], restart_guard=False)
-held = others.lock("job", ttl=30)
-held.acquire()
-got = []
-def wait():
-    with masters.lock("job", ttl=30, retry=wait_fixed(60)):
-        got.append(True)
-thread = threading.Thread(target=wait)
-thread.start()
-links = None
-while True:
-    time.sleep(0.01)
-    channels = masters._driver._connections.subscriptions._channels.values()
-    if channels and all(channel.confirmed == 31 for channel in channels):
-        break
-child = os.fork()
-if child == 0:
-    with masters.lock("another", ttl=30):       # connections of its own
-        pass
-    try:
-        masters.close()
-    finally:
-        os._exit(0)
-os.waitpid(child, 0)
-held.release()
-thread.join(10)
-print("woken" if got else "not woken")
-masters.close()
-others.close()
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_child_that_is_forked_off_does_not_end_the_wait(redlock_servers):
-    outcome = subprocess.run(
-        [sys.executable, "-c", FORK, *redlock_servers.urls],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert outcome.stdout == "woken\n", outcome.stderr
 
 
 # -- many processes ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from redlock import AsyncMasters, NotHeld
+from redlock import AsyncMasters
 from tests.servers import worlds
 
 NOWHERE = ["redis://127.0.0.1:1"]
@@ -18,49 +18,6 @@ stays: list[object] = []  # what a test leaves behind on purpose, until it was t
 @pytest.fixture(params=[name for name in worlds.NAMES if name != "threads"])
 def name(request):
     return request.param
-
-
-def test_the_same_object_has_the_same_front(world):
-    with world.Masters(NOWHERE) as masters:
-        with masters as again:
-            assert again is masters
-        lock = world.MultiLock("job", masters)
-        assert isinstance(lock, world.MultiLock)
-        assert not isinstance(lock, world.Lease)
-        assert repr(lock).endswith("MultiLock 'job' on 1 masters>")
-
-
-def test_one_task_for_each_thread(name):
-    with worlds.opened(name) as world:
-        mine = [world.do(asyncio.current_task) for _ in range(2)]
-        other = []
-        thread = threading.Thread(target=lambda: other.append(world.do(asyncio.current_task)))
-        thread.start()
-        thread.join()
-        assert mine[0] is mine[1]
-        assert mine[0] is not other[0]
-
-
-def test_errors_come_through_with_where_they_were_raised(world):
-    with world.Masters(NOWHERE) as masters, pytest.raises(NotHeld) as caught:
-        masters.lock("job").release()
-    assert caught.traceback[-1].name == "_held"
-
-
-def test_the_body_of_a_decorated_function_runs_in_the_thread_and_its_calls_in_the_task(name):
-    seen: list[object] = []
-    with worlds.opened(name) as world:
-
-        def body() -> None:
-            seen.extend((threading.current_thread(), world.do(asyncio.current_task)))
-            if len(seen) < 10:
-                world.do(world.coroutine_function(body))  # and the body of another one inside
-            raise ZeroDivisionError
-
-        task = world.do(asyncio.current_task)
-        with pytest.raises(ZeroDivisionError):
-            world.do(world.coroutine_function(body))
-        assert seen == [threading.current_thread(), task] * 5
 
 
 def test_who_is_interrupted_has_cancelled_the_call(name):

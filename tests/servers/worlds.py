@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 NAMES = ("threads", "asyncio", "uvloop")
 _PATIENCE = 5.0  # with what should have ended by now, in seconds
+_ON_LOOP = (redlock.AsyncMasters, redlock.AsyncMultiLock, redlock.AsyncSlots, redlock.AsyncLease)
+_WITH_BODIES = (redlock.AsyncMasters.lock, redlock.AsyncMasters.slots)
 
 
 @contextlib.contextmanager
@@ -140,7 +142,7 @@ class OnLoop:
 
     def do(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Call ``work`` in the task of the calling thread, and await what it returns if that is a coroutine."""
-        if work is redlock.AsyncMultiLock or getattr(work, "__func__", None) is redlock.AsyncMasters.lock:
+        if work is redlock.AsyncMultiLock or getattr(work, "__func__", None) in _WITH_BODIES:
             # A body here runs in a thread, which cannot be cancelled; the deputy must not be, instead of it.
             options.setdefault("cancel_on_loss", False)
         arguments = tuple(self.real(argument) for argument in arguments)
@@ -153,7 +155,7 @@ class OnLoop:
 
     def _front_of(self, value: Any) -> Any:
         """The same one for the same object: ``is`` has to go on being right."""
-        if not isinstance(value, (redlock.AsyncMasters, redlock.AsyncMultiLock, redlock.AsyncLease)):
+        if not isinstance(value, _ON_LOOP):
             return value
         with self._making:
             return self._fronts.setdefault(id(value), _Front(self, value))
