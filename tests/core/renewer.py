@@ -22,6 +22,17 @@ TTL = 12.0
 VALIDITY = TTL * 0.99 - 0.002
 
 
+def rest(operation: Any) -> Any:
+    """What is left of an operation whose Send has been carried out."""
+    effect = operation.send(None)
+    while True:
+        event = yield effect
+        try:
+            effect = operation.send(event)
+        except StopIteration as stop:
+            return stop.value
+
+
 class Told:
     """Who holds a lease, and the observer as well: the times at which they were told."""
 
