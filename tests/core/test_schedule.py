@@ -24,43 +24,9 @@ class Kept:
         self.moment: float | None = None
 
 
-def schedule_of(*dues: float) -> tuple[Schedule, list[Any]]:
-    schedule, kept = Schedule(), [Kept(due) for due in dues]
-    for each in kept:
-        schedule.put([each])  # type: ignore[list-item]
-    return schedule, kept
-
-
 def size(schedule: Schedule) -> int:
     """Of all that it keeps."""
     return sum(map(len, schedule._moments.values())) + len(schedule._queue)
-
-
-def test_in_the_order_in_which_they_are_due() -> None:
-    schedule, (c, a, b, d) = schedule_of(3.0, 1.0, 2.0, 4.0)
-    assert schedule.next() == 1.0
-    assert schedule.take(0.9) == []
-    assert schedule.take(3.0) == [a, b, c]
-    assert schedule.next() == 4.0
-    assert schedule.take(9.0) == [d]
-    assert (schedule.next(), schedule.take(1e9)) == (math.inf, [])
-
-
-def test_most_leases_are_released_long_before_their_time() -> None:
-    """They leave nothing behind, though nobody looks for them."""
-    schedule, (stays,) = schedule_of(5.0)
-    for number in range(100_000):
-        each: Any = Kept(10.0 + number)
-        schedule.put([each])
-        each.due = OVER
-        assert schedule.put([each]) == [each]
-        assert size(schedule) == 1
-    for number in range(100_000):
-        stays.due = 10.0 + number
-        schedule.put([stays])
-        assert size(schedule) == 1
-    assert len(schedule._heap) < 200
-    assert schedule.take(1e9) == [stays]
 
 
 @given(
@@ -113,14 +79,6 @@ def test_one_that_is_released_costs_nothing_and_tells_nobody() -> None:
     assert not held.told
 
 
-def test_one_that_is_held_is_due_like_any_other() -> None:
-    scene = Scene()
-    held = scene.hold()
-    assert scene.wake() == []
-    assert scene.wakes_at == held.renewal.due
-    assert scene.wake() == [[held.renewal]]
-
-
 @given(
     spread=st.floats(0.0, 1.0),
     validity=st.floats(0.1, VALIDITY),
@@ -137,35 +95,8 @@ def test_nobody_is_due_sooner_than_it_said(
     scene.world.settings = scene.world.settings._replace(phase=phase)
     renewal = scene.hold(spread=spread, max_hold=max_hold, renew=renew, lease={"valid_until": START + validity}).renewal
     assert renewal.soonest <= renewal.due + 1e-9
-    if (
-        validity == VALIDITY and max_hold is None and renew
-    ):  # and not so much sooner that it would wake in vain all the time
-        assert renewal.soonest > START + TTL / 5
-
-
-@pytest.mark.parametrize("max_hold", [None, 1.0])
-def test_the_soonest_of_a_lease_as_they_mostly_are(max_hold: float | None) -> None:
-    soonest = Scene().hold(max_hold=max_hold).renewal.soonest
-    assert soonest - START == pytest.approx(1.0 if max_hold else TTL / 3 * 0.8 - TTL * _STEP, abs=0.2)
-
-
-def test_one_that_is_made_shorter_before_anybody_looked() -> None:
-    """C6."""
-    scene = Scene()
-    held = scene.hold()
-    extended(scene, held, 1.0)
-    assert scene.wakes_at < START + 0.5
-    assert scene.wake() == [[held.renewal]]
-
-
-def test_one_that_is_lost_before_anybody_looked() -> None:
-    """C9: told at once, and once."""
-    scene = Scene()
-    held = scene.hold()
-    held.lease.lose("taken")
-    assert held.told == [START]
-    assert scene.wake() == []
-    assert held.told == [START]
+    mostly = scene.hold(1).renewal  # not so much sooner that it would wake in vain all the time
+    assert mostly.soonest - START == pytest.approx(TTL / 3 * 0.8 - TTL * _STEP, abs=0.2)
 
 
 @pytest.mark.parametrize("looks", [False, True])
@@ -206,7 +137,11 @@ def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:
     assert stays.lease.valid
     scene.put_back(*scene._schedule.newcomers())
     assert size(scene._schedule) == 1
-    assert len(scene._schedule._heap) < 100
+    for _ in range(1000):  # nor does one that is extended again and again
+        stays.lease.valid_until += 7.0
+        scene.put_back(stays.renewal)
+        assert size(scene._schedule) == 1
+        assert len(scene._schedule._heap) < 100
 
 
 @given(
