@@ -32,6 +32,7 @@ PROPERTY = settings(deadline=None, max_examples=300)
 
 # Of `Tape.told`: which operation, and which phase of it.
 _WORDS = {
+    "asks": ("acquire", "invoke"), "is-refused": ("acquire", "fail"), "gives-up": ("acquire", "info"),
     "held": ("acquire", "ok"), "extended": ("extend", "ok"), "extends": ("extend", "invoke"),
     "fails-to-extend": ("extend", "fail"), "may-have-extended": ("extend", "info"), "resumed": ("resume", "ok"),
     "releases": ("release", "invoke"), "released": ("release", "ok"), "loses": ("lost", "info"),
@@ -57,7 +58,13 @@ class Tape:
             token, _, number = who.partition("/")
             process = f"client-{number or 'ABCDEF'.index(token) + 1}"
             more: dict[str, Any] = dict(zip(words[::2], words[1::2], strict=True))
-            fields: dict[str, Any] = {"lock": more.pop("of", LOCK), "token": token}
+            fields: dict[str, Any] = {"lock": more.pop("of", LOCK)}
+            if "asked" in more:
+                self.event(float(more.pop("asked")), process, *_WORDS["asks"], **fields)
+            if what not in ("asks", "is-refused", "gives-up"):
+                fields["token"] = token
+            if "fence" in more:
+                fields["fence"] = int(more.pop("fence"))
             if "until" in more:
                 fields["valid_until"] = float(more.pop("until"))
             if "as" in more:
