@@ -105,10 +105,7 @@ STORIES = {
     ),
     "the-new-holder-ends-it": ("1 A held until 11, 5 A/2 resumed until 15, 7 A/2 releases, 8 C held until 18", []),
     # The token was valid until 11, was resumed at 13, and another one had the lock in between.
-    "what-lies-between-is-part-of-it": (
-        "1 A held until 11, 11.5 C held until 12, 13 A/2 resumed until 23",
-        [(1, 2)],
-    ),
+    "what-lies-between-is-part-of-it": ("1 A held until 11, 11.5 C held until 12, 13 A/2 resumed until 23", [(1, 2)]),
     "resumed-from-somebody-unknown": ("5 A/2 resumed until 15, 6 C held until 16", [(1, 2)]),
     # C31: the order of the lines does not matter, only that of the times does.
     "any-order-of-lines": ("6 B held until 16, 5 A releases, 1 A held until 11", []),

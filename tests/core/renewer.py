@@ -92,15 +92,7 @@ class Scene(RenewerBase):
         self.started: list[tuple[Task, list[Renewal]]] = []
         self.held = [self.hold(number, names, **options) for number in range(leases)]
 
-    def hold(
-        self,
-        number: int = 0,
-        names: int = 1,
-        *,
-        ttl: float = TTL,
-        lease: Any = None,
-        **options: Any,
-    ) -> Held:
+    def hold(self, number: int = 0, names: int = 1, *, ttl: float = TTL, lease: Any = None, **options: Any) -> Held:
         world = self.world
         spec = world.spec(*(f"{number}-{name}" for name in range(names)), ttl=ttl)
         state = world.lease(spec, token=f"token-{number}", **(lease or {}))

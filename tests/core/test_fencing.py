@@ -85,8 +85,7 @@ def test_what_no_clock_can_have_made_is_not_learned(fence: int, learned: bool) -
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.just("wall"), st.integers(0, 2**52)),
-            st.tuples(st.just("learn"), st.integers(0, 2**52 - 1)),
+            st.tuples(st.just("wall"), st.integers(0, 2**52)), st.tuples(st.just("learn"), st.integers(0, 2**52 - 1))
         )
     )
 )

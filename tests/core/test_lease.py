@@ -49,8 +49,7 @@ def test_a_fresh_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "valid"),
-    [(100.0, True), (109.999, True), (110.0, False), (110.001, False), (1e9, False)],
+    ("at", "valid"), [(100.0, True), (109.999, True), (110.0, False), (110.001, False), (1e9, False)]
 )
 @pytest.mark.parametrize("look", ["valid", "remaining", "lost", "ensure", "loss", "repr"])
 def test_the_first_look_says_so_whichever_it_is(

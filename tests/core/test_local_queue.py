@@ -48,11 +48,7 @@ def test_one_that_never_came_may_leave() -> None:
 
 
 steps = st.lists(
-    st.one_of(
-        st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True),
-        st.integers(0, 30),
-    ),
-    max_size=40,
+    st.one_of(st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True), st.integers(0, 30)), max_size=40
 )
 
 

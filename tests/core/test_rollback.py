@@ -226,9 +226,7 @@ acquired = st.one_of(
     st.just(ErrorReply("OOM full").failure()),
 )
 fenced = st.one_of(
-    st.just([1, b"1"]),
-    st.tuples(st.sampled_from([0, -1]), fences).map(list),
-    st.just(Failure("error", "broke")),
+    st.just([1, b"1"]), st.tuples(st.sampled_from([0, -1]), fences).map(list), st.just(Failure("error", "broke"))
 )
 delays = st.one_of(st.floats(0, 0.4), st.just(NEVER))
 any_master = st.tuples(delays, delays, acquired, fenced).map(
@@ -286,8 +284,7 @@ def test_interrupted_whenever_leaves_nothing(masters: list[Master], at: set[int]
     spec = world.spec(ttl=1.0, pause=0.1)
     try:
         outcome = world.run(
-            world.acquire(spec, deadline=world.now + 0.3),
-            Interrupt(frozenset(at), Cancelled(), written),
+            world.acquire(spec, deadline=world.now + 0.3), Interrupt(frozenset(at), Cancelled(), written)
         )
     except Cancelled:
         pass

@@ -273,8 +273,7 @@ def test_two_grants_never_have_the_same_fence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("proposal", "answer", "stored"),
-    [(501, [1, b"501"], "501"), (500, [0, b"500"], "500"), (499, [0, b"500"], "500")],
+    ("proposal", "answer", "stored"), [(501, [1, b"501"], "501"), (500, [0, b"500"], "500"), (499, [0, b"500"], "500")]
 )
 def test_fence_accepts_only_what_is_greater(
     master: ScriptedMaster, proposal: int, answer: list[object], stored: str
