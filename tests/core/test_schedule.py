@@ -86,7 +86,7 @@ STEPS = st.tuples(st.sampled_from(("keep", "release", "lose", "shorten", "passes
 
 
 @given(st.lists(STEPS, max_size=40), st.floats(0.0, 1.0))
-@settings(PROPERTY, max_examples=300)
+@settings(PROPERTY, max_examples=200)
 def test_whatever_happens_everybody_is_looked_at_in_time(steps: list[tuple[str, int, Any]], phase: float) -> None:
     """No renewal is due and nobody knows; nobody who has lost is not told; nobody who has released is.
 
