@@ -234,12 +234,6 @@ def test_nonsense_is_a_ValueError(reader: Any, value: Any) -> None:  # noqa: N80
         reader(value)
 
 
-@pytest.mark.parametrize("fence", [b"-5", b"", b"1_0", b" 7", b"+7"])
-def test_a_fence_is_digits(fence: bytes) -> None:
-    with pytest.raises(ValueError):
-        wire.read_status([b"ann", 5, fence])
-
-
 def test_a_bad_reply_shows_what_came_but_not_all_of_it() -> None:
     with pytest.raises(wire.BadReply, match="unexpected answer b'xxx") as caught:
         wire.read_owned(b"x" * 10_000)
