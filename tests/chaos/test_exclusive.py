@@ -27,7 +27,7 @@ def test_two_at_once() -> None:
     assert "6.000000 s" in violation.sentence
 
 
-STORIES = {
+STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     # C25: a hold is half open, so touching is not overlapping.
     "just-before-the-end": ("1 A held until 11, 10.999999 B held until 30", [(1, 2)]),
     "at-the-end": ("1 A held until 11, 11 B held until 30", []),

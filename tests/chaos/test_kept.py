@@ -20,7 +20,7 @@ def renewed(*, until: float = 14) -> Tape:
     return tape
 
 
-STORIES = {
+STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     "released-in-time": (f"{RENEWED}, 5 A releases", []),
     "released-at-its-very-end": (f"{RENEWED}, 14 A releases", []),
     "released-just-too-late": (f"{RENEWED}, 14.000001 A releases", [(2, 3)]),

@@ -90,8 +90,8 @@ def test_locks(options, said):
     assert said in str(caught.value)
 
 
-def lock(*, of=None, **options):
-    return MultiLock(**{"name": "job", "masters": Masters(URLS, **of or {})} | options)
+def lock(*, name: Any = "job", of: Any = None, **options: Any) -> MultiLock:
+    return MultiLock(name, Masters(URLS, **of or {}), **options)
 
 
 @pytest.mark.parametrize("options", [

@@ -256,10 +256,8 @@ def test_interrupted_it_takes_nothing_away(number: int) -> None:
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_masters_without_the_key_get_it_back_for_what_is_left(resumed: bool) -> None:
-    scene = Scene(
-        gone(0.0), taken(0.01), gone(0.02), ours(0.1), ours(0.1), ours(0.1), ours(0.2), resumed=resumed,
-        **({} if resumed else {"asked": frozenset([1, 3, 4, 5, 6])}),
-    )  # fmt: skip
+    masters = gone(0.0), taken(0.01), gone(0.02), ours(0.1), ours(0.1), ours(0.1), ours(0.2)
+    scene = Scene(*masters, resumed=True) if resumed else Scene(*masters, asked=frozenset([1, 3, 4, 5, 6]))
     assert scene.extend() == "kept"
     sent, repair = scene.world.sent
     assert (sent.verb, repair.verb) == ("extend", "repair")

@@ -65,23 +65,22 @@ def announces(at: float, *masters: int) -> list[tuple[float, int, str]]:
 
 @pytest.mark.parametrize("operation", ["acquire", "status"])
 @pytest.mark.parametrize(("masters", "heard", "at"), [
-    pytest.param((1,), [(0.1 + 0.01 * master, master, "t") for master in range(5)], [0.0, 0.12],
+    pytest.param({}, [(0.1 + 0.01 * master, master, "t") for master in range(5)], [0.0, 0.12],
         id="a-majority-that-announces-ends-the-pause"),
-    pytest.param((1,), announces(0.1, 0, 1), [0.0, PAUSE], id="a-minority-does-not"),
-    pytest.param((2,), announces(0.1, 0, 1, 2), [0.0, 0.1, 0.1 + PAUSE], id="it-is-believed-only-if-the-masters-say-so"),
-    pytest.param((3,), [], [0.0, PAUSE, 2 * PAUSE, 3 * PAUSE], id="without-any-message-it-is-tried-all-the-same"),
-    pytest.param((2, 0.1), announces(0.65, 0, 1, 2), [0.0, 0.6, 0.7],  # the second look is under way from 0.6 to 0.7
+    pytest.param({}, announces(0.1, 0, 1), [0.0, PAUSE], id="a-minority-does-not"),
+    pytest.param({"times": 2}, announces(0.1, 0, 1, 2), [0.0, 0.1, 0.1 + PAUSE], id="it-is-believed-only-if-the-masters-say-so"),
+    pytest.param({"times": 3}, [], [0.0, PAUSE, 2 * PAUSE, 3 * PAUSE], id="without-any-message-it-is-tried-all-the-same"),
+    pytest.param({"times": 2, "after": 0.1}, announces(0.65, 0, 1, 2), [0.0, 0.6, 0.7],  # the second look is under way from 0.6 to 0.7
         id="what-is-announced-during-a-look-is-not-forgotten"),
     # What was released between the refusal and the subscription is announced to nobody.
-    pytest.param((1,), [(0.01 * (master + 1), master, None) for master in range(5)], [0.0, 0.03],
+    pytest.param({}, [(0.01 * (master + 1), master, None) for master in range(5)], [0.0, 0.03],
         id="subscribed-it-looks-again"),
-    pytest.param((1, 0.0, 200), [], [0.0, 0.202], id="a-lease-that-nobody-releases-ends-by-itself"),
+    pytest.param({"ms": 200}, [], [0.0, 0.202], id="a-lease-that-nobody-releases-ends-by-itself"),
 ])  # fmt: skip
 def test_when_it_looks_again(
-    operation: str, masters: tuple[Any, ...], heard: list[tuple[float, int, str | None]], at: list[float]
+    operation: str, masters: dict[str, Any], heard: list[tuple[float, int, str | None]], at: list[float]
 ) -> None:
-    times, after, ms = (*masters, *(1, 0.0, HELD)[len(masters) :])
-    world = World(*all_(times, after=after, ms=ms))
+    world = World(*all_(**masters))
     for when, master, token in heard:
         if token is None:
             world.subscribe(when, master)
