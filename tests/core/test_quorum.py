@@ -65,7 +65,8 @@ def test_it_is_decided_at_the_first_vote_that_decides_and_never_changes_its_mind
     votes, order = case
     need, size = majority(len(votes)), len(votes)
     tally = tally_of([], size)
-    verdicts, proofs = set(), set()
+    verdicts: set[tuple[bool, bool]] = set()
+    proofs: set[tuple[bool, bool]] = set()
     assert not tally.decided
     for count, master in enumerate(order, 1):
         tally.count(master, votes[master])
