@@ -5,6 +5,9 @@
     tape.release(5, "client-1", "A")
     assert tape.judge("exclusive") == []
 
+Where nothing else is said of them, events are words: ``told("1 A held until 11, 5 A releases").judge("exclusive")``.
+Token A is of client-1, B of client-2, and so on; ``A/3`` is token A in the hands of client-3.
+
 Times are small numbers; a boot time is a larger one, which makes no difference.
 """
 
@@ -27,6 +30,20 @@ LOCK = "a"
 PROPERTY = settings(deadline=None, max_examples=300)
 
 
+# Of `Tape.told`: which operation, and which phase of it.
+_WORDS = {
+    "asks": ("acquire", "invoke"), "is-refused": ("acquire", "fail"), "gives-up": ("acquire", "info"),
+    "held": ("acquire", "ok"), "extended": ("extend", "ok"), "extends": ("extend", "invoke"),
+    "fails-to-extend": ("extend", "fail"), "may-have-extended": ("extend", "info"), "resumed": ("resume", "ok"),
+    "releases": ("release", "invoke"), "released": ("release", "ok"), "loses": ("lost", "info"),
+    "downgrades": ("downgrade", "invoke"), "uses": ("use", "invoke"),
+}  # fmt: skip
+
+
+def told(story: str) -> Tape:
+    return Tape().told(story)
+
+
 class Tape:
     def __init__(self, *, ttl: float = 10, locks: tuple[str, ...] = (LOCK,), must: tuple[str, ...] = MUST) -> None:
         self.header: dict[str, Any] = {
@@ -34,6 +51,27 @@ class Tape:
             "clock": "boottime", "ttl": ttl, "must": list(must),
         }  # fmt: skip
         self.lines: list[dict[str, Any]] = []
+
+    def told(self, story: str) -> Tape:
+        for sentence in story.split(", "):
+            t, who, what, *words = sentence.split()
+            token, _, number = who.partition("/")
+            process = f"client-{number or 'ABCDEF'.index(token) + 1}"
+            more: dict[str, Any] = dict(zip(words[::2], words[1::2], strict=True))
+            fields: dict[str, Any] = {"lock": more.pop("of", LOCK)}
+            if "asked" in more:
+                self.event(float(more.pop("asked")), process, *_WORDS["asks"], **fields)
+            if what not in ("asks", "is-refused", "gives-up"):
+                fields["token"] = token
+            if "fence" in more:
+                fields["fence"] = int(more.pop("fence"))
+            if "until" in more:
+                fields["valid_until"] = float(more.pop("until"))
+            if "as" in more:
+                fields["mode"] = more.pop("as")
+            assert not more, sentence
+            self.event(float(t), process, *_WORDS[what], **fields)
+        return self
 
     def event(self, t: float, process: str, op: str, phase: str, **fields: Any) -> int:
         """Returns the number of its line in the file."""

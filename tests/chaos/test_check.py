@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
@@ -14,10 +14,11 @@ import chaos.judge.verdict as verdict_
 from chaos import check
 from chaos.__main__ import main
 from chaos.history import Header, Writer, merge
-from tests.chaos.tape import Tape
+from tests.chaos.tape import Tape, told
 from tests.chaos.test_verdict import good, overlapping
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -27,41 +28,81 @@ def saved(tape: Tape, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", saved(good(), tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert "live       holds     must hold (no fault was healed)" in out
-    assert out.endswith("PASSED: exclusive, fenced, prompt, live, clean\n")
+Check: TypeAlias = "Callable[..., tuple[int, str, str]]"
 
 
-def test_violated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", saved(overlapping(), tmp_path)]) == 1
-    out = capsys.readouterr().out
-    assert "exclusive  VIOLATED  must hold: 1 violation\n" in out
-    assert "  1. 'a' was held by client-1 (B) until t=13.000000 and by client-2 (C) from t=4.000000" in out
-    assert "       line 4: t=3.000000  client-1  acquire ok  lock=a  token=B  fence=2  valid_until=13.000000" in out
-    assert "       line 5: t=4.000000  client-2  acquire ok  lock=a  token=C  fence=3  valid_until=14.000000" in out
-    assert out.endswith("VIOLATED: exclusive\n")
+@pytest.fixture
+def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
+    """The exit code, and what was printed."""
+
+    def check_(tape: Tape | bytes, *options: str) -> tuple[int, str, str]:
+        path = tmp_path / "history.jsonl"
+        path.write_bytes(tape if isinstance(tape, bytes) else tape.bytes())
+        code = main(["check", str(path), *options])
+        return code, *capsys.readouterr()
+
+    return check_
 
 
-def test_of_very_many_the_first_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def demands_nothing() -> Tape:
+    tape = good()
+    tape.header["must"] = []
+    return tape
+
+
+def very_many() -> Tape:
     tape = overlapping()
     for number in range(40):
         tape.held(5, "client-2", f"{number}", until=13, fence=10 + number)
-    assert main(["check", saved(tape, tmp_path)]) == 1
-    out = capsys.readouterr().out
-    assert "  10. " in out
+    return tape
+
+
+UNKNOWN_NAME = "is nothing that can be demanded, only exclusive, fenced, prompt, live, clean"
+
+
+@pytest.mark.parametrize(("tape", "options", "code", "printed"), [
+    pytest.param(good(), [], 0, [
+        "live       holds     must hold (no fault was healed)", "PASSED: exclusive, fenced, prompt, live, clean\n",
+    ], id="passed"),
+    pytest.param(overlapping(), [], 1, [
+        "exclusive  VIOLATED  must hold: 1 violation\n",
+        "  1. 'a' was held by client-1 (B) until t=13.000000 and by client-2 (C) from t=4.000000",
+        "       line 4: t=3.000000  client-1  acquire ok  lock=a  token=B  fence=2  valid_until=13.000000",
+        "       line 5: t=4.000000  client-2  acquire ok  lock=a  token=C  fence=3  valid_until=14.000000",
+        "VIOLATED: exclusive\n",
+    ], id="violated"),
+    pytest.param(very_many(), [], 1, ["  10. ", "and 31 more (--json has them all)"], id="of-very-many-the-first"),
+    pytest.param(demands_nothing(), ["--must", "exclusive"], 0, [], id="it-is-demanded-here"),
+    pytest.param(overlapping(), ["--must", "fenced,prompt"], 0, ["exclusive  VIOLATED  not demanded: 1 violation"],
+        id="not-demanded"),
+    pytest.param(overlapping(), ["--must", "fenced,exclusive"], 1, [], id="demanded"),
+    pytest.param(Tape(), [], 2, ["UNKNOWN: no lock was ever held, so this history proves nothing\n"],
+        id="proves-nothing"),
+    pytest.param(told("1 A held until 2"), [], 2, ["UNKNOWN: fenced: 1 grant has no fence, the first in line 2\n"],
+        id="unknown-says-why"),
+])  # fmt: skip
+def test_what_is_printed(checked: Check, tape: Tape, options: list[str], code: int, printed: list[str]) -> None:
+    found, out, _ = checked(tape, *options)
+    assert found == code
+    for text in printed:
+        assert text in out
+    if printed and printed[-1].endswith("\n"):
+        assert out.endswith(printed[-1])
     assert "  11. " not in out
-    assert "and 31 more (--json has them all)" in out
 
 
-def test_a_history_that_demands_nothing_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tape = good()
-    tape.header["must"] = []
-    path = saved(tape, tmp_path)
-    assert main(["check", path]) == 2
-    assert "UNKNOWN: 'must' of its header is empty" in capsys.readouterr().err
-    assert main(["check", path, "--must", "exclusive"]) == 0
+@pytest.mark.parametrize(("history", "options", "says"), [
+    # Whatever else is found, and nothing of that is printed.
+    *((overlapping().bytes(), ["--must", must], UNKNOWN_NAME)
+      for must in ("fast", "exclusive,fast", "", "exclusive,", "exclusive, fenced", "EXCLUSIVE")),
+    (overlapping().bytes()[:-1], [], "line 6: has no newline, so the file is cut short\n"),
+    (demands_nothing().bytes(), [], "UNKNOWN: 'must' of its header is empty"),  # and so it proves nothing
+])  # fmt: skip
+def test_what_is_no_verdict_is_2(checked: Check, history: bytes, options: list[str], says: str) -> None:
+    code, out, error = checked(history, *options)
+    assert (code, out) == (2, "")
+    assert error.startswith("UNKNOWN: ")
+    assert says in error
 
 
 @pytest.mark.parametrize("command", [["check", "history.jsonl"], ["run"], ["ci"]])
@@ -70,32 +111,6 @@ def test_out_is_a_directory(command: list[str], capsys: pytest.CaptureFixture[st
         main([*command, "--out", ""])
     assert ended.value.code == 2
     assert "--out: '': it must be a directory" in capsys.readouterr().err
-
-
-def test_must(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = saved(overlapping(), tmp_path)
-    assert main(["check", path, "--must", "fenced,prompt"]) == 0
-    assert "exclusive  VIOLATED  not demanded: 1 violation" in capsys.readouterr().out
-    assert main(["check", path, "--must", "fenced,exclusive"]) == 1
-
-
-@pytest.mark.parametrize("must", ["fast", "exclusive,fast", "", "exclusive,", "exclusive, fenced", "EXCLUSIVE"])
-def test_an_unknown_name_is_2_whatever_else_is_found(
-    must: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["check", saved(overlapping(), tmp_path), "--must", must]) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    assert "is nothing that can be demanded, only exclusive, fenced, prompt, live, clean" in error
-
-
-def test_cut_short_is_2_whatever_else_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "history.jsonl"
-    path.write_bytes(overlapping().bytes()[:-1])
-    assert main(["check", str(path)]) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    assert error == f"UNKNOWN: {path}: line 6: has no newline, so the file is cut short\n"
 
 
 def test_one_that_was_cut_in_half_between_two_lines_does_not_pass(
@@ -118,16 +133,15 @@ def test_one_that_was_cut_in_half_between_two_lines_does_not_pass(
         assert "the header promises a footer" in capsys.readouterr().err
 
 
-def test_one_without_a_footer_is_said_to_be_perhaps_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "history.jsonl"
-    for tape, code in ((good(), 0), (overlapping(), 1)):
-        path.write_bytes(tape.bytes(footer=False))
-        assert main(["check", str(path)]) == code
-        assert "(perhaps cut: the history has no footer" in capsys.readouterr().out.splitlines()[-1]
-        assert main(["check", str(path), "--json"]) == code
-        assert json.loads(capsys.readouterr().out)["perhaps_cut"] is True
-        assert main(["check", saved(tape, tmp_path), "--json"]) == code
-        assert json.loads(capsys.readouterr().out)["perhaps_cut"] is False
+@pytest.mark.parametrize(("tape", "code"), [(good(), 0), (overlapping(), 1)], ids=["good", "overlapping"])
+def test_one_without_a_footer_is_said_to_be_perhaps_cut(checked: Check, tape: Tape, code: int) -> None:
+    cut = tape.bytes(footer=False)
+    found, out, _ = checked(cut)
+    assert found == code
+    assert "(perhaps cut: the history has no footer" in out.splitlines()[-1]
+    for history, perhaps in ((cut, True), (tape.bytes(), False)):
+        found, out, _ = checked(history, "--json")
+        assert (found, json.loads(out)["perhaps_cut"]) == (code, perhaps)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -136,15 +150,8 @@ def test_sixty_thousand_overlapping_holds_are_counted_and_make_a_small_report(tm
     tape = Tape()
     for number in range(many):
         t = number / 1000
-        tape.held(
-            t,
-            f"client-{number % 6}",
-            f"{number:040x}",
-            until=t + 2,
-            fence=many - number,
-            invoked=t - 0.0005,
-            worker="w",
-        )
+        process, fence = f"client-{number % 6}", many - number
+        tape.held(t, process, f"{number:040x}", until=t + 2, fence=fence, invoked=t - 0.0005, worker="w")
     path = saved(tape, tmp_path)
     # Not getrusage(): that begins with the memory of the process which started it.
     program = (
@@ -175,93 +182,47 @@ def test_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No such file" in capsys.readouterr().err
 
 
-def test_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", saved(Tape(), tmp_path)]) == 2
-    assert capsys.readouterr().out.endswith("UNKNOWN: no lock was ever held, so this history proves nothing\n")
-
-
-def test_unknown_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=2)
-    assert main(["check", saved(tape, tmp_path)]) == 2
-    assert capsys.readouterr().out.endswith("UNKNOWN: fenced: 1 grant has no fence, the first in line 2\n")
-
-
-def test_a_crash_of_the_judge_is_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(verdict_._JUDGES, "live", lambda *_: 1 / 0)
-    assert main(["check", saved(good(), tmp_path)]) == 2
-    assert "UNKNOWN: live: the judge crashed: ZeroDivisionError" in capsys.readouterr().out
-
-
-def test_any_other_crash_is_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("where", ["judge", "elsewhere"])
+def test_a_crash_is_2(checked: Check, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Python would say 1, and that is a verdict."""
-    monkeypatch.setattr(check, "summarize", lambda *_: 1 / 0)
-    assert main(["check", saved(good(), tmp_path)]) == 2
-    assert "ZeroDivisionError" in capsys.readouterr().err
+    if where == "judge":
+        monkeypatch.setitem(verdict_._JUDGES, "live", lambda *_: 1 / 0)
+    else:
+        monkeypatch.setattr(check, "summarize", lambda *_: 1 / 0)
+    code, out, error = checked(good())
+    assert code == 2
+    assert ("UNKNOWN: live: the judge crashed: ZeroDivisionError" if where == "judge" else "") in out
+    assert "ZeroDivisionError" in (out if where == "judge" else error)
 
 
-def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", saved(overlapping(), tmp_path), "--json", "--must", "exclusive"]) == 1
-    found = json.loads(capsys.readouterr().out)
+def test_json(checked: Check) -> None:
+    code, out, _ = checked(overlapping(), "--json", "--must", "exclusive")
+    found = json.loads(out)
+    assert code == 1
     assert (found["schema"], found["outcome"], found["must"]) == (1, "violated", ["exclusive"])
     assert found["history"]["seed"] == 7
-    assert found["rulings"]["fenced"] == {
-        "outcome": "passed",
-        "vacuous": False,
-        "note": "",
-        "count": 0,
-        "violations": [],
-    }
+    nothing = {"outcome": "passed", "vacuous": False, "note": "", "count": 0, "violations": []}
+    assert found["rulings"]["fenced"] == nothing
     [violation] = found["rulings"]["exclusive"]["violations"]
+    granted = {"op": "acquire", "phase": "ok", "lock": "a"}
     assert violation["events"] == [
-        {
-            "line": 4,
-            "t": 3,
-            "process": "client-1",
-            "op": "acquire",
-            "phase": "ok",
-            "lock": "a",
-            "token": "B",
-            "fence": 2,
-            "valid_until": 13,
-        },
-        {
-            "line": 5,
-            "t": 4,
-            "process": "client-2",
-            "op": "acquire",
-            "phase": "ok",
-            "lock": "a",
-            "token": "C",
-            "fence": 3,
-            "valid_until": 14,
-        },
+        granted | {"line": 4, "t": 3, "process": "client-1", "token": "B", "fence": 2, "valid_until": 13},
+        granted | {"line": 5, "t": 4, "process": "client-2", "token": "C", "fence": 3, "valid_until": 14},
     ]
-    assert violation["at"] == 4
-    assert violation["lock"] == "a"
+    assert (violation["at"], violation["lock"]) == (4, "a")
     assert found["summary"]["violations"] == {"exclusive": 1, "fenced": 0, "prompt": 0, "live": 0, "clean": 0}
 
 
-def test_what_was_inspected_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_inspected_is_in_it(checked: Check) -> None:
     tape = good()
     tape.inspect(15, ("B", -1))
-    assert main(["check", saved(tape, tmp_path), "--json"]) == 1
-    [violation] = json.loads(capsys.readouterr().out)["rulings"]["clean"]["violations"]
-    assert violation["events"] == [
-        {
-            "line": 4,
-            "t": 15,
-            "process": "observer",
-            "op": "inspect",
-            "phase": "ok",
-            "target": ["master-1"],
-            "keys": [{"lock": "a", "token": "B", "pttl_ms": -1}],
-        }
-    ]
+    code, out, _ = checked(tape, "--json")
+    assert code == 1
+    [violation] = json.loads(out)["rulings"]["clean"]["violations"]
+    assert violation["events"] == [{
+        "line": 4, "t": 15, "process": "observer", "op": "inspect", "phase": "ok", "target": ["master-1"],
+        "keys": [{"lock": "a", "token": "B", "pttl_ms": -1}],
+    }]  # fmt: skip
 
 
 def test_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,13 +238,11 @@ def test_out_is_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "cannot write into" in capsys.readouterr().err
 
 
-def test_names_of_a_stranger_neither_colour_nor_forge_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_a_stranger_neither_colour_nor_forge_a_line(checked: Check) -> None:
     tape = overlapping()
     tape.held(5, "client\x1b[31m", "B\nPASSED: all", until=9, fence=4)
-    assert main(["check", saved(tape, tmp_path)]) == 1
-    out = capsys.readouterr().out
+    code, out, _ = checked(tape)
+    assert code == 1
     assert "\x1b" not in out
     assert "\nPASSED" not in out
     assert r"client\x1b[31m" in out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.chaos.tape import Tape
@@ -44,28 +46,14 @@ def test_the_limit_is_exact_where_floating_point_is_not() -> None:
     assert tape.judge("clean") == []
 
 
-def test_a_key_of_a_hold_that_is_alive() -> None:
-    tape = acquired(released=None)
-    tape.extended(60, "client-1", "A", until=200)
-    tape.inspect(150, ("A", 5))
-    assert tape.judge("clean") == []
-    tape.release(140, "client-1", "A")
-    assert len(tape.judge("clean")) == 1
-
-
-@pytest.mark.parametrize(("at", "holds"), [(199, True), (200, False)])
-def test_alive_until_its_end(at: float, holds: bool) -> None:
-    tape = acquired(released=None)
+@pytest.mark.parametrize(("released", "at", "holds"), [
+    (None, 150, True), (None, 199, True), (None, 200, False), (140, 150, False),
+])  # fmt: skip
+def test_a_key_of_a_hold_that_is_alive(released: float | None, at: float, holds: bool) -> None:
+    tape = acquired(released=released)
     tape.extended(60, "client-1", "A", until=200)
     tape.inspect(at, ("A", 5))
     assert bool(tape.judge("clean")) != holds
-
-
-def test_a_hold_that_begins_later_was_not_alive_then() -> None:
-    tape = acquired()
-    tape.inspect(100, ("A", 5))
-    tape.held(101, "client-1", "A", until=150)
-    assert len(tape.judge("clean")) == 1
 
 
 @pytest.mark.parametrize(("op", "phase", "sets"), [
@@ -80,25 +68,18 @@ def test_the_last_event_that_could_have_set_it(op: str, phase: str, sets: bool) 
     assert bool(tape.judge("clean")) != sets
 
 
-def test_an_event_after_the_inspection_did_not_set_it() -> None:
+@pytest.mark.parametrize(("event", "holds"), [
+    pytest.param({"t": 101, "op": "extend", "valid_until": 120}, False, id="after-the-inspection"),
+    pytest.param({"t": 101, "op": "acquire", "valid_until": 150}, False, id="a-hold-that-begins-later"),
+    pytest.param({"t": 95, "op": "acquire", "valid_until": 96, "lock": "b"}, False, id="about-another-lock"),
+    pytest.param({"t": 95, "op": "extend", "valid_until": 96, "lock": None}, True, id="one-that-names-only-the-token"),
+])  # fmt: skip
+def test_which_event_may_have_set_it(event: dict[str, Any], holds: bool) -> None:
     tape = acquired()
+    fields = {"lock": "a", "token": "A", "process": "client-1", "phase": "ok"} | event
+    tape.event(**{name: value for name, value in fields.items() if value is not None})
     tape.inspect(100, ("A", 5))
-    tape.extended(101, "client-1", "A", until=120)
-    assert len(tape.judge("clean")) == 1
-
-
-def test_nor_did_one_about_another_lock() -> None:
-    tape = acquired()
-    tape.held(95, "client-1", "A", until=96, lock="b")
-    tape.inspect(100, ("A", 5))
-    assert len(tape.judge("clean")) == 1
-
-
-def test_one_that_names_only_the_token_did() -> None:
-    tape = acquired()
-    tape.event(95, "client-1", "extend", "ok", token="A", valid_until=96)
-    tape.inspect(100, ("A", 5))
-    assert tape.judge("clean") == []
+    assert bool(tape.judge("clean")) != holds
 
 
 @pytest.mark.parametrize(("pttl_ms", "holds"), [(0, True), (1, True), (10_000, True), (10_001, False), (99_999, False)])

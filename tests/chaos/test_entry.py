@@ -29,11 +29,6 @@ def test_what_nobody_can_be_told_is_no_verdict() -> None:
     assert shell(">/dev/full 2>&1", "list").returncode == 2
 
 
-def test_whoever_reads_may_go() -> None:
-    done = shell("| head -1", "list")
-    assert (done.stdout, done.stderr) == ("backend namespace:\n", "")
-
-
 STRUCK = """
 import signal, sys
 from chaos import __main__ as chaos

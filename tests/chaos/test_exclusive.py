@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from chaos.judge.exclusive import exclusive
 from chaos.judge.holds import Hold, holds
-from tests.chaos.tape import PROPERTY, Tape
+from tests.chaos.tape import PROPERTY, Tape, told
 
 
 def hold(tape: Tape, token: str) -> tuple[float, float]:
@@ -27,217 +27,121 @@ def test_two_at_once() -> None:
     assert "6.000000 s" in violation.sentence
 
 
-@pytest.mark.parametrize(
-    ("second_at", "overlaps"), [(10.999999, True), (11, False), (11.000001, False), (1, True), (0.5, True)]
-)
-def test_holds_are_half_open(second_at: float, overlaps: bool) -> None:
-    """C25: touching is not overlapping."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.held(second_at, "client-2", "B", until=30)
-    assert bool(tape.judge("exclusive")) == overlaps
+STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
+    # C25: a hold is half open, so touching is not overlapping.
+    "just-before-the-end": ("1 A held until 11, 10.999999 B held until 30", [(1, 2)]),
+    "at-the-end": ("1 A held until 11, 11 B held until 30", []),
+    "just-after-the-end": ("1 A held until 11, 11.000001 B held until 30", []),
+    "begun-together": ("1 A held until 11, 1 B held until 30", [(1, 2)]),
+    "begun-before": ("1 A held until 11, 0.5 B held until 30", [(2, 1)]),
+    # R33: only readers hold it together.
+    "two-readers": ("1 A held until 11 as shared, 5 B held until 15 as shared", []),
+    "a-reader-and-a-writer": ("1 A held until 11 as shared, 5 B held until 15", [(1, 2)]),
+    "a-writer-and-a-reader": ("1 A held until 11, 5 B held until 15 as shared", [(1, 2)]),
+    "readers-after-a-writer": (
+        "1 A held until 6, 5 A releases, 5 B held until 30 as shared, 6 C held until 8 as shared",
+        [],
+    ),
+    # It is not the last hold that it overlaps with, nor the one that lasts longest.
+    "readers-do-not-hide-the-writer": (
+        "1 A held until 10, 2 B held until 30 as shared, 9 C held until 12 as shared",
+        [(1, 2), (1, 3)],
+    ),
+    "a-reader-before-the-downgrade": ("1 A held until 11, 5 A downgrades, 4.9 B held until 20 as shared", [(1, 3)]),
+    "a-reader-at-the-downgrade": ("1 A held until 11, 5 A downgrades, 5 B held until 20 as shared", []),
+    "a-reader-after-the-downgrade": ("1 A held until 11, 5 A downgrades, 6 B held until 20 as shared", []),
+    "who-has-downgraded-keeps-writers-out": ("1 A held until 11, 5 A downgrades, 10 B held until 20", [(1, 3)]),
+    # A hold ends when its release is invoked, or it is told of the loss.
+    "before-the-release": ("1 A held until 11, 5 A releases, 4.999 B held until 20", [(1, 3)]),
+    "at-the-release": ("1 A held until 11, 5 A releases, 5 B held until 20", []),
+    "before-the-loss": ("1 A held until 11, 5 A loses, 4.999 B held until 20", [(1, 3)]),
+    "at-the-loss": ("1 A held until 11, 5 A loses, 5 B held until 20", []),
+    "the-answer-to-a-release-is-not-its-end": (
+        "1 A held until 11, 5 A releases, 5.1 B held until 15, 5.2 A released",
+        [],
+    ),
+    "only-the-release-of-this-token": ("1 A held until 11, 2 D/1 releases, 5 B held until 15", [(1, 3)]),
+    "an-extension-moves-the-end": ("1 A held until 11, 8 A extended until 18, 12 B held until 22", [(1, 2, 3)]),
+    # The last `valid_until`, not the greatest (C6).
+    "to-a-shorter-time-as-well": ("1 A held until 11, 2 A extended until 6, 6 B held until 16", []),
+    "an-extension-that-was-only-asked-for": ("1 A held until 11, 8 A extends until 18, 12 B held until 22", []),
+    "an-extension-that-failed": ("1 A held until 11, 8 A fails-to-extend until 18, 12 B held until 22", []),
+    "an-extension-without-an-answer": ("1 A held until 11, 8 A may-have-extended until 18, 12 B held until 22", []),
+    # R12: it had ended, and another one had it in between.
+    "an-extension-that-resurrects": ("1 A held until 11, 12 B held until 22, 13 A extended until 23", [(1, 2, 3)]),
+    "one-that-is-asked-for-after-the-loss-and-won": (
+        "1 A held until 11, 10 A loses, 12 B held until 22, 13 A extends, 13.1 A extended until 23",
+        [(3, 5)],
+    ),
+    "one-that-is-asked-for-after-the-release-and-won": (
+        "1 A held until 11, 10 A releases, 12 B held until 22, 13 A extends, 13.1 A extended until 23",
+        [(3, 5)],
+    ),
+    # A keeper's renewal and a release pass each other.
+    "one-that-was-under-way-when-it-was-released-brings-nothing-back": (
+        "1 A held until 11, 4.9 A extends, 5 A releases, 5.1 A extended until 15, 6 B held until 16",
+        [],
+    ),
+    "other-locks-have-other-holders": ("1 A held until 11, 2 B held until 12 of b", []),
+    # One token for all attempts is bad for other reasons.
+    "the-same-token-never-overlaps-itself": ("1 A held until 11, 5 A held until 15", []),
+    "but-another-one": ("1 A held until 11, 5 A held until 15, 14 B held until 20", [(2, 3)]),
+    "one-token-for-all-attempts-with-another-holder-between-them": (
+        "1 A held until 11, 5 A releases, 6 B held until 16, 8 B releases, 9 A held until 19, 30 C held until 35",
+        [],
+    ),
+    "that-was-never-released-but-ran-out": ("9 A held until 19, 30 C held until 35, 40 A held until 50", []),
+    "one-client-can-violate-it-alone": ("1 A held until 11, 2 B/1 held until 12", [(1, 2)]),
+    "a-lease-that-was-over-when-it-was-returned-is-no-hold": (
+        "1 A held until 11, 5 B held until 5, 6 C held until 4",
+        [],
+    ),
+    # C32: a hand-over is one hold.
+    "a-hand-over": ("1 A held until 11, 5 A/2 resumed until 15", []),
+    "the-new-holder-has-it": ("1 A held until 11, 5 A/2 resumed until 15, 12 B/1 held until 22", [(2, 3)]),
+    "the-loss-of-who-handed-over-does-not-end-it": (
+        "1 A held until 11, 5 A/2 resumed until 15, 11 A loses, 12 C held until 22",
+        [(2, 4)],
+    ),
+    "the-new-holder-ends-it": ("1 A held until 11, 5 A/2 resumed until 15, 7 A/2 releases, 8 C held until 18", []),
+    # The token was valid until 11, was resumed at 13, and another one had the lock in between.
+    "what-lies-between-is-part-of-it": ("1 A held until 11, 11.5 C held until 12, 13 A/2 resumed until 23", [(1, 2)]),
+    "resumed-from-somebody-unknown": ("5 A/2 resumed until 15, 6 C held until 16", [(1, 2)]),
+    # C31: the order of the lines does not matter, only that of the times does.
+    "any-order-of-lines": ("6 B held until 16, 5 A releases, 1 A held until 11", []),
+    "any-order-of-lines-and-two-at-once": ("6 B held until 16, 1 A held until 11", [(2, 1)]),
+}
 
 
-@pytest.mark.parametrize(("first", "second", "overlaps"), [
-    ("shared", "shared", False),
-    ("shared", None, True),
-    (None, "shared", True),
+@pytest.mark.parametrize("name", STORIES)
+def test_what_overlaps(name: str) -> None:
+    """The events of each violation, by their number in the story."""
+    story, expected = STORIES[name]
+    assert told(story).judge("exclusive") == [[number + 1 for number in events] for events in expected]
+
+
+@pytest.mark.parametrize(("story", "expected"), [
+    ("1 A held until 11, 5 A extended until 15", (1, 15)),
+    ("1 A held until 11, 5 A extended until 15, 6 A releases", (1, 6)),
 ])  # fmt: skip
-def test_only_readers_hold_it_together(first: str | None, second: str | None, overlaps: bool) -> None:
-    """R33."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11, mode=first)
-    tape.held(5, "client-2", "B", until=15, mode=second)
-    assert bool(tape.judge("exclusive")) == overlaps
-
-
-def test_readers_are_together_and_none_hides_the_writer() -> None:
-    """It is not the last hold that it overlaps with, nor the one that lasts longest."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=6)
-    tape.release(5, "client-1", "A")
-    tape.held(5, "client-2", "B", until=30, mode="shared")
-    tape.held(6, "client-3", "C", until=8, mode="shared")
-    assert tape.judge("exclusive") == []
-    tape = Tape()
-    writer = tape.held(1, "client-1", "A", until=10)
-    long = tape.held(2, "client-2", "B", until=30, mode="shared")
-    late = tape.held(9, "client-3", "C", until=12, mode="shared")
-    assert tape.judge("exclusive") == [[writer, long], [writer, late]]
-
-
-@pytest.mark.parametrize(("reads_at", "overlaps"), [(4.9, True), (5, False), (6, False)])
-def test_who_downgrades_is_alone_until_then(reads_at: float, overlaps: bool) -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.event(5, "client-1", "downgrade", "invoke", lock="a", token="A")
-    tape.held(reads_at, "client-2", "B", until=20, mode="shared")
-    assert bool(tape.judge("exclusive")) == overlaps
-
-
-def test_who_has_downgraded_keeps_writers_out() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.event(5, "client-1", "downgrade", "invoke", token="A")
-    tape.held(10, "client-2", "B", until=20)
-    assert len(tape.judge("exclusive")) == 1
-
-
-@pytest.mark.parametrize(("at", "overlaps"), [(4.999, True), (5, False), (6, False)])
-@pytest.mark.parametrize("how", ["release", "lost"])
-def test_a_hold_ends_when_its_release_is_invoked_or_it_is_told_of_the_loss(how: str, at: float, overlaps: bool) -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    getattr(tape, how)(5, "client-1", "A")
-    tape.held(at, "client-2", "B", until=20)
-    assert bool(tape.judge("exclusive")) == overlaps
-
-
-def test_the_answer_to_a_release_is_not_its_end() -> None:
-    """Another one may have it while that is under way."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.release(5, "client-1", "A")
-    tape.held(5.1, "client-2", "B", until=15)
-    tape.event(5.2, "client-1", "release", "ok", lock="a", token="A")
-    assert tape.judge("exclusive") == []
-
-
-def test_only_the_release_of_this_token() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.release(2, "client-1", "of an earlier attempt")
-    tape.held(5, "client-2", "B", until=15)
-    assert len(tape.judge("exclusive")) == 1
-
-
-def test_an_extension_moves_the_end() -> None:
-    tape = Tape()
-    first = tape.held(1, "client-1", "A", until=11)
-    extended = tape.extended(8, "client-1", "A", until=18)
-    second = tape.held(12, "client-2", "B", until=22)
-    assert tape.judge("exclusive") == [[first, extended, second]]
-
-
-def test_to_a_shorter_time_as_well() -> None:
-    """The last `valid_until`, not the greatest (C6)."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.extended(2, "client-1", "A", until=6)
-    tape.held(6, "client-2", "B", until=16)
-    assert tape.judge("exclusive") == []
-
-
-@pytest.mark.parametrize("phase", ["invoke", "fail", "info"])
-def test_only_an_extension_that_was_won(phase: str) -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.event(8, "client-1", "extend", phase, lock="a", token="A", valid_until=18)
-    tape.held(12, "client-2", "B", until=22)
-    assert tape.judge("exclusive") == []
-
-
-def test_an_extension_that_resurrects() -> None:
-    """R12: it had ended, and another one had it in between."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.held(12, "client-2", "B", until=22)
-    tape.extended(13, "client-1", "A", until=23)
-    assert len(tape.judge("exclusive")) == 1
-
-
-@pytest.mark.parametrize("how", ["lost", "release"])
-def test_one_that_is_asked_for_after_the_end_and_won(how: str) -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    getattr(tape, how)(10, "client-1", "A")
-    second = tape.held(12, "client-2", "B", until=22)
-    tape.event(13, "client-1", "extend", "invoke", lock="a", token="A")
-    resurrected = tape.extended(13.1, "client-1", "A", until=23)
-    assert tape.judge("exclusive") == [[second, resurrected]]
-
-
-def test_one_that_was_under_way_when_it_was_released_brings_nothing_back() -> None:
-    """A keeper's renewal and a release pass each other."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.event(4.9, "client-1", "extend", "invoke", lock="a", token="A")
-    tape.release(5, "client-1", "A")
-    tape.extended(5.1, "client-1", "A", until=15)
-    tape.held(6, "client-2", "B", until=16)
-    assert tape.judge("exclusive") == []
-
-
-def test_events_that_name_only_the_token() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.event(5, "client-1", "extend", "ok", token="A", valid_until=15)
-    assert hold(tape, "A") == (1, 15)
-    tape.event(6, "client-1", "release", "invoke", token="A")
-    assert hold(tape, "A") == (1, 6)
+def test_events_that_name_only_the_token(story: str, expected: tuple[float, float]) -> None:
+    tape = told(story)
+    for line in tape.lines[1:]:
+        del line["lock"]
+    assert hold(tape, "A") == expected
 
 
 def test_several_names_with_one_token() -> None:
-    tape = Tape(locks=("a", "b"))
-    tape.held(1, "client-1", "A", until=11)
-    tape.held(1, "client-1", "A", until=11, lock="b")
-    tape.event(5, "client-1", "extend", "ok", token="A", valid_until=15)
-    tape.held(12, "client-2", "B", until=20, lock="b")
+    tape = told("1 A held until 11, 1 A held until 11 of b, 5 A extended until 15, 12 B held until 20 of b")
+    del tape.lines[2]["lock"]
     assert len(tape.judge("exclusive")) == 1
     tape.event(11, "client-1", "release", "invoke", token="A")
     assert tape.judge("exclusive") == []
 
 
-def test_other_locks_have_other_holders() -> None:
-    tape = Tape(locks=("a", "b"))
-    tape.held(1, "client-1", "A", until=11)
-    tape.held(2, "client-2", "B", until=12, lock="b")
-    assert tape.judge("exclusive") == []
-
-
-def test_the_same_token_never_overlaps_itself() -> None:
-    """One token for all attempts is bad for other reasons."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.held(5, "client-1", "A", until=15)
-    assert tape.judge("exclusive") == []
-    third = tape.held(14, "client-2", "B", until=20)
-    assert [lines[-1] for lines in tape.judge("exclusive")] == [third]
-
-
 def test_a_hold_is_not_in_its_own_way() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    found = holds(tape.history())
+    found = holds(told("1 A held until 11").history())
     assert list(exclusive([*found, *found])) == []
-
-
-def test_one_token_for_all_attempts_with_another_holder_between_them() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.release(5, "client-1", "A")
-    tape.held(6, "client-2", "B", until=16)
-    tape.release(8, "client-2", "B")
-    tape.held(9, "client-1", "A", until=19)
-    assert tape.judge("exclusive") == []
-    tape.held(30, "client-2", "C", until=35)
-    tape.held(40, "client-1", "A", until=50)  # the former one was never released, it ran out
-    assert tape.judge("exclusive") == []
-
-
-def test_one_client_can_violate_it_alone() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.held(2, "client-1", "B", until=12)
-    assert len(tape.judge("exclusive")) == 1
-
-
-def test_a_lease_that_was_over_when_it_was_returned_is_no_hold() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.held(5, "client-2", "B", until=5)
-    tape.held(6, "client-2", "C", until=4)
-    assert tape.judge("exclusive") == []
 
 
 def test_a_long_hold_below_many_short_ones() -> None:
@@ -251,16 +155,6 @@ def test_a_long_hold_below_many_short_ones() -> None:
     assert tape.judge("exclusive") == [[long, line] for line in short]
 
 
-def test_a_hand_over_is_one_hold() -> None:
-    """C32."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.resumed(5, "client-2", "A", until=15)
-    assert tape.judge("exclusive") == []
-    tape.held(12, "client-1", "B", until=22)
-    assert len(tape.judge("exclusive")) == 1
-
-
 def test_it_keeps_its_fence() -> None:
     """R19.  Also where the new process does not say it."""
     tape = Tape()
@@ -271,55 +165,7 @@ def test_it_keeps_its_fence() -> None:
 
 def test_an_extension_by_a_process_that_has_not_resumed_yet() -> None:
     """It extends to take over, and says so a moment later."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.extended(10.9, "client-2", "A", until=21)
-    assert hold(tape, "A") == (1, 21)
-
-
-def test_the_loss_of_who_handed_over_does_not_end_it() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.resumed(5, "client-2", "A", until=15)
-    tape.lost(11, "client-1", "A")
-    tape.held(12, "client-3", "B", until=22)
-    assert len(tape.judge("exclusive")) == 1
-
-
-def test_the_new_holder_ends_it() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.resumed(5, "client-2", "A", until=15)
-    tape.release(7, "client-2", "A")
-    tape.held(8, "client-3", "B", until=18)
-    assert tape.judge("exclusive") == []
-
-
-def test_what_lies_between_is_part_of_it() -> None:
-    """The token was valid until 11, was resumed at 13, and another one had the lock in between."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.held(11.5, "client-3", "B", until=12)
-    tape.resumed(13, "client-2", "A", until=23)
-    assert len(tape.judge("exclusive")) == 1
-
-
-def test_resumed_from_somebody_unknown() -> None:
-    tape = Tape()
-    tape.resumed(5, "client-2", "A", until=15)
-    tape.held(6, "client-3", "B", until=16)
-    assert len(tape.judge("exclusive")) == 1
-
-
-def test_the_order_of_the_lines_does_not_matter() -> None:
-    """C31: only that of the times does."""
-    tape = Tape()
-    second = tape.held(6, "client-2", "B", until=16)
-    tape.release(5, "client-1", "A")
-    first = tape.held(1, "client-1", "A", until=11)
-    assert tape.judge("exclusive") == []
-    del tape.lines[1]
-    assert tape.judge("exclusive") == [[first - 1, second]]
+    assert hold(told("1 A held until 11, 10.9 A/2 extended until 21"), "A") == (1, 21)
 
 
 # -- against one that is slow and obvious --------------------------------------------------------------------

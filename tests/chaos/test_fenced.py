@@ -7,58 +7,44 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.chaos.tape import PROPERTY, Tape
+from tests.chaos.tape import PROPERTY, Tape, told
+
+FIRST = "1 A held until 2 fence 8 asked 0"
+STORIES = {
+    "growing": ("5 A held until 6 fence 5 asked 4, 6 B held until 7 fence 6 asked 5, 9 C held until 10 fence 100", ""),
+    "a-smaller-one-after-a-greater-one": (f"{FIRST}, 3 B held until 4 fence 7 asked 2", "AB"),
+    # The first ended at 1: only who was invoked after that came later.
+    "of-two-that-overlap-either-may-come-first": (f"{FIRST}, 3 B held until 4 fence 7 asked 0.5", ""),
+    "that-touch": (f"{FIRST}, 3 B held until 4 fence 7 asked 1", ""),
+    "that-do-not": (f"{FIRST}, 3 B held until 4 fence 7 asked 1.000001", "AB"),
+    "an-acquire-without-an-invocation-took-no-time": (f"{FIRST}, 1.5 B held until 4 fence 7", "AB"),
+    "an-invocation-that-was-given-up-is-not-that-of-a-later-answer": (
+        f"0 B asks, {FIRST}, 3 B held until 4 fence 7 asked 2", "AB"),
+    "nor-is-one-that-was-refused": (f"0 B asks, 0.5 B is-refused, {FIRST}, 3 B held until 4 fence 7", "AB"),
+    "nor-is-one-without-an-answer": (f"0 B asks, 0.5 B gives-up, {FIRST}, 3 B held until 4 fence 7", "AB"),
+    # R18: equal is not greater, not even for two acquires at the same time.
+    "equal-and-overlapping": (f"{FIRST}, 3 B held until 4 fence 8 asked 0.5", "AB"),
+    "equal": (f"{FIRST}, 3 B held until 4 fence 8 asked 2", "AB"),
+    "of-different-locks": (f"{FIRST}, 3 B held until 4 fence 8 of b, 5 C held until 6 fence 6 of c", ""),
+    # R19, C32: only grants count.
+    "a-hand-over-and-an-extension": (f"{FIRST}, 2 A extended until 12 fence 8, 3 A/2 resumed until 13", ""),
+}  # fmt: skip
 
 
-def test_growing_fences() -> None:
-    tape = Tape()
-    for fence in (5, 6, 100):
-        tape.held(fence, "client-1", f"{fence}", until=fence + 1, fence=fence, invoked=fence - 0.5)
-    assert tape.judge("fenced") == []
-    assert tape.ruling("fenced").outcome == "passed"
+@pytest.mark.parametrize("name", STORIES)
+def test_fences_of_grants(name: str) -> None:
+    """Whose grants the violation is about."""
+    story, expected = STORIES[name]
+    ruling = told(story).ruling("fenced")
+    assert ruling.outcome == ("violated" if expected else "passed")
+    assert ["".join(str(event.token) for event in one.events) for one in ruling.violations] == [expected] * bool(
+        expected
+    )
 
 
-def test_a_smaller_one_after_a_greater_one() -> None:
-    tape = Tape()
-    first = tape.held(1, "client-1", "A", until=2, fence=8)
-    second = tape.held(3, "client-2", "B", until=4, fence=7, invoked=2)
-    assert tape.judge("fenced") == [[first, second]]
-    [violation] = tape.ruling("fenced").violations
+def test_the_sentence() -> None:
+    [violation] = told(f"{FIRST}, 3 B held until 4 fence 7").ruling("fenced").violations
     assert "client-2 was given fence 7 of 'a', though client-1 had been given 8" in violation.sentence
-
-
-@pytest.mark.parametrize(("invoked", "wrong"), [(0.5, False), (1, False), (1.000001, True), (2, True)])
-def test_of_two_that_overlap_either_may_come_first(invoked: float, wrong: bool) -> None:
-    """The first ended at 1: only who was invoked after that came later."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=2, fence=8, invoked=0)
-    tape.held(3, "client-2", "B", until=4, fence=7, invoked=invoked)
-    assert bool(tape.judge("fenced")) == wrong
-
-
-def test_an_acquire_without_an_invocation_took_no_time() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=2, fence=8)
-    tape.held(1.5, "client-2", "B", until=4, fence=7)
-    assert len(tape.judge("fenced")) == 1
-
-
-def test_an_invocation_that_was_given_up_is_not_that_of_a_later_answer() -> None:
-    tape = Tape()
-    tape.event(0, "client-2", "acquire", "invoke", lock="a")  # killed in the middle of it
-    tape.held(1, "client-1", "A", until=2, fence=8)
-    tape.held(3, "client-2", "B", until=4, fence=7, invoked=2)
-    assert len(tape.judge("fenced")) == 1
-
-
-@pytest.mark.parametrize("phase", ["fail", "info"])
-def test_nor_is_one_that_was_answered(phase: str) -> None:
-    tape = Tape()
-    tape.event(0, "client-2", "acquire", "invoke", lock="a")
-    tape.event(0.5, "client-2", "acquire", phase, lock="a")
-    tape.held(1, "client-1", "A", until=2, fence=8)
-    tape.held(3, "client-2", "B", until=4, fence=7)
-    assert len(tape.judge("fenced")) == 1
 
 
 def test_workers_of_one_process_are_told_apart() -> None:
@@ -70,33 +56,6 @@ def test_workers_of_one_process_are_told_apart() -> None:
     assert tape.judge("fenced") == []
     tape.held(4, "client-2", "C", until=5, fence=6, worker="2")  # invoked at 2
     assert len(tape.judge("fenced")) == 1
-
-
-@pytest.mark.parametrize("overlapping", [True, False])
-def test_equal_ones(overlapping: bool) -> None:
-    """R18: equal is not greater, not even for two acquires at the same time."""
-    tape = Tape()
-    first = tape.held(1, "client-1", "A", until=2, fence=7)
-    second = tape.held(3, "client-2", "B", until=4, fence=7, invoked=0.5 if overlapping else 2)
-    assert tape.judge("fenced") == [[first, second]]
-
-
-def test_equal_ones_of_different_locks() -> None:
-    tape = Tape(locks=("a", "b"))
-    tape.held(1, "client-1", "A", until=2, fence=7)
-    tape.held(3, "client-2", "B", until=4, fence=7, lock="b")
-    tape.held(5, "client-2", "C", until=6, fence=6, lock="c")
-    assert tape.judge("fenced") == []
-
-
-def test_a_hand_over_and_an_extension_keep_the_fence() -> None:
-    """R19, C32: only grants count."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11, fence=7)
-    tape.extended(2, "client-1", "A", until=12, fence=7)
-    tape.resumed(3, "client-2", "A", until=13)
-    assert tape.judge("fenced") == []
-    assert tape.ruling("fenced").outcome == "passed"
 
 
 @pytest.mark.parametrize("second", [None, 9])

@@ -10,92 +10,61 @@ from tests.chaos.tape import Tape
 EVERYTHING = (*MUST, "kept")
 
 
+RENEWED = "1 A held until 11, 4 A extended until 14"
+
+
 def renewed(*, until: float = 14) -> Tape:
     """Held from 1 on, renewed at 4, and something else was seen at 30."""
-    tape = Tape(must=EVERYTHING)
-    tape.held(1, "client-1", "A", until=11, fence=1)
-    tape.extended(4, "client-1", "A", until=until)
+    tape = Tape(must=EVERYTHING).told(f"1 A held until 11, 4 A extended until {until}")
     tape.until(30)
     return tape
 
 
-@pytest.mark.parametrize(("t", "well"), [
-    (5, True),
-    (14, True),  # until its very end
-    (14.000001, False),
-    (20, False),
-])  # fmt: skip
-def test_until_its_holder_releases_it(t: float, well: bool) -> None:
-    tape = renewed()
-    tape.release(t, "client-1", "A")
-    assert tape.judge("kept") == ([] if well else [[3, 5]])
+STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
+    "released-in-time": (f"{RENEWED}, 5 A releases", []),
+    "released-at-its-very-end": (f"{RENEWED}, 14 A releases", []),
+    "released-just-too-late": (f"{RENEWED}, 14.000001 A releases", [(2, 3)]),
+    "released-too-late": (f"{RENEWED}, 20 A releases", [(2, 3)]),
+    "its-holder-is-told-of-a-loss": (f"{RENEWED}, 9 A loses, 9.1 A releases", [(2, 3, 4)]),
+    "one-that-is-held-at-the-end-is-not-lost": ("1 A held until 11, 4 A extended until 30", []),
+    "one-that-ends-before-is": ("1 A held until 11, 4 A extended until 29.9", [(2,)]),
+    "told-behind-the-release-is-no-loss": (f"{RENEWED}, 5 A releases, 5.1 A loses", []),
+    # A keeper that does nothing loses every lease.
+    "a-lease-that-was-never-renewed-is-lost-all-the-same": ("1 A held until 11, 11 A loses", [(1, 2)]),
+    "another-process-goes-on-with-it": (f"{RENEWED}, 10 A/2 resumed until 20, 15 A/2 releases", []),
+    # That it is a hold anew does not undo the loss.
+    "lost-and-extended-again": (f"{RENEWED}, 9 A loses, 9.1 A extends, 9.2 A extended until 40", [(2, 3)]),
+    "over-when-it-was-returned-is-no-lease": ("1 A held until 11, 4 A extended until 30, 3 B held until 3", []),
+}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_what_is_lost(name: str) -> None:
+    """The events of each violation, by their number in the story."""
+    story, expected = STORIES[name]
+    tape = Tape(must=EVERYTHING).told(story)
+    tape.until(30)
+    assert tape.judge("kept") == [[number + 1 for number in events] for events in expected]
     assert not tape.ruling("kept").vacuous
 
 
-def test_its_holder_is_told_of_a_loss() -> None:
-    tape = renewed()
-    tape.lost(9, "client-1", "A", "unreachable")
-    tape.release(9.1, "client-1", "A")
-    assert tape.judge("kept") == [[3, 5, 6]]
-    [violation] = tape.ruling("kept").violations
-    assert (violation.at, violation.lock) == (9, "a")
-    assert violation.sentence == "client-1 lost 'a' (A) at t=9.000000: unreachable"
-    assert tape.verdict().outcome == "violated"
-    assert tape.verdict(*MUST).outcome == "passed"
-
-
-def test_at_the_end_of_its_validity() -> None:
-    tape = renewed()
-    tape.lost(14.02, "client-1", "A")
-    assert tape.ruling("kept").violations[0].at == 14
-
-
-def test_its_holder_is_never_told() -> None:
-    [violation] = renewed().ruling("kept").violations
-    assert violation.sentence.endswith("at t=14.000000: it was never told")
-
-
 def test_the_loss_is_the_last_event() -> None:
-    tape = Tape(must=EVERYTHING)
-    tape.held(1, "client-1", "A", until=11)
-    tape.lost(5, "client-1", "A")
-    assert tape.judge("kept") == [[2, 3]]
+    assert Tape(must=EVERYTHING).told("1 A held until 11, 5 A loses").judge("kept") == [[2, 3]]
 
 
-def test_one_that_is_held_at_the_end_is_not_lost() -> None:
-    assert renewed(until=30).judge("kept") == []
-    assert renewed(until=29.9).judge("kept") == [[3]]
-
-
-def test_told_behind_the_release_is_no_loss() -> None:
+@pytest.mark.parametrize(("lost", "at", "how"), [
+    (9, 9, "client-1 lost 'a' (A) at t=9.000000: unreachable"),
+    (14.02, 14, "client-1 lost 'a' (A) at t=14.000000: unreachable"),
+    (None, 14, "client-1 lost 'a' (A) at t=14.000000: it was never told"),
+])  # fmt: skip
+def test_what_is_said_of_a_loss(lost: float | None, at: float, how: str) -> None:
     tape = renewed()
-    tape.release(5, "client-1", "A")
-    tape.lost(5.1, "client-1", "A")
-    assert tape.judge("kept") == []
-
-
-def test_a_lease_that_was_never_renewed_is_lost_all_the_same() -> None:
-    """A keeper that does nothing loses every lease."""
-    tape = Tape(must=EVERYTHING)
-    tape.held(1, "client-1", "A", until=11)
-    tape.lost(11, "client-1", "A")
-    assert tape.judge("kept") == [[2, 3]]
-
-
-def test_another_process_goes_on_with_it() -> None:
-    tape = renewed()
-    tape.resumed(10, "client-2", "A", until=20)
-    tape.release(15, "client-2", "A")
-    assert tape.judge("kept") == []
-
-
-def test_lost_and_extended_again() -> None:
-    """That it is a hold anew does not undo the loss."""
-    tape = renewed()
-    tape.lost(9, "client-1", "A")
-    tape.event(9.1, "client-1", "extend", "invoke", lock="a", token="A")
-    tape.extended(9.2, "client-1", "A", until=40)
-    assert tape.judge("kept") == [[3, 5]]
+    if lost is not None:
+        tape.lost(lost, "client-1", "A", "unreachable")
+    [violation] = tape.ruling("kept").violations
+    assert (violation.at, violation.lock, violation.sentence) == (at, "a", how)
+    assert tape.verdict().outcome == "violated"
+    assert tape.verdict("exclusive").outcome == "passed"
 
 
 @pytest.mark.parametrize("op", ["stop", "kill"])
@@ -114,12 +83,6 @@ def test_what_is_done_to_masters_is_no_excuse() -> None:
     tape = renewed()
     tape.fault("roll", "master-1", 5, 13)
     assert len(tape.judge("kept")) == 1
-
-
-def test_over_when_it_was_returned_is_no_lease() -> None:
-    tape = renewed(until=30)
-    tape.held(3, "client-2", "B", until=3)
-    assert tape.judge("kept") == []
 
 
 def test_without_a_renewal_it_holds_trivially() -> None:

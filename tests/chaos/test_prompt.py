@@ -7,17 +7,82 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from tests.chaos.tape import PROPERTY, Tape
+from tests.chaos.tape import PROPERTY, Tape, told
 
 LATE = 1000.0  # the end of the recording, unless it is what the test is about
 
 
 def expired(*, until: float = 11, end: float = LATE) -> Tape:
     """client-1 held it from 1 on, and neither released it nor was told."""
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=until)
+    tape = told(f"1 A held until {until}")
     tape.until(end)
     return tape
+
+
+# The end of the recording is one of the words: C28 is about it.
+BEING_TOLD = {
+    "never": ("1 A held until 11", LATE, [(1,)]),
+    "of-another-token": ("1 A held until 11, 11 B/1 loses, 11 A/2 loses", LATE, [(1,)]),
+    # C28: a release that was invoked after `valid_until` without `lost`.
+    "released-in-time": ("1 A held until 11, 5 A releases", LATE, []),
+    "released-at-the-end": ("1 A held until 11, 11 A releases", LATE, []),
+    "released-too-late": ("1 A held until 11, 11.000001 A releases", LATE, [(1, 2)]),
+    "released-within-50-ms": ("1 A held until 11, 11.04 A releases", LATE, [(1, 2)]),
+    "released-much-too-late": ("1 A held until 11, 20 A releases", LATE, [(1, 2)]),
+    # C9: it is told once, also if it noticed first.
+    "told-after-the-release-and-in-time": ("1 A held until 11, 11.01 A releases, 11.02 A loses", LATE, []),
+    "the-first-time-counts": ("1 A held until 11, 11 A loses, 12 A loses", LATE, []),
+    "the-last-valid-until-counts": ("1 A held until 11, 8 A extended until 18", LATE, [(2,)]),
+    "by-that-it-is-in-time": ("1 A held until 11, 8 A extended until 18, 18.05 A loses", LATE, []),
+    "a-shorter-one-as-well": ("1 A held until 11, 2 A extended until 6, 7 A releases", LATE, [(2, 3)]),
+    # C28: no violation while `valid_until` + 50 ms lies beyond the last event.
+    "open-at-the-end": ("1 A held until 11", 5, []),
+    "open-for-40-ms": ("1 A held until 11", 11.04, []),
+    "open-just-less": ("1 A held until 11", 11.049999, []),
+    "open-for-50-ms": ("1 A held until 11", 11.05, [(1,)]),
+    "open-for-longer": ("1 A held until 11", 11.1, [(1,)]),
+    "open-where-floating-point-says-otherwise": ("1 A held until 4.35", 4.4, [(1,)]),  # 4.35 + 0.05 < 4.4
+    "open-but-released-after-its-time": ("1 A held until 11, 11.02 A releases", 11.02, [(1, 2)]),
+    "handed-over-in-time": ("1 A held until 11, 10 A/2 resumed until 20, 11 A/2 releases", LATE, []),
+    "handed-over-at-the-end": ("1 A held until 11, 11 A/2 resumed until 21, 12 A/2 releases", LATE, []),
+    "handed-over-too-late": ("1 A held until 11, 12 A/2 resumed until 22, 13 A/2 releases", LATE, [(1, 2)]),
+    "who-took-over-must-be-told": ("1 A held until 11, 5 A/2 resumed until 15, 11 A loses", LATE, [(2,)]),
+    "who-took-over-was": ("1 A held until 11, 5 A/2 resumed until 15, 11 A loses, 15 A/2 loses", LATE, []),
+    "every-hold-of-a-token": ("1 A held until 11, 20 A held until 30, 30 A loses", LATE, [(1, 2)]),
+}
+TWICE = "1 A held until 11, 11 A loses, 20 A held until 30, 30 A loses"
+USING = {
+    # C29: a use counts by its invocation.  There are no 50 ms for it.
+    "in-time": ("1 A held until 11, 11 A loses, 5 A uses", LATE, []),
+    "at-the-end": ("1 A held until 11, 11 A loses, 11 A uses", LATE, []),
+    "too-late": ("1 A held until 11, 11 A loses, 11.000001 A uses", LATE, [(1, 3)]),
+    "within-50-ms": ("1 A held until 11, 11 A loses, 11.04 A uses", LATE, [(1, 3)]),
+    "much-too-late": ("1 A held until 11, 11 A loses, 30 A uses", LATE, [(1, 3)]),
+    # It is about the last hold of its token that began before.
+    "in-the-first-hold": (f"{TWICE}, 5 A uses", LATE, []),
+    "after-the-first": (f"{TWICE}, 12 A uses", LATE, [(1, 5)]),
+    "before-the-second": (f"{TWICE}, 19 A uses", LATE, [(1, 5)]),
+    "as-the-second-begins": (f"{TWICE}, 20 A uses", LATE, []),
+    "in-the-second": (f"{TWICE}, 25 A uses", LATE, []),
+    "after-the-second": (f"{TWICE}, 31 A uses", LATE, [(3, 5)]),
+    "of-a-lease-that-was-extended": ("1 A held until 11, 18 A loses, 8 A extended until 18, 12 A uses", LATE, []),
+    "by-who-took-over": ("1 A held until 11, 5 A/2 resumed until 15, 15 A/2 releases, 12 A/2 uses", LATE, []),
+    "by-who-handed-over": ("1 A held until 11, 5 A/2 resumed until 15, 15 A/2 releases, 12 A uses", LATE, [(1, 4)]),
+    "by-somebody-who-was-handed-the-token": ("1 A held until 11, 11 A loses, 10 A/3 uses", LATE, []),
+    "by-such-a-one-too-late": ("1 A held until 11, 11 A loses, 12 A/3 uses", LATE, [(1, 3)]),
+    "of-a-token-that-nobody-holds": ("1 A held until 11, 11 A loses, 12 B uses", LATE, []),
+}
+
+
+@pytest.mark.parametrize(("story", "end", "expected"), [
+    *(pytest.param(*case, id=f"told-{name}") for name, case in BEING_TOLD.items()),
+    *(pytest.param(*case, id=f"used-{name}") for name, case in USING.items()),
+])  # fmt: skip
+def test_who_is_told_and_who_uses_it(story: str, end: float, expected: list[tuple[int, ...]]) -> None:
+    """The events of each violation, by their number in the story."""
+    tape = told(story)
+    tape.until(end)
+    assert tape.judge("prompt") == [[number + 1 for number in events] for events in expected]
 
 
 # -- being told ----------------------------------------------------------------------------------------------
@@ -28,76 +93,12 @@ def expired(*, until: float = 11, end: float = LATE) -> Tape:
 def test_50_ms_are_allowed(until: float, after: float, late: bool) -> None:
     """Also where until + 0.05 is not quite that in floating point."""
     tape = expired(until=until, end=until + 10)
-    told = tape.lost(round(until + after, 9), "client-1", "A")
-    assert tape.judge("prompt") == ([[2, told]] if late else [])
+    line = tape.lost(round(until + after, 9), "client-1", "A")
+    assert tape.judge("prompt") == ([[2, line]] if late else [])
 
 
-def test_never_told() -> None:
-    tape = expired()
-    assert tape.judge("prompt") == [[2]]
-    assert "never told" in tape.ruling("prompt").violations[0].sentence
-
-
-def test_the_loss_of_another_token_is_another_one() -> None:
-    tape = expired()
-    tape.lost(11, "client-1", "B")
-    tape.lost(11, "client-2", "A")
-    tape.event(11, "client-2", "lost", "info", token="A", reason="expired")
-    assert len(tape.judge("prompt")) == 1
-
-
-@pytest.mark.parametrize(("at", "late"), [(5, False), (11, False), (11.000001, True), (11.04, True), (20, True)])
-def test_a_release_after_the_end_without_being_told(at: float, late: bool) -> None:
-    """C28: one whose release was invoked after `valid_until` without `lost`."""
-    tape = expired()
-    tape.release(at, "client-1", "A")
-    assert bool(tape.judge("prompt")) == late
-
-
-def test_being_told_after_the_release_and_in_time() -> None:
-    """C9: it is told once, also if it noticed first."""
-    tape = expired()
-    tape.release(11.01, "client-1", "A")
-    tape.lost(11.02, "client-1", "A")
-    assert tape.judge("prompt") == []
-
-
-@pytest.mark.parametrize(("end", "late"), [(11.04, False), (11.049999, False), (11.05, True), (11.1, True), (5, False)])
-def test_open_at_the_end(end: float, late: bool) -> None:
-    """C28: no violation while `valid_until` + 50 ms lies beyond the last event."""
-    assert bool(expired(end=end).judge("prompt")) == late
-
-
-def test_open_at_the_end_but_released_after_its_time() -> None:
-    tape = expired(end=11.02)
-    tape.release(11.02, "client-1", "A")
-    assert len(tape.judge("prompt")) == 1
-
-
-def test_open_at_the_end_where_floating_point_says_otherwise() -> None:
-    assert len(expired(until=4.35, end=4.4).judge("prompt")) == 1  # 4.35 + 0.05 < 4.4
-
-
-def test_the_first_time_that_it_was_told_counts() -> None:
-    tape = expired()
-    tape.lost(11, "client-1", "A")
-    tape.lost(12, "client-1", "A")
-    assert tape.judge("prompt") == []
-
-
-def test_the_last_valid_until_counts() -> None:
-    tape = expired()
-    extended = tape.extended(8, "client-1", "A", until=18)
-    assert tape.judge("prompt") == [[extended]]
-    tape.lost(18.05, "client-1", "A")
-    assert tape.judge("prompt") == []
-
-
-def test_a_shorter_one_as_well() -> None:
-    tape = expired()
-    tape.extended(2, "client-1", "A", until=6)
-    tape.release(7, "client-1", "A")
-    assert len(tape.judge("prompt")) == 1
+def test_the_sentence_of_one_that_was_never_told() -> None:
+    assert "never told" in expired().ruling("prompt").violations[0].sentence
 
 
 @pytest.mark.parametrize("op", ["stop", "kill"])
@@ -160,123 +161,46 @@ def test_a_client_that_says_stop_is_no_nemesis() -> None:
     assert len(tape.judge("prompt")) == 1
 
 
-@pytest.mark.parametrize(("at", "late"), [(10, False), (11, False), (12, True)])
-def test_who_hands_over_in_time_need_not_be_told(at: float, late: bool) -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.resumed(at, "client-2", "A", until=at + 10)
-    tape.release(at + 1, "client-2", "A")
-    tape.until(LATE)
-    assert bool(tape.judge("prompt")) == late
-
-
-def test_who_took_over_must_be_told() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    resumed = tape.resumed(5, "client-2", "A", until=15)
-    tape.lost(11, "client-1", "A")
-    tape.until(LATE)
-    assert tape.judge("prompt") == [[resumed]]
-    tape.lost(15, "client-2", "A")
-    assert tape.judge("prompt") == []
-
-
-def test_every_hold_of_a_token_that_is_used_twice() -> None:
-    tape = Tape()
-    first = tape.held(1, "client-1", "A", until=11)
-    tape.held(20, "client-1", "A", until=30)
-    tape.lost(30, "client-1", "A")
-    tape.until(LATE)
-    assert [lines[0] for lines in tape.judge("prompt")] == [first]
-
-
 # -- using ---------------------------------------------------------------------------------------------------
 
 
-def told(*, until: float = 11) -> Tape:
+def lost(*, until: float = 11) -> Tape:
     tape = expired(until=until)
     tape.lost(until, "client-1", "A")
     return tape
 
 
-@pytest.mark.parametrize(("invoked", "late"), [(5, False), (11, False), (11.000001, True), (11.04, True), (30, True)])
-def test_a_use_counts_by_its_invocation(invoked: float, late: bool) -> None:
-    """C29.  There are no 50 ms for it."""
-    tape = told()
-    used = tape.used(31, "client-1", "A", invoked=invoked)
-    assert tape.judge("prompt") == ([[2, used - 1, used]] if late else [])
+def test_the_lines_of_a_use_are_both_named() -> None:
+    tape = lost()
+    used = tape.used(31, "client-1", "A", invoked=12)
+    assert tape.judge("prompt") == [[2, used - 1, used]]
 
 
 @pytest.mark.parametrize(("store", "accepted"), [("fenced", False), ("fenced", True), ("plain", True)])
 def test_in_whatever_store_and_whatever_came_of_it(store: str, accepted: bool) -> None:
-    tape = told()
+    tape = lost()
     tape.used(13, "client-1", "A", invoked=12, store=store, accepted=accepted)
     assert len(tape.judge("prompt")) == 1
 
 
 @pytest.mark.parametrize("phase", ["invoke", "fail", "info", "ok"])
 def test_also_one_that_never_ended_or_was_never_begun(phase: str) -> None:
-    tape = told()
+    tape = lost()
     tape.event(12, "client-1", "use", phase, lock="a", token="A", store="plain", accepted=True, fence=1)
     assert len(tape.judge("prompt")) == 1
 
 
 def test_the_token_may_be_told_at_the_end_only() -> None:
-    tape = told()
+    tape = lost()
     tape.event(12, "client-1", "use", "invoke", lock="a")
     tape.used(13, "client-1", "A")
     assert len(tape.judge("prompt")) == 1
 
 
-@pytest.mark.parametrize(
-    ("invoked", "late"), [(5, False), (12, True), (19, True), (20, False), (25, False), (31, True)]
-)
-def test_of_a_token_that_is_used_twice(invoked: float, late: bool) -> None:
-    """It is about the last hold that began before."""
-    tape = told()
-    tape.held(20, "client-1", "A", until=30)
-    tape.lost(30, "client-1", "A")
-    tape.event(invoked, "client-1", "use", "invoke", lock="a", token="A")
-    assert bool(tape.judge("prompt")) == late
-
-
 def test_without_a_lock_it_is_found_by_its_token() -> None:
-    tape = told()
+    tape = lost()
     tape.event(12, "client-1", "use", "invoke", token="A", store="plain")
     assert len(tape.judge("prompt")) == 1
-
-
-def test_of_a_lease_that_was_extended() -> None:
-    tape = told(until=18)
-    tape.lines[0]["valid_until"] = 11
-    tape.extended(8, "client-1", "A", until=18)
-    tape.used(13, "client-1", "A", invoked=12)
-    assert tape.judge("prompt") == []
-
-
-def test_of_who_handed_over_and_of_who_took_over() -> None:
-    tape = Tape()
-    tape.held(1, "client-1", "A", until=11)
-    tape.resumed(5, "client-2", "A", until=15)
-    tape.release(15, "client-2", "A")
-    tape.used(12, "client-2", "A")
-    assert tape.judge("prompt") == []
-    late = tape.used(12, "client-1", "A")
-    assert [lines[-1] for lines in tape.judge("prompt")] == [late]
-
-
-def test_by_somebody_who_was_handed_the_token() -> None:
-    tape = told()
-    tape.used(10, "client-9", "A")
-    assert tape.judge("prompt") == []
-    tape.used(12, "client-9", "A")
-    assert len(tape.judge("prompt")) == 1
-
-
-def test_of_a_token_that_nobody_holds() -> None:
-    tape = told()
-    tape.used(12, "client-9", "B")
-    assert tape.judge("prompt") == []
 
 
 @pytest.mark.parametrize(("begin", "end", "exempt"), [
@@ -289,7 +213,7 @@ def test_of_a_token_that_nobody_holds() -> None:
 ])  # fmt: skip
 def test_stopped_between_the_last_look_and_the_invocation(begin: float, end: float | None, exempt: bool) -> None:
     """C29: it looked at 10, when all was well, and then at nothing."""
-    tape = told()
+    tape = lost()
     tape.event(10, "client-1", "look", "ok", lock="a", token="A")
     tape.used(21, "client-1", "A", invoked=20)
     tape.fault("stop", "client-1", begin, end)
@@ -298,14 +222,14 @@ def test_stopped_between_the_last_look_and_the_invocation(begin: float, end: flo
 
 @pytest.mark.parametrize("op", ["kill", "pause"])
 def test_only_a_stop_excuses_a_use(op: str) -> None:
-    tape = told()
+    tape = lost()
     tape.used(21, "client-1", "A", invoked=20)
     tape.fault(op, "client-1", 10, 19)
     assert len(tape.judge("prompt")) == 1
 
 
 def test_its_own_last_event_stands_for_the_last_look_but_not_what_its_keeper_writes() -> None:
-    tape = told()
+    tape = lost()
     tape.used(9, "client-1", "A", invoked=8)
     tape.fault("stop", "client-1", 9.5, 19)
     tape.lines[2]["t"] = 19.001  # it is told as soon as it runs again, by another thread
@@ -316,7 +240,7 @@ def test_its_own_last_event_stands_for_the_last_look_but_not_what_its_keeper_wri
 
 
 def test_what_another_worker_does_is_no_look() -> None:
-    tape = told()
+    tape = lost()
     tape.used(9, "client-1", "A", worker="1")
     tape.fault("stop", "client-1", 9.5, 19)
     tape.event(19.5, "client-1", "look", "ok", worker="2")
@@ -341,10 +265,10 @@ faults = st.tuples(
 @PROPERTY
 @given(st.lists(lives, min_size=1, max_size=5), st.lists(faults, max_size=3, unique_by=lambda one: one[:2]), ticks)
 def test_the_judge_says_what_a_slow_one_says(
-    told: list[dict[str, Any]], struck: list[tuple[str, str, int, int | None]], end: int
+    people: list[dict[str, Any]], struck: list[tuple[str, str, int, int | None]], end: int
 ) -> None:
     tape = Tape()
-    for number, life in enumerate(told):
+    for number, life in enumerate(people):
         begin, process = life["acquired"], life["process"]
         tape.held(begin / 40, process, f"{number}", until=life["until"] / 40)
         # Nothing of a hold happens before it.
@@ -372,7 +296,7 @@ def test_the_judge_says_what_a_slow_one_says(
         )
 
     expected = []
-    for number, life in enumerate(told):
+    for number, life in enumerate(people):
         until = life["extended"][-1][1] if life["extended"] else life["until"]
         release, lost, process = life["release"], life["lost"], life["process"]
         done = release is not None and release <= until

@@ -115,9 +115,9 @@ def test_violations_are_in_the_order_in_which_they_could_be_seen() -> None:
 
 
 def test_many_events_are_judged() -> None:
-    """A hundred thousand of them; only that it ends, and soon enough for the test's time limit."""
+    """Thirty thousand of them; only that it ends, and soon enough for the test's time limit."""
     tape = Tape(ttl=2)
-    for number in range(15_000):
+    for number in range(5_000):
         t, process, token = number * 0.1, f"client-{number % 7}", f"{number}"
         tape.held(t + 0.01, process, token, until=t + 2, fence=number, invoked=t)
         tape.used(t + 0.03, process, token, fence=number, store="fenced", invoked=t + 0.02, read=number)
@@ -125,7 +125,7 @@ def test_many_events_are_judged() -> None:
         tape.event(t + 0.06, process, "release", "ok", lock="a", token=token)
         if number % 50 == 0:
             tape.fault("stop", process, t, t + 1)
-    assert len(tape.lines) > 90_000
+    assert len(tape.lines) > 30_000
     assert tape.verdict("exclusive", "fenced", "prompt", "clean").outcome == "passed"
     tape.held(100.02, "client-9", "late", until=100.03, fence=3)
     assert tape.verdict().outcome == "violated"

@@ -40,12 +40,55 @@ def names_a_database(url):
     return deployment([url], given()).databases
 
 
-def test_arguments_win_over_the_file_and_the_file_over_the_environment(monkeypatch, file):
-    monkeypatch.setenv("REDLOCK_MASTERS", "redis://env1, redis://env2 ,")
-    assert deployment([], given()).urls == ("redis://env1", "redis://env2")
-    config = file('masters = ["redis://file"]')
-    assert deployment([], config).urls == ("redis://file",)
-    assert deployment(["redis://argument"], config).urls == ("redis://argument",)
+ENV = {"REDLOCK_MASTERS": "redis://env1, redis://env2 ,"}
+PASSWORD, USER = {"REDLOCK_PASSWORD": SECRET}, {"REDLOCK_USERNAME": "locker"}
+QUOTED = "geheim%2F%23%3F"
+
+
+@pytest.mark.parametrize(("arguments", "variables", "text", "urls"), [
+    pytest.param([], ENV, None, ["redis://env1", "redis://env2"], id="environment"),
+    pytest.param([], ENV, 'masters = ["redis://file"]', ["redis://file"], id="the-file-wins-over-the-environment"),
+    pytest.param(["redis://argument"], ENV, 'masters = ["redis://file"]', ["redis://argument"],
+        id="arguments-win-over-the-file"),
+    pytest.param(["redis://a"], {}, 'password = "p"', ["redis://:p@a"], id="a-file-may-leave-the-masters-to-arguments"),
+    pytest.param([], ENV, 'password = "p"', ["redis://:p@env1", "redis://:p@env2"], id="or-to-the-environment"),
+    pytest.param([], {}, '\ufeffmasters = ["redis://a"]', ["redis://a"], id="it-may-begin-with-a-byte-order-mark"),
+    # They go where there are none.
+    pytest.param(
+        ["redis://10.0.0.1", "redis://alice@10.0.0.2", "redis://bob:own@10.0.0.3", "unix:///run/redis.sock"], PASSWORD,
+        None,
+        [f"redis://:{QUOTED}@10.0.0.1", f"redis://alice:{QUOTED}@10.0.0.2", "redis://bob:own@10.0.0.3",
+         f"unix://:{QUOTED}@/run/redis.sock"],
+        id="a-password-from-the-environment"),
+    pytest.param(["redis://10.0.0.1"], PASSWORD | USER, None, [f"redis://locker:{QUOTED}@10.0.0.1"],
+        id="user-and-password-from-the-environment"),
+    # One that needs no password: it would be `default` that is asked, and may do more.
+    pytest.param(["redis://10.0.0.1", "redis://:own@10.0.0.2"], USER, None,
+        ["redis://locker@10.0.0.1", "redis://:own@10.0.0.2"], id="a-user-without-a-password-is-no-other-user"),
+    pytest.param(
+        [], {},
+        """username = "locker"
+        masters = [
+            "redis://10.0.0.1:6379/1", { url = "redis://10.0.0.2", username = "an other" }, "redis://alice@10.0.0.3",
+            "redis://:own@10.0.0.4", "unix:///run/redis.sock",
+        ]""",
+        ["redis://locker@10.0.0.1:6379/1", "redis://an%20other@10.0.0.2", "redis://alice@10.0.0.3",
+         "redis://:own@10.0.0.4", "unix://locker@/run/redis.sock"],
+        id="nor-one-in-the-file"),
+    # C20: what stands before it would be taken for a user, and shown as part of the path.
+    pytest.param(
+        ["unix:///run/redis@1.sock", "unix://alice@/run/redis@1.sock", "unix://:own@/run/a@b.sock?db=1"], PASSWORD, None,
+        [f"unix://:{QUOTED}@/run/redis@1.sock", f"unix://alice:{QUOTED}@/run/redis@1.sock",
+         "unix://:own@/run/a@b.sock?db=1"],
+        id="an-at-sign-in-the-path-of-a-socket-is-no-login"),
+])  # fmt: skip
+def test_which_addresses_with_which_login(monkeypatch, file, arguments, variables, text, urls):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = deployment(arguments, given() if text is None else file(text)).urls
+    assert found == tuple(urls)
+    for url in found:
+        assert not any(secret in repr(Masters([url])) for secret in (SECRET, QUOTED))
 
 
 def test_without_any_masters_it_says_where_to_put_them():
@@ -91,76 +134,6 @@ def test_a_whole_file(file, tmp_path, monkeypatch):
     assert again.options["prefix"] == ""
 
 
-def test_a_password_from_a_file_and_from_a_variable(file, tmp_path, monkeypatch):
-    (tmp_path / "secret").write_text(SECRET + "\n", encoding="utf-8")
-    monkeypatch.setenv("MINE", "from-a-variable")
-    urls = deployment(
-        [],
-        file(f"""
-        masters = [
-            {{ url = "redis://a", password_file = "{tmp_path}/secret" }},
-            {{ url = "redis://b", password_env = "MINE" }},
-        ]
-    """),
-    ).urls
-    assert urls == ("redis://:geheim%2F%23%3F@a", "redis://:from-a-variable@b")
-
-
-def test_user_and_password_from_the_environment_go_where_there_are_none(monkeypatch):
-    monkeypatch.setenv("REDLOCK_PASSWORD", SECRET)
-    urls = ["redis://10.0.0.1", "redis://alice@10.0.0.2", "redis://bob:own@10.0.0.3", "unix:///run/redis.sock"]
-    assert deployment(urls, given()).urls == (
-        "redis://:geheim%2F%23%3F@10.0.0.1",
-        "redis://alice:geheim%2F%23%3F@10.0.0.2",
-        "redis://bob:own@10.0.0.3",
-        "unix://:geheim%2F%23%3F@/run/redis.sock",
-    )
-    monkeypatch.setenv("REDLOCK_USERNAME", "locker")
-    assert deployment(urls[:1], given()).urls == ("redis://locker:geheim%2F%23%3F@10.0.0.1",)
-
-
-def test_a_user_without_a_password_is_no_other_user(monkeypatch, file):
-    """One that needs none: it would be `default` that is asked, and may do more."""
-    wanted = deployment(
-        [],
-        file("""
-        username = "locker"
-        masters = [
-            "redis://10.0.0.1:6379/1",
-            { url = "redis://10.0.0.2", username = "an other" },
-            "redis://alice@10.0.0.3",
-            "redis://:own@10.0.0.4",
-            "unix:///run/redis.sock",
-        ]
-    """),
-    )
-    assert wanted.urls == (
-        "redis://locker@10.0.0.1:6379/1",
-        "redis://an%20other@10.0.0.2",
-        "redis://alice@10.0.0.3",
-        "redis://:own@10.0.0.4",
-        "unix://locker@/run/redis.sock",
-    )
-    monkeypatch.setenv("REDLOCK_USERNAME", "locker")
-    assert deployment(["redis://10.0.0.1", "redis://:own@10.0.0.2"], given()).urls == (
-        "redis://locker@10.0.0.1",
-        "redis://:own@10.0.0.2",
-    )
-
-
-def test_an_at_sign_in_the_path_of_a_socket_is_no_login(monkeypatch):
-    """C20: what stands before it would be taken for a user, and shown as part of the path."""
-    monkeypatch.setenv("REDLOCK_PASSWORD", "hunter2")
-    given_ones = ["unix:///run/redis@1.sock", "unix://alice@/run/redis@1.sock", "unix://:own@/run/a@b.sock?db=1"]
-    urls = deployment(given_ones, given()).urls
-    assert urls == (
-        "unix://:hunter2@/run/redis@1.sock",
-        "unix://alice:hunter2@/run/redis@1.sock",
-        "unix://:own@/run/a@b.sock?db=1",
-    )
-    assert "hunter2" not in repr(Masters(urls[:1]))
-
-
 @pytest.mark.parametrize(
     "url", ["redis://hun/ter@h", "redis://u:hun/ter@h", "redis://u:12/ter@h", "unix://u:hun/ter@/run/redis.sock"]
 )
@@ -176,7 +149,7 @@ def test_a_slash_in_a_password_is_refused_and_not_shown(monkeypatch, url):
 @pytest.mark.parametrize("own", ['password = "own"', 'password_file = "{}/own"', 'password_env = "OWN"'])
 def test_a_masters_own_password_wins_over_that_of_all_whatever_their_kinds(file, tmp_path, monkeypatch, default, own):
     for word in ("common", "own"):
-        (tmp_path / word).write_text(word, encoding="utf-8")
+        (tmp_path / word).write_text(f"{word}\n", encoding="utf-8")
         monkeypatch.setenv(word.upper(), word)
     master = f'{{ url = "redis://b", {own} }}'
     urls = deployment([], file(f'{default}\nmasters = ["redis://a", {master}]'.replace("{}", str(tmp_path)))).urls
@@ -203,19 +176,14 @@ def test_an_address_that_cannot_be_read_is_said_so_where_only_its_database_matte
     assert "geheim" not in str(caught.value)
 
 
-@pytest.mark.parametrize("variable", ["REDLOCK_USERNAME", "REDLOCK_PASSWORD"])
-def test_a_variable_that_is_not_utf_8_is_named(monkeypatch, variable):
+@pytest.mark.parametrize("variable", ["REDLOCK_USERNAME", "REDLOCK_PASSWORD", "MINE"])
+def test_a_variable_that_is_not_utf_8_is_named(monkeypatch, file, variable):
     monkeypatch.setenv("REDLOCK_PASSWORD", "geheim")
     monkeypatch.setenv(variable, "caf\udce9")
+    names_it = file('password_env = "MINE"\nmasters = ["redis://a"]') if variable == "MINE" else given()
     with pytest.raises(ConfigurationError, match=f"{variable} is not UTF-8") as caught:
-        deployment(["redis://a"], given())
+        deployment(["redis://a"], names_it)
     assert "caf" not in str(caught.value)
-
-
-def test_a_variable_that_the_file_names_and_that_is_not_utf_8(monkeypatch, file):
-    monkeypatch.setenv("MINE", "caf\udce9")
-    with pytest.raises(ConfigurationError, match="MINE is not UTF-8"):
-        deployment([], file('password_env = "MINE"\nmasters = ["redis://a"]'))
 
 
 def test_masters_that_were_given_and_are_empty_are_not_those_of_the_environment(monkeypatch):
@@ -225,19 +193,6 @@ def test_masters_that_were_given_and_are_empty_are_not_those_of_the_environment(
         with pytest.raises(ConfigurationError, match="--masters"):
             deployment([url for some in masters for url in split(some)], given(masters=masters))
     assert deployment([], given(masters=[])).urls == ("redis://env",)
-
-
-def test_a_file_may_begin_with_a_byte_order_mark(file):
-    assert deployment([], file('\ufeffmasters = ["redis://a"]')).urls == ("redis://a",)
-
-
-def test_a_file_may_leave_the_masters_to_the_arguments_or_the_environment(file, monkeypatch):
-    config = file('password = "p"\nprefix = "x:"')
-    wanted = deployment(["redis://a"], config)
-    assert wanted.urls == ("redis://:p@a",)
-    assert wanted.options == {"prefix": "x:"}
-    monkeypatch.setenv("REDLOCK_MASTERS", "redis://env")
-    assert deployment([], config).urls == ("redis://:p@env",)
 
 
 @pytest.mark.parametrize(("text", "says"), [

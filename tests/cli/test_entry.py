@@ -176,7 +176,7 @@ def test_a_signal_that_ends_a_watch_leaves_a_cursor(terminal, number):
 
 def test_two_signals_at_once_leave_a_cursor(terminal):
     """As of a terminal that is closed while the machine goes down."""
-    for _ in range(5):
+    for _ in range(3):
         watch = terminal([*ASKED, "--watch", "0.2"])
         watch.read_until("CRITICAL")
         watch.process.send_signal(signal.SIGHUP)

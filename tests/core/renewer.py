@@ -22,6 +22,17 @@ TTL = 12.0
 VALIDITY = TTL * 0.99 - 0.002
 
 
+def rest(operation: Any) -> Any:
+    """What is left of an operation whose Send has been carried out."""
+    effect = operation.send(None)
+    while True:
+        event = yield effect
+        try:
+            effect = operation.send(event)
+        except StopIteration as stop:
+            return stop.value
+
+
 class Told:
     """Who holds a lease, and the observer as well: the times at which they were told."""
 
@@ -81,15 +92,7 @@ class Scene(RenewerBase):
         self.started: list[tuple[Task, list[Renewal]]] = []
         self.held = [self.hold(number, names, **options) for number in range(leases)]
 
-    def hold(
-        self,
-        number: int = 0,
-        names: int = 1,
-        *,
-        ttl: float = TTL,
-        lease: Any = None,
-        **options: Any,
-    ) -> Held:
+    def hold(self, number: int = 0, names: int = 1, *, ttl: float = TTL, lease: Any = None, **options: Any) -> Held:
         world = self.world
         spec = world.spec(*(f"{number}-{name}" for name in range(names)), ttl=ttl)
         state = world.lease(spec, token=f"token-{number}", **(lease or {}))

@@ -65,6 +65,11 @@ def shown(value: object) -> str:
     return getattr(value, "__qualname__", None) or type(value).__name__
 
 
+BOTH = pytest.mark.parametrize(
+    "lock", [MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))], ids=shown
+)
+
+
 @pytest.mark.parametrize("function", LATER, ids=shown)
 def test_a_body_that_would_run_after_the_release(function: Any) -> None:
     with pytest.raises(ConfigurationError, match="its body would run after the release"):
@@ -80,9 +85,7 @@ def test_what_cannot_be_awaited_as_a_whole(function: Any) -> None:
         AsyncMultiLock("job", AsyncMasters(URLS))(function)
 
 
-@pytest.mark.parametrize(
-    "lock", [MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))], ids=shown
-)
+@BOTH
 @pytest.mark.parametrize("kind", [classmethod, staticmethod])
 @pytest.mark.parametrize("function", [plain, coroutine_function])
 def test_above_a_classmethod(lock: Any, kind: Any, function: Any) -> None:
@@ -92,9 +95,7 @@ def test_above_a_classmethod(lock: Any, kind: Any, function: Any) -> None:
         lock(kind(function))
 
 
-@pytest.mark.parametrize(
-    "lock", [MultiLock("job", Masters(URLS)), AsyncMultiLock("job", AsyncMasters(URLS))], ids=shown
-)
+@BOTH
 @pytest.mark.parametrize("what", [None, "job", property(plain), functools.partialmethod(plain)], ids=shown)
 def test_what_nobody_can_call(lock: Any, what: Any) -> None:
     with pytest.raises(ConfigurationError, match="cannot be called"):
@@ -150,13 +151,8 @@ def test_so_does_what_is_awaited() -> None:
     async def function(*_: object) -> bool:
         return await Observed()()
 
-    for body in (
-        function,
-        Observed(),
-        Observed().__call__,
-        functools.partial(function, 1),
-        functools.partial(Observed(), 1),
-    ):
+    bodies = function, Observed(), Observed().__call__, functools.partial(function, 1), functools.partial(Observed(), 1)
+    for body in bodies:
         with held.patched(AsyncMultiLock):
             assert asyncio.run(AsyncMultiLock("job", AsyncMasters(URLS))(body)())
         assert not held.now

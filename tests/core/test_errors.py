@@ -43,18 +43,6 @@ def test_there_are_as_many_as_there_are_things_to_do_about_it() -> None:
     }
 
 
-@pytest.mark.parametrize(("kind", "builtin"), [
-    (RedlockError, Exception), (ConfigurationError, ValueError), (NotAcquired, TimeoutError),
-    (QuorumUnreachable, NotAcquired), (QuorumUnreachable, TimeoutError), (NotExtended, TimeoutError),
-    (NotHeld, RuntimeError), (WouldDeadlock, RuntimeError), (LockLost, Exception),
-])  # fmt: skip
-def test_each_is_the_builtin_that_a_caller_may_catch_already(kind: type[RedlockError], builtin: type) -> None:
-    assert issubclass(kind, builtin)
-    assert issubclass(kind, RedlockError)
-    with pytest.raises(builtin):
-        raise kind("text")
-
-
 def test_what_is_different_is_not_caught_together() -> None:
     """An extension that was not answered is no loss, and a loss is no timeout: the lease is over."""
     assert not issubclass(LockLost, (TimeoutError, ValueError, RuntimeError))
@@ -86,23 +74,13 @@ def test_they_survive_pickling(kind: type[RedlockError], duplicate: Any) -> None
     again = duplicate(error)
     assert type(again) is kind
     assert vars(again) == vars(error)
-    assert str(again) == str(error)
-    assert again.votes == VOTES
-    assert again.name == "a, b"
-    assert again.__notes__ == ["while paying"]
+    assert (str(again), repr(again), again.args) == (str(error), repr(error), ("it went wrong",))
+    assert "it went wrong" in repr(
+        again
+    )  # in a traceback of a parent process it is not `NotAcquired()`, without a word
+    assert (again.name, again.votes, again.__notes__) == ("a, b", VOTES, ["while paying"])
     if isinstance(again, LockLost):
         assert again.reason == "taken"
-
-
-@pytest.mark.parametrize("duplicate", COPIES)
-@pytest.mark.parametrize("kind", CLASSES)
-def test_they_keep_their_args(kind: type[RedlockError], duplicate: Any) -> None:
-    """What a traceback in a parent process or a tracker shows is not `NotAcquired()`, without a word."""
-    error = made(kind)
-    again = duplicate(error)
-    assert again.args == error.args == ("it went wrong",)
-    assert repr(again) == repr(error)
-    assert "it went wrong" in repr(again)
 
 
 def test_a_subclass_of_the_user_survives_as_well() -> None:
@@ -122,6 +100,7 @@ def test_every_master_has_a_line_of_its_own(kind: type[RedlockError]) -> None:
         "  redis-bb:6379  held after 2.0 ms: by ann for 2.000 s",
         "  c:6379         timeout: no answer within 0.25 s",
     ]
+    assert [str(vote).split() for vote in VOTES] == [line.split() for line in lines[1:]]  # each by itself
 
 
 @pytest.mark.parametrize("text", ["by ann\n  redis-z:6379  granted", "by ann\r\x1b[2K"])
@@ -157,14 +136,6 @@ def test_without_votes_it_is_one_line() -> None:
     error = NotHeld("you do not hold 'a'")
     assert str(error) == "you do not hold 'a'"
     assert (error.name, error.votes) == ("", ())
-
-
-def test_a_vote_by_itself() -> None:
-    assert [str(vote) for vote in VOTES] == [
-        "redis-a:6379  granted after 1.2 ms",
-        "redis-bb:6379  held after 2.0 ms: by ann for 2.000 s",
-        "c:6379  timeout: no answer within 0.25 s",
-    ]
 
 
 def test_a_loss_without_a_word_has_expired() -> None:

@@ -11,9 +11,12 @@ from redlock._core.effects import Send
 from redlock._core.extend import Extension, extend
 from redlock._core.lease import LeaseState
 from redlock._core.outcomes import NEVER as EFFECTS_NEVER
+from tests.core.renewer import rest
 from tests.core.world import NEVER, OTHER, START, Interrupt, Master, World, breaks, down, outcomes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redlock._core.settings import LockSpec
     from redlock.errors import Reason
 
@@ -37,8 +40,34 @@ def silent() -> Master:
     return Master(NEVER)
 
 
-def extended(world: World, spec: LockSpec, lease: LeaseState, ttl: float | None = None) -> Extension:
-    return world.run(extend(world.settings, spec, lease, spec.ttl if ttl is None else ttl, world.now))
+class Scene:
+    """A lease that was granted at `START`, on all masters unless told otherwise."""
+
+    def __init__(self, *masters: Master, ttl: float = 10.0, resumed: bool = False, **lease: Any) -> None:
+        self.world = World(*masters)
+        self.spec: LockSpec = self.world.spec(ttl=ttl)
+        self.lease = self.world.resumed(self.spec) if resumed else self.world.lease(self.spec, **lease)
+
+    def operation(self, ttl: float | None = None) -> Any:
+        world = self.world
+        return extend(world.settings, self.spec, self.lease, self.spec.ttl if ttl is None else ttl, world.now)
+
+    def sent(self, ttl: float | None = None) -> Any:
+        """An operation whose request was written."""
+        operation = self.operation(ttl)
+        self.world._write(operation.send(None))
+        return operation
+
+    def extend(self, ttl: float | None = None) -> str:
+        extension: Extension = self.world.run(self.operation(ttl))
+        return extension.kind
+
+
+ENDS: dict[str, Callable[[Scene], None]] = {
+    "released": lambda scene: scene.lease.end(),
+    "lost": lambda scene: scene.lease.lose("max_hold"),
+    "expired": lambda scene: setattr(scene.world, "now", scene.lease.valid_until),
+}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +84,8 @@ def extended(world: World, spec: LockSpec, lease: LeaseState, ttl: float | None 
         pytest.param([gone(), gone(), silent(), silent(), silent()], "unanswered", None, 0.25, id="two-of-five-deny"),
         pytest.param([taken(), ours(), silent()], "unanswered", None, 0.25, id="one-each"),
         pytest.param([gone(), gone(), down(), down(), ours(0.1)], "unanswered", None, 0.1, id="no-proof-is-possible"),
+        # R12, R14: that the two who lack it would take it back makes no majority
+        pytest.param([ours(), ours(), gone(), gone(), silent()], "unanswered", None, 0.25, id="a-repair-is-no-vote"),
         # ... but a majority that denies it is proof, and says why
         pytest.param([gone(), gone(), gone(0.02), ours(0.1), ours(0.1)], "lost", "expired", 0.02, id="three-deny"),
         pytest.param([gone(), gone(), taken(0.02), ours(0.1), ours(0.1)], "lost", "taken", 0.02, id="one-has-another"),
@@ -71,25 +102,27 @@ def extended(world: World, spec: LockSpec, lease: LeaseState, ttl: float | None 
         pytest.param([ours(), ours(), ours(), taken(0.03)], "kept", None, 0.01, id="three-of-four-ours"),
     ],
 )
-def test_kept_lost_or_unanswered(masters: list[Master], kind: str, reason: Reason | None, at: float) -> None:
-    world = World(*masters)
-    spec = world.spec()
-    lease = world.lease(spec)
-    had = lease.valid_until
+@pytest.mark.parametrize("resumed", [False, True])
+def test_kept_lost_or_unanswered(
+    masters: list[Master], kind: str, reason: Reason | None, at: float, resumed: bool
+) -> None:
+    """``resumed``: handed over by its token; the first extension confirms it, or not (C11)."""
+    scene = Scene(*masters, resumed=resumed)
+    lease, world = scene.lease, scene.world
+    before = lease.token, lease.fence, lease.valid_until
     world.now += 3.0
     asked_at = world.now
-    extension = extended(world, spec, lease)
-    assert extension.kind == kind
+    assert scene.extend() == kind
     assert world.now - asked_at == pytest.approx(at)
-    if kind == "kept":
-        # R12: the TTL is set, not added; counted from before the first byte
-        assert lease.valid_until == pytest.approx(asked_at + 10 - 0.102)
-    else:
-        assert lease.valid_until == had
+    # R12: the TTL is set, not added; counted from before the first byte, so that answers that took long give nothing away
+    left = pytest.approx(asked_at + 10 - 0.102) if kind == "kept" else before[2]
+    assert (lease.token, lease.fence, lease.valid_until) == (*before[:2], left)  # R19
     assert lease.lost == (kind == "lost")
-    assert lease.valid == (kind != "lost")
+    assert lease.valid == (kind == "kept" or (kind == "unanswered" and not resumed))
     if reason is not None:
         assert lease.loss().reason == reason
+    if kind != "kept":
+        assert world.verbs() == ["extend"]  # nobody has confirmed it, so nothing is repaired (R14)
 
 
 @pytest.mark.parametrize(
@@ -102,37 +135,24 @@ def test_kept_lost_or_unanswered(masters: list[Master], kind: str, reason: Reaso
 def test_the_loss_says_what_the_masters_said_to_the_extension_not_to_the_acquire(
     masters: list[Master], said: list[str]
 ) -> None:
-    world = World(*masters)
-    spec = world.spec()
-    lease = world.lease(spec)
-    granted = lease.votes
-    extended(world, spec, lease)
-    world.now = lease.valid_until
-    assert [vote.outcome for vote in lease.loss().votes] == said
-    assert lease.votes == granted  # of the last round that was won, as it says
+    scene = Scene(*masters)
+    granted = scene.lease.votes
+    scene.extend()
+    scene.world.now = scene.lease.valid_until
+    assert [vote.outcome for vote in scene.lease.loss().votes] == said
+    assert scene.lease.votes == granted  # of the last round that was won, as it says
 
 
 def test_everybody_is_asked_also_those_that_missed_the_acquire() -> None:
-    world = World(*[ours()] * 3)
-    spec = world.spec()
-    extended(world, spec, world.lease(spec, asked=frozenset([0, 1])))
-    [sent] = world.sent
+    scene = Scene(*[ours()] * 3, asked=frozenset([0, 1]))
+    scene.extend(20.0)
+    [sent] = scene.world.sent
     assert (sent.verb, sent.token) == ("extend", "token-0")
     assert sent.to == {0, 1, 2}
-    assert sent.request.call.keys == spec.keys.locks + spec.keys.fences  # R20: the fence keys live on
+    assert sent.request.call.keys == scene.spec.keys.locks + scene.spec.keys.fences  # R20: the fence keys live on
     assert sent.request.owed_until is None
-
-
-def test_the_fence_and_the_token_stay() -> None:
-    """R19."""
-    world = World(*[ours()] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    before = lease.token, lease.fence
-    extended(world, spec, lease, 20.0)
-    assert (lease.token, lease.fence) == before
-    assert lease.ttl == 20.0
-    assert outcomes(lease.votes) == ["granted", "granted", "pending"]
+    assert scene.lease.ttl == 20.0
+    assert outcomes(scene.lease.votes) == ["granted", "granted", "pending"]
 
 
 # -- time --------------------------------------------------------------------------------------------
@@ -141,299 +161,217 @@ def test_the_fence_and_the_token_stay() -> None:
 @pytest.mark.parametrize("masters", [[ours()] * 3, [silent()] * 3, [gone()] * 3], ids=["kept", "unanswered", "lost"])
 def test_a_shorter_ttl_counts_from_before_it_is_sent(masters: list[Master]) -> None:
     """C6: the first master may obey long before the answer is here."""
-    world = World(*masters)
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec)
-    operation = extend(world.settings, spec, lease, 2.0, world.now)
+    scene = Scene(*masters)
+    operation = scene.operation(2.0)
     operation.send(None)  # the Send, not carried out yet
-    assert lease.valid_until == pytest.approx(START + 2 - 0.022)
+    assert scene.lease.valid_until == pytest.approx(START + 2 - 0.022)
     operation.close()
 
-    lease = world.lease(spec)
-    extension = extended(world, spec, lease, 2.0)
-    assert lease.valid_until == pytest.approx(START + 2 - 0.022)
-    assert lease.ttl == (2.0 if extension.kind == "kept" else 10.0)
+    scene = Scene(*masters)
+    kind = scene.extend(2.0)
+    assert scene.lease.valid_until == pytest.approx(START + 2 - 0.022)
+    assert scene.lease.ttl == (2.0 if kind == "kept" else 10.0)
 
 
 def test_a_longer_ttl_counts_only_once_it_is_won() -> None:
-    world = World(*[silent()] * 3)
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec)
-    had = lease.valid_until
-    assert extended(world, spec, lease, 50.0).kind == "unanswered"
-    assert lease.valid_until == had
+    scene = Scene(*[silent()] * 3)
+    had = scene.lease.valid_until
+    assert scene.extend(50.0) == "unanswered"
+    assert scene.lease.valid_until == had
 
 
-def test_the_time_that_the_answers_took_is_not_given_away() -> None:
-    world = World(*[ours(0.2)] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    world.now += 5.0
-    extended(world, spec, lease)
-    assert lease.remaining() == pytest.approx(10 - 0.102 - 0.2)
-
-
-@pytest.mark.parametrize("beyond", [0.0, 0.001, 100.0])
-def test_a_lease_that_is_over_is_not_even_asked_for(beyond: float) -> None:
+@pytest.mark.parametrize("how", ENDS)
+def test_a_lease_that_is_over_is_not_even_asked_for(how: str) -> None:
     """R12: never revived."""
-    world = World(*[ours()] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    world.now = lease.valid_until + beyond
-    assert extended(world, spec, lease).kind == "lost"
-    assert world.sent == []
-    assert lease.lost
-    assert lease.loss().reason == "expired"
+    scene = Scene(*[ours()] * 3)
+    ENDS[how](scene)
+    assert scene.extend() == "lost"
+    assert scene.world.sent == []
+    assert not scene.lease.valid
+    assert scene.lease.lost == (how != "released")
 
 
 def test_answers_that_come_after_the_end_revive_nothing() -> None:
-    world = World(*[ours(0.2)] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    end = lease.valid_until
-    world.now = end - 0.1  # asked in time, answered 0.1 s too late
-    assert extended(world, spec, lease).kind == "lost"
-    assert lease.valid_until == end
-    assert (lease.lost, lease.valid) == (True, False)
-    assert world.verbs() == ["extend"]  # and nothing is repaired for a lease that is over
+    scene = Scene(*[ours(0.2)] * 3)
+    end = scene.lease.valid_until
+    scene.world.now = end - 0.1  # asked in time, answered 0.1 s too late
+    assert scene.extend() == "lost"
+    assert scene.lease.valid_until == end
+    assert (scene.lease.lost, scene.lease.valid) == (True, False)
+    assert scene.world.verbs() == ["extend"]  # and nothing is repaired for a lease that is over
 
 
 @pytest.mark.parametrize("masters", [[ours()] * 3, [gone()] * 3, [ours(), ours(), gone(0.0)]])
 def test_released_while_it_was_asked_for(masters: list[Master]) -> None:
     """The holder has released in another thread: no repair may stand behind that release."""
-    world = World(*masters)
-    spec = world.spec()
-    lease = world.lease(spec)
-    operation = extend(world.settings, spec, lease, 10.0, world.now)
-    world._write(operation.send(None))  # type: ignore[arg-type]
-    lease.end()
-    world.run(rest(operation))
-    assert world.verbs() == ["extend"]
-    assert not lease.lost
+    scene = Scene(*masters)
+    operation = scene.sent()
+    scene.lease.end()
+    scene.world.run(rest(operation))
+    assert scene.world.verbs() == ["extend"]
+    assert not scene.lease.lost
 
 
-def rest(operation: Any) -> Any:
-    """What is left of an operation whose Send has been carried out."""
-    effect = operation.send(None)
-    while True:
-        event = yield effect
-        try:
-            effect = operation.send(event)
-        except StopIteration as stop:
-            return stop.value
-
-
-def test_an_earlier_extension_does_not_undo_a_later_shortening() -> None:
+@pytest.mark.parametrize("order", ["shorter-last", "sent-in-the-other-order", "dropped"])
+def test_one_that_overlaps_does_not_undo_a_shortening(order: str) -> None:
     """C6 with two at once: the renewer's extension is under way while the holder asks for a shorter TTL.
 
-    Both reach the masters in that order, so that the keys have the shorter TTL.  The renewer's answers
-    arrive, those of the holder's extension are lost: the lease must not count on the longer TTL.
+    The last word on every master is the shorter TTL, whichever was begun first.  The renewer's answers arrive, those of
+    the holder's extension are lost, or it is thrown away: the lease must not count on the longer TTL.
     """
-    world = World(*[ours()] * 3)
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec)
-    renewer = extend(world.settings, spec, lease, 10.0, world.now)
-    world._write(renewer.send(None))  # type: ignore[arg-type]
-    holder = extend(world.settings, spec, lease, 1.0, world.now)
-    holder.send(None)  # sent; its answers will not come
-    world.run(rest(renewer))
-    assert lease.valid_until <= START + 1.0
+    scene = Scene(*[ours()] * 3)
+    if order == "sent-in-the-other-order":
+        short = scene.operation(1.0)
+        request = short.send(None)
+        long = scene.sent(10.0)
+    else:
+        long = scene.sent(10.0)
+        short = scene.operation(1.0)
+        request = short.send(None)
+    scene.world._write(request)
+    if order == "dropped":
+        short.close()
+    scene.world.run(rest(long))
+    assert scene.lease.valid_until <= START + 1.0
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_interrupted_it_takes_nothing_away(number: int) -> None:
     """A failed renewal is not rolled back: the lease may still have its majority (R13)."""
-    world = World(*[ours()] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    had = lease.valid_until
-    operation = extend(world.settings, spec, lease, 10.0, world.now)
+    scene = Scene(*[ours()] * 3)
+    had = scene.lease.valid_until
+    strike = Interrupt(frozenset([number]), KeyboardInterrupt())
     if number < 2:
         with pytest.raises(KeyboardInterrupt):
-            world.run(operation, Interrupt(frozenset([number]), KeyboardInterrupt()))
+            scene.world.run(scene.operation(), strike)
     else:
-        world.run(operation, Interrupt(frozenset([number]), KeyboardInterrupt()))
-    assert lease.valid
-    assert lease.valid_until == pytest.approx(had)
-    assert "release" not in world.verbs()
+        scene.world.run(scene.operation(), strike)
+    assert scene.lease.valid
+    assert scene.lease.valid_until == pytest.approx(had)
+    assert "release" not in scene.world.verbs()
 
 
 # -- repair (R14) ------------------------------------------------------------------------------------
 
 
-def test_masters_without_the_key_get_it_back_for_what_is_left() -> None:
-    world = World(gone(0.0), taken(0.01), gone(0.02), ours(0.1), ours(0.1), ours(0.1), ours(0.2))
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec, asked=frozenset([1, 3, 4, 5, 6]))
-    assert extended(world, spec, lease).kind == "kept"
-    sent, repair = world.sent
-    assert sent.verb == "extend"
-    assert repair.verb == "repair"
+@pytest.mark.parametrize("resumed", [False, True])
+def test_masters_without_the_key_get_it_back_for_what_is_left(resumed: bool) -> None:
+    masters = gone(0.0), taken(0.01), gone(0.02), ours(0.1), ours(0.1), ours(0.1), ours(0.2)
+    scene = Scene(*masters, resumed=True) if resumed else Scene(*masters, asked=frozenset([1, 3, 4, 5, 6]))
+    assert scene.extend() == "kept"
+    sent, repair = scene.world.sent
+    assert (sent.verb, repair.verb) == ("extend", "repair")
     # not to the one where somebody else is, nor to those that have it
     assert repair.to == {0, 2}
-    assert repair.token == lease.token
     # the key must not outlive those of the majority: 0.2 s of the 10 have passed
-    assert repair.request.call.args == ("1", "token-0", "9800", str(lease.fence), "3600000")
-    assert repair.request.call.keys == spec.keys.locks + spec.keys.fences
+    assert repair.request.call.args == ("1", "token-0", "9800", str(scene.lease.fence), "3600000")
+    assert repair.request.call.keys == scene.spec.keys.locks + scene.spec.keys.fences
     assert not repair.request.open  # not counted, and not revived behind a release
     assert repair.request.owed_until is None
     # and they are to be released with the others
-    assert lease.asked == {0, 1, 2, 3, 4, 5, 6}
+    assert scene.lease.asked == {0, 1, 2, 3, 4, 5, 6}
 
 
-@pytest.mark.parametrize(
-    "masters",
-    [
-        pytest.param([ours()] * 3, id="nobody-lacks-it"),
-        pytest.param([taken(0.0), ours(), ours()], id="somebody-else-is-there"),
-        pytest.param([down(), ours(), ours()], id="down"),
-        pytest.param([gone(), silent(), silent()], id="not-won"),
-        pytest.param([gone(), gone(), ours(0.1)], id="lost"),
-    ],
-)
-def test_nothing_to_repair(masters: list[Master]) -> None:
-    world = World(*masters)
-    spec = world.spec()
-    extended(world, spec, world.lease(spec))
-    assert world.verbs() == ["extend"]
+@pytest.mark.parametrize("first", [ours(), taken(0.0), down()])
+def test_nothing_to_repair(first: Master) -> None:
+    scene = Scene(first, ours(), ours())
+    assert scene.extend() == "kept"
+    assert scene.world.verbs() == ["extend"]
 
 
 def test_who_answers_after_the_majority_gets_it_back_at_once() -> None:
     """R14: not one extension later.  Nobody waits for that: the operation is over."""
-    world = World(*[ours()] * 4, gone(0.1), taken(0.1), gone(0.4))
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec, asked=frozenset(range(4)))
-    assert extended(world, spec, lease).kind == "kept"
-    assert world.verbs() == ["extend"]
-    assert lease.asked == {0, 1, 2, 3}
-    world.listen(1.0)
-    first, second = world.all("repair")
+    scene = Scene(*[ours()] * 4, gone(0.1), taken(0.1), gone(0.4), asked=frozenset(range(4)))
+    assert scene.extend() == "kept"
+    assert scene.world.verbs() == ["extend"]
+    assert scene.lease.asked == {0, 1, 2, 3}
+    scene.world.listen(1.0)
+    first, second = scene.world.all("repair")
     assert (first.at, first.to, second.at, second.to) == (START + 0.1, frozenset([4]), START + 0.4, frozenset([6]))
     # for what is left by then, and it is to be released there with the others
-    assert first.args == ("1", "token-0", "9900", str(lease.fence), "3600000")
+    assert first.args == ("1", "token-0", "9900", str(scene.lease.fence), "3600000")
     assert second.args[2] == "9600"
-    assert lease.asked == {0, 1, 2, 3, 4, 6}
+    assert scene.lease.asked == {0, 1, 2, 3, 4, 6}
     # with an extension as with the first
-    assert extended(world, spec, lease).kind == "kept"
-    world.listen(1.0)
-    assert len(world.all("repair")) == 4
+    assert scene.extend() == "kept"
+    scene.world.listen(1.0)
+    assert len(scene.world.all("repair")) == 4
 
 
 @pytest.mark.parametrize("says", [TAKEN, [1], [0], b"nonsense", [0, b"", 1]])
 def test_who_says_anything_else_after_the_majority_is_given_nothing(says: Any) -> None:
-    world = World(*[ours()] * 4, Master(0.1, {"extend": says}))
-    spec = world.spec()
-    assert extended(world, spec, world.lease(spec)).kind == "kept"
-    world.listen(1.0)
-    assert world.verbs() == ["extend"]
+    scene = Scene(*[ours()] * 4, Master(0.1, {"extend": says}))
+    assert scene.extend() == "kept"
+    scene.world.listen(1.0)
+    assert scene.world.verbs() == ["extend"]
 
 
-@pytest.mark.parametrize(
-    "masters",
-    [
-        pytest.param([ours(), silent(), gone(0.3)], id="unanswered"),
-        pytest.param([gone(), gone(), gone(0.1)], id="lost"),
-    ],
-)
+@pytest.mark.parametrize("masters", [[ours(), silent(), gone(0.3)], [gone(), gone(), gone(0.1)]])
 def test_a_late_answer_to_an_extension_that_was_not_won_gives_nothing_back(masters: list[Master]) -> None:
     """R14: nobody has confirmed the token."""
-    world = World(*masters)
-    spec = world.spec()
-    extended(world, spec, world.lease(spec))
-    world.listen(1.0)
-    assert world.verbs() == ["extend"]
+    scene = Scene(*masters)
+    scene.extend()
+    scene.world.listen(1.0)
+    assert scene.world.verbs() == ["extend"]
 
 
-@pytest.mark.parametrize("how", ["released", "lost", "expired", "too-late"])
+@pytest.mark.parametrize("how", [*ENDS, "too-late"])
 def test_a_late_answer_gives_nothing_back_to_a_lease_that_is_over(how: str) -> None:
     """R14; too late: the keys of the others have expired by then, whatever another extension has made of the lease."""
-    world = World(*[ours()] * 4, gone(0.1 if how != "too-late" else 10.0))
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec, asked=frozenset(range(4)))
-    assert extended(world, spec, lease).kind == "kept"
-    if how == "released":
-        lease.end()
-    elif how == "lost":
-        lease.lose("max_hold")
+    scene = Scene(*[ours()] * 4, gone(10.0 if how == "too-late" else 0.1), asked=frozenset(range(4)))
+    assert scene.extend() == "kept"
+    if how == "too-late":
+        scene.lease.valid_until = START + 100.0
     else:
-        lease.valid_until = START + (100.0 if how == "too-late" else 0.1)
-    world.listen(20.0)
-    assert world.verbs() == ["extend"]
+        ENDS[how](scene)
+    scene.world.listen(20.0)
+    assert scene.world.verbs() == ["extend"]
 
 
-def test_a_release_that_comes_between_a_late_answer_and_its_repair_is_seen_or_goes_there_as_well() -> None:
+@pytest.mark.parametrize("moment", ["before", "asking", "after"])
+def test_a_release_that_comes_between_a_late_answer_and_its_repair_is_seen_or_goes_there_as_well(moment: str) -> None:
     """P7: another thread ends the lease at any moment, and reads which masters to tell when it has ended."""
-    for moment in ("before", "asking", "after"):
-        world = World(*[ours()] * 4, gone(0.1))
-        spec = world.spec(ttl=10.0)
-        lease = world.lease(spec, asked=frozenset(range(4)))
-        assert extended(world, spec, lease).kind == "kept"
-        released: list[frozenset[int]] = []
+    scene = Scene(*[ours()] * 4, gone(0.1), asked=frozenset(range(4)))
+    lease, noted = scene.lease, scene.lease.may_be_on
+    assert scene.extend() == "kept"
+    told: list[frozenset[int]] = []
 
-        def release(lease: LeaseState = lease, released: list[frozenset[int]] = released) -> None:
-            lease.end()
-            released.append(lease.asked)
+    def release() -> None:
+        lease.end()
+        told.append(lease.asked)
 
-        if moment == "before":
-            release()
+    def note(masters: Any) -> None:
         if moment == "asking":
-            noted = lease.may_be_on
-
-            def note(masters: Any, noted: Any = noted, release: Any = release) -> None:
-                release()
-                noted(masters)
-
-            with patch.object(LeaseState, "may_be_on", side_effect=note):
-                world.listen(1.0)
-        else:
-            world.listen(1.0)
-        if moment == "after":
             release()
-        assert bool(world.all("repair")) == (4 in released[0]) == (moment == "after")
+        noted(masters)
+
+    if moment == "before":
+        release()
+    with patch.object(LeaseState, "may_be_on", side_effect=note):
+        scene.world.listen(1.0)
+    if moment == "after":
+        release()
+    assert bool(scene.world.all("repair")) == (4 in told[0]) == (moment == "after")
 
 
-def test_a_repair_is_no_vote() -> None:
-    """Two of five still have it.  That the others would take it back makes no majority (R12, R14)."""
-    world = World(ours(), ours(), gone(), gone(), silent())
-    spec = world.spec()
-    lease = world.lease(spec)
-    assert extended(world, spec, lease).kind == "unanswered"
-    assert world.verbs() == ["extend"]
-
-
-@pytest.mark.parametrize("how", ["released", "lost", "expired"])
+@pytest.mark.parametrize("how", ENDS)
 def test_a_repair_is_dropped_where_it_would_stand_behind_the_end(how: str) -> None:
     """R14: another thread ends the lease between the moment in which this was decided and its writing."""
-    world = World(gone(0.0), ours(), ours())
-    spec = world.spec()
-    lease = world.lease(spec)
-    operation = extend(world.settings, spec, lease, spec.ttl, world.now)
-    world._write(operation.send(None))  # type: ignore[arg-type]
+    scene = Scene(gone(0.0), ours(), ours())
+    operation = scene.sent()
     effect: Any = operation.send(None)
     while not isinstance(effect, Send):
-        effect = operation.send(world._next(effect))
+        effect = operation.send(scene.world._next(effect))
     assert effect.only_if is not None
     assert effect.only_if()
-    if how == "released":
-        lease.end()
-    elif how == "lost":
-        lease.lose("max_hold")
-    else:
-        world.now = lease.valid_until
+    ENDS[how](scene)
     assert not effect.only_if()
-    world._write(effect)
-    assert world.verbs() == ["extend"]
+    scene.world._write(effect)
+    assert scene.world.verbs() == ["extend"]
     assert effect.sent_at == EFFECTS_NEVER
     with pytest.raises(StopIteration) as stop:  # it goes on as if it had been sent
         operation.send(None)
     assert stop.value.value.kind == "kept"
-
-
-def test_only_a_repair_asks_whether_it_may_be_written() -> None:
-    world = World(gone(0.0), ours(), ours())
-    spec = world.spec()
-    extended(world, spec, world.lease(spec))
-    assert [sent.verb for sent in world.sent if sent.request.only_if is not None] == ["repair"]
 
 
 # -- the end, while it is asked for (P6) ---------------------------------------------------------------
@@ -442,113 +380,45 @@ def test_only_a_repair_asks_whether_it_may_be_written() -> None:
 @pytest.mark.parametrize("left", [0.0001, 0.1, 0.2499])
 def test_no_longer_than_the_lease_lasts(left: float) -> None:
     """P6: whoever waits for this is told of the loss in time, though every master hangs."""
-    world = World(*[silent()] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    end = lease.valid_until
-    world.now = end - left
-    assert extended(world, spec, lease).kind == "lost"
-    assert world.now == pytest.approx(end)
-    assert lease.loss().reason == "expired"
+    scene = Scene(*[silent()] * 3)
+    end = scene.lease.valid_until
+    scene.world.now = end - left
+    assert scene.extend() == "lost"
+    assert scene.world.now == pytest.approx(end)
+    assert scene.lease.loss().reason == "expired"
 
 
 def test_no_longer_than_a_lease_lasts_that_it_shortens_itself() -> None:
     """C6 and P6: the shorter TTL counts, so it also ends the waiting."""
-    world = World(*[silent()] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    assert extended(world, spec, lease, 0.1).kind == "lost"
-    assert world.now == pytest.approx(START + 0.1 - 0.003)
+    scene = Scene(*[silent()] * 3)
+    assert scene.extend(0.1) == "lost"
+    assert scene.world.now == pytest.approx(START + 0.1 - 0.003)
 
 
-def test_why_it_ran_out() -> None:
+@pytest.mark.parametrize(("answered", "reason"), [(False, "unreachable"), (True, "expired")])
+def test_why_it_ran_out(answered: bool, reason: str) -> None:
     """R13: that nobody answered is said, unless an extension has been won since."""
-    world = World(*[silent()] * 3)
-    spec = world.spec()
-    lost, kept = world.lease(spec), world.lease(spec)
-    for lease in (lost, kept):
-        assert extended(world, spec, lease).kind == "unanswered"
-    world.masters = (ours(),) * 3
-    assert extended(world, spec, kept).kind == "kept"
-    world.now = kept.valid_until
-    assert lost.loss().reason == "unreachable"
-    assert kept.loss().reason == "expired"
-
-
-# -- resumed by a token (C11) --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("masters", "kind", "reason"),
-    [
-        pytest.param([ours(), ours(), silent()], "kept", None, id="confirmed"),
-        pytest.param([ours(), silent(), silent()], "unanswered", None, id="nobody-knows"),
-        pytest.param([down()] * 3, "unanswered", None, id="down"),
-        pytest.param([gone(), gone(), ours(0.2)], "lost", "expired", id="gone"),
-        pytest.param([gone(), taken(), ours(0.2)], "lost", "taken", id="taken"),
-    ],
-)
-def test_the_first_extension_of_a_resumed_lease(masters: list[Master], kind: str, reason: Reason | None) -> None:
-    world = World(*masters)
-    spec = world.spec()
-    lease = world.resumed(spec)
-    assert extended(world, spec, lease).kind == kind
-    assert lease.valid == (kind == "kept")
-    assert lease.lost == (kind == "lost")
-    assert world.sent[0].token == lease.token
-    if kind == "kept":
-        assert lease.valid_until == pytest.approx(START + 10 - 0.102)
-    if reason is not None:
-        assert lease.loss().reason == reason
+    scene = Scene(*[silent()] * 3)
+    assert scene.extend() == "unanswered"
+    if answered:
+        scene.world.masters = (ours(),) * 3
+        assert scene.extend() == "kept"
+    scene.world.now = scene.lease.valid_until
+    assert scene.lease.loss().reason == reason
 
 
 def test_a_resumed_lease_may_be_tried_again_until_it_is_confirmed() -> None:
     """It has no time of its own that could run out; the masters know (C11)."""
-    world = World(*[silent()] * 3)
-    spec = world.spec()
-    lease = world.resumed(spec)
+    scene = Scene(*[silent()] * 3, resumed=True)
     for _ in range(3):
-        began = world.now
-        assert extended(world, spec, lease).kind == "unanswered"
-        assert world.now == pytest.approx(began + 0.25)
-        world.now += 100.0
-    world.masters = (ours(),) * 3
-    assert extended(world, spec, lease).kind == "kept"
-    world.now = lease.valid_until  # from now on it is one like all others (R12)
-    assert extended(world, spec, lease).kind == "lost"
-
-
-def test_the_repair_of_a_resumed_lease() -> None:
-    """It is valid by then."""
-    world = World(gone(0.0), ours(), ours())
-    spec = world.spec()
-    assert extended(world, spec, world.resumed(spec)).kind == "kept"
-    assert world.verbs() == ["extend", "repair"]
-
-
-def test_a_lease_that_is_renewed_for_days_stays_small() -> None:
-    world = World(*[ours()] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    for _ in range(1000):
-        world.run(extend(world.settings, spec, lease, spec.ttl, world.now))
-        world.now += 3
-    assert len(lease.all_pending) < 10
-
-
-def test_two_extensions_that_leave_in_the_other_order() -> None:
-    """Two threads: numbered (and asked) in one order, written in the other."""
-    world = World(*[ours()] * 3)
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec)
-    short = extend(world.settings, spec, lease, 1.0, world.now)
-    short_send: Any = short.send(None)
-    long = extend(world.settings, spec, lease, 10.0, world.now)
-    long_send: Any = long.send(None)
-    world._write(long_send)
-    world._write(short_send)  # the last word on every master: 1 s
-    world.run(rest(long))  # the answers to the short one are lost
-    assert lease.valid_until <= START + 1.0
+        began = scene.world.now
+        assert scene.extend() == "unanswered"
+        assert scene.world.now == pytest.approx(began + 0.25)
+        scene.world.now += 100.0
+    scene.world.masters = (ours(),) * 3
+    assert scene.extend() == "kept"
+    scene.world.now = scene.lease.valid_until  # from now on it is one like all others (R12)
+    assert scene.extend() == "lost"
 
 
 # -- thrown away -------------------------------------------------------------------------------------
@@ -556,43 +426,25 @@ def test_two_extensions_that_leave_in_the_other_order() -> None:
 
 def test_thrown_away_it_takes_no_lock_and_tells_nobody() -> None:
     """The collector may do so in a thread that holds any of them, and would wait for itself."""
-    world = World(*[silent()] * 3)
-    spec = world.spec()
-    lease = world.lease(spec)
-    operation: Any = extend(world.settings, spec, lease, 10.0, START)
+    scene = Scene(*[silent()] * 3)
+    operation = scene.operation()
     operation.send(None)
     operation.send(None)  # it waits for the answers
-    lease.on_change = Mock(side_effect=AssertionError)
+    scene.lease.on_change = Mock(side_effect=AssertionError)
     with patch.object(LeaseState, "guard", side_effect=AssertionError):
         operation.close()
 
 
 @pytest.mark.parametrize("overlapping", [1, 3])
 def test_thrown_away_it_does_not_limit_the_next_one(overlapping: int) -> None:
-    """C6: only what overlaps it does."""
-    world = World(*[ours()] * 3)
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec)
-    operations = [extend(world.settings, spec, lease, 10.0, world.now) for _ in range(overlapping)]
+    """C6: only what overlaps it does; and nothing of it is kept."""
+    scene = Scene(*[ours()] * 3)
+    operations = [scene.operation() for _ in range(overlapping)]
     for operation in operations:
         operation.send(None)
     for operation in operations:
         operation.close()
-    world.now += 5.0
-    assert extended(world, spec, lease).kind == "kept"
-    assert lease.valid_until == pytest.approx(START + 5.0 + 10.0 * 0.99 - 0.002)
-    assert not lease.all_pending
-
-
-def test_thrown_away_it_limits_those_that_overlap_it() -> None:
-    """C6: its request may be on its way, and shorten the keys behind theirs."""
-    world = World(*[ours()] * 3)
-    spec = world.spec(ttl=10.0)
-    lease = world.lease(spec)
-    other = extend(world.settings, spec, lease, 10.0, world.now)
-    world._write(other.send(None))  # type: ignore[arg-type]
-    short = extend(world.settings, spec, lease, 1.0, world.now)
-    world._write(short.send(None))  # type: ignore[arg-type]
-    short.close()
-    world.run(rest(other))
-    assert lease.valid_until <= START + 1.0
+    scene.world.now += 5.0
+    assert scene.extend() == "kept"
+    assert scene.lease.valid_until == pytest.approx(START + 5.0 + 10.0 * 0.99 - 0.002)
+    assert not scene.lease.all_pending

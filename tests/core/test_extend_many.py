@@ -15,9 +15,9 @@ from redlock._core.lease import LeaseState
 from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 from redlock._core.release import release
-from redlock._core.renewals import _STEP, failed_to_keep
-from tests.core.renewer import TTL, VALIDITY, Scene
-from tests.core.world import NEVER, OTHER, PROPERTY, START, Interrupt, Master, breaks, down, outcomes
+from redlock._core.renewals import failed_to_keep
+from tests.core.renewer import TTL, VALIDITY, Scene, rest
+from tests.core.world import NEVER, OTHER, PROPERTY, START, Interrupt, Master, down, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,52 +65,6 @@ def begun(scene: Scene) -> Any:
     scene.started.clear()
     scene.world._write(operation.send(None))  # type: ignore[arg-type]
     return operation
-
-
-def rest(operation: Any) -> Any:
-    """What is left of an operation whose Send has been carried out."""
-    effect = operation.send(None)
-    while True:
-        event = yield effect
-        try:
-            effect = operation.send(event)
-        except StopIteration as stop:
-            return stop.value
-
-
-@pytest.mark.parametrize(
-    ("masters", "kinds"),
-    [
-        pytest.param([says(1, 1), says(1, 1), silent()], ["kept", "kept"], id="kept"),
-        pytest.param([silent()] * 3, ["unanswered"] * 2, id="nobody-answers"),
-        pytest.param([down()] * 3, ["unanswered"] * 2, id="all-down"),
-        pytest.param([breaks()] * 3, ["unanswered"] * 2, id="all-break"),
-        # one that is denied, and one that is not
-        pytest.param([says(1, GONE), says(1, GONE), silent()], ["kept", "expired"], id="one-gone"),
-        pytest.param([says(GONE, 1), says(TAKEN, 1), silent()], ["taken", "kept"], id="one-taken"),
-        # not the first two, whose denials are of different leases
-        pytest.param([says(GONE, 1), says(1, GONE), says(1, 1, after=0.1)], ["kept"] * 2, id="each-denied-once"),
-        # an error is of one lease; and no proof
-        pytest.param([says(WRONG, 1), says(WRONG, 1), silent()], ["unanswered", "kept"], id="wrong-type"),
-        pytest.param([says(1, GONE), down(), says(1, 1, after=0.1)], ["kept", "unanswered"], id="no-proof"),
-        pytest.param([says(1, 0), says(1, 1), says(1, 1)], ["kept"] * 2, id="one-talks-nonsense"),
-    ],
-)
-def test_each_for_itself(masters: list[Master], kinds: list[str]) -> None:
-    scene = Scene(*masters, leases=2)
-    scene.begin()
-    asked_at = scene.world.now
-    had = [lease.valid_until for lease in scene.leases]
-    scene.go()
-    for held, kind, before in zip(scene.held, kinds, had, strict=True):
-        lease = held.lease
-        assert (lease.valid_until > before) == (kind == "kept")
-        assert lease.valid_until - asked_at <= VALIDITY + 0.15
-        assert lease.lost == (kind in ("expired", "taken"))
-        if lease.lost:
-            assert (lease.loss().reason, len(held.told)) == (kind, 1)
-        assert not lease.all_pending
-        assert len(held.kept) == (kind == "kept")
 
 
 def test_one_request_for_all_that_have_the_same_ttl() -> None:
@@ -165,17 +119,6 @@ def test_who_has_left_meets_the_others_again() -> None:
     assert scene.go() == [["kept", "kept"]]
 
 
-def test_a_master_that_hangs_costs_node_timeout_and_they_are_tried_again_soon() -> None:
-    scene = Scene(says(1, 1), silent(), silent(), leases=2)
-    scene.begin()
-    began = scene.world.now
-    assert scene.go() == [["unanswered"] * 2]
-    assert scene.world.now == pytest.approx(began + 0.25)
-    assert scene.wakes_at - scene.world.now == pytest.approx(TTL / 20, abs=TTL * _STEP)
-    scene.world.now = scene.leases[0].valid_until
-    assert {lease.loss().reason for lease in scene.leases} == {"unreachable"}
-
-
 def test_who_waits_for_slow_masters_is_told_of_its_end() -> None:
     """P6: whatever its operation waits for, and also if that never comes to its end."""
     scene = Scene(*[silent()] * 3, leases=3)
@@ -218,57 +161,24 @@ def test_released_while_it_was_asked_for() -> None:
     assert not scene.leases[0].lost
 
 
-# -- repair (R14) ------------------------------------------------------------------------------------
-
-
+@pytest.mark.parametrize("over", [0, 1])
 @pytest.mark.parametrize("counts", [True, False])
-@pytest.mark.parametrize("after", [0.0, 0.1], ids=["first", "after-the-majority"])
-def test_masters_without_the_key_get_it_back(after: float, counts: bool) -> None:
-    """Each lease where it is missing; also from a master that may not vote, for that one has restarted (R21)."""
-    slow = says(GONE, GONE, TAKEN, 1, after=after)
-    scene = Scene(slow, says(1, TAKEN, 1, 1), *[says(1, 1, 1, 1)] * 3, leases=4)
+@pytest.mark.parametrize("after", [0.0, 0.4], ids=["first", "after-the-majority"])
+def test_masters_without_the_key_get_it_back(after: float, counts: bool, over: int) -> None:
+    """R14: each lease where it is missing, for what is left of it, unless it is over by then; also from a master that
+    may not vote, for that one has restarted (R21), and when the operation has ended long ago.
+    """
+    scene = Scene(says(GONE, GONE, TAKEN, 1, after=after), *[says(1, 1, 1, 1)] * 4, leases=4)
     if not counts:
         scene.world.settings.voters.votes_from[0] = NEVER
-    for _ in range(2):
-        scene.go()
-        scene.world.listen(1.0)
-        assert all(lease.valid for lease in scene.leases)
-        assert repairs(scene) == [("token-0", 0), ("token-1", 0)]
-        assert all(9.8 < int(sent.args[2]) / 1000 - TTL + 10 <= 10 for sent in scene.world.all("repair"))
-        assert all(sent.request.only_if() for sent in scene.world.all("repair"))  # type: ignore[misc]
-        scene.world.sent.clear()
-
-
-def test_also_when_the_operation_has_ended_long_ago() -> None:
-    scene = Scene(*[says(1, 1)] * 2, says(GONE, TAKEN, after=0.4), leases=2)
-    assert scene.go() == [["kept"] * 2]
-    scene.world.listen(1.0)
-    assert repairs(scene) == [("token-0", 2)]
-
-
-@pytest.mark.parametrize("over", [0, 1])
-def test_what_is_over_when_they_say_so_is_given_nothing(over: int) -> None:
-    scene = Scene(*[says(1, 1)] * 2, says(GONE, GONE, after=0.1), leases=2)
-    assert scene.go() == [["kept"] * 2]
-    scene.leases[over].end()
-    scene.world.listen(1.0)
-    assert repairs(scene) == [(f"token-{1 - over}", 2)]
-
-
-def test_what_was_not_won_is_given_nothing() -> None:
-    scene = Scene(says(1, 1), silent(), says(GONE, GONE, after=0.3), leases=2)
-    assert scene.go() == [["unanswered"] * 2]
-    scene.world.listen(0.1)
-    assert not repairs(scene)
-
-
-def test_what_comes_after_the_majority_is_no_vote() -> None:
-    scene = Scene(*[Master(0.01)] * 3, Master(0.1), says(WRONG, 1, after=0.1), leases=2)
     scene.go()
-    votes = [lease.votes for lease in scene.leases]
-    assert outcomes(votes[0]).count("granted") == 3
+    if after:
+        scene.leases[over].end()
     scene.world.listen(1.0)
-    assert [lease.votes for lease in scene.leases] == votes
+    assert repairs(scene) == [(f"token-{number}", 0) for number in (0, 1) if not after or number != over]
+    for sent in scene.world.all("repair"):
+        assert 9.5 < int(sent.args[2]) / 1000 - TTL + 10 <= 10
+        assert sent.request.only_if is not None
 
 
 # -- masters that do not do several at once ------------------------------------------------------------
@@ -287,12 +197,14 @@ def test_a_master_that_refuses(answer: Any, after: float) -> None:
     assert scene.world.verbs() == ["extend"] * 9
 
 
-def test_all_masters_refuse() -> None:
-    scene = Scene(*[Master(0.0, {"renew": CLUSTER})] * 3, leases=3)
-    for _ in range(20):
-        scene.go()
-    assert all(lease.valid for lease in scene.leases)
-    assert scene.world.verbs() == ["renew"] + ["extend"] * 60
+@pytest.mark.parametrize(("error", "refused"), [
+    # Part of it might do: names of one hash slot, or those for which there is permission.
+    *((text, True) for text in ("CROSSSLOT Keys in request", "MOVED 1 a:1", "NOPERM no key", "ERR proxy says no")),
+    # Any request would get these.
+    *((f"{code} x", False) for code in ("BUSY", "READONLY", "LOADING", "MISCONF", "NOAUTH", "OOM")),
+])  # fmt: skip
+def test_which_errors_are_about_the_request(error: str, refused: bool) -> None:
+    assert ErrorReply(error).failure().refused is refused
 
 
 def test_masters_that_are_down_part_nobody() -> None:
@@ -301,17 +213,6 @@ def test_masters_that_are_down_part_nobody() -> None:
         assert scene.go() == [["unanswered"] * 3]
     scene.world.masters = (Master(),) * 3
     assert scene.go() == [["kept"] * 3]
-
-
-@pytest.mark.parametrize("error", ["CROSSSLOT Keys in request", "MOVED 1 a:1", "NOPERM no key", "ERR proxy says no"])
-def test_which_errors_are_about_the_request(error: str) -> None:
-    """Part of it might do: names of one hash slot, or those for which there is permission."""
-    assert ErrorReply(error).failure().refused
-
-
-@pytest.mark.parametrize("error", ["BUSY x", "READONLY x", "LOADING x", "MISCONF x", "NOAUTH x", "OOM x"])
-def test_which_errors_any_request_would_get(error: str) -> None:
-    assert not ErrorReply(error).failure().refused
 
 
 # -- with what happens besides -------------------------------------------------------------------------
@@ -535,6 +436,10 @@ def test_each_ends_as_it_would_alone(said: list[Says]) -> None:
         [[kind]] = alone.go()
         alone.world.listen(1.0)
         assert held.lease.lost == (kind == "lost")
+        assert len(held.told) == held.lease.lost  # C9
+        assert (held.lease.valid_until > START + VALIDITY) == (kind == "kept")
+        asked_at = [sent.at for sent in together.world.sent if sent.verb != "repair" and held.lease.token in sent.args]
+        assert held.lease.valid_until <= asked_at[-1] + VALIDITY + 1e-6
         assert bool(held.kept) == (kind == "kept")
         if not any(each.failure is CLUSTER for each in said):  # else it may not have said yet what is missing
             assert held.lease.asked == like.lease.asked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,20 +12,7 @@ from redlock._core.acquire import Grant, Refusal, attempt
 from redlock._core.fencing import LIMIT, FenceClock
 from redlock._core.voters import Facts
 from tests.core.scripted_master import ScriptedMaster
-from tests.core.world import (
-    GRANTS,
-    NEVER,
-    PROPERTY,
-    START,
-    WALL,
-    Master,
-    World,
-    breaks,
-    down,
-    held,
-    outcomes,
-    turns,
-)
+from tests.core.world import GRANTS, NEVER, PROPERTY, START, WALL, Master, World, breaks, down, held, outcomes, turns
 
 if TYPE_CHECKING:
     from redlock._core.wire import Call
@@ -41,6 +28,20 @@ def has(fence: int, after: float = 0.01, then: list[object] | None = None, later
     if later is not None:
         master.slow["fence"] = later
     return master
+
+
+def granted(*masters: Master, names: tuple[str, ...] = (), **spec: Any) -> tuple[World, Grant]:
+    world = World(*masters)
+    grant = world.run(attempt(world.settings, world.spec(*names, **spec)))
+    assert isinstance(grant, Grant)
+    return world, grant
+
+
+def refused(*masters: Master, **spec: Any) -> Refusal:
+    world = World(*masters)
+    refusal = world.run(attempt(world.settings, world.spec(**spec)))
+    assert isinstance(refusal, Refusal)
+    return refusal
 
 
 # -- the clock ---------------------------------------------------------------------------------------
@@ -84,8 +85,7 @@ def test_what_no_clock_can_have_made_is_not_learned(fence: int, learned: bool) -
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.just("wall"), st.integers(0, 2**52)),
-            st.tuples(st.just("learn"), st.integers(0, 2**52 - 1)),
+            st.tuples(st.just("wall"), st.integers(0, 2**52)), st.tuples(st.just("learn"), st.integers(0, 2**52 - 1))
         )
     )
 )
@@ -113,9 +113,7 @@ def test_every_proposal_is_greater_than_all_before(steps: list[tuple[str, int]])
     pytest.param([Master(0.01), Master(0.01), Master(0.01), has(HIGH), down()], id="three-of-five"),
 ])  # fmt: skip
 def test_stored_by_a_majority_it_needs_no_second_round(masters: list[Master]) -> None:
-    world = World(*masters)
-    grant = world.run(attempt(world.settings, world.spec()))
-    assert isinstance(grant, Grant)
+    world, grant = granted(*masters)
     assert grant.fence == WALL
     assert world.verbs() == ["acquire"]
 
@@ -130,9 +128,7 @@ def test_stored_by_a_majority_it_needs_no_second_round(masters: list[Master]) ->
     pytest.param([has(HIGH), has(HIGH), Master(NEVER)], {0, 1, 2}, 0.02, id="to-the-one-that-is-slow"),
 ])  # fmt: skip
 def test_otherwise_there_is_one(masters: list[Master], to: set[int], at: float) -> None:
-    world = World(*masters)
-    grant = world.run(attempt(world.settings, world.spec()))
-    assert isinstance(grant, Grant)
+    world, grant = granted(*masters)
     assert world.verbs() == ["acquire", "fence"]
     first, second = world.sent
     assert second.to == to
@@ -148,9 +144,7 @@ def test_otherwise_there_is_one(masters: list[Master], to: set[int], at: float) 
 @pytest.mark.parametrize("masters", [[has(WALL)] * 3, [has(WALL), has(WALL), Master(0.0)], [has(0)] * 3])
 def test_taken_is_not_stored_whatever_the_fence(masters: list[Master]) -> None:
     """R18: {2, fence}.  That a fence is equal to the proposal does not make it ours."""
-    world = World(*masters)
-    grant = world.run(attempt(world.settings, world.spec()))
-    assert isinstance(grant, Grant)
+    world, grant = granted(*masters)
     assert world.verbs() == ["acquire", "fence"]
     assert grant.fence == WALL + 1
 
@@ -170,9 +164,7 @@ def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:
 
 def test_who_refused_before_still_refuses() -> None:
     """C2 after a second round: two hold it for somebody else, one did not answer twice."""
-    world = World(has(HIGH, 0.01), has(HIGH, 0.01), has(HIGH, 0.01, later=NEVER), held(0.0), held(0.0))
-    refusal = world.run(attempt(world.settings, world.spec()))
-    assert isinstance(refusal, Refusal)
+    refusal = refused(has(HIGH, 0.01), has(HIGH, 0.01), has(HIGH, 0.01, later=NEVER), held(0.0), held(0.0))
     assert refusal.kind == "held"
     assert outcomes(refusal.tally.votes()) == ["granted", "granted", "timeout", "held", "held"]
 
@@ -205,9 +197,7 @@ def test_the_majority_of_the_second_round_decides(masters: list[Master], kind: s
 
 def test_a_second_round_that_took_too_long_leaves_too_little() -> None:
     """R7 is about the end of the attempt, not of its first round."""
-    world = World(*[has(HIGH, 0.01, later=0.2)] * 3)
-    refusal = world.run(attempt(world.settings, world.spec(ttl=1.0, min_validity=0.8)))
-    assert isinstance(refusal, Refusal)
+    refusal = refused(*[has(HIGH, 0.01, later=0.2)] * 3, ttl=1.0, min_validity=0.8)
     assert refusal.kind == "slow"
     assert refusal.validity == pytest.approx(1.0 - 0.012 - 0.21)
 
@@ -264,10 +254,7 @@ def test_a_fence_that_no_clock_can_have_made_does_not_spoil_other_names(spoilt: 
 
 def test_without_fencing_no_fence_key_is_touched() -> None:
     """C14."""
-    world = World(*[Master(0.01)] * 3)
-    spec = world.spec(fencing=False)
-    grant = world.run(attempt(world.settings, spec))
-    assert isinstance(grant, Grant)
+    world, grant = granted(*[Master(0.01)] * 3, fencing=False)
     assert grant.fence is None
     assert world.verbs() == ["acquire"]
     assert world.sent[0].request.call.keys == ("redlock:invoice:42",)
@@ -276,20 +263,14 @@ def test_without_fencing_no_fence_key_is_touched() -> None:
 
 def test_several_names_have_one_fence() -> None:
     """docs/reference/wire.md: all names in one script, lock keys first, then their fence keys."""
-    world = World(*[Master(0.01)] * 3)
-    spec = world.spec("a", "b{x}", "c")
-    grant = world.run(attempt(world.settings, spec))
-    assert isinstance(grant, Grant)
+    world, grant = granted(*[Master(0.01)] * 3, names=("a", "b{x}", "c"))
     assert grant.fence == WALL
     call = world.sent[0].request.call
-    assert call.keys == (
-        "redlock:a",
-        "redlock:b{x}",
-        "redlock:c",
-        "{redlock:a}:fence",
-        "redlock:b{x}:fence",
-        "{redlock:c}:fence",
+    locks, fences = (
+        ("redlock:a", "redlock:b{x}", "redlock:c"),
+        ("{redlock:a}:fence", "redlock:b{x}:fence", "{redlock:c}:fence"),
     )
+    assert call.keys == locks + fences
     assert call.args == ("3", "token-1", "10000", str(WALL), "3600000")
 
 

@@ -29,6 +29,16 @@ class Clock:
         return LeaseState(names or ("a",), 10.0, grant, clock=lambda: self.now, mine=lambda: self.mine)
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def lease(clock: Clock) -> LeaseState:
+    return clock.lease()
+
+
 def test_a_fresh_one() -> None:
     lease = Clock().lease("a", "b")
     assert (lease.name, lease.names, lease.token, lease.fence, lease.ttl) == ("a, b", ("a", "b"), "token", 7, 10.0)
@@ -39,14 +49,13 @@ def test_a_fresh_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "valid"),
-    [(100.0, True), (109.999, True), (110.0, False), (110.001, False), (1e9, False)],
+    ("at", "valid"), [(100.0, True), (109.999, True), (110.0, False), (110.001, False), (1e9, False)]
 )
 @pytest.mark.parametrize("look", ["valid", "remaining", "lost", "ensure", "loss", "repr"])
-def test_the_first_look_says_so_whichever_it_is(at: float, valid: bool, look: str) -> None:
+def test_the_first_look_says_so_whichever_it_is(
+    clock: Clock, lease: LeaseState, at: float, valid: bool, look: str
+) -> None:
     """P6: after a pause of any length.  Nothing has to run for a lease to end."""
-    clock = Clock()
-    lease = clock.lease()
     clock.now = at
     seen: dict[str, Callable[[], bool]] = {
         "valid": lambda: lease.valid,
@@ -68,10 +77,8 @@ def ensures(lease: LeaseState, at_least: float = 0.0) -> bool:
     return True
 
 
-def test_time_that_goes_back_does_not_bring_it_back() -> None:
+def test_time_that_goes_back_does_not_bring_it_back(clock: Clock, lease: LeaseState) -> None:
     """No clock of R5 does that; once said to be lost, it is lost."""
-    clock = Clock()
-    lease = clock.lease()
     clock.now = 110.0
     assert lease.lost
     clock.now = 101.0
@@ -79,27 +86,27 @@ def test_time_that_goes_back_does_not_bring_it_back() -> None:
 
 
 @pytest.mark.parametrize(("at_least", "enough"), [(0.0, True), (4.9, True), (5.1, False), (100.0, False)])
-def test_ensure(at_least: float, enough: bool) -> None:
-    clock = Clock()
-    lease = clock.lease()
+def test_ensure_says_how_much_is_left(clock: Clock, lease: LeaseState, at_least: float, enough: bool) -> None:
     clock.now = 105.0
     assert ensures(lease, at_least) == enough
     assert not lease.lost  # too short for that step is not over
+    if not enough:
+        with pytest.raises(LockLost, match=rf"5\.000 s left, {at_least:g} s are needed") as caught:
+            lease.ensure(at_least)
+        assert (caught.value.name, caught.value.votes) == ("a", VOTES)
 
 
-def test_ensure_says_how_much_is_left() -> None:
-    clock = Clock()
-    lease = clock.lease()
-    clock.now = 105.0
-    with pytest.raises(LockLost, match=r"5\.000 s left, 7 s are needed") as caught:
-        lease.ensure(7)
-    assert (caught.value.name, caught.value.votes) == ("a", VOTES)
-
-
+@pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("reason", REASONS)
-def test_lost_for_a_reason(reason: Reason) -> None:
-    lease = Clock().lease()
-    lease.lose(reason)
+def test_lost_for_a_reason_and_the_first_one_stays(lease: LeaseState, reason: Reason, released: bool) -> None:
+    """Also one that its release has found gone (C8)."""
+    if released:
+        lease.end()
+        lease.found_gone(reason)
+    else:
+        lease.lose(reason)
+    lease.lose("max_hold")
+    lease.end()  # what was lost cannot be released
     assert (lease.lost, lease.valid, lease.remaining()) == (True, False, 0.0)
     error = lease.loss()
     assert (error.reason, error.name, error.votes) == (reason, "a", VOTES)
@@ -109,17 +116,8 @@ def test_lost_for_a_reason(reason: Reason) -> None:
     assert caught.value.reason == reason
 
 
-def test_the_first_reason_stays() -> None:
-    lease = Clock().lease()
-    lease.lose("taken")
-    lease.lose("max_hold")
-    assert lease.loss().reason == "taken"
-
-
-def test_released_is_neither_valid_nor_lost_for_good() -> None:
+def test_released_is_neither_valid_nor_lost_for_good(clock: Clock, lease: LeaseState) -> None:
     """C8."""
-    clock = Clock()
-    lease = clock.lease()
     lease.end()
     clock.now = 1e9
     lease.lose("unreachable")  # a renewer that was about to say so
@@ -129,30 +127,11 @@ def test_released_is_neither_valid_nor_lost_for_good() -> None:
         lease.ensure()
 
 
-def test_what_was_lost_cannot_be_released() -> None:
-    lease = Clock().lease()
-    lease.lose("taken")
-    lease.end()
-    assert lease.lost
-
-
-def test_released_too_late_is_lost() -> None:
-    clock = Clock()
-    lease = clock.lease()
+def test_released_too_late_is_lost(clock: Clock, lease: LeaseState) -> None:
     clock.now = 110.0
     lease.end()
     assert lease.lost
     assert lease.loss().reason == "expired"
-
-
-@pytest.mark.parametrize("reason", ["taken", "expired"])
-def test_a_release_that_found_it_gone(reason: Reason) -> None:
-    lease = Clock().lease()
-    lease.end()
-    lease.found_gone(reason)
-    assert (lease.lost, lease.valid) == (True, False)
-    assert f"lost: {reason}" in repr(lease)
-    assert lease.loss().reason == reason
 
 
 def begins(lease: LeaseState, valid_until: float, ttl: float) -> PendingExtension:
@@ -165,26 +144,22 @@ def begins(lease: LeaseState, valid_until: float, ttl: float) -> PendingExtensio
     return pending
 
 
-def test_an_extension() -> None:
-    clock = Clock()
-    lease = clock.lease()
+def test_an_extension(clock: Clock, lease: LeaseState) -> None:
     votes = (Vote("redis-b:6379", "granted"),)
     lease.extended(begins(lease, 150.0, 40.0), 150.0, lambda: votes)
     assert (lease.valid_until, lease.ttl, lease.votes) == (150.0, 40.0, votes)
     assert (lease.token, lease.fence) == ("token", 7)  # R19
 
 
-def test_only_ever_shortened() -> None:
-    lease = Clock().lease()
+def test_only_ever_shortened(lease: LeaseState) -> None:
     begins(lease, 120.0, 10.0)
     assert lease.valid_until == 110.0
     begins(lease, 105.0, 5.0)
     assert lease.valid_until == 105.0
 
 
-def test_an_extension_that_is_won_respects_those_that_overlapped_it() -> None:
+def test_an_extension_that_is_won_respects_those_that_overlapped_it(lease: LeaseState) -> None:
     """C6: they may have shortened the keys, in whichever order they reached the masters."""
-    lease = Clock().lease()
     one, two, three = (begins(lease, *what) for what in ((104.0, 4.0), (150.0, 40.0), (105.0, 5.0)))
     lease.extended(two, 150.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (104.0, 4.0)
@@ -199,26 +174,23 @@ def test_an_extension_that_is_won_respects_those_that_overlapped_it() -> None:
     assert (lease.valid_until, lease.ttl) == (170.0, 60.0)  # what is over has nothing to say any more
 
 
-def test_an_extension_does_not_limit_itself() -> None:
+def test_an_extension_does_not_limit_itself(lease: LeaseState) -> None:
     """What it is worth counts from when it was sent, which is later than when it began (R6)."""
-    lease = Clock().lease()
     one = begins(lease, 150.0, 40.0)
     begins(lease, 170.0, 60.0)
     lease.extended(one, 151.0, lambda: VOTES)
     assert (lease.valid_until, lease.ttl) == (151.0, 40.0)
 
 
-def test_an_extension_that_never_began_ends_no_other() -> None:
+def test_an_extension_that_never_began_ends_no_other(lease: LeaseState) -> None:
     """Interrupted in between: whoever ends it cannot know."""
-    lease = Clock().lease()
     one = begins(lease, 150.0, 40.0)
     lease.end_extension(PendingExtension(150.0, 40.0))
     assert lease.all_pending == {one: True}
 
 
-def test_until_when_there_may_be_keys() -> None:
+def test_until_when_there_may_be_keys(lease: LeaseState) -> None:
     """R10: what a release is owed for.  A key is set when the request arrives, which may be late."""
-    lease = Clock().lease()
     assert lease.keys_until == 110.0 + 10.0
     pending = begins(lease, 150.0, 40.0)
     assert lease.keys_until == 150.0 + 40.0  # not only once it is won: a minority may have obeyed
@@ -227,10 +199,8 @@ def test_until_when_there_may_be_keys() -> None:
     assert lease.keys_until == 190.0  # a minority may not have obeyed
 
 
-def test_in_a_forked_child_it_is_nobodys() -> None:
+def test_in_a_forked_child_it_is_nobodys(clock: Clock, lease: LeaseState) -> None:
     """The parent holds it: here it is not valid, and not lost either."""
-    clock = Clock()
-    lease = clock.lease()
     clock.mine = False
     assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
     with pytest.raises(LockLost, match="process"):
@@ -239,8 +209,7 @@ def test_in_a_forked_child_it_is_nobodys() -> None:
     assert not lease.lost
 
 
-def test_masters_that_may_have_a_key_only_get_more() -> None:
-    lease = Clock().lease()
+def test_masters_that_may_have_a_key_only_get_more(lease: LeaseState) -> None:
     lease.may_be_on([2])
     assert lease.asked == {0, 1, 2}
 
@@ -258,46 +227,37 @@ def test_repr_shows_no_token() -> None:
     assert "10.000 s left" in repr(lease)
 
 
-class Watched(LeaseState):
-    __slots__ = ("seen",)
-
-    def changed(self) -> None:
-        self.seen = [*getattr(self, "seen", []), self.lost]
-
-
-def test_a_shell_is_told_when_it_ends() -> None:
-    clock = Clock()
-    grant = Grant("token", 7, 110.0, 100.0, frozenset(), lambda: VOTES)
-
-    def watched() -> Watched:
-        return Watched(("a",), 10.0, grant, clock=lambda: clock.now, mine=lambda: True)
-
-    lease = watched()
-    lease.lose("taken")
-    lease.lose("max_hold")  # it has ended already
-    assert lease.seen == [True]
-    lease = watched()
-    lease.end()
-    lease.changed()
-    lease.found_gone("expired")
-    assert lease.seen == [False, True]
-
-
-def test_whoever_keeps_it_is_told_when_its_end_moves() -> None:
-    lease = Clock().lease()
+@pytest.mark.parametrize("who", ["shell", "renewer"])
+def test_whoever_keeps_it_is_told_when_it_ends(who: str) -> None:
     seen: list[bool] = []
-    lease.on_change = lambda _: seen.append(lease.over)
-    lease.changed()
-    lease.lose("taken")
-    lease.lose("max_hold")  # it has ended already: nothing has changed
+
+    class Watched(LeaseState):
+        def changed(self) -> None:
+            seen.append(self.lost)
+
+    def lease() -> LeaseState:
+        seen.clear()
+        if who == "renewer":
+            watched = Clock().lease()
+            watched.on_change = lambda _: seen.append(watched.lost)
+            return watched
+        grant = Grant("token", 7, 110.0, 100.0, frozenset(), lambda: VOTES)
+        return Watched(("a",), 10.0, grant, clock=lambda: 100.0, mine=lambda: True)
+
+    lost = lease()
+    lost.lose("taken")
+    lost.lose("max_hold")  # it has ended already: nothing has changed
+    assert seen == [True]
+    gone = lease()
+    gone.end()
+    gone.changed()
+    gone.found_gone("expired")
     assert seen == [False, True]
 
 
 @pytest.mark.parametrize("unanswered", [False, True])
-def test_why_it_has_run_out(unanswered: bool) -> None:
+def test_why_it_has_run_out(clock: Clock, lease: LeaseState, unanswered: bool) -> None:
     """R13: nothing is taken away, and the reason is remembered."""
-    clock = Clock()
-    lease = clock.lease()
     if unanswered:
         lease.unanswered()
     assert lease.remaining() == 10.0
@@ -315,8 +275,7 @@ def resumed(clock: Clock) -> LeaseState:
 
 
 @pytest.mark.parametrize("later", [0.0, 1e9])
-def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(later: float) -> None:
-    clock = Clock()
+def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(clock: Clock, later: float) -> None:
     lease = resumed(clock)
     clock.now += later
     assert (lease.valid, lease.lost, lease.remaining()) == (False, False, 0.0)
@@ -326,8 +285,7 @@ def test_handed_over_it_is_neither_valid_nor_lost_until_it_is_extended(later: fl
         lease.ensure()
 
 
-def test_confirmed_it_is_one_like_all_others() -> None:
-    clock = Clock()
+def test_confirmed_it_is_one_like_all_others(clock: Clock) -> None:
     lease = resumed(clock)
     pending = begins(lease, 110.0, 10.0)
     assert not lease.valid  # asked for is not won
@@ -353,18 +311,15 @@ def test_a_resumed_lease_ends(how: str) -> None:
     assert ("released" if how == "released" else "lost: taken") in repr(lease)
 
 
-def test_a_forked_child_resumes_nothing() -> None:
-    clock = Clock()
+def test_a_forked_child_resumes_nothing(clock: Clock) -> None:
     lease = resumed(clock)
     clock.mine = False
     assert not lease.extendable(clock.now)
     assert not lease.lost
 
 
-def test_how_long_it_was_held() -> None:
+def test_how_long_it_was_held(clock: Clock, lease: LeaseState) -> None:
     """Until its time was over, not until somebody noticed; what was handed over and never confirmed was not held."""
-    clock = Clock()
-    lease = clock.lease()
     clock.now = 103.0
     assert lease.held_for == 3.0
     clock.now = 1000.0

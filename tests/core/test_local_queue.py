@@ -28,47 +28,16 @@ def line(*names: str) -> tuple[LocalQueue, list[Place]]:
     return local_queue, places
 
 
+def first_of(there: list[Place]) -> list[Place]:
+    """Those before whom nobody stands in any of their lines."""
+    return [
+        place
+        for number, place in enumerate(there)
+        if all(set(place.keys).isdisjoint(before.keys) for before in there[:number])
+    ]
+
+
 # -- the line ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("names", "turns"), [
-    pytest.param(["a"], [True], id="alone"),
-    pytest.param(["a", "a", "a"], [True, False, False], id="first-come"),
-    pytest.param(["a", "b"], [True, True], id="other-names-are-other-lines"),
-    pytest.param(["ab", "ba"], [True, False], id="both-orders"),
-    pytest.param(["a", "ab", "b"], [True, False, False], id="who-wants-both-stands-in-front-of-b"),
-    pytest.param(["a", "b", "ab"], [True, True, False], id="both-are-taken"),
-    pytest.param(["ab", "bc", "cd", "d"], [True, False, False, False], id="a-chain"),
-])  # fmt: skip
-def test_whose_turn_it_is_when_they_come(names: list[str], turns: list[bool]) -> None:
-    assert [place.turn for place in line(*names)[1]] == turns
-
-
-@pytest.mark.parametrize(("names", "leaves", "next_ones"), [
-    pytest.param(["a"], 0, [], id="nobody-behind"),
-    pytest.param(["a", "a", "a"], 0, [1], id="the-next-one"),
-    pytest.param(["a", "a", "a"], 1, [], id="from-the-middle"),
-    pytest.param(["a", "a", "a"], 2, [], id="from-the-end"),
-    pytest.param(["ab", "a", "b"], 0, [1, 2], id="one-in-each-line"),
-    pytest.param(["ab", "ba"], 0, [1], id="told-once"),
-    pytest.param(["a", "b", "ab"], 0, [], id="first-in-one-line-only"),
-    pytest.param(["a", "ab", "b"], 1, [2], id="who-stood-in-the-way"),
-    pytest.param(["ab", "bc", "cd"], 1, [2], id="the-middle-of-a-chain"),
-])  # fmt: skip
-def test_who_is_next_when_one_leaves(names: list[str], leaves: int, next_ones: list[int]) -> None:
-    local_queue, places = line(*names)
-    assert local_queue.leave(places[leaves]) == [places[number] for number in next_ones]
-    assert all(places[number].turn for number in next_ones)
-    assert set(local_queue.leave(places[leaves])) <= {places[number] for number in next_ones}  # twice does no harm
-    assert len(local_queue) == len({key for number, keys in enumerate(names) if number != leaves for key in keys})
-
-
-def test_whoever_comes_again_is_last() -> None:
-    local_queue, (first, second) = line("a", "a")
-    local_queue.leave(first)
-    again = Place(("a",))
-    local_queue.enter(again)
-    assert local_queue.leave(second) == [again]
 
 
 def test_one_that_never_came_may_leave() -> None:
@@ -79,11 +48,7 @@ def test_one_that_never_came_may_leave() -> None:
 
 
 steps = st.lists(
-    st.one_of(
-        st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True),
-        st.integers(0, 30),
-    ),
-    max_size=40,
+    st.one_of(st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True), st.integers(0, 30)), max_size=40
 )
 
 
@@ -109,11 +74,7 @@ def test_nobody_is_forgotten_and_nobody_overtakes(steps: list[list[str] | int]) 
                 there.remove(place)
                 gone.append(place)
             told += news
-        first = [
-            place
-            for number, place in enumerate(there)
-            if all(set(place.keys).isdisjoint(before.keys) for before in there[:number])
-        ]
+        first = first_of(there)
         assert [place for place in there if place.turn] == first
         assert {place for place in told if place in there} == set(first)
         assert len(local_queue) == len({key for place in there for key in place.keys})
@@ -159,11 +120,7 @@ def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
             sys.settrace(previous)
         if told is None:
             told = local_queue.leave(leaves)
-        first = [
-            other
-            for number, other in enumerate(others)
-            if all(set(other.keys).isdisjoint(before.keys) for before in others[:number])
-        ]
+        first = first_of(others)
         assert [other for other in others if other.turn] == first, at
         assert told == first, at
         if left > 0:
@@ -232,32 +189,6 @@ def test_interrupted_at_any_effect_it_leaves(way: str, number: int, again: bool)
     assert last == "Leave"
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_one_that_is_dropped_says_nothing(number: int) -> None:
-    """GeneratorExit: nobody would carry out what it yields; who drives it sees to its place."""
-    world, op = acquiring(WAYS["second-round"])
-    effect = op.send(None)
-    for _ in range(number):
-        event = None
-        if isinstance(effect, Send):
-            besides = world._send(effect)
-            effect = besides[-1] if besides else effect
-        if isinstance(effect, Wait):
-            event = world._next(effect)
-        effect = op.send(event)
-    op.close()  # a generator that yields now makes this a RuntimeError
-
-
-def test_dropped_in_line_it_says_nothing() -> None:
-    world, op = acquiring(WAYS["granted"])
-    waiting_behind(world)
-    request = op.send(None)
-    assert isinstance(request, Send)
-    assert world._send(request) == []
-    assert isinstance(op.send(None), Wait)
-    op.close()
-
-
 # -- in line -----------------------------------------------------------------------------------------
 
 
@@ -300,43 +231,46 @@ class Queued:
         return Turn(self.world.now)
 
 
-def test_whoever_stands_in_line_does_not_listen_to_the_masters() -> None:
-    wait = Queued().waits()
-    assert isinstance(wait, Wait)
-    assert wait.quiet
-    assert wait.until == START + 5.0  # its own patience
+@pytest.mark.parametrize("in_line", [False, True])
+@pytest.mark.parametrize("number", range(3))
+def test_one_that_is_dropped_says_nothing(number: int, in_line: bool) -> None:
+    """GeneratorExit: nobody would carry out what it yields; who drives it sees to its place."""
+    world, op = acquiring(WAYS["second-round"])
+    if in_line:
+        waiting_behind(world)
+    effect = op.send(None)
+    for _ in range(number):
+        event = None
+        if isinstance(effect, Send):
+            besides = world._send(effect)
+            effect = besides[-1] if besides else effect
+        if isinstance(effect, Wait):
+            if in_line:
+                break
+            event = world._next(effect)
+        effect = op.send(event)
+    op.close()  # a generator that yields now makes this a RuntimeError
 
 
-def test_it_goes_to_the_masters_when_it_is_its_turn() -> None:
-    queued = Queued()
-    queued.waits()
-    assert isinstance(queued.op.send(queued.pass_on()), Send)
+@pytest.mark.parametrize("when", ["while-it-waits", "as-its-time-is-up", "at-once"])
+def test_its_turn_comes(when: str) -> None:
+    """Whoever is first goes to the masters, and has one attempt also if its time is up (C1).
 
-
-def test_its_turn_comes_as_its_time_is_up() -> None:
-    """Whoever is first has one attempt (C1), and is not told that others hold it."""
-    queued = Queued()
-    wait = queued.waits()
-    assert isinstance(wait, Wait)
-    queued.pass_on()
-    assert isinstance(queued.op.send(queued.world._next(wait)), Send)
-
-
-@pytest.mark.parametrize("seen", ["at-once", "with-the-timeout"])
-def test_a_turn_that_it_knew_of_already_is_no_answer_of_the_masters(seen: str) -> None:
-    """Another thread leaves just after it has entered, or just before the time is up: `Place.turn` is seen before
-    the `Turn` is taken from the inbox, and that one comes out in the middle of the round.
+    Another thread leaves just after it has entered, or just before the time is up: `Place.turn` is seen before the
+    `Turn` is taken from the inbox.  That one comes out in the middle of the round, and is no answer of the masters.
     """
     queued = Queued()
     world, op = queued.world, queued.op
-    if seen == "at-once":
+    if when == "at-once":
         turn = queued.pass_on()
         request = queued.waits()
     else:
         wait = queued.waits()
         assert isinstance(wait, Wait)
+        assert wait.quiet  # who stands in line does not listen to the masters
+        assert wait.until == START + 5.0  # its own patience
         turn = queued.pass_on()
-        request = op.send(world._next(wait))
+        request = op.send(turn if when == "while-it-waits" else world._next(wait))
     assert isinstance(request, Send)
     world._write(request)
     effect = op.send(None)
@@ -381,22 +315,20 @@ def holding(*masters: Master) -> tuple[World, LockSpec, LeaseState, Place]:
     return world, spec, lease, waiting_behind(world)
 
 
-@pytest.mark.parametrize("masters", [[Master(0.01)] * 3, [Master(0.01, {}, {"release": NEVER})] * 3])
-def test_a_release_lets_the_next_one_go_when_it_is_written(masters: list[Master]) -> None:
+@pytest.mark.parametrize(("masters", "lost", "kinds"), [
+    pytest.param([Master(0.01)] * 3, False, ["Send", "Leave", "Wait"], id="released"),
+    pytest.param([Master(0.01, {}, {"release": NEVER})] * 3, False, ["Send", "Leave", "Wait"], id="nobody-answers"),
+    pytest.param([Master(0.01)] * 3, True, ["Send", "Leave"], id="lost"),
+])  # fmt: skip
+def test_a_release_lets_the_next_one_go_when_it_is_written(masters: list[Master], lost: bool, kinds: list[str]) -> None:
     """R10: on every connection its acquire stands behind the release, so it need not wait for the answers."""
     world, spec, lease, behind = holding(*masters)
     before = world.now
-    assert world.run(release(world.settings, spec, lease))
-    assert [kind for kind, _ in world.effects][:3] == ["Send", "Leave", "Wait"]
+    if lost:
+        lease.lose("taken")
+    assert world.run(release(world.settings, spec, lease)) is not lost
+    assert [kind for kind, _ in world.effects][:3] == kinds
     assert world.effects[1][1] == before
-    assert behind.turn
-
-
-def test_the_release_of_a_lease_that_is_lost_leaves_too() -> None:
-    world, spec, lease, behind = holding()
-    lease.lose("taken")
-    assert not world.run(release(world.settings, spec, lease))
-    assert [kind for kind, _ in world.effects] == ["Send", "Leave"]
     assert behind.turn
 
 
@@ -415,9 +347,9 @@ def test_an_interrupted_release_leaves(number: int, again: bool, lost: bool) -> 
             Interrupt(frozenset([number, number + 1] if again else [number]), KeyboardInterrupt()),
         )
     assert behind.turn
-    assert "release" in world.verbs()
     # The release was written before anybody else could go.
     kinds = [kind for kind, _ in world.effects]
+    assert "release" in world.verbs()
     assert kinds.index("Send") < kinds.index("Leave")
 
 

@@ -58,43 +58,32 @@ def test_every_full_set_of_votes_decides(votes: list[Outcome]) -> None:
 
 @PROPERTY
 @given(orders)
-def test_a_decided_tally_never_changes_its_mind(case: tuple[list[Outcome], list[int]]) -> None:
-    votes, order = case
-    tally = tally_of([], len(votes))
-    verdict: tuple[bool, bool] | None = None
-    proof: tuple[bool, bool] | None = None
-    assert not tally.decided
-    for master in order:
-        tally.count(master, votes[master])
-        assert tally.decided == (tally.won or tally.lost)
-        if tally.decided:
-            verdict = verdict or (tally.won, tally.lost)
-            assert (tally.won, tally.lost) == verdict
-        if tally.settled:
-            proof = proof or (tally.won, tally.denied)
-            assert (tally.won, tally.denied) == proof
-    assert verdict is not None
-    assert proof is not None
-
-
-@PROPERTY
-@given(orders)
-def test_it_is_decided_at_the_first_vote_that_decides(case: tuple[list[Outcome], list[int]]) -> None:
+def test_it_is_decided_at_the_first_vote_that_decides_and_never_changes_its_mind(
+    case: tuple[list[Outcome], list[int]],
+) -> None:
     """Neither a vote too early nor one too late: what is open can no longer change the result."""
     votes, order = case
     need, size = majority(len(votes)), len(votes)
     tally = tally_of([], size)
+    verdicts: set[tuple[bool, bool]] = set()
+    proofs: set[tuple[bool, bool]] = set()
+    assert not tally.decided
     for count, master in enumerate(order, 1):
         tally.count(master, votes[master])
         so_far = [votes[asked] for asked in order[:count]]
         yes, denials, left = so_far.count("granted"), so_far.count("held"), size - count
-        assert tally.decided == (yes >= need or yes + left < need)
+        assert tally.decided == (tally.won or tally.lost) == (yes >= need or yes + left < need)
         could = [
             (y >= need, d >= need)
             for y, d in product(range(yes, yes + left + 1), range(denials, denials + left + 1))
             if y - yes + d - denials <= left
         ]
         assert tally.settled == (len(set(could)) == 1)
+        if tally.decided:
+            verdicts.add((tally.won, tally.lost))
+        if tally.settled:
+            proofs.add((tally.won, tally.denied))
+    assert (len(verdicts), len(proofs)) == (1, 1)
 
 
 @PROPERTY

@@ -162,14 +162,6 @@ def test_a_renewal_under_way_does_not_hide_the_end() -> None:
     assert scene.renewal.look(scene.world.now + 1.0) == "nothing"  # and there is one at a time
 
 
-def test_it_is_not_due_before_its_time() -> None:
-    scene = Scene()
-    scene.world.now = scene.renewal.due - 0.001
-    assert scene.task() is None
-    scene.world.now = scene.renewal.due
-    assert scene.task() is not None
-
-
 def test_renewed_again_and_again() -> None:
     scene = Scene(ours(0.1))
     at = []
@@ -229,22 +221,15 @@ def test_interrupted_it_is_tried_again() -> None:
 # -- what the holder does besides ----------------------------------------------------------------------
 
 
-def test_the_holder_has_made_it_shorter() -> None:
-    """C6: a third of the TTL that it has now."""
+@pytest.mark.parametrize("ttl", [3.0, 50.0])
+def test_the_renewer_goes_on_with_the_ttl_that_the_holder_has_made_of_it(ttl: float) -> None:
+    """C6: it is due after a third of the TTL that it has now."""
     scene = Scene()
-    assert scene.extend(3.0) == "kept"
-    assert scene.due == in_step(3.0 * 0.99 - 0.002 - 2.0, 3.0)
+    assert scene.extend(ttl) == "kept"
+    assert scene.due == in_step(ttl * 0.99 - 0.002 - ttl * 2 / 3, ttl)
     assert scene.look().kind == "kept"
-    assert scene.world.sent[-1].args[2] == "3000"
-
-
-def test_the_holder_has_made_it_longer() -> None:
-    """The renewer then keeps that."""
-    scene = Scene()
-    assert scene.extend(50.0) == "kept"
-    assert scene.look().kind == "kept"
-    assert scene.world.sent[-1].args[2] == "50000"
-    assert scene.renewal.due - scene.world.now == in_step(50.0 / 3, 50.0)
+    assert scene.world.sent[-1].args[2] == f"{ttl * 1000:.0f}"
+    assert scene.renewal.due - scene.world.now == in_step(ttl / 3, ttl)
 
 
 def test_the_holder_makes_it_shorter_and_is_not_answered() -> None:
@@ -317,13 +302,18 @@ def test_a_majority_denies_it(answer: list[Any], reason: str) -> None:
     assert not scene.kept
 
 
-@pytest.mark.parametrize("renew", [False, True])
-def test_held_for_as_long_as_it_may_be(renew: bool) -> None:
-    """C7: lost, and released everywhere; nobody waits for the answers."""
-    scene = Scene(*[Master(NEVER)] * 3, renew=renew, max_hold=1.0)
+@pytest.mark.parametrize(("renew", "max_hold"), [(False, 1.0), (True, 1.0), (True, 4.0)])
+def test_held_for_as_long_as_it_may_be(renew: bool, max_hold: float) -> None:
+    """C7: lost, and released everywhere, also while a renewal is under way; nobody waits for the answers."""
+    scene = Scene(*[Master(NEVER)] * 3, renew=renew, max_hold=max_hold)
+    if scene.due < max_hold:
+        scene.world.now = scene.renewal.due
+        under_way: Any = scene.task()
+        under_way.send(None)
+        assert scene.due == max_hold
     assert scene.look() is None
     assert scene.lease.loss().reason == "max_hold"
-    assert (scene.renewal.over, scene.world.now) == (True, START + 1.0)
+    assert (scene.renewal.over, scene.world.now) == (True, START + max_hold)
     [sent] = scene.world.sent
     assert (sent.verb, sent.token) == ("release", scene.lease.token)
     assert sent.to == {0, 1, 2}
@@ -331,6 +321,18 @@ def test_held_for_as_long_as_it_may_be(renew: bool) -> None:
     assert scene.release() is False
     scene.renewal.tell()
     assert len(scene.told) == 1
+
+
+@pytest.mark.parametrize("max_hold", [None, 1.0])
+def test_released_it_is_over(max_hold: float | None) -> None:
+    """Also just before its longest time was over: nobody releases it twice."""
+    scene = Scene(max_hold=max_hold)
+    assert scene.release()
+    assert scene.renewal.over
+    assert scene.renewal.look(START + 100.0) == "nothing"
+    assert tasks([scene.renewal], START + 1.0) == []
+    assert (scene.lease.lost, scene.told) == (False, [])
+    assert scene.world.verbs() == ["release"]
 
 
 def test_max_hold_counts_from_the_beginning() -> None:
@@ -341,25 +343,6 @@ def test_max_hold_counts_from_the_beginning() -> None:
     assert scene.world.now == pytest.approx(START + 30.0)
     assert renewals in (7, 8)
     assert scene.lease.loss().reason == "max_hold"
-
-
-def test_max_hold_while_a_renewal_is_under_way() -> None:
-    scene = Scene(*[Master(NEVER)] * 3, max_hold=4.0)
-    scene.world.now = scene.renewal.due
-    task: Any = scene.task()
-    task.send(None)
-    assert scene.due == 4.0
-    assert scene.look() is None
-    assert scene.lease.loss().reason == "max_hold"
-    assert scene.world.verbs() == ["release"]
-
-
-def test_released_just_before_its_longest_time_was_over() -> None:
-    """Nobody releases it twice."""
-    scene = Scene(max_hold=1.0)
-    scene.release()
-    assert tasks([scene.renewal], START + 1.0) == []
-    assert not scene.lease.lost
 
 
 def test_the_owner_has_gone() -> None:
@@ -403,15 +386,6 @@ def test_told_once(how: str) -> None:
     for _ in range(3):
         scene.renewal.tell()
     assert len(scene.told) == 1
-
-
-def test_released_it_is_over() -> None:
-    scene = Scene()
-    assert scene.release()
-    assert scene.renewal.over
-    assert scene.renewal.look(START + 100.0) == "nothing"
-    assert not scene.told
-    assert scene.world.verbs() == ["release"]
 
 
 def test_a_process_that_stood_still() -> None:

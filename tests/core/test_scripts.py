@@ -21,6 +21,16 @@ TWO = wire.keys_for("redlock:", ["a", "b"])
 BARE = wire.keys_for("redlock:", ["a", "b"], fencing=False)
 A, B = TWO.locks
 FA, FB = TWO.fences
+# Of a holder "tok", for the first name.
+CALLS = {
+    "acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0),
+    "fence": wire.fence(ONE, "tok", 5, 60.0),
+    "extend": wire.extend(ONE, "tok", 10.0, 60.0),
+    "renew": wire.renew([(ONE, "tok", 10.0)], 60.0),
+    "repair": wire.repair(ONE, "tok", 10.0, 5, 60.0),
+    "release": wire.release(ONE, "tok"),
+    "status": wire.status(A),
+}
 
 
 def test_every_file_is_loaded_and_named_as_a_master_names_it() -> None:
@@ -50,11 +60,29 @@ def _modern(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ScriptedMaster, "modern", request.param)
 
 
+@pytest.fixture
+def master(_modern: None) -> ScriptedMaster:
+    return ScriptedMaster()
+
+
+def held_by(master: ScriptedMaster, a: str | None, b: str | None) -> None:
+    for lock, token in ((A, a), (B, b)):
+        if token is not None:
+            master.set(lock, token, 1000)
+
+
+def everything(master: ScriptedMaster) -> tuple[dict[bytes, Any], dict[bytes, int]]:
+    return dict(master.values), dict(master.expiries)
+
+
 # -- acquire -----------------------------------------------------------------------------------------
 
 
-def test_acquire_takes_all_names_and_stores_the_proposal() -> None:
-    master = ScriptedMaster()
+@pytest.mark.parametrize("before", [None, "499"])
+def test_acquire_takes_all_names_and_stores_the_proposal(master: ScriptedMaster, before: str | None) -> None:
+    """In place of a fence that is smaller, too."""
+    if before is not None:
+        master.set(FB, before, 5)
     assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [1, b"500"]
     assert (master.get(A), master.get(B)) == ("tok", "tok")
     assert (master.pttl(A), master.pttl(B)) == (10_000, 10_000)
@@ -63,9 +91,8 @@ def test_acquire_takes_all_names_and_stores_the_proposal() -> None:
 
 
 @pytest.mark.parametrize("fence", [500, 501, 900, 2**53 - 2])
-def test_acquire_keeps_a_fence_that_is_not_smaller_and_answers_with_it(fence: int) -> None:
+def test_acquire_keeps_a_fence_that_is_not_smaller_and_answers_with_it(master: ScriptedMaster, fence: int) -> None:
     """R18: {2, fence}, for equal is not greater; but the names are taken."""
-    master = ScriptedMaster()
     master.set(FB, str(fence), 5)
     assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [2, str(fence).encode()]
     assert (master.get(A), master.get(B)) == ("tok", "tok")
@@ -74,12 +101,11 @@ def test_acquire_keeps_a_fence_that_is_not_smaller_and_answers_with_it(fence: in
 
 
 @pytest.mark.parametrize("keys", [TWO, BARE], ids=["fenced", "bare"])
-def test_acquire_takes_none_if_somebody_holds_one(keys: wire.Keys) -> None:
-    master = ScriptedMaster()
+def test_acquire_takes_none_if_somebody_holds_one(master: ScriptedMaster, keys: wire.Keys) -> None:
     master.set(B, "ann", 3000)
-    before = dict(master.values), dict(master.expiries)
+    before = everything(master)
     assert master.run(wire.acquire(keys, "tok", 10.0, 500, 60.0)) == [0, b"0", b"ann", 3000]
-    assert (master.values, master.expiries) == before
+    assert everything(master) == before
 
 
 @pytest.mark.parametrize(("a", "b", "answer"), [
@@ -89,51 +115,39 @@ def test_acquire_takes_none_if_somebody_holds_one(keys: wire.Keys) -> None:
     ((b"ann", 3000), (b"bob", -1), [b"bob", -1]),
 ])  # fmt: skip
 def test_acquire_tells_the_holder_that_lasts_longest(
-    a: tuple[bytes, int], b: tuple[bytes, int], answer: list[object]
+    master: ScriptedMaster, a: tuple[bytes, int], b: tuple[bytes, int], answer: list[object]
 ) -> None:
-    master = ScriptedMaster()
     master.set(A, a[0].decode(), a[1])
     master.set(B, b[0].decode(), b[1])
     master.set(FA, "7")
     assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [0, b"7", *answer]
 
 
-def test_acquire_replaces_a_fence_that_is_smaller() -> None:
-    master = ScriptedMaster()
-    master.set(FB, "499", 5)
-    assert master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0)) == [1, b"500"]
-    assert (master.get(FA), master.get(FB)) == ("500", "500")
-    assert (master.pttl(FA), master.pttl(FB)) == (60_000, 60_000)
-
-
-def test_acquire_without_fencing_touches_no_fence() -> None:
-    master = ScriptedMaster()
+def test_acquire_without_fencing_touches_no_fence(master: ScriptedMaster) -> None:
     assert master.run(wire.acquire(BARE, "tok", 10.0, 0, 60.0)) == [1, b"0"]
     assert set(master.values) == {A.encode(), B.encode()}
 
 
-@pytest.mark.parametrize("fence", ["abc", "-5", "1.5", "", "9007199254740991", "9007199254740992", "1e5", "0x10"])
-@pytest.mark.parametrize("script", ["acquire", "fence"])
-def test_a_fence_that_is_not_one_is_an_error(script: str, fence: str) -> None:
-    """From 2**53 on a Lua number is not exact, and order would be lost silently; so 2**53 - 1 has no successor."""
-    master = ScriptedMaster()
-    master.set(FA, fence)
-    master.set(A, "tok", 10)
-    call = wire.acquire(ONE, "tok", 10.0, 5, 60.0) if script == "acquire" else wire.fence(ONE, "tok", 5, 60.0)
-    with pytest.raises(ErrorReplied, match=r"BADFENCE .*fence"):
-        master.run(call)
-    assert master.get(FA) == fence
+@pytest.mark.parametrize("fence", [
+    "abc", "-5", "1.5", "", "9007199254740991", "9007199254740992", "1e5", "0x10", "0x00000000000005f",
+    "1.00000000000e15", [b"a list"],
+])  # fmt: skip
+@pytest.mark.parametrize(("script", "holder"), [("acquire", None), ("acquire", "tok"), ("fence", "tok")])
+def test_a_fence_that_is_not_one_is_an_error(
+    master: ScriptedMaster, script: str, holder: str | None, fence: str | list[bytes]
+) -> None:
+    """From 2**53 on a Lua number is not exact, and order would be lost silently; so 2**53 - 1 has no successor.
 
-
-@pytest.mark.parametrize("fence", ["abc", "9007199254740991", "0x00000000000005f", "1.00000000000e15", [b"a list"]])
-def test_a_free_name_whose_fence_is_none_stays_free(fence: Any) -> None:
-    """... and what somebody wrote there stays."""
-    master = ScriptedMaster()
+    A free name stays free, and what somebody wrote there stays.
+    """
     master.set(FA, fence)
-    with pytest.raises(ErrorReplied, match=r"BADFENCE .*fence"):
-        master.run(wire.acquire(ONE, "tok", 10.0, WALL, 60.0))
-    assert master.get(A) is None
-    assert master.values[FA.encode()] == (fence if isinstance(fence, list) else fence.encode())
+    held_by(master, holder, None)
+    before = dict(master.values)
+    for proposal in (5, WALL):
+        call = wire.acquire(ONE, "tok", 10.0, proposal, 60.0)
+        with pytest.raises(ErrorReplied, match=r"BADFENCE .*fence"):
+            master.run(call if script == "acquire" else wire.fence(ONE, "tok", proposal, 60.0))
+    assert master.values == before
 
 
 @pytest.mark.parametrize(("stored", "answer"), [
@@ -143,9 +157,8 @@ def test_a_free_name_whose_fence_is_none_stays_free(fence: Any) -> None:
     ("7", [1, str(WALL).encode()]),
     ("0000000000000007", [1, str(WALL).encode()]),
 ])  # fmt: skip
-def test_acquire_of_one_name(stored: str, answer: list[Any]) -> None:
+def test_acquire_of_one_name(master: ScriptedMaster, stored: str, answer: list[Any]) -> None:
     """R16, R18; whichever way a server takes."""
-    master = ScriptedMaster()
     master.set(FA, stored, 5)
     assert master.run(wire.acquire(ONE, "tok", 10.0, WALL, 60.0)) == answer
     assert (master.get(A), master.pttl(A)) == ("tok", 10_000)
@@ -153,8 +166,7 @@ def test_acquire_of_one_name(stored: str, answer: list[Any]) -> None:
     assert master.pttl(FA) == 60_000
 
 
-def test_large_fences_stay_exact() -> None:
-    master = ScriptedMaster()
+def test_large_fences_stay_exact(master: ScriptedMaster) -> None:
     assert master.run(wire.acquire(ONE, "tok", 10.0, 2**53 - 1, 60.0)) == [1, b"9007199254740991"]
     assert master.get(ONE.fences[0]) == "9007199254740991"
 
@@ -172,62 +184,44 @@ def test_large_fences_stay_exact() -> None:
 )
 @pytest.mark.parametrize("script", ["acquire", "fence", "status"])
 def test_somebody_wrote_at_the_fence_key_and_is_told_apart_from_the_lock_key(
-    script: str, stored: Any, said: str
+    master: ScriptedMaster, script: str, stored: Any, said: str
 ) -> None:
-    master = ScriptedMaster()
     master.set(A, "tok", 10)
     master.set(FA, stored)
-    calls = {
-        "acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0),
-        "fence": wire.fence(ONE, "tok", 5, 60.0),
-        "status": wire.status(A),
-    }
     with pytest.raises(ErrorReplied) as caught:
-        master.run(calls[script])
+        master.run(CALLS[script])
     assert str(caught.value) == f"BADFENCE {FA} does not hold a fencing token but {said}"
 
 
 @pytest.mark.parametrize("script", ["acquire", "fence", "status"])
-def test_a_fence_key_that_may_not_be_read_is_refused_as_the_master_says_it(script: str) -> None:
-    master = ScriptedMaster()
+def test_a_fence_key_that_may_not_be_read_is_refused_as_the_master_says_it(master: ScriptedMaster, script: str) -> None:
     master.set(A, "tok", 10)
     master.forbidden = {FA.encode()}
-    calls = {
-        "acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0),
-        "fence": wire.fence(ONE, "tok", 5, 60.0),
-        "status": wire.status(A),
-    }
     with pytest.raises(ErrorReplied, match=r"^NOPERM"):
-        master.run(calls[script])
+        master.run(CALLS[script])
 
 
 @pytest.mark.parametrize("size", [127, 128, 129, 1_000_000])
 @pytest.mark.parametrize("script", ["acquire", "extend", "renew", "release", "status"])
-def test_of_a_value_of_any_size_only_the_beginning_is_sent(script: str, size: int) -> None:
+def test_of_a_value_of_any_size_only_the_beginning_is_sent(master: ScriptedMaster, script: str, size: int) -> None:
     """Somebody keeps megabytes under a name: an answer that holds them would hold up all that stands behind it."""
-    master = ScriptedMaster()
     master.set(A, "x" * size, 9)
-    answers = {
-        "acquire": (wire.acquire(ONE, "tok", 10.0, 5, 60.0), [0, b"0", b"x" * min(size, 128), 9]),
-        "extend": (wire.extend(ONE, "tok", 10.0, 60.0), [0, b"x" * min(size, 128)]),
-        "renew": (wire.renew([(ONE, "tok", 10.0)], 60.0), [b"x" * min(size, 128)]),
-        "release": (wire.release(ONE, "tok"), [0, b"x" * min(size, 128)]),
-        "status": (wire.status(A), [b"x" * min(size, 128), 9, b"0"]),
-    }
-    call, answer = answers[script]
-    assert master.run(call) == answer
+    shown = b"x" * min(size, 128)
+    answers: dict[str, list[Any]] = {
+        "acquire": [0, b"0", shown, 9], "extend": [0, shown], "renew": [shown], "release": [0, shown],
+        "status": [shown, 9, b"0"],
+    }  # fmt: skip
+    assert master.run(CALLS[script]) == answers[script]
     assert master.get(A) == "x" * size  # P8
 
 
-def test_a_fence_of_a_million_zeros_is_not_sent_either() -> None:
-    master = ScriptedMaster()
+def test_a_fence_of_a_million_zeros_is_not_sent_either(master: ScriptedMaster) -> None:
     master.set(FA, "0" * 1_000_000 + "7")
     assert master.run(wire.status(A)) == [b"", -2, b"7"]
 
 
-def test_tokens_are_compared_whole() -> None:
+def test_tokens_are_compared_whole(master: ScriptedMaster) -> None:
     """Two that begin with the same 128 bytes are two."""
-    master = ScriptedMaster()
     master.set(A, "x" * 128 + "theirs", 9)
     assert master.run(wire.extend(ONE, "x" * 128 + "ours", 10.0, 60.0)) == [0, b"x" * 128]
     assert master.run(wire.release(ONE, "x" * 128)) == [0, b"x" * 128]
@@ -235,28 +229,19 @@ def test_tokens_are_compared_whole() -> None:
 
 
 @pytest.mark.parametrize("script", ["acquire", "extend", "release", "repair", "fence"])
-def test_a_key_of_another_type_is_an_error(script: str) -> None:
-    master = ScriptedMaster()
+def test_a_key_of_another_type_is_an_error(master: ScriptedMaster, script: str) -> None:
     master.set(A, [b"a list"])
-    calls = {
-        "acquire": wire.acquire(ONE, "tok", 10.0, 5, 60.0),
-        "fence": wire.fence(ONE, "tok", 5, 60.0),
-        "extend": wire.extend(ONE, "tok", 10.0, 60.0),
-        "repair": wire.repair(ONE, "tok", 10.0, 5, 60.0),
-        "release": wire.release(ONE, "tok"),
-    }
     with pytest.raises(ErrorReplied, match="WRONGTYPE"):
-        master.run(calls[script])
+        master.run(CALLS[script])
 
 
 @pytest.mark.parametrize("keys", [ONE, TWO], ids=["one", "several"])
-def test_an_equal_proposal_is_not_taken_for_a_stored_one(keys: wire.Keys) -> None:
+def test_an_equal_proposal_is_not_taken_for_a_stored_one(master: ScriptedMaster, keys: wire.Keys) -> None:
     """R18.  Two clients may propose the same: the same microsecond, or both saw the same highest fence.
 
     The first had the lock and gave it back; the acquire of the second was on its way all the time.  The
     master does not accept its proposal, and has to say so.
     """
-    master = ScriptedMaster()
     world = World(Master())
     master.run(wire.acquire(keys, "first", 10.0, 500, 60.0))
     master.run(wire.release(keys, "first"))
@@ -288,12 +273,12 @@ def test_two_grants_never_have_the_same_fence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("proposal", "answer", "stored"),
-    [(501, [1, b"501"], "501"), (500, [0, b"500"], "500"), (499, [0, b"500"], "500")],
+    ("proposal", "answer", "stored"), [(501, [1, b"501"], "501"), (500, [0, b"500"], "500"), (499, [0, b"500"], "500")]
 )
-def test_fence_accepts_only_what_is_greater(proposal: int, answer: list[object], stored: str) -> None:
+def test_fence_accepts_only_what_is_greater(
+    master: ScriptedMaster, proposal: int, answer: list[object], stored: str
+) -> None:
     """R18: equal is not greater."""
-    master = ScriptedMaster()
     for lock in TWO.locks:
         master.set(lock, "tok", 10_000)
     master.set(FA, "500", 7)
@@ -305,11 +290,8 @@ def test_fence_accepts_only_what_is_greater(proposal: int, answer: list[object],
 
 @pytest.mark.parametrize("a", ["tok", "ann", None])
 @pytest.mark.parametrize("b", ["tok", "ann", None])
-def test_fence_only_for_the_owner_of_every_name(a: str | None, b: str | None) -> None:
-    master = ScriptedMaster()
-    for lock, token in ((A, a), (B, b)):
-        if token is not None:
-            master.set(lock, token, 10_000)
+def test_fence_only_for_the_owner_of_every_name(master: ScriptedMaster, a: str | None, b: str | None) -> None:
+    held_by(master, a, b)
     master.set(FB, "500", 7)
     owner = (a, b) == ("tok", "tok")
     assert master.run(wire.fence(TWO, "tok", 600, 60.0)) == ([1, b"600"] if owner else [-1, b"500"])
@@ -319,8 +301,7 @@ def test_fence_only_for_the_owner_of_every_name(a: str | None, b: str | None) ->
 # -- extend ------------------------------------------------------------------------------------------
 
 
-def test_extend_sets_the_ttl_and_keeps_the_fences_alive() -> None:
-    master = ScriptedMaster()
+def test_extend_sets_the_ttl_and_keeps_the_fences_alive(master: ScriptedMaster) -> None:
     master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
     assert master.run(wire.extend(TWO, "tok", 3.0, 90.0)) == [1]
     assert [master.pttl(lock) for lock in TWO.locks] == [3000, 3000]  # set, not added
@@ -333,17 +314,16 @@ def test_extend_sets_the_ttl_and_keeps_the_fences_alive() -> None:
     ("ann", None, b"ann"), (None, "ann", b"ann"),
 ])  # fmt: skip
 @pytest.mark.parametrize("fences", [True, False])
-def test_extend_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, other: bytes, fences: bool) -> None:
+def test_extend_changes_nothing_that_is_not_all_ours(
+    master: ScriptedMaster, a: str | None, b: str | None, other: bytes, fences: bool
+) -> None:
     """R12, P8: no key is made, none of somebody else's gets longer."""
     keys = TWO if fences else BARE
-    master = ScriptedMaster()
-    for lock, token in ((A, a), (B, b)):
-        if token is not None:
-            master.set(lock, token, 1000)
+    held_by(master, a, b)
     master.set(FA, "500", 7)
-    before = dict(master.values), dict(master.expiries)
+    before = everything(master)
     assert master.run(wire.extend(keys, "tok", 10.0, 60.0)) == [0, other]
-    assert (master.values, master.expiries) == before
+    assert everything(master) == before
 
 
 # -- renew -------------------------------------------------------------------------------------------
@@ -352,8 +332,7 @@ OTHERS = wire.keys_for("redlock:", ["c"])
 THIRD = wire.keys_for("redlock:", ["d"])
 
 
-def test_renew_does_for_each_what_extend_does_for_one() -> None:
-    master = ScriptedMaster()
+def test_renew_does_for_each_what_extend_does_for_one(master: ScriptedMaster) -> None:
     for keys, token in ((TWO, "tok"), (OTHERS, "tic")):
         master.run(wire.acquire(keys, token, 10.0, 500, 60.0))
     master.set(THIRD.locks[0], "tac", 10_000)
@@ -371,14 +350,13 @@ def test_renew_does_for_each_what_extend_does_for_one() -> None:
     ("ann", None, b"ann"), (None, "ann", b"ann"), ("tic", "tic", b"tic"),
 ])  # fmt: skip
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_renew_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None, answer: bytes, index: int) -> None:
+def test_renew_changes_nothing_that_is_not_all_ours(
+    master: ScriptedMaster, a: str | None, b: str | None, answer: bytes, index: int
+) -> None:
     """R12, P8: no key is made, none of somebody else's gets longer; and to the others of the round that is nothing."""
-    master = ScriptedMaster()
     for keys, owner in ((OTHERS, "tic"), (THIRD, "tac")):
         master.run(wire.acquire(keys, owner, 10.0, 500, 60.0))
-    for lock, token in ((A, a), (B, b)):
-        if token is not None:
-            master.set(lock, token, 1000)
+    held_by(master, a, b)
     master.set(FA, "500", 7)
     before = {key: (master.get(key), master.pttl(key)) for key in (A, B, FA, FB)}
     leases = [(OTHERS, "tic", 3.0), (THIRD, "tac", 4.0)]
@@ -390,9 +368,8 @@ def test_renew_changes_nothing_that_is_not_all_ours(a: str | None, b: str | None
     assert (master.pttl(OTHERS.locks[0]), master.pttl(THIRD.locks[0])) == (3000, 4000)
 
 
-def test_renew_with_a_key_of_another_type() -> None:
+def test_renew_with_a_key_of_another_type(master: ScriptedMaster) -> None:
     """It is an error of its lease alone, also where another name of that one has another holder."""
-    master = ScriptedMaster()
     master.run(wire.acquire(OTHERS, "tic", 10.0, 500, 60.0))
     master.set(A, [b"a list"])
     master.set(B, "ann", 1000)
@@ -408,12 +385,10 @@ def test_renew_and_extend_say_the_same() -> None:
     for a in ("tok", "ann", None):
         for b in ("tok", "bob", None):
             alone, together = ScriptedMaster(), ScriptedMaster()
-            for master in (alone, together):
-                for lock, token in ((A, a), (B, b)):
-                    if token is not None:
-                        master.set(lock, token, 1000)
+            for one in (alone, together):
+                held_by(one, a, b)
                 for fence in TWO.fences:
-                    master.set(fence, "5", 1000)
+                    one.set(fence, "5", 1000)
             [said] = together.run(wire.renew([(TWO, "tok", 3.0)], 60.0))
             assert alone.run(wire.extend(TWO, "tok", 3.0, 60.0)) == ([1] if said == 1 else [0, said])
             assert (alone.values, alone.expiries) == (together.values, together.expiries)
@@ -434,9 +409,8 @@ def test_renew_and_extend_say_the_same() -> None:
     pytest.param(None, "abc", "abc", id="a-fence-that-is-none"),
     pytest.param(None, "1e2", "1e2", id="what-only-lua-calls-a-number"),
 ])  # fmt: skip
-def test_repair(lock: str | None, fence: str | None, left: str) -> None:
+def test_repair(master: ScriptedMaster, lock: str | None, fence: str | None, left: str) -> None:
     """R14: whatever fence is there, the name is given back, and the greater of the two stays."""
-    master = ScriptedMaster()
     if lock is not None:
         master.set(A, lock, 1000)
     if fence is not None:
@@ -447,50 +421,42 @@ def test_repair(lock: str | None, fence: str | None, left: str) -> None:
 
 
 @pytest.mark.parametrize("fence", [None, "400", "501"])
-def test_repair_changes_nothing_where_somebody_holds_it(fence: str | None) -> None:
+def test_repair_changes_nothing_where_somebody_holds_it(master: ScriptedMaster, fence: str | None) -> None:
     """P8."""
-    master = ScriptedMaster()
     master.set(A, "ann", 1000)
     if fence is not None:
         master.set(FA, fence, 7)
-    before = dict(master.values), dict(master.expiries)
+    before = everything(master)
     assert master.run(wire.repair(ONE, "tok", 8.0, 500, 60.0)) == [0]
-    assert (master.values, master.expiries) == before
+    assert everything(master) == before
 
 
-def test_repair_of_a_lease_whose_fence_nobody_knows_stores_none() -> None:
+def test_repair_of_a_lease_whose_fence_nobody_knows_stores_none(master: ScriptedMaster) -> None:
     """It was handed over by its token alone (C11)."""
-    master = ScriptedMaster()
     assert master.run(wire.repair(ONE, "tok", 8.0, None, 60.0)) == [1]
     assert (master.get(A), master.get(FA)) == ("tok", None)
 
 
-def test_each_name_keeps_its_own_greater_fence() -> None:
-    master = ScriptedMaster()
+def test_each_name_keeps_its_own_greater_fence(master: ScriptedMaster) -> None:
     master.set(FA, "900", 7)
     assert master.run(wire.repair(TWO, "tok", 8.0, 500, 60.0)) == [1]
     assert (master.get(FA), master.get(TWO.fences[1])) == ("900", "500")
 
 
-def test_repair_gives_all_names_or_none() -> None:
-    master = ScriptedMaster()
+def test_repair_gives_all_names_or_none(master: ScriptedMaster) -> None:
     master.set(B, "ann", 1000)
     assert master.run(wire.repair(TWO, "tok", 8.0, 500, 60.0)) == [0]
     assert master.get(A) is None
     assert master.run(wire.repair(BARE, "tok", 8.0, None, 60.0)) == [0]
-
-
-def test_repair_without_fencing() -> None:
     master = ScriptedMaster()
     assert master.run(wire.repair(BARE, "tok", 8.0, None, 60.0)) == [1]
-    assert set(master.values) == {A.encode(), B.encode()}
+    assert set(master.values) == {A.encode(), B.encode()}  # without fencing there is no fence key
 
 
 # -- release -----------------------------------------------------------------------------------------
 
 
-def test_release_deletes_and_tells_whoever_waits() -> None:
-    master = ScriptedMaster()
+def test_release_deletes_and_tells_whoever_waits(master: ScriptedMaster) -> None:
     master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
     master.listeners = 3
     assert master.run(wire.release(TWO, "tok")) == [1, 6]
@@ -507,20 +473,18 @@ def test_release_deletes_and_tells_whoever_waits() -> None:
     ("ann", None, b"ann", ["ann"]),
     ("ann", "bob", b"bob", ["ann", "bob"]),
 ])  # fmt: skip
-def test_release_leaves_the_keys_of_others_alone(a: str | None, b: str | None, other: bytes, left: list[str]) -> None:
+def test_release_leaves_the_keys_of_others_alone(
+    master: ScriptedMaster, a: str | None, b: str | None, other: bytes, left: list[str]
+) -> None:
     """P8; and what is ours goes, also where not all is (P7)."""
-    master = ScriptedMaster()
-    for lock, token in ((A, a), (B, b)):
-        if token is not None:
-            master.set(lock, token, 1000)
+    held_by(master, a, b)
     assert master.run(wire.release(TWO, "tok")) == [0, other]
     assert [value.decode() for value in master.values.values()] == left
     assert len(master.published) == [a, b].count("tok")
 
 
-def test_release_goes_on_behind_a_key_of_another_type() -> None:
+def test_release_goes_on_behind_a_key_of_another_type(master: ScriptedMaster) -> None:
     """P7: what is the caller's goes, and the error says that something was not."""
-    master = ScriptedMaster()
     master.run(wire.acquire(TWO, "tok", 10.0, 500, 60.0))
     master.set(A, [b"a list"])
     with pytest.raises(ErrorReplied, match="WRONGTYPE"):
@@ -533,9 +497,8 @@ def test_release_goes_on_behind_a_key_of_another_type() -> None:
     (3000, 4.0, 3000),  # never longer than the key would have lived
     (-1, 4.0, 4000),  # ... for ever: somebody has taken its expiry away
 ])  # fmt: skip
-def test_release_may_keep_the_names_from_everybody(left: int, keep: float, ms: int) -> None:
+def test_release_may_keep_the_names_from_everybody(master: ScriptedMaster, left: int, keep: float, ms: int) -> None:
     """R28; and nobody is told, for there is nothing to take yet."""
-    master = ScriptedMaster()
     master.set(A, "tok", left)
     master.set(B, "tok", 10_000)
     master.listeners = 3
@@ -550,17 +513,15 @@ def test_release_may_keep_the_names_from_everybody(left: int, keep: float, ms: i
     assert (master.get(A), master.pttl(A)) == ("released:tok", ms)
 
 
-def test_release_keeps_no_key_that_is_at_its_end() -> None:
+def test_release_keeps_no_key_that_is_at_its_end(master: ScriptedMaster) -> None:
     """R28: not for a millisecond longer.  Redis has a key yet whose time is 0."""
-    master = ScriptedMaster()
     master.set(A, "tok", 0)
     assert master.run(wire.release(ONE, "tok", 4.0)) == [1, 0]
     assert (master.get(A), master.pttl(A)) == ("tok", 0)
 
 
-def test_release_keeps_only_what_the_caller_has() -> None:
+def test_release_keeps_only_what_the_caller_has(master: ScriptedMaster) -> None:
     """P8."""
-    master = ScriptedMaster()
     master.set(A, "ann", 3000)
     master.set(B, "tok", 10_000)
     assert master.run(wire.release(TWO, "tok", 4.0)) == [0, b"ann"]
@@ -571,8 +532,7 @@ def test_release_keeps_only_what_the_caller_has() -> None:
     assert master.get("redlock:c") is None
 
 
-def test_release_works_where_publishing_is_not_permitted() -> None:
-    master = ScriptedMaster()
+def test_release_works_where_publishing_is_not_permitted(master: ScriptedMaster) -> None:
     master.run(wire.acquire(ONE, "tok", 10.0, 500, 60.0))
     master.may_publish = False
     assert master.run(wire.release(ONE, "tok")) == [1, 0]
@@ -582,19 +542,17 @@ def test_release_works_where_publishing_is_not_permitted() -> None:
 # -- status and announce -----------------------------------------------------------------------------
 
 
-def test_status_changes_nothing() -> None:
-    master = ScriptedMaster()
+def test_status_changes_nothing(master: ScriptedMaster) -> None:
     assert wire.read_status(master.run(wire.status(A))) == wire.Seen("", 0.0, 0)
     master.set(A, "ann", 2500)
     master.set(FA, "77", 5)
-    before = dict(master.values), dict(master.expiries)
+    before = everything(master)
     assert wire.read_status(master.run(wire.status(A))) == wire.Seen("ann", 2.5, 77)
-    assert (master.values, master.expiries) == before
+    assert everything(master) == before
 
 
-def test_announce_raises_and_never_lowers() -> None:
+def test_announce_raises_and_never_lowers(master: ScriptedMaster) -> None:
     """R21: without expiry, for it has to outlive every lease."""
-    master = ScriptedMaster()
     key = "redlock-max-ttl:redlock:"
     for max_ttl, largest in ((60.0, 60.0), (10.0, 60.0), (60.0, 60.0), (300.0, 300.0), (60.0, 300.0)):
         assert wire.read_announce(master.run(wire.announce("redlock:", max_ttl))) == largest
@@ -603,9 +561,8 @@ def test_announce_raises_and_never_lowers() -> None:
 
 
 @pytest.mark.parametrize("value", ["9007199254740992", "99999999999999999999", "1e300", "inf"])
-def test_announce_refuses_what_no_client_can_have_announced(value: str) -> None:
+def test_announce_refuses_what_no_client_can_have_announced(master: ScriptedMaster, value: str) -> None:
     """It may stand where the largest was, which is not for the next client to guess; and it would not come back as it is."""
-    master = ScriptedMaster()
     key = "redlock-max-ttl:redlock:"
     master.set(key, value)
     with pytest.raises(ErrorReplied, match=f"^BADMAXTTL {key} does not hold the max_ttl of a client: delete it"):
@@ -615,9 +572,8 @@ def test_announce_refuses_what_no_client_can_have_announced(value: str) -> None:
         wire.read_announced(value.encode())
 
 
-def test_announce_refuses_what_is_no_string_in_the_same_words() -> None:
+def test_announce_refuses_what_is_no_string_in_the_same_words(master: ScriptedMaster) -> None:
     """A lock key of another type is something else, and cured by something else."""
-    master = ScriptedMaster()
     key = "redlock-max-ttl:redlock:"
     master.set(key, [b"a list"])
     with pytest.raises(ErrorReplied, match=f"^BADMAXTTL {key} does not hold the max_ttl of a client: delete it"):
@@ -631,15 +587,13 @@ def test_announce_refuses_what_is_no_string_in_the_same_words() -> None:
 @pytest.mark.parametrize(
     "value", ["9007199254740991", "300000", "3e5", "60000", "1000", "0", "-5", "1.5", "nan", "soon", ""]
 )
-def test_what_is_announced_is_read_from_the_key_as_by_the_script(value: str) -> None:
+def test_what_is_announced_is_read_from_the_key_as_by_the_script(master: ScriptedMaster, value: str) -> None:
     """By a check, which writes nothing."""
-    master = ScriptedMaster()
     master.set("redlock-max-ttl:redlock:", value)
     largest = wire.read_announce(master.run(wire.announce("redlock:", 60.0)))
     assert max(60.0, wire.read_announced(value.encode())) == largest
 
 
-def test_announce_mends_a_value_that_is_none() -> None:
-    master = ScriptedMaster()
+def test_announce_mends_a_value_that_is_none(master: ScriptedMaster) -> None:
     master.set("redlock-max-ttl:redlock:", "soon")
     assert master.run(wire.announce("redlock:", 60.0)) == 60_000

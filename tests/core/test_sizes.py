@@ -57,12 +57,3 @@ def test_what_is_allowed_is_allowed_for_every_answer_anew():
         sizes.add(b"$%d\r\n%s\r\n" % (BYTES, bytes(BYTES)))
         sizes.add(b"*%d\r\n" % VALUES + b":1\r\n" * VALUES)
         sizes.add(b"+" + b"x" * (LINE - 1) + b"\r\n")
-
-
-@pytest.mark.parametrize(
-    "answer", [b":1\r\n", b"$-1\r\n", b"*4\r\n:1\r\n:1785283187435111\r\n:0\r\n$40\r\n" + b"0f" * 20 + b"\r\n"]
-)
-def test_what_scripts_answer_is_recognised_without_looking_at_each_line(answer, monkeypatch):
-    monkeypatch.setattr(Sizes, "_begin", None)
-    Sizes().add(answer)
-    Sizes().add(answer * 3)

@@ -26,80 +26,59 @@ def confirm(subscriptions: Subscriptions, *masters: int, channel: str = CHANNEL)
     return [subscription for subscriptions in told for subscription in subscriptions]
 
 
-def listening(*keys: str) -> tuple[Subscriptions, Subscription]:
-    subscriptions, subscription = Subscriptions(N), Subscription(keys or (KEY,), N)
+def another(subscriptions: Subscriptions, *keys: str, watches: bool = False) -> Subscription:
+    subscription = Subscription(keys or (KEY,), N, watches=watches)
     subscriptions.add(subscription)
-    return subscriptions, subscription
+    return subscription
+
+
+def listening(*keys: str) -> tuple[Subscriptions, Subscription]:
+    subscriptions = Subscriptions(N)
+    return subscriptions, another(subscriptions, *keys)
 
 
 # -- a majority decides ------------------------------------------------------------------------------
 
 
-def test_the_third_of_five_tells_and_the_rest_says_nothing_new():
-    subscriptions, subscription = listening()
-    assert announce(subscriptions, 0, 1) == []
-    assert announce(subscriptions, 2) == [subscription]
-    assert announce(subscriptions, 3, 4) == []
-    assert subscription.released == 1
-
-
 @pytest.mark.parametrize(("masters", "need"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
-def test_a_majority_of_the_configured_masters(masters, need):
+def test_a_majority_of_the_configured_masters(masters: int, need: int) -> None:
     subscription = Subscription([KEY], masters)
     assert [subscription.hear(master, b"t") for master in range(masters)] == [
         master == need - 1 for master in range(masters)
     ]
 
 
-def test_one_master_that_repeats_itself_is_one_master():
+@pytest.mark.parametrize(("heard", "refused"), [
+    pytest.param("t0 t1 t2! t3 t4", None, id="the-third-of-five-tells-and-the-rest-says-nothing-new"),
+    pytest.param("t0 t0 t0 t0", None, id="one-master-that-repeats-itself-is-one-master"),
+    pytest.param("a0 a1 b2!", None, id="those-who-split-the-votes-and-took-them-back-count-together"),
+    # They granted it, or their votes do not count: what is released there changes nothing (R25).
+    pytest.param("o2 o3 o4 a2 a3 b4", {0, 1}, id="masters-that-did-not-stand-in-the-way-say-nothing-new"),
+    pytest.param("o2 o3 o4 o1! t0 t2 t3!", {0, 1}, id="until-one-of-those-that-refused-it-does"),
+    pytest.param("a0 a1 | b2", None, id="what-came-before-an-attempt-does-not-add-up-with-what-comes-after"),
+    # It was on its way when the attempt was made, which may have come too early on some masters.
+    pytest.param("t0 t1 | t2!", None, id="the-same-release-adds-up-across-an-attempt"),
+    pytest.param("t0 t1 t2! | t3 t4 n0 n1 n2!", None, id="an-attempt-has-used-what-was-heard"),
+])  # fmt: skip
+def test_what_tells_whoever_waits_to_look(heard: str, refused: set[int] | None) -> None:
+    """``t0``: master 0 announces the token ``t``; ``!``: that tells; ``|``: an attempt is made."""
     subscriptions, subscription = listening()
-    assert announce(subscriptions, 0, 0, 0, 0) == []
-    assert subscription.released == 0
+    if refused is not None:
+        subscription.refused(refused)
+    released = 0
+    for word in heard.split():
+        if word == "|":
+            subscription.attempting()
+            released = 0
+            assert not subscription.look
+        else:
+            told = announce(subscriptions, int(word[1]), token=word[:1].encode())
+            assert told == ([subscription] if word.endswith("!") else []), word
+            released += len(told)
+        assert subscription.released == released
 
 
-def test_those_who_split_the_votes_and_took_them_back_count_together():
-    subscriptions, subscription = listening()
-    assert announce(subscriptions, 0, 1, token=b"a") == []
-    assert announce(subscriptions, 2, token=b"b") == [subscription]
-
-
-def test_masters_that_did_not_stand_in_the_way_say_nothing_new():
-    """They granted it, or their votes do not count: what is released there changes nothing (R25)."""
-    subscriptions, subscription = listening()
-    subscription.refused([0, 1])
-    assert announce(subscriptions, 2, 3, 4, token=b"ours") == []
-    assert announce(subscriptions, 2, 3, token=b"a") == []
-    assert announce(subscriptions, 4, token=b"b") == []
-    assert subscription.released == 0
-    assert announce(subscriptions, 1, token=b"ours") == [subscription]  # one of those that refused it
-    assert announce(subscriptions, 0, 2, 3, token=b"theirs") == [subscription]
-
-
-def test_what_was_announced_before_an_attempt_does_not_add_up_with_what_comes_after():
-    subscriptions, subscription = listening()
-    announce(subscriptions, 0, 1, token=b"a")
-    subscription.attempting()
-    assert announce(subscriptions, 2, token=b"b") == []
-
-
-def test_the_same_release_adds_up_across_an_attempt():
-    """It was on its way when the attempt was made, which may have come too early on some masters."""
-    subscriptions, subscription = listening()
-    announce(subscriptions, 0, 1)
-    subscription.attempting()
-    assert announce(subscriptions, 2) == [subscription]
-
-
-def test_an_attempt_has_used_what_was_heard():
-    subscriptions, subscription = listening()
-    announce(subscriptions, 0, 1, 2)
-    subscription.attempting()
-    assert (subscription.released, subscription.look) == (0, False)
-    assert announce(subscriptions, 3, 4) == []  # the same release
-    assert announce(subscriptions, 0, 1, 2, token=b"next") == [subscription]
-
-
-def test_tokens_are_not_remembered_for_ever():
+def test_tokens_are_not_remembered_for_ever() -> None:
     _, subscription = listening()
     for number in range(10_000):
         subscription.hear(0, b"%d" % number)
@@ -109,7 +88,7 @@ def test_tokens_are_not_remembered_for_ever():
 # -- who listens -------------------------------------------------------------------------------------
 
 
-def test_subscribed_at_a_majority_one_looks_again():
+def test_subscribed_at_a_majority_one_looks_again() -> None:
     subscriptions, subscription = listening()
     assert confirm(subscriptions, 0, 1) == []
     assert not subscription.look
@@ -118,7 +97,7 @@ def test_subscribed_at_a_majority_one_looks_again():
     assert confirm(subscriptions, 3, 4) == []
 
 
-def test_several_names_are_subscribed_when_all_of_them_are():
+def test_several_names_are_subscribed_when_all_of_them_are() -> None:
     other = "redlock:other"
     subscriptions, subscription = listening(KEY, other)
     confirm(subscriptions, 0, 1, 2)
@@ -127,18 +106,17 @@ def test_several_names_are_subscribed_when_all_of_them_are():
     assert announce(subscriptions, 0, 1, 2, channel=other + ":released", token=b"x") == [subscription]
 
 
-def test_who_comes_while_the_channel_is_on_looks_again_at_once():
+def test_who_comes_while_the_channel_is_on_looks_again_at_once_and_is_the_one_who_is_told() -> None:
     subscriptions, subscription = listening()
     confirm(subscriptions, 0, 1, 2)
-    subscriptions.remove(subscription, 0.0)
-    following = Subscription([KEY], N)
-    subscriptions.add(following)
+    following = another(subscriptions)
+    subscriptions.remove(subscription, 0.0)  # the end of one operation does not take the subscription of the next
     assert following.look
     assert announce(subscriptions, 0, 1, 2) == [following]
     assert subscription.released == 0
 
 
-def test_a_connection_that_broke_confirms_anew():
+def test_a_connection_that_broke_confirms_anew() -> None:
     subscriptions, subscription = listening()
     confirm(subscriptions, 0, 1, 2)
     subscription.attempting()
@@ -147,7 +125,7 @@ def test_a_connection_that_broke_confirms_anew():
     assert subscription.look
 
 
-def test_what_was_unsubscribed_is_not_confirmed():
+def test_what_was_unsubscribed_is_not_confirmed() -> None:
     subscriptions, subscription = listening()
     confirm(subscriptions, 0, 1)
     subscriptions.unconfirmed(1, CHANNEL)
@@ -155,23 +133,20 @@ def test_what_was_unsubscribed_is_not_confirmed():
     assert confirm(subscriptions, 1) == [subscription]
 
 
-def test_the_end_of_one_operation_does_not_take_the_subscription_of_the_next():
-    subscriptions, subscription = listening()
-    following = Subscription([KEY], N)
-    subscriptions.add(following)
-    subscriptions.remove(subscription, 0.0)
-    assert announce(subscriptions, 0, 1, 2) == [following]
-
-
-def test_channels_linger_and_go():
-    subscriptions, subscription = listening()
+@pytest.mark.parametrize("watched", [False, True])
+def test_channels_linger_and_go_when_the_last_one_has_gone(watched: bool) -> None:
+    subscriptions, last = listening()
+    if watched:
+        waiter, last = last, another(subscriptions, watches=True)
+        subscriptions.remove(waiter, 0.0)
     subscriptions.forget_idle(100.0)
     assert subscriptions.channels == [CHANNEL]
-    subscriptions.remove(subscription, 100.0)
+    subscriptions.remove(last, 100.0)
     subscriptions.forget_idle(100.0 + LINGER / 2)
     assert subscriptions.channels == [CHANNEL]
     subscriptions.forget_idle(100.0 + LINGER)
     assert not subscriptions
+    assert subscriptions.channels == []
     assert announce(subscriptions, 0, 1, 2) == []
     assert confirm(subscriptions, 0, 1, 2) == []  # late answers
 
@@ -179,32 +154,25 @@ def test_channels_linger_and_go():
 # -- collisions --------------------------------------------------------------------------------------
 
 
-def test_nobody_waits_until_attempts_collide():
-    _, subscription = listening()
+def test_the_more_attempts_collide_the_later_and_the_next_one_knows() -> None:
+    """Up to a limit; and nobody waits any more when they no longer do."""
+    subscriptions, subscription = listening()
     assert subscription.spread == 0
-    subscription.tried(collided=True)
-    assert subscription.spread == pytest.approx(0.0005)
-    subscription.tried(collided=True)
-    assert subscription.spread == pytest.approx(0.0015)
-    for _ in range(8):
-        subscription.tried(collided=False)
-    assert subscription.spread == 0
-
-
-def test_the_spread_has_a_limit():
-    _, subscription = listening()
+    spreads = []
     for _ in range(100):
         subscription.tried(collided=True)
-    assert 0.1 < subscription.spread < 0.2
-
-
-def test_the_next_one_knows_how_crowded_it_is():
-    subscriptions, subscription = listening()
-    subscription.tried(collided=True)
+        spreads.append(subscription.spread)
+    assert spreads[:2] == pytest.approx([0.0005, 0.0015])
+    assert spreads == sorted(spreads)
+    assert 0.1 < spreads[-1] < 0.2
+    watcher = another(subscriptions, watches=True)
     subscriptions.remove(subscription, 0.0)
-    following = Subscription([KEY], N)
-    subscriptions.add(following)
-    assert following.spread == subscription.spread
+    subscriptions.remove(watcher, 0.0)  # who only watches leaves the pauses of the waiters alone
+    following = another(subscriptions)
+    assert following.spread == spreads[-1]
+    for _ in range(100):
+        following.tried(collided=False)
+    assert following.spread == 0
 
 
 # -- letting others go first -------------------------------------------------------------------------
@@ -216,7 +184,7 @@ def yield_until(subscriptions: Subscriptions, now: float, *, turn: bool = False)
     return place.yield_until
 
 
-def test_who_released_and_was_heard_lets_others_go_first():
+def test_who_released_and_was_heard_lets_others_go_first() -> None:
     subscriptions = Subscriptions(N)
     assert not subscriptions.contended
     subscriptions.released([KEY], {0: 1, 2: 1}, took=0.001, now=10.0)
@@ -224,9 +192,11 @@ def test_who_released_and_was_heard_lets_others_go_first():
     assert yield_until(subscriptions, 10.001) == pytest.approx(10.006)  # 3 ms, and three times what the release took
     assert yield_until(subscriptions, 11.0) == NEVER  # they have had their chance
     assert yield_until(subscriptions, 11.0, turn=True) == pytest.approx(11.006)
+    subscriptions.released([KEY], {}, took=0.001, now=11.1)  # nobody else listens any more
+    assert not subscriptions.contended
 
 
-def test_our_own_subscription_is_nobody_else():
+def test_our_own_subscription_is_nobody_else() -> None:
     subscriptions, _ = listening()
     confirm(subscriptions, 0, 1, 2)
     subscriptions.released([KEY], {0: 1, 1: 1, 2: 1}, took=0.001, now=10.0)
@@ -235,32 +205,16 @@ def test_our_own_subscription_is_nobody_else():
     assert subscriptions.contended
 
 
-def test_when_nobody_else_listens_any_more_nobody_is_let_first():
-    subscriptions = Subscriptions(N)
-    subscriptions.released([KEY], {0: 1}, took=0.001, now=10.0)
-    subscriptions.released([KEY], {}, took=0.001, now=10.1)
-    assert not subscriptions.contended
-
-
-def test_crowds_do_not_pile_up():
+def test_crowds_do_not_pile_up() -> None:
     subscriptions = Subscriptions(N)
     for number in range(10_000):
         subscriptions.released([f"redlock:{number}"], {0: 1}, took=0.001, now=float(number))
     assert len(subscriptions.contended) < 100
 
 
-# -- who watches -------------------------------------------------------------------------------------
-
-
-def watching(subscriptions: Subscriptions) -> Subscription:
-    watcher = Subscription([KEY], N, watches=True)
-    subscriptions.add(watcher)
-    return watcher
-
-
-def test_all_who_watch_are_told_beside_the_waiter_in_line():
+def test_all_who_watch_are_told_beside_the_waiter_in_line() -> None:
     subscriptions, waiter = listening()
-    watchers = [watching(subscriptions), watching(subscriptions)]
+    watchers = [another(subscriptions, watches=True) for _ in range(2)]
     assert confirm(subscriptions, 0, 1, 2) == [waiter, *watchers]
     assert announce(subscriptions, 0, 1, 2) == [waiter, *watchers]
     subscriptions.remove(waiter, 0.0)
@@ -268,27 +222,3 @@ def test_all_who_watch_are_told_beside_the_waiter_in_line():
     subscriptions.remove(watchers[0], 0.0)
     subscriptions.remove(watchers[0], 0.0)
     assert announce(subscriptions, 0, 1, 2, token=b"another") == watchers[1:]
-
-
-def test_a_channel_is_forgotten_when_the_last_one_has_gone():
-    subscriptions, waiter = listening()
-    watcher = watching(subscriptions)
-    subscriptions.remove(waiter, 0.0)
-    subscriptions.forget_idle(2 * LINGER)
-    assert subscriptions.channels == [CHANNEL]
-    subscriptions.remove(watcher, 2 * LINGER)
-    subscriptions.forget_idle(2.5 * LINGER)
-    assert subscriptions.channels == [CHANNEL]
-    subscriptions.forget_idle(3 * LINGER)
-    assert subscriptions.channels == []
-
-
-def test_who_watches_leaves_the_pauses_of_the_waiters_alone():
-    subscriptions, waiter = listening()
-    watcher = watching(subscriptions)
-    waiter.tried(collided=True)
-    subscriptions.remove(waiter, 0.0)
-    subscriptions.remove(watcher, 0.0)
-    following = Subscription([KEY], N)
-    subscriptions.add(following)
-    assert following.level == 1

@@ -1,124 +1,136 @@
-"""An acquire that waits (R24, R25, C4): when it looks again, and that it never depends on a message."""
+"""Waiting for a lock, and for a name to be free (R24, R25, C4): when it looks again, and that no message is needed.
+
+Who waits to have it tries to acquire it; who waits for it to be free asks for its status.  When, is the same.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tenacity.wait import wait_base
+from tenacity.wait import wait_base, wait_fixed
 
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Leave, Listen, Send, Wait
 from redlock._core.release import release
 from redlock._core.voters import Facts
-from tests.core.world import GRANTS, OTHER, START, Master, World, down, held, turns
+from redlock._core.wait_free import wait_free
+from tests.core.world import GRANTS, NEVER, OTHER, START, Interrupt, Master, World, down, refuses, turns
 
-NOT = [0, b"0", OTHER.encode(), 5000]  # an acquire that is refused
+if TYPE_CHECKING:
+    from redlock._core.quorum import Tally
+
+FREE: list[Any] = [b"", -2, b"0"]
 PAUSE = 0.5  # of `World.spec`
+HELD = 60_000  # ms for which its holder has it
 
 
-def frees(times: int = 1, after: float = 0.0) -> Master:
-    """Refuses so many times, then grants."""
-    return Master(after, {"acquire": turns(*[NOT] * times, GRANTS["acquire"])})
+def busy(times: float = 1, *, ms: int = HELD, after: float = 0.0, by: str = OTHER) -> Master:
+    """Held for so many looks, then free."""
+    held = {"acquire": [0, b"0", by.encode(), ms], "status": [by.encode(), ms, b"0"]}
+    free = {"acquire": GRANTS["acquire"], "status": FREE}
+    if times == math.inf:
+        return Master(after, dict(held))
+    return Master(after, {verb: turns(*[held[verb]] * int(times), free[verb]) for verb in held})
 
 
-def attempts(world: World) -> list[float]:
-    return [round(sent.at - START, 6) for sent in world.all("acquire")]
+def all_(times: float = 1, **options: Any) -> list[Master]:
+    return [busy(times, **options) for _ in range(5)]
 
 
 def acquire(world: World, patience: float = 10.0, **spec: Any) -> Grant | Refusal:
     return world.run(world.acquire(world.spec(**spec), deadline=START + patience))
 
 
-def names_of(world: World) -> list[str]:
-    return [name for name, _ in world.effects]
+def free(world: World, patience: float = 10.0, *names: str, pause: float = PAUSE, **options: Any) -> Any:
+    """The first name that is not, or None; and the votes."""
+    op = wait_free(world.settings, names or ("invoice:42",), "redlock:", START + patience, wait_fixed(pause))
+    found: tuple[str | None, Tally] = world.run(op, **options)
+    return found
+
+
+def looks(world: World, verb: str = "") -> list[float]:
+    if not verb:  # to wait for a name takes nothing, and changes nothing
+        assert set(world.verbs()) == {"status"}
+    return [round(sent.at - START, 6) for sent in world.all(verb or "status")]
+
+
+def announces(at: float, *masters: int) -> list[tuple[float, int, str]]:
+    return [(at, master, "t") for master in masters]
 
 
 # -- when to look again ------------------------------------------------------------------------------
 
 
-def test_a_majority_that_announces_ends_the_pause():
-    world = World(*[frees() for _ in range(5)])
-    for master in range(5):
-        world.announce(0.1 + 0.01 * master, master, "t")
-    assert isinstance(acquire(world), Grant)
-    assert attempts(world) == [0.0, 0.12]
+@pytest.mark.parametrize("operation", ["acquire", "status"])
+@pytest.mark.parametrize(("masters", "heard", "at"), [
+    pytest.param({}, [(0.1 + 0.01 * master, master, "t") for master in range(5)], [0.0, 0.12],
+        id="a-majority-that-announces-ends-the-pause"),
+    pytest.param({}, announces(0.1, 0, 1), [0.0, PAUSE], id="a-minority-does-not"),
+    pytest.param({"times": 2}, announces(0.1, 0, 1, 2), [0.0, 0.1, 0.1 + PAUSE], id="it-is-believed-only-if-the-masters-say-so"),
+    pytest.param({"times": 3}, [], [0.0, PAUSE, 2 * PAUSE, 3 * PAUSE], id="without-any-message-it-is-tried-all-the-same"),
+    pytest.param({"times": 2, "after": 0.1}, announces(0.65, 0, 1, 2), [0.0, 0.6, 0.7],  # the second look is under way from 0.6 to 0.7
+        id="what-is-announced-during-a-look-is-not-forgotten"),
+    # What was released between the refusal and the subscription is announced to nobody.
+    pytest.param({}, [(0.01 * (master + 1), master, None) for master in range(5)], [0.0, 0.03],
+        id="subscribed-it-looks-again"),
+    pytest.param({"ms": 200}, [], [0.0, 0.202], id="a-lease-that-nobody-releases-ends-by-itself"),
+])  # fmt: skip
+def test_when_it_looks_again(
+    operation: str, masters: dict[str, Any], heard: list[tuple[float, int, str | None]], at: list[float]
+) -> None:
+    world = World(*all_(**masters))
+    for when, master, token in heard:
+        if token is None:
+            world.subscribe(when, master)
+        else:
+            world.announce(when, master, token)
+    if operation == "acquire":
+        assert isinstance(acquire(world), Grant)
+        assert looks(world, "acquire") == at
+    else:
+        assert free(world)[0] is None
+        assert looks(world) == at
 
 
-def test_a_minority_does_not():
-    world = World(*[frees() for _ in range(5)])
-    world.announce(0.1, 0, "t")
-    world.announce(0.1, 1, "t")
-    assert isinstance(acquire(world), Grant)
-    assert attempts(world) == [0.0, PAUSE]
-
-
-def test_what_it_has_taken_back_itself_is_no_reason_to_hurry():
+@pytest.mark.parametrize("whose", ["token", "theirs"])
+def test_what_is_taken_back_where_it_was_not_refused_is_no_reason_to_hurry(whose: str) -> None:
     """One master refuses, one grants, the third one restarted and does not vote: the two that granted announce our own
-    rollback, and nothing has changed (R25).
+    rollback, or that of somebody else, and nothing has changed (R25).
     """
-    world = World(held(), Master(), Master(), guard=True)
+    world = World(busy(math.inf), Master(), Master(), guard=True)
     world.settings.voters.admit(1, Facts(run_id="another", uptime=0), START)
     for number in range(1, 100):
         for master in (1, 2):
-            world.announce(0.1 * number, master, f"token-{number}")
+            world.announce(0.1 * number, master, f"{whose}-{number}")
     assert isinstance(acquire(world, patience=2.0, pause=0.6), Refusal)
-    assert attempts(world) == [0.0, 0.6, 1.2, 1.8, 2.0]
+    assert looks(world, "acquire") == [0.0, 0.6, 1.2, 1.8, 2.0]
 
 
-def test_nor_is_what_others_have_taken_back_there():
-    world = World(held(), Master(), Master(), guard=True)
-    world.settings.voters.admit(1, Facts(run_id="another", uptime=0), START)
-    for number in range(20):
-        world.announce(0.1 * number, 1, f"theirs-{number}")
-        world.announce(0.1 * number, 2, f"theirs-{number}")
-    assert isinstance(acquire(world, patience=2.0, pause=0.6), Refusal)
-    assert attempts(world) == [0.0, 0.6, 1.2, 1.8, 2.0]
+def test_masters_on_which_it_was_free_announce_nothing_new() -> None:
+    """They, and one that does not vote, announce what somebody else has tried there, and taken back (R25)."""
+    world = World(busy(math.inf), busy(math.inf), Master(), Master(), Master(), guard=True)
+    world.settings.voters.admit(4, Facts(run_id="another", uptime=0), START)
+    for number in range(10):
+        for master in (2, 3, 4):
+            world.announce(0.1 * number, master, f"theirs-{number}")
+    assert free(world, 3.0, pause=2.0)[0] == "invoice:42"
+    assert looks(world) == [0.0, 2.0, 3.0]
 
 
-def test_the_holder_of_the_master_that_refused_it_releases():
+def test_the_holder_of_the_master_that_refused_it_releases() -> None:
     """Its other key was on the master that does not vote."""
-    world = World(frees(), Master(), Master(), guard=True)
+    world = World(busy(), Master(), Master(), guard=True)
     world.settings.voters.admit(1, Facts(run_id="another", uptime=0), START)
     world.announce(0.1, 1, OTHER)
     world.announce(0.2, 0, OTHER)
     assert isinstance(acquire(world), Grant)
-    assert attempts(world) == [0.0, 0.2]
+    assert looks(world, "acquire") == [0.0, 0.2]
 
 
-def test_without_any_message_it_is_tried_again_all_the_same():
-    world = World(*[frees(3) for _ in range(5)])
-    assert isinstance(acquire(world), Grant)
-    assert attempts(world) == [0.0, PAUSE, 2 * PAUSE, 3 * PAUSE]
-
-
-def test_what_is_announced_during_an_attempt_is_not_forgotten():
-    world = World(*[frees(2, after=0.1) for _ in range(5)])
-    for master in range(3):
-        world.announce(0.65, master, "t")  # the second attempt is under way from 0.6 to 0.7
-    assert isinstance(acquire(world), Grant)
-    assert attempts(world) == [0.0, 0.6, 0.7]
-
-
-def test_subscribed_it_looks_again():
-    """What was released between the refusal and the subscription is announced to nobody."""
-    world = World(*[frees() for _ in range(5)])
-    for master in range(5):
-        world.subscribe(0.01 * (master + 1), master)
-    assert isinstance(acquire(world), Grant)
-    assert attempts(world) == [0.0, 0.03]
-
-
-def test_a_lease_that_nobody_releases_is_not_waited_for_longer_than_it_lives():
-    soon = [0, b"0", OTHER.encode(), 200]
-    world = World(*[Master(0.0, {"acquire": turns(soon, GRANTS["acquire"])}) for _ in range(5)])
-    assert isinstance(acquire(world, pause=5.0), Grant)
-    assert attempts(world) == [0.0, 0.202]
-
-
-def test_the_deadline_is_not_moved_by_messages():
-    world = World(*[held() for _ in range(5)])
+def test_the_deadline_is_not_moved_by_messages() -> None:
+    world = World(*all_(math.inf))
     for number in range(50):
         for master in range(3):
             world.announce(0.05 * number, master, f"t{number}")
@@ -127,56 +139,31 @@ def test_the_deadline_is_not_moved_by_messages():
     assert refusal.at == START + 1.0
 
 
-# -- who listens -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("masters", "patience", "listens"), [
+    pytest.param([Master()] * 5, 10.0, 0, id="granted-at-once"),
+    pytest.param([busy(math.inf)] * 5, 0.0, 0, id="who-tries-once"),
+    pytest.param([down()] * 5, 2.0, 0, id="an-outage-is-nothing-to-listen-to"),
+    pytest.param(all_(4), 10.0, 1, id="one-subscription-for-all-attempts"),
+])  # fmt: skip
+def test_who_listens(masters: list[Master], patience: float, listens: int) -> None:
+    world = World(*masters)
+    acquire(world, patience)
+    assert [name for name, _ in world.effects].count("Listen") == listens
 
 
-def test_who_is_granted_the_lock_at_once_never_listens():
-    world = World(*[Master() for _ in range(5)])
-    assert isinstance(acquire(world), Grant)
-    assert "Listen" not in names_of(world)
-
-
-def test_who_tries_once_does_not_listen():
-    world = World(*[held() for _ in range(5)])
-    assert isinstance(acquire(world, patience=0.0), Refusal)
-    assert "Listen" not in names_of(world)
-
-
-def test_an_outage_is_nothing_to_listen_to():
-    world = World(*[down() for _ in range(5)])
-    assert isinstance(acquire(world, patience=2.0), Refusal)
-    assert "Listen" not in names_of(world)
-
-
-def test_one_subscription_for_all_attempts():
-    world = World(*[frees(4) for _ in range(5)])
-    acquire(world)
-    assert names_of(world).count("Listen") == 1
-
-
-# -- collisions --------------------------------------------------------------------------------------
-
-
-def test_after_a_collision_one_is_late_by_chance():
+@pytest.mark.parametrize(("rivals", "third"), [("aab", 0.2005), ("aaa", 0.2)], ids=["collision", "clear-refusal"])
+def test_after_a_collision_one_is_late_by_chance(rivals: str, third: float) -> None:
     """Two masters each, and one: nobody has a majority.  ``World`` draws the latest that it can be."""
-    rivals = [[0, b"0", token, 5000] for token in (b"a", b"a", b"b")]
+    refusals = [[0, b"0", token.encode(), 5000] for token in rivals]
+    first = [0, b"0", OTHER.encode(), 5000]
     world = World(
-        *[Master(0.0, {"acquire": turns(NOT, not_, GRANTS["acquire"])}) for not_ in rivals], frees(2), frees(2)
+        *[Master(0.0, {"acquire": turns(first, then, GRANTS["acquire"])}) for then in refusals], busy(2), busy(2)
     )
     for master in range(3):
         world.announce(0.1, master, "first")
         world.announce(0.2, master, "second")
     assert isinstance(acquire(world), Grant)
-    assert attempts(world) == [0.0, 0.1, 0.2005]
-
-
-def test_a_clear_refusal_is_no_collision():
-    world = World(*[frees(2) for _ in range(5)])
-    for master in range(3):
-        world.announce(0.1, master, "first")
-        world.announce(0.2, master, "second")
-    assert isinstance(acquire(world), Grant)
-    assert attempts(world) == [0.0, 0.1, 0.2]
+    assert looks(world, "acquire") == [0.0, 0.1, third]
 
 
 class Counted(wait_base):
@@ -188,9 +175,9 @@ class Counted(wait_base):
         return 0.5
 
 
-def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_release():
+def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_release() -> None:
     """C4.  Who lost a race after a release has not waited in vain for long: pauses begin small again."""
-    world = World(*[frees(4) for _ in range(5)])
+    world = World(*all_(4))
     for master in range(3):
         world.announce(0.6, master, "t")
     counted = Counted()
@@ -213,40 +200,24 @@ def released_in_a_crowd(heard: int = 1) -> World:
     return world
 
 
-def test_who_was_heard_by_others_lets_them_go_first():
-    world = released_in_a_crowd()
+@pytest.mark.parametrize(("heard", "patience", "theirs_at", "late"), [
+    pytest.param(1, 10.0, None, 0.006, id="who-was-heard-by-others-lets-them-go-first"),
+    pytest.param(0, 10.0, None, 0.0, id="who-was-heard-by-nobody-does-not"),
+    pytest.param(1, 10.0, 0.004, 0.004, id="it-goes-when-they-have-been"),
+    pytest.param(1, 0.0, None, 0.0, id="who-has-no-time-has-none-for-others"),
+    pytest.param(1, 0.005, None, 0.0, id="who-has-too-little-has-none-either"),
+])  # fmt: skip
+def test_others_go_first(heard: int, patience: float, theirs_at: float | None, late: float) -> None:
+    world = released_in_a_crowd(heard)
     began = world.now
-    assert isinstance(acquire(world), Grant)
-    assert world.all("acquire")[0].at - began == pytest.approx(0.006)
-
-
-def test_who_was_heard_by_nobody_does_not():
-    world = released_in_a_crowd(heard=0)
-    began = world.now
-    acquire(world)
-    assert world.all("acquire")[0].at == began
-
-
-def test_it_goes_when_they_have_been():
-    world = released_in_a_crowd()
-    began = world.now
-    for master in range(3):
+    for master in range(3 if theirs_at else 0):
         world.announce(0.001, master, "ours")
-        world.announce(0.004, master, "theirs")
-    acquire(world)
-    assert world.all("acquire")[0].at - began == pytest.approx(0.004)
+        world.announce(theirs_at or 0.0, master, "theirs")
+    assert isinstance(world.run(world.acquire(world.spec(), deadline=began + patience)), Grant)
+    assert world.all("acquire")[0].at - began == pytest.approx(late)
 
 
-@pytest.mark.parametrize("patience", [0.0, 0.005])
-def test_who_has_no_time_has_none_for_others(patience):
-    world = released_in_a_crowd()
-    began = world.now
-    outcome = world.run(world.acquire(world.spec(), deadline=began + patience))
-    assert isinstance(outcome, Grant)
-    assert world.all("acquire")[0].at == began
-
-
-def test_an_interruption_of_the_courtesy_leaves_the_line():
+def test_an_interruption_of_the_courtesy_leaves_the_line() -> None:
     world = released_in_a_crowd()
     op = world.acquire(world.spec(), deadline=math.inf)
     effect = next(op)
@@ -263,3 +234,81 @@ def test_an_interruption_of_the_courtesy_leaves_the_line():
     with pytest.raises(KeyboardInterrupt):
         op.send(None)
     assert len(world.local_queue) == 0
+
+
+# -- until a name is free ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("patience", [0.0, 10.0, math.inf])
+@pytest.mark.parametrize("last", [Master(), busy(math.inf), down(), Master(NEVER)])  # nobody waits for the minority
+def test_free_at_the_first_look(last: Master, patience: float) -> None:
+    world = World(Master(), Master(), last)
+    assert free(world, patience)[0] is None
+    assert looks(world) == [0.0]
+    assert world.now == START
+
+
+@pytest.mark.parametrize(("patience", "at"), [(0.0, [0.0]), (0.3, [0.0, 0.3])])
+def test_it_looks_once_and_once_more_at_the_deadline(patience: float, at: list[float]) -> None:
+    world = World(*all_(math.inf))
+    assert free(world, patience)[0] == "invoice:42"
+    assert looks(world) == at
+    world = World(*all_(1))
+    assert free(world, patience)[0] == (None if patience else "invoice:42")
+    assert looks(world) == at
+
+
+@pytest.mark.parametrize(("already", "at"), [(2, 0.302), (0, 0.602)])
+def test_a_holder_that_has_crashed_is_not_waited_for_longer_than_its_keys_live(already: int, at: float) -> None:
+    """The least of them that have to go: where two of five masters are free already, one more is enough."""
+    world = World(*[busy(ms=ms) for ms in (900, 300, 600)], *[Master()] * already)
+    assert free(world, pause=2.0)[0] is None
+    assert looks(world) == [0.0, at]
+
+
+def test_all_of_several_names() -> None:
+    """It waits for one after the other, and all of them are free at its last looks."""
+    held = [OTHER.encode(), HELD, b"0"]
+    first, second = turns(FREE, held, FREE), turns(held, FREE)
+    world = World(Master(0.0, {"status": lambda call: (first if call.keys[0] == "redlock:a" else second)(call)}))
+    for key in ("a", "b"):
+        world.announce(0.1, 0, "t", name=key)
+        world.announce(0.3, 0, "u", name=key)
+    assert free(world, 10.0, "a", "b")[0] is None
+    assert [(sent.request.call.keys[0], round(sent.at - START, 6)) for sent in world.sent] == [
+        ("redlock:a", 0.0), ("redlock:b", 0.0), ("redlock:a", 0.1), ("redlock:a", 0.3), ("redlock:b", 0.3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("masters", "at"), [
+    pytest.param([Master(), Master(), down(), down(), down()], [0.0, 2.0, 4.0, 5.0], id="too-few-until-the-deadline"),
+    pytest.param([refuses("wrong user or password")] * 3, [0.0], id="C1-a-wrong-password-is-not-waited-for"),
+])  # fmt: skip
+def test_an_outage(masters: list[Master], at: list[float]) -> None:
+    world = World(*masters)
+    name, tally = free(world, 5.0, pause=2.0)
+    assert name == "invoice:42"
+    assert tally.unreachable
+    assert looks(world) == at
+
+
+def test_an_outage_that_passes() -> None:
+    world = World(*[Master(0.0, {"status": turns(down().says["status"], FREE)}) for _ in range(3)])
+    for master in range(3):
+        world.announce(0.1, master, "t")  # no release ends an outage
+    assert free(world)[0] is None
+    assert looks(world) == [0.0, PAUSE]
+
+
+def test_a_master_that_may_have_forgotten_says_nothing() -> None:
+    world = World(Master(), Master(), busy(math.inf), guard=True)
+    world.settings.voters.admit(0, Facts(run_id="another", uptime=0), START)
+    assert free(world, 0.5)[0] == "invoice:42"
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_an_interruption_ends_it(at: int) -> None:
+    world = World(*[busy(math.inf)] * 3)
+    with pytest.raises(KeyboardInterrupt):
+        free(world, interrupt=Interrupt(frozenset([at]), KeyboardInterrupt()))
+    assert len(world.effects) == at + 1  # there is nothing to clean up

@@ -136,7 +136,7 @@ def test_one_that_is_stopped_begins_no_probe(monkeypatch):
 
     monkeypatch.setattr(survey.Survey, "wait_for", stopped_meanwhile)
     targets: Any = table
-    stopped = Checkup(targets, CLIENT_OPTIONS, 5.0, probe)
+    stopped = Checkup(targets, CLIENT_OPTIONS, 0.5, probe)
     stopped.run()
     assert taken == []
 

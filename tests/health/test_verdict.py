@@ -15,12 +15,27 @@ TOOK = Probe(ok=True, seconds=0.01, fence=7)
 FIFTH = 4
 
 
+OFF = replace(CLIENT_OPTIONS, restart_guard=False)
+
+
+def of(facts, options=CLIENT_OPTIONS):
+    return judge(facts, options, TOOK)
+
+
+def of_five(last, options=CLIENT_OPTIONS):
+    return of(with_last(last), options)
+
+
+def fifth(last, options=CLIENT_OPTIONS):
+    return of_five(last, options).masters[FIFTH]
+
+
 def codes(findings):
     return [finding.code for finding in findings]
 
 
 def test_five_healthy_ones():
-    health = judge([healthy(i) for i in range(5)], CLIENT_OPTIONS, TOOK)
+    health = of([healthy(i) for i in range(5)])
     assert health.status == "OK"
     assert health.ok
     assert (health.quorum.size, health.quorum.majority, health.quorum.voting, health.quorum.can_lose) == (5, 3, 5, 2)
@@ -88,7 +103,7 @@ def test_five_healthy_ones():
 ])  # fmt: skip
 def test_one_of_five(last, code, votes, says):
     """C22: whatever is wrong with one of five, locks work, and the exit code is 1."""
-    health = judge(with_last(last), CLIENT_OPTIONS, TOOK)
+    health = of_five(last)
     assert health.status == "WARNING"
     assert health.quorum.voting == 4 + votes
     fifth = health.masters[FIFTH]
@@ -108,9 +123,7 @@ def test_one_of_five(last, code, votes, says):
     ("dead_ones", "status", "can_lose"), [(0, "OK", 2), (1, "WARNING", 1), (2, "WARNING", 0), (3, "CRITICAL", 0)]
 )
 def test_the_status_is_about_the_quorum(dead_ones, status, can_lose):
-    health = judge(
-        [*(healthy(i) for i in range(5 - dead_ones)), *(dead(9 - i) for i in range(dead_ones))], CLIENT_OPTIONS, TOOK
-    )
+    health = of([*(healthy(i) for i in range(5 - dead_ones)), *(dead(9 - i) for i in range(dead_ones))])
     assert health.status == status
     assert health.quorum.can_lose == can_lose
     assert ("too-few" in codes(health.findings)) == (can_lose == 0)
@@ -119,9 +132,9 @@ def test_the_status_is_about_the_quorum(dead_ones, status, can_lose):
 
 
 def test_one_master_and_two_and_four():
-    assert codes(judge([healthy(0)], CLIENT_OPTIONS, TOOK).findings) == ["too-few"]
-    assert codes(judge([healthy(0), healthy(1)], CLIENT_OPTIONS, TOOK).findings) == ["too-few", "even-size"]
-    four = judge([healthy(i) for i in range(4)], CLIENT_OPTIONS, TOOK)
+    assert codes(of([healthy(0)]).findings) == ["too-few"]
+    assert codes(of([healthy(0), healthy(1)]).findings) == ["too-few", "even-size"]
+    four = of([healthy(i) for i in range(4)])
     assert codes(four.findings) == ["even-size"]
     assert "4 masters survive 1 failure, the same as 3" in four.findings[0].message
     assert four.status == "WARNING"
@@ -150,9 +163,7 @@ def test_without_a_probe():
 def test_the_quarantine_is_that_of_the_clients():
     """Uptime comes in whole seconds: one is taken off, and it votes strictly after max_ttl."""
     for uptime, left in ((3, 58.0), (60, 1.0), (61, 0.0)):
-        master = judge(with_last(healthy(4, info={"uptime_in_seconds": str(uptime)})), CLIENT_OPTIONS, TOOK).masters[
-            FIFTH
-        ]
+        master = fifth(healthy(4, info={"uptime_in_seconds": str(uptime)}))
         assert master.quarantined_s == pytest.approx(left)
         assert master.uptime_s == uptime
 
@@ -160,7 +171,7 @@ def test_the_quarantine_is_that_of_the_clients():
 def test_the_longest_max_ttl_announced_governs():
     facts = with_last(healthy(4, info={"uptime_in_seconds": "100"}))
     facts[0] = replace(facts[0], announced=300.0)
-    health = judge(facts, CLIENT_OPTIONS, TOOK)
+    health = of(facts)
     assert health.quorum.max_ttl == 300.0
     assert health.masters[FIFTH].quarantined_s == pytest.approx(201.0)
     assert "max-ttl" in codes(health.findings)
@@ -171,7 +182,7 @@ def test_the_longest_max_ttl_announced_governs():
 
 
 def test_an_announcement_that_lets_no_client_connect_takes_away_the_vote():
-    health = judge(with_last(healthy(4, unannounced="'1e300'")), CLIENT_OPTIONS, TOOK)
+    health = of_five(healthy(4, unannounced="'1e300'"))
     last = health.masters[FIFTH]
     assert not last.votes
     assert codes(last.findings) == ["announcement"]
@@ -182,29 +193,26 @@ def test_an_announcement_that_lets_no_client_connect_takes_away_the_vote():
 
 def test_who_forgets_nothing_is_exempt():
     fresh = healthy(4, info={"uptime_in_seconds": "1"}, durable=True, appendonly="yes", appendfsync="always")
-    assert judge(with_last(fresh), CLIENT_OPTIONS, TOOK).ok
+    assert of_five(fresh).ok
 
 
 def test_with_the_guard_off_nothing_protects_who_forgets():
-    off = replace(CLIENT_OPTIONS, restart_guard=False)
-    fresh = judge(with_last(healthy(4, info={"uptime_in_seconds": "1"})), off, TOOK)
+    fresh = of_five(healthy(4, info={"uptime_in_seconds": "1"}), OFF)
     assert fresh.quorum.voting == 5
     assert [codes(master.findings) for master in fresh.masters] == [["no-persistence"]] * 5
     durable = [healthy(i, durable=True, appendonly="yes", appendfsync="always") for i in range(3)]
-    assert judge(durable, off, TOOK).ok
-    [rewriting] = judge([healthy(0, appendonly="yes", appendfsync="always")], off, TOOK).masters[0].findings
+    assert of(durable, OFF).ok
+    [rewriting] = of([healthy(0, appendonly="yes", appendfsync="always")], OFF).masters[0].findings
     assert "no-appendfsync-on-rewrite yes" in rewriting.message  # what else can it be
     assert "no-appendfsync-on-rewrite no" in rewriting.advice
     everysec = [healthy(i, appendonly="yes", appendfsync="everysec") for i in range(3)]
-    assert "everysec" in judge(everysec, off, TOOK).masters[0].findings[0].message
+    assert "everysec" in of(everysec, OFF).masters[0].findings[0].message
 
 
 def test_without_the_guard_nobody_needs_info():
     blind = healthy(4, info={}, missing=("+info",))
-    assert judge(with_last(replace(blind, info={})), CLIENT_OPTIONS, TOOK).quorum.voting == 4
-    assert (
-        judge(with_last(replace(blind, info={})), replace(CLIENT_OPTIONS, restart_guard=False), TOOK).quorum.voting == 5
-    )
+    assert of_five(replace(blind, info={})).quorum.voting == 4
+    assert of_five(replace(blind, info={}), OFF).quorum.voting == 5
 
 
 def blind(**facts):
@@ -213,43 +221,36 @@ def blind(**facts):
 
 
 def test_a_refused_info_takes_away_the_vote_unless_the_guard_is_off():
-    renamed = judge(with_last(blind(lacks={"INFO": "ERR unknown command 'INFO'"})), CLIENT_OPTIONS, TOOK)
+    renamed = of_five(blind(lacks={"INFO": "ERR unknown command 'INFO'"}))
     assert codes(renamed.masters[FIFTH].findings) == ["no-command"]
     assert renamed.quorum.voting == 4
     assert "INFO" in renamed.masters[FIFTH].findings[0].message
-    off = replace(CLIENT_OPTIONS, restart_guard=False)
-    assert judge(with_last(blind(lacks={"INFO": "ERR unknown command 'INFO'"})), off, TOOK).quorum.voting == 5
-    assert judge(with_last(healthy(4, info={"uptime_in_seconds": ""})), off, TOOK).quorum.voting == 5
+    assert of_five(blind(lacks={"INFO": "ERR unknown command 'INFO'"}), OFF).quorum.voting == 5
+    assert of_five(healthy(4, info={"uptime_in_seconds": ""}), OFF).quorum.voting == 5
 
 
 def test_what_lacks_a_command_says_so_in_words_that_stay_the_same():
     """`--watch` prints a line for every change, and the name of the lock is another one each time."""
     text = "ERR unknown command 'SET', with args beginning with: 'redlock:redlock-check:81f2' "
-    [finding] = (
-        judge(with_last(healthy(4, lacks={"SET": text, "EVAL": text})), CLIENT_OPTIONS, TOOK).masters[FIFTH].findings
-    )
+    [finding] = fifth(healthy(4, lacks={"SET": text, "EVAL": text})).findings
     assert "SET, EVAL" in finding.message
     assert "unknown command 'SET'" in finding.message
     assert "81f2" not in finding.message
 
 
 def test_a_refusal_of_one_whose_role_nobody_knows_counts():
-    health = judge(
-        with_last(blind(write=RefusedCommand("WHATEVER", "W"))), replace(CLIENT_OPTIONS, restart_guard=False), TOOK
-    )
+    health = of_five(blind(write=RefusedCommand("WHATEVER", "W")), OFF)
     assert not health.masters[FIFTH].votes
 
 
 @pytest.mark.parametrize("figure", ["²", "1" * 5000, "-1", "1.5", ""])
 def test_a_figure_that_is_none_is_not_known(figure):
-    assert (
-        judge(with_last(healthy(4, info={"maxmemory": figure})), CLIENT_OPTIONS, TOOK).masters[FIFTH].maxmemory is None
-    )
+    assert fifth(healthy(4, info={"maxmemory": figure})).maxmemory is None
 
 
 def test_a_full_one_that_evicts_refuses_nothing():
     almost = {"maxmemory": "1000001", "maxmemory_policy": "allkeys-lru"}
-    [_, full] = judge(with_last(healthy(4, info=almost)), CLIENT_OPTIONS, TOOK).masters[FIFTH].findings
+    [_, full] = fifth(healthy(4, info=almost)).findings
     assert full.code == "low-memory"
     assert "refuses" not in full.message
     assert "drops" in full.message
@@ -257,7 +258,7 @@ def test_a_full_one_that_evicts_refuses_nothing():
 
 def test_an_expired_certificate_is_no_matter_of_its_authority():
     for text in ("certificate has expired", "[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED]", "certificate is not yet valid"):
-        [finding] = judge(with_last(dead(4, "tls", text)), CLIENT_OPTIONS, TOOK).masters[FIFTH].findings
+        [finding] = fifth(dead(4, "tls", text)).findings
         assert "ssl_ca_certs" not in finding.advice
 
 
@@ -293,7 +294,7 @@ def test_of_a_sentinel_all_is_said_when_it_is_said_that_it_is_one(guard):
 def test_who_hangs_up_on_tls_is_not_told_to_speak_tls():
     ours = dead(4, text="Connection closed by server")
     theirs = replace(ours, url="rediss://10.0.0.4:6379")
-    advice = [judge(with_last(one), CLIENT_OPTIONS, TOOK).masters[FIFTH].findings[0].advice for one in (ours, theirs)]
+    advice = [fifth(one).findings[0].advice for one in (ours, theirs)]
     assert "rediss://" in advice[0]
     assert "protected mode" in advice[0]
     assert "rediss://" not in advice[1]
@@ -307,7 +308,7 @@ def test_one_server_has_one_vote_whatever_its_names():
     """C16."""
     facts = with_last(healthy(4))
     facts[4] = replace(facts[4], info=facts[1].info)
-    health = judge(facts, CLIENT_OPTIONS, TOOK)
+    health = of(facts)
     assert codes(health.masters[1].findings) == []
     assert codes(health.masters[4].findings) == ["duplicate"]
     assert facts[1].name in health.masters[4].findings[0].message
@@ -316,15 +317,15 @@ def test_one_server_has_one_vote_whatever_its_names():
 
 def test_a_clock_is_judged_by_the_median_and_by_how_well_it_is_known():
     # All are off from ours, and together: that is ours, and no matter.
-    assert judge([healthy(i, clock=Clock(500.0, 0.001)) for i in range(5)], CLIENT_OPTIONS, TOOK).ok
+    assert of([healthy(i, clock=Clock(500.0, 0.001)) for i in range(5)]).ok
     # A round trip that long hides the difference.
-    assert judge(with_last(healthy(4, latency=0.1, clock=Clock(5.0, 4.5))), CLIENT_OPTIONS, TOOK).ok
-    behind = judge(with_last(healthy(4, clock=Clock(-5.0, 0.001))), CLIENT_OPTIONS, TOOK).masters[FIFTH]
+    assert of_five(healthy(4, latency=0.1, clock=Clock(5.0, 4.5))).ok
+    behind = fifth(healthy(4, clock=Clock(-5.0, 0.001)))
     assert behind.clock_offset_ms == pytest.approx(-5000)
     assert "behind" in behind.findings[0].message
     # What the drift of the longest lease allows is allowed: 1 % of 60 s and 2 ms.
     for offset, found in ((0.601, []), (0.604, ["clock-skew"])):
-        health = judge(with_last(healthy(4, clock=Clock(offset, 0.0005))), CLIENT_OPTIONS, TOOK)
+        health = of_five(healthy(4, clock=Clock(offset, 0.0005)))
         assert codes(health.masters[FIFTH].findings) == found
 
 
@@ -338,7 +339,7 @@ def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
         latency=0.2,
         clock=Clock(9.0, 0.1),
     )
-    health = judge([*(healthy(i, info={"connected_slaves": "1"}) for i in range(4)), last], CLIENT_OPTIONS, TOOK)
+    health = of([*(healthy(i, info={"connected_slaves": "1"}) for i in range(4)), last])
     assert codes(health.masters[FIFTH].findings) == [
         "not-master",
         "no-permission",
@@ -353,7 +354,7 @@ def test_several_things_at_once_are_all_found_and_the_worst_is_named_first():
 
 
 def test_the_json_is_plain_and_has_what_is_documented():
-    document = judge(with_last(dead(4)), CLIENT_OPTIONS, TOOK).as_dict()
+    document = of_five(dead(4)).as_dict()
     assert document["schema"] == 1
     assert set(document) == {"schema", "status", "summary", "quorum", "masters", "findings", "fleet"}
     assert set(document["quorum"]) == {"size", "majority", "voting", "can_lose", "max_ttl", "probe"}

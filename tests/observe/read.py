@@ -1,6 +1,7 @@
 """An observer of each kind, and what it counted, as the system's own reader reads it.
 
     observed.make(label=...)                            an observer
+    observed.tell(event, event, label=...)              one that has been told of these
     observed.value("redlock.votes", outcome="held")     what that has counted
     observed.count("redlock.hold.duration"), observed.sum(...), observed.labels(...)
 
@@ -87,6 +88,13 @@ class Observed:
     def __init__(self, system: OfPrometheus | OfOpenTelemetry) -> None:
         self.system = system
         self.make = system.make
+
+    def tell(self, *events: Any, **options: Any) -> Any:
+        """Make an observer, and have it told of ``events``."""
+        observer = self.make(**options)
+        for event in events:
+            observer(event)
+        return observer
 
     def _total(self, name: str, part: str, labels: Labels) -> float:
         return sum(value for found, value in self.system.series(name, part) if labels.items() <= found.items())

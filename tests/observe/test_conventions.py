@@ -27,7 +27,7 @@ from redlock.errors import Reason
 from redlock.observe import _measures, all_of
 from redlock.observe.otel import OpenTelemetryObserver
 from redlock.observe.prometheus import PrometheusObserver
-from tests.observe.read import OfOpenTelemetry, OfPrometheus
+from tests.observe.read import Observed, OfOpenTelemetry, OfPrometheus
 from tests.observe.test_measures import EVERY
 
 MORE = (
@@ -38,9 +38,7 @@ MORE = (
 def test_the_page_of_prometheus():
     """https://prometheus.io/docs/practices/naming: a prefix, base units, `_total` for what only grows."""
     system = OfPrometheus()
-    observer = system.make()
-    for event in (*EVERY, *MORE):
-        observer(event)
+    Observed(system).tell(*EVERY, *MORE)
     families = list(text_string_to_metric_families(system.page()))
     ours = [family for family in families if not family.name.endswith("_created")]
     assert {(family.name, family.type) for family in ours} == {
@@ -80,9 +78,7 @@ def test_series_whose_labels_are_known_begin_at_zero():
 def test_the_instruments_of_opentelemetry():
     """Dotted names, units in UCUM, what is counted in braces; no `_total`, no unit in a name."""
     system = OfOpenTelemetry()
-    observer = system.make()
-    for event in (*EVERY, *MORE):
-        observer(event)
+    Observed(system).tell(*EVERY, *MORE)
     found = system.metrics()
     assert {name: metric.unit for name, metric in found.items()} == {
         "redlock.acquire.duration": "s",
@@ -184,21 +180,6 @@ def test_all_of_tells_the_others_if_one_raises():
 def test_all_of_takes_functions():
     with pytest.raises(ConfigurationError, match=r"all_of\(5\)"):
         all_of(print, 5)  # type: ignore[arg-type]
-
-
-# -- without the extra -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("module", "needs", "extra"), [
-    ("redlock.observe.prometheus", "prometheus_client", "prometheus"),
-    ("redlock.observe.otel", "opentelemetry", "otel"),
-])  # fmt: skip
-def test_what_is_missing_is_said(module, needs, extra):
-    code = f"import sys; sys.modules[{needs!r}] = None; import redlock.observe; import {module}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert f"pip install 'redlock-quorum[{extra}]'" in done.stderr.splitlines()[-1]
-    assert done.stderr.splitlines()[-1].startswith("ImportError: ")
 
 
 def test_importing_redlock_brings_neither():

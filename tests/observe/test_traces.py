@@ -62,11 +62,7 @@ def test_an_acquire_with_its_attempts_and_votes(spans):
     assert events(span, "redlock.vote")[-3:] == [
         {"server.address": "a", "server.port": 1, "redlock.outcome": "granted", "redlock.latency": 0.002},
         {"server.address": "::1", "server.port": 2, "redlock.outcome": "granted", "redlock.latency": 0.004},
-        {
-            "server.address": "/run/redis",
-            "redlock.outcome": "timeout",
-            "redlock.reason": "no answer within 0.25 s",
-        },
+        {"server.address": "/run/redis", "redlock.outcome": "timeout", "redlock.reason": "no answer within 0.25 s"},
     ]
     assert span.events[0].timestamp - span.start_time == 100_000_000
     assert span.events[-1].timestamp == span.end_time
