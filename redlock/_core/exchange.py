@@ -183,7 +183,7 @@ class Exchange(ABC):
 
     def _end_rounds(self, now: float) -> None:
         """Tell the operations whose rounds are decided, of those that got votes."""
-        for request in self._over:
+        for request in dict.fromkeys(self._over):
             if request.ends(now):  # also if an interruption has kept us from telling its operation that
                 request.inbox.put(request)
         self._over.clear()
