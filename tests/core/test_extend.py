@@ -63,7 +63,7 @@ class Scene:
         return extension.kind
 
 
-ENDS: dict[str, Callable[[Scene], None]] = {
+ENDS: dict[str, Callable[[Scene], object]] = {
     "released": lambda scene: scene.lease.end(),
     "lost": lambda scene: scene.lease.lose("max_hold"),
     "expired": lambda scene: setattr(scene.world, "now", scene.lease.valid_until),
