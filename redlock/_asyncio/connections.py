@@ -80,10 +80,8 @@ class Connections(ConnectionsBase[AnyOperation]):
         """Write ``request`` to its masters, now or at the end of this tick."""
         if self.closed:
             raise RedlockError(CLOSED)
-        if request.enters is not None:
-            self._enter(request.enters, operation)
-            if not request.enters.may_ask:
-                return
+        if request.enters is not None and not self._enter(request.enters, operation):
+            return
         now = _clock.now()
         if len(self.operations) == 1:  # an extra turn of the loop for `flush` pays only if it is shared
             self._submit(request, operation, now)

@@ -66,6 +66,7 @@ class OperationBase(ABC, Generic[T, AnyHost]):
     """One operation under way, and the events that it has not seen yet."""
 
     subscription: Subscription | None = None
+    result: T  # once it is over
 
     def __init__(self, op: Op[T], host: AnyHost) -> None:
         self.events: deque[Event] = deque()
@@ -97,9 +98,9 @@ class OperationBase(ABC, Generic[T, AnyHost]):
         `WAITS`: there is none yet, and the engine is to return.  ``quiet``: see `Wait`.
         """
 
-    @abstractmethod
     def _ended(self, result: T) -> None:
         """The operation ended with ``result``."""
+        self.result = result
 
     @abstractmethod
     def _failed(self, error: BaseException) -> bool:

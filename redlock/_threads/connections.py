@@ -92,8 +92,8 @@ class Connections(ConnectionsBase[ThreadInbox]):
             with self._line:
                 if self.closing:
                     raise RedlockError(CLOSED)
-                self._enter(place, operation)
-            if not place.may_ask:
+                may_ask = self._enter(place, operation)
+            if not may_ask:
                 return
         leader = self.leader
         if leader is None or leader is operation:

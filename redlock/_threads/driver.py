@@ -29,17 +29,12 @@ T = TypeVar("T")
 class Operation(Waiter, OperationBase[T, Connections]):
     """An operation that the thread of its caller drives to its end."""
 
-    result: T  # once it is over
-
     def __init__(self, op: Op[T], connections: Connections) -> None:
         self.events = deque()
         self._op, self._host = op, connections
         self._connections = connections
 
     _await = Waiter.wait
-
-    def _ended(self, result: T) -> None:
-        self.result = result
 
     def _failed(self, error: BaseException) -> bool:  # noqa: ARG002 - it is raised as it is
         return True
