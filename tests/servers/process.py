@@ -45,13 +45,16 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(*command: str, cwd: Path | None = None, environment: dict[str, str] | None = None) -> Iterator[Process]:
+def started(
+    *command: str, cwd: Path | None = None, environment: dict[str, str] | None = None, stdin: int | None = None
+) -> Iterator[Process]:
     """A program in Python, in a group of its own, all of which is killed at the end."""
     process = Process(
         subprocess.Popen(
             [sys.executable, *command],
             cwd=cwd,
             env={**os.environ, **(environment or {})},
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -68,7 +71,9 @@ def started(*command: str, cwd: Path | None = None, environment: dict[str, str] 
         process.popen.stdout.close()
 
 
-def run(*command: str, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str, cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """A program in Python, to its end."""
     return subprocess.run(
         [sys.executable, *command],

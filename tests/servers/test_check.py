@@ -189,22 +189,6 @@ def test_every_part_of_the_rule_is_needed_and_its_absence_is_found(without, tmp_
     assert f" {without}" in finding.message
 
 
-def test_a_server_takes_the_rule_of_an_empty_prefix(world, redlock_servers):
-    """What one needs who shares keys with other libraries."""
-    redlock_servers.reset()
-    client = redlock_servers.client(0)
-    client.execute_command("ACL", "SETUSER", "locker", "reset", "on", f">{SECRET}", *rights.rule("").split())
-    try:
-        url = f"redis://locker:{SECRET}@127.0.0.1:{redlock_servers.ports[0]}"
-        with world.Masters([url], prefix="", restart_guard=False) as masters:
-            health = masters.check()
-    finally:
-        client.acl_deluser("locker")
-    assert health.quorum.probe is not None
-    assert health.quorum.probe.ok
-    assert health.masters[0].rights_missing == ()
-
-
 def test_passwords_are_nowhere(world, tmp_path):
     with redis_server(tmp_path, "--requirepass", SECRET) as port:
         for url in (f"redis://:not-{SECRET}@127.0.0.1:{port}", f"redis://127.0.0.1:{port}"):

@@ -7,7 +7,6 @@ import contextlib
 import gc
 import itertools
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from tests.servers.look import (
     resume,
     take,
 )
+from tests.servers.process import run
 
 
 def descriptors() -> int:
@@ -237,9 +237,7 @@ atexit.register(at_exit)
 def test_used_first_in_a_callback_of_atexit(redlock_servers, program):
     """It works where Python starts threads then, and says at once that it does not where it does not."""
     code = AT_EXIT.format(urls=redlock_servers.urls, program=PROGRAMS[program].replace("\n", "\n    "))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=30, check=False
-    )
+    done = run("-W", "error", "-c", code)
     assert done.stderr == ""
     starts_none = "Python is exiting and starts no thread any more" in done.stdout  # 3.12; not 3.11, nor 3.13
     assert ("done" in done.stdout) != starts_none

@@ -9,8 +9,6 @@ import re
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -21,9 +19,9 @@ from redis.retry import Retry
 
 from redlock import ConfigurationError, Masters, NotAcquired, QuorumUnreachable
 from redlock.testing import LocalMasters
-from tests.servers.commands import environment
 from tests.servers.look import all_up, each, eventually, kill, lock_keys, nothing_left, pause, restart, resume
 from tests.servers.one import free_port, redis_server, tls_server
+from tests.servers.process import run
 from tests.servers.strangers import saying, serving
 from tests.servers.waiter import NEVER, Waiting, subscribers_up
 
@@ -450,14 +448,7 @@ with announcing(what, after) as port:
 ])  # fmt: skip
 def test_who_announces_a_billion_gets_no_room_for_it(what, says, after, how):
     """It is reserved at once, eight bytes for each, and giving it back holds up the whole process for seconds."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what, str(after), how],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=environment(),
-    )
+    done = run("-c", PROGRAM, what, str(after), how)
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
     assert "does not speak the Redis protocol" in done.stdout or "not-redis" in done.stdout

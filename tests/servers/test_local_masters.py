@@ -34,6 +34,7 @@ from redlock.testing import (
 )
 from tests.servers.look import alive, each, eventually
 from tests.servers.needs import missing
+from tests.servers.process import run
 
 ROOT = Path(__file__).parents[2]
 PERSISTENCE = ["none", "everysec", "always"]
@@ -541,25 +542,16 @@ def test_servers_are_as_new_in_every_test(redlock_servers, n, mistreat):
     elif mistreat != "nothing":
         getattr(redlock_servers, mistreat)(n % 5)
 
-@pytest.fixture
-def recorded(monkeypatch):
-    closed = []
-    class Masters(redlock.Masters):
-        def close(self):
-            closed.append(self)
-            super().close()
-    monkeypatch.setattr(redlock, "Masters", Masters)
-    return closed
+used = []
 
-@pytest.fixture
-def after(recorded):
-    yield
-    assert len(recorded) == 1
-
-def test_masters_are_on_these_servers(after, recorded, redlock_masters, redlock_servers):
+def test_masters_are_on_these_servers(redlock_masters, redlock_servers):
     with redlock_masters.lock("name"):
         assert sum(len(keys) for keys in redlock_servers.keys("redlock:name")) >= 3     # nobody waits for the rest
-    assert recorded == []
+    used.append(redlock_masters)
+
+def test_they_are_closed_after_the_test():
+    with pytest.raises(redlock.RedlockError, match="closed"):
+        used[0].lock("name").acquire()
 """
 
 
@@ -567,22 +559,15 @@ def test_masters_are_on_these_servers(after, recorded, redlock_masters, redlock_
 def test_the_plugin(workers, tmp_path):
     (tmp_path / "test_it.py").write_text(TESTS.format(n=4))
     (tmp_path / "temporary").mkdir()
-    outcome = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "redlock.testing.plugin", "-p", "xdist"]
-        + (["-n", str(workers), "--dist", "loadfile"] if workers else []),
+    plugins = ["-p", "redlock.testing.plugin", "-p", "xdist"]
+    outcome = run(
+        *("-m", "pytest", "-q", "-W", "error", *plugins, "-n", str(workers), "--dist", "loadfile"),
         cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "TMPDIR": str(tmp_path / "temporary"),
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        environment={
+            "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "temporary"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
         },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert "17 passed" in outcome.stdout, outcome.stdout
+    )  # fmt: skip
+    assert "18 passed" in outcome.stdout, outcome.stdout
     assert outcome.returncode == 0
     assert eventually(lambda: not list((tmp_path / "temporary").glob("redlock-*")))
 
@@ -594,8 +579,6 @@ def test_the_plugin_costs_nothing_until_it_is_used():
         "sys.modules['redlock'] = package; import {}; print(*sys.modules)"
     )
     for module, forbidden in (("redlock.testing", {"pytest", "redis"}), ("redlock.testing.plugin", {"redis"})):
-        loaded = subprocess.run(
-            [sys.executable, "-c", report.format(module)], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.split()
+        loaded = run("-c", report.format(module), cwd=ROOT).stdout.split()
         assert module in loaded
         assert not forbidden & set(loaded)

@@ -256,14 +256,6 @@ def test_names_may_be_anything_but_nul(redlock_servers, masters):
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_mixed_fleets_exclude_each_other(world, redlock_servers):
-    """With prefix "" the keys are those of other Redlock libraries (docs/reference/wire.md)."""
-    with world.Masters(redlock_servers.urls, restart_guard=False, prefix="") as masters:
-        each(redlock_servers, "set", "job", b"\xff\xfe not ours", px=10_000, nx=True, masters=3)
-        assert masters.lock("job", ttl=10).acquire(timeout=0) is None
-        eventually(masters.lock("job", ttl=10).locked)
-
-
 def test_from_env(world, redlock_servers, monkeypatch):
     monkeypatch.setenv("REDLOCK_MASTERS", " , ".join(redlock_servers.urls) + ",")
     with world.Masters.from_env(restart_guard=False) as masters, masters.lock("job", ttl=10):

@@ -10,7 +10,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 
@@ -20,6 +19,7 @@ from tenacity import wait_fixed
 from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError
 from tests.servers.look import at_once, each, eventually, lock_keys, nothing_left, pause, resume
 from tests.servers.needs import missing
+from tests.servers.process import run, started
 
 
 def connections(servers) -> list[int]:
@@ -244,59 +244,49 @@ def test_the_interpreter_exits_without_a_word(redlock_servers, end):
     if "uvloop" in end and importlib.util.find_spec("uvloop") is None:
         missing("uvloop")
     code = PROGRAM.format(urls=redlock_servers.urls, end=ENDS[end])
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-W", "ignore:::uvloop", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = run("-X", "dev", "-W", "error", "-W", "ignore:::uvloop", "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     eventually(lambda: nothing_left(redlock_servers))
 
 
+CANCELLED = """
+import asyncio, sys
+from redlock import AsyncMasters
+masters = AsyncMasters(sys.argv[1:], restart_guard=False, node_timeout=2.0)
+
+async def main():
+    lock = masters.lock("job", ttl=10)
+    await lock.acquire()
+    print("up", flush=True)
+    input()
+    task = asyncio.current_task()
+    asyncio.get_running_loop().call_later(0.1, task.cancel)
+    await lock.release()
+
+try:
+    asyncio.run(main())
+except asyncio.CancelledError:
+    print("cancelled", flush=True)
+"""
+
+
 def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_servers):
     """R11: a release that was cancelled a moment before, towards masters that answer late."""
-    code = f"""
-    import asyncio
-    from redlock import AsyncMasters
-    masters = AsyncMasters({redlock_servers.urls!r}, restart_guard=False, node_timeout=2.0)
-
-    async def main():
-        lock = masters.lock('job', ttl=10)
-        await lock.acquire()
-        print("up", flush=True)
-        input()
-        task = asyncio.current_task()
-        asyncio.get_running_loop().call_later(0.1, task.cancel)
-        await lock.release()
-
-    try:
-        asyncio.run(main())
-    except asyncio.CancelledError:
-        print("cancelled", flush=True)
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(code)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "up\n"
-    assert sum(map(bool, lock_keys(redlock_servers))) >= 3
-    pause(redlock_servers)
-    process.stdin.write("\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "cancelled\n"
-    time.sleep(0.3)
-    assert process.poll() is None  # it waits for the masters, at most node_timeout
-    resume(redlock_servers)
-    _, errors = process.communicate(timeout=10)
-    assert errors == ""
+    command = ["-X", "dev", "-W", "error", "-c", CANCELLED, *redlock_servers.urls]
+    with started(*command, stdin=subprocess.PIPE) as process:
+        process.says("up")
+        assert sum(map(bool, lock_keys(redlock_servers))) >= 3
+        pause(redlock_servers)
+        assert process.popen.stdin is not None
+        process.popen.stdin.write("\n")
+        process.popen.stdin.close()
+        process.says("cancelled")
+        time.sleep(0.3)
+        assert process.popen.poll() is None  # it waits for the masters, at most node_timeout
+        resume(redlock_servers)
+        assert process.ends() == 0
+        assert process.lines == ["up", "cancelled"]
     eventually(lambda: nothing_left(redlock_servers))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import random
 import threading
@@ -15,27 +14,7 @@ import pytest
 import redlock
 from redlock import LeaseExtended
 from redlock._core import renewals
-from tests.servers.look import all_up, at_once, eventually, lock_keys, nothing_left, script_calls, take
-
-
-def test_they_share_one_connection_a_master(redlock_servers, masters):
-    eventually(lambda: all_up(masters))
-    clients = redlock_servers.client(0).info("clients")["connected_clients"]
-    errors = []
-
-    def work(name):
-        try:
-            lock = masters.lock(name, ttl=10)
-            for _ in range(15):
-                with lock as lease:
-                    assert lease.valid
-        except BaseException as error:  # noqa: BLE001
-            errors.append(error)
-
-    at_once([functools.partial(work, f"job {i}") for i in range(32)])
-    assert not errors
-    assert redlock_servers.client(0).info("clients")["connected_clients"] == clients
-    eventually(lambda: nothing_left(redlock_servers))
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
 
 
 def test_under_faults_they_get_their_own_answers(world, redlock_servers):

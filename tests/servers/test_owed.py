@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
-import textwrap
 import time
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 from redlock import AsyncMasters
 from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls
+from tests.servers.process import run, started
 from tests.servers.proxy import Proxy
 
 
@@ -51,48 +50,33 @@ def test_a_master_that_refuses_it_late_is_asked_again(world, redlock_servers):
         eventually(lambda: nothing_left(redlock_servers))
 
 
-def run(code: str, urls: list[str]) -> subprocess.Popen[str]:
-    head = f"from redlock import Masters\nmasters = Masters({urls!r}, restart_guard=False, node_timeout=0.3)\n"
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", head + textwrap.dedent(code)], text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+HEAD = """
+import sys, time
+from redlock import Masters
+masters = Masters(sys.argv[1:], restart_guard=False, node_timeout=0.3)
+lock = masters.lock("job", ttl=60)
+"""
 
 
 def test_at_interpreter_exit(redlock_servers):
     """Exits right behind a release that nobody had time to confirm."""
+    code = f"{HEAD}masters.status('job')\nfor _ in range(20): lock.acquire(); lock.release()"
     with Proxy(redlock_servers.ports[0]) as proxy:
         proxy.delay = 0.02  # its handshake and its answers are late
-        code = """
-            lock = masters.lock("job", ttl=60)
-            masters.status("job")
-            for _ in range(20):
-                lock.acquire(); lock.release()
-        """
-        process = run(code, [proxy.url, *redlock_servers.urls[1:]])
-        _output, errors = process.communicate(timeout=20)
-        assert process.returncode == 0, errors
-        assert not errors
+        done = run("-W", "error", "-c", code, proxy.url, *redlock_servers.urls[1:])
+        assert (done.returncode, done.stderr) == (0, "")
     eventually(lambda: nothing_left(redlock_servers))
 
 
 def test_at_interpreter_exit_for_at_most_node_timeout(redlock_servers):
-    code = """
-        import os, signal, sys, time
-        lock = masters.lock("job", ttl=60)
-        lock.acquire()
-        print("held", flush=True)
-        sys.stdin.read()
-        lock.release()
-        print(time.monotonic(), flush=True)
-    """
-    process = run(code, redlock_servers.urls)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    redlock_servers.pause(0)
-    output, _ = process.communicate("", timeout=20)
-    assert time.monotonic() - float(output) < 5  # node_timeout and the end of an interpreter
-    assert process.returncode == 0
+    code = f"{HEAD}lock.acquire()\nprint('held', flush=True)\nsys.stdin.read()\nlock.release()\nprint(time.monotonic())"
+    with started("-W", "error", "-c", code, *redlock_servers.urls, stdin=subprocess.PIPE) as process:
+        process.says("held")
+        redlock_servers.pause(0)
+        assert process.popen.stdin is not None
+        process.popen.stdin.close()
+        assert process.ends() == 0
+        assert time.monotonic() - float(process.lines[1]) < 5  # node_timeout and the end of an interpreter
     redlock_servers.resume(0)
     eventually(lambda: nothing_left(redlock_servers))
 

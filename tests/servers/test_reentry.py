@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +16,7 @@ from fastapi import Depends, FastAPI
 
 from redlock import AsyncMasters, ConfigurationError, LockLost, Masters, NotHeld, WouldDeadlock
 from tests.servers.look import all_up, each, elsewhere, eventually, lock_keys, nothing_left, script_calls, take
+from tests.servers.process import run
 
 
 @pytest.fixture
@@ -502,7 +501,6 @@ class TestScopes:
 def test_fixtures_that_hold_and_tests_that_enter_again(redlock_servers, tmp_path):
     """In a process of their own: what a session holds stays until it ends."""
     (tmp_path / "test_fixtures.py").write_text(FIXTURES.format(urls=redlock_servers.urls))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(tmp_path), cwd=tmp_path)
     assert "8 passed" in done.stdout, done.stdout
     eventually(lambda: nothing_left(redlock_servers))

@@ -239,21 +239,6 @@ def test_a_signal_for_a_command_that_is_stopped_ends_it(servers, number):
     eventually(lambda: nothing_left(servers))
 
 
-def test_a_command_that_is_stopped_and_let_go_on_by_others_does_so(servers):
-    with started(
-        ["job", NEW, "--ttl", "2", "--", "sh", "-c", "echo $$; read x; exit 5"], servers.urls, stdin=subprocess.PIPE
-    ) as process:
-        pid = int(line(process))
-        os.kill(pid, signal.SIGSTOP)
-        eventually(lambda: state_of(pid) == "T", 30)
-        process.send_signal(signal.SIGWINCH)  # no reason to go on
-        time.sleep(2.5)  # it is renewed
-        assert state_of(pid) == "T"
-        os.kill(pid, signal.SIGCONT)
-        process.communicate("x\n", timeout=30)
-        assert process.returncode == 5
-
-
 def test_what_is_ignored_stays_ignored(servers):
     """Under nohup, the command is as well."""
     command = [
@@ -305,14 +290,6 @@ def test_descriptors_that_were_passed_are_passed_on(servers):
     with open(read, "rb") as reader:
         assert reader.read() == b"hello"  # and then the end: nobody else has it any more
     assert done.stdout.split() == ["0", "1", "2", str(write)]
-
-
-def test_what_the_command_leaves_in_the_background_may_stay(servers):
-    done = run([*RUN, "job", NEW, "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], servers.urls)
-    assert done.returncode == 0
-    pid = int(done.stdout)
-    assert alive(pid)
-    os.kill(pid, signal.SIGKILL)
 
 
 def test_what_it_leaves_in_the_background_is_not_ended_while_the_lock_is_released(servers):

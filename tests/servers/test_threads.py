@@ -6,9 +6,6 @@ import contextlib
 import faulthandler
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 
@@ -17,6 +14,7 @@ import pytest
 from redlock import Masters, NotHeld
 from tests.servers.interrupt import at_every_line
 from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
+from tests.servers.process import run, started
 from tests.servers.waiter import NEVER, Waiting
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -214,7 +212,7 @@ while struck < 2000:
 
 
 def test_ctrl_c_while_a_request_is_packed():
-    done = subprocess.run([sys.executable, "-c", OFTEN], timeout=100, check=False, capture_output=True, text=True)
+    done = run("-c", OFTEN)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -237,24 +235,24 @@ def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
     eventually(lambda: nothing_left(redlock_servers))
 
 
+WAITS = """
+import sys
+from redlock import Masters
+masters = Masters(sys.argv[1:], restart_guard=False)
+print("up", flush=True)
+masters.lock("job", ttl=10).acquire()
+"""
+
+
 def test_ctrl_c_for_real(redlock_servers):
     """A process that waits for a held lock, and gets SIGINT: one traceback, no key, no hang."""
-    code = textwrap.dedent(f"""
-        from redlock import Masters
-        masters = Masters({redlock_servers.urls!r}, restart_guard=False)
-        print("up", flush=True)
-        masters.lock("job", ttl=10).acquire()
-        """)
     each(redlock_servers, "set", "redlock:job", "somebody", px=60_000, masters=3)
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=10)
-    assert errors.rstrip().endswith("KeyboardInterrupt")
+    with started("-W", "error", "-c", WAITS, *redlock_servers.urls) as process:
+        process.says("up")
+        time.sleep(0.3)
+        process.popen.send_signal(signal.SIGINT)
+        process.ends()
+        assert process.lines[-1] == "KeyboardInterrupt"
     eventually(lambda: lock_keys(redlock_servers)[3:] == [set(), set()])
 
 

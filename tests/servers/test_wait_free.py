@@ -101,14 +101,6 @@ def test_a_holder_of_this_process_and_no_line(masters):
     assert waiting.end() is True
 
 
-def test_a_holder_that_crashed(masters, others):
-    held = others.lock("job", ttl=1.0, auto_extend=False)
-    take(held)
-    began = time.monotonic()
-    assert masters.wait_free("job", timeout=20) is True
-    assert time.monotonic() - began < 10
-
-
 @pytest.mark.parametrize(
     ("name", "options"), [("", {}), ([], {}), ("a", {"timeout": "soon"}), ("a", {"timeout": None})]
 )
