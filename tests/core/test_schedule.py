@@ -132,3 +132,14 @@ def test_it_does_not_wake_in_vain_all_the_time() -> None:
     renewal = scene.hold().renewal
     assert renewal._pause is None  # nobody has asked when it is due
     assert scene.wakes_at - START == pytest.approx(TTL / 3 * 0.8 - TTL * _STEP, abs=0.2)
+
+
+def test_one_that_was_looked_at_in_vain_is_due_as_before() -> None:
+    """Nothing has moved, and it is put back all the same."""
+    scene = Scene()
+    held = scene.hold()
+    scene.put_back(*scene._schedule.newcomers())
+    due = held.renewal.due
+    assert scene._schedule.take(due) == [held.renewal]
+    scene.put_back(held.renewal)
+    assert scene._schedule.next() == due
