@@ -86,11 +86,11 @@ chaos: $(BIN)/.ready
 ## make docs              the pages (docs/_build/html), warnings are errors, and all of their examples
 docs: $(BIN)/.ready
 	$(BIN)/sphinx-build -q -n -W --keep-going --fresh-env --write-all -b html docs docs/_build/html
-	$(BIN)/pytest -q tests/docs
+	$(BIN)/pytest -q -n $(JOBS) tests/docs
 
 ## make package           what is in the wheel, and that it works in a fresh environment
 package: $(BIN)/.ready
-	$(BIN)/pytest -q tests/packaging
+	$(BIN)/pytest -q -n $(JOBS) tests/packaging
 
 ## make oldest            what touches a dependency, with the oldest of each and Redis 6.2; `nox` has all versions
 oldest: $(BIN)/.ready
