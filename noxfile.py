@@ -84,7 +84,7 @@ def run(session: nox.Session, server: str, *what: str) -> None:
     """By default all but the simulation, which meets no dependency but tenacity."""
     what = what or tuple(session.posargs) or ("tests", "--ignore=tests/simulation")
     environment = {} if server == "redis" else {"PATH": f"{wheel(session, server)}:{session.env.get('PATH', '')}"}
-    session.run("pytest", "-q", *what, env=environment)
+    session.run("pytest", "-q", "-n", "auto", *what, env=environment)
 
 
 def wheel(session: nox.Session, server: str) -> Path:
