@@ -58,8 +58,8 @@ def test_each_lock_is_there_once_with_what_its_status_says(redlock_servers, mast
         assert (found["a"].token, found["a"].owner, found["a"].fence) == (a.token, "web-3", a.fence)
         assert {found[name].token for name in b.names} == {b.token}
         assert found["b"].fence == b.fence
-        assert 9 < found["a"].remaining <= 10
-        assert 19 < found["b"].remaining <= 20
+        assert 5 < found["a"].remaining <= 10  # renewed at a third of the TTL, however slow the machine is
+        assert 10 < found["b"].remaining <= 20
         assert [vote.outcome for vote in found["a"].votes] == ["held"] * 5
     assert locks() == []
 
