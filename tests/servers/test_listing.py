@@ -58,8 +58,8 @@ def test_each_lock_is_there_once_with_what_its_status_says(redlock_servers, mast
         assert (found["a"].token, found["a"].owner, found["a"].fence) == (a.token, "web-3", a.fence)
         assert {found[name].token for name in b.names} == {b.token}
         assert found["b"].fence == b.fence
-        assert 9 < found["a"].remaining <= 10
-        assert 19 < found["b"].remaining <= 20
+        assert 5 < found["a"].remaining <= 10  # renewed at a third of the TTL, however slow the machine is
+        assert 10 < found["b"].remaining <= 20
         assert [vote.outcome for vote in found["a"].votes] == ["held"] * 5
     assert locks() == []
 
@@ -251,12 +251,12 @@ def check(servers, *options: str):
 
 def test_the_command_shows_a_table(redlock_servers, masters):
     for name in ("b", "a"):
-        put(redlock_servers, f"redlock:{name}", f"{'0a1b2c3d' * 5}:web-{name}/7", px=9700)
+        put(redlock_servers, f"redlock:{name}", f"{'0a1b2c3d' * 5}:web-{name}/7", px=59_000)
     put(redlock_servers, "redlock:other", "theirs", px=None)
     put(redlock_servers, "redlock:rest", "x", on=[1])
     done = check(redlock_servers, "--locks")
     assert done.returncode == 0, done.stderr
-    said = re.sub(r"[34] of 5", "5 of 5", re.sub(r"\d\.\d s", "# s", done.stdout))  # one may be late
+    said = re.sub(r"[34] of 5", "5 of 5", re.sub(r"\d+\.\d s", "# s", done.stdout))  # one may be late
     lines = [line.split() for line in said.splitlines()]
     assert lines == [
         ["NAME", "OWNER", "ENDS", "IN", "MASTERS"],
@@ -278,7 +278,7 @@ def test_the_command_shows_a_table(redlock_servers, masters):
 ])  # fmt: skip
 def test_json_pattern_and_limit(redlock_servers, options, names, total):
     for name in ("b1", "a2", "a1"):
-        put(redlock_servers, f"redlock:{name}", f"{'0' * 40}:web")
+        put(redlock_servers, f"redlock:{name}", f"{'0' * 40}:web", px=600_000)
     done = check(redlock_servers, *options, "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -287,7 +287,7 @@ def test_json_pattern_and_limit(redlock_servers, options, names, total):
     for lock in said["locks"]:
         assert (lock["owner"], lock["token"]) == ("web", f"{'0' * 40}:web")
         assert 3 <= lock["masters"] <= 5  # on a busy machine one may be late
-        assert 20 < lock["remaining_s"] <= 30
+        assert 500 < lock["remaining_s"] <= 600
 
 
 @pytest.mark.parametrize("options", [["--locks"], ["--locks", "--json"]])

