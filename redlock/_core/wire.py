@@ -25,7 +25,7 @@ _FLEET = "redlock-fleet:"
 
 
 # What a client says of itself to fleet.lua.
-Says: TypeAlias = Literal["new", "settled", "refused", "left", "gone"]
+Says: TypeAlias = Literal["new", "settled", "refused", "left"]
 
 # A look at a name tells who reads it: so many readers, and fewer if it looks at many names.
 MOST_NAMED = 1000
@@ -319,7 +319,7 @@ class Scanned(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Answer of fleet: 0, 1 or 2 (see fleet.lua), and incompatible lists, each with whether it was refused itself."""
+    """Answer of fleet: a state (see fleet.lua), and incompatible lists, each with whether it was refused itself."""
 
     state: int
     others: tuple[tuple[bool, frozenset[str]], ...] = ()
@@ -431,7 +431,7 @@ def read_announced(value: bytes) -> float:
 
 def read_fleet(value: Any) -> Lists:
     match value:
-        case [(0 | 1 | 2) as state, *lists] if all(type(one) is bytes for one in lists):
+        case [(-1 | 0 | 1 | 2) as state, *lists] if all(type(one) is bytes for one in lists):
             return Lists(state, tuple((one[:1] == b"-", frozenset(_lines(one[2:]))) for one in lists))
     raise BadReply(_odd(value))
 

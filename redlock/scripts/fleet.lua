@@ -4,11 +4,12 @@
 -- ARGV  the fingerprint of the caller's list, the caller, what it says, ms for which that counts,
 --       and the names of its masters
 --
--- It says "new"; "settled": it was recorded, and works; "refused": it gets nothing; "left": it is
--- gone, and leases of its may live; "gone": it is gone.
+-- It says "new"; "settled": it was recorded, and works; "refused": it gives way, and only asks; "left":
+-- it is closed, and what it took may live on, as leases that were handed over do.
 --
--- returns {state, list, ...}: 0 not recorded, 1 recorded, 2 recorded, as clients that are settled
--- have this list here; then each list that is incompatible with the caller's, its mark in front.
+-- returns {state, list, ...}: -1 this master is full, 0 not recorded, 1 recorded, 2 recorded, as clients
+-- that are settled have this list here; then each list that is incompatible with the caller's, its
+-- mark in front.
 --
 -- A value is "SEEN LIFE CLIENT MARK", in ms, and the names, each on a line.  The client is * where
 -- several have the list.  Marks: 1 new, 2 settled, - in use and not recorded.  A list counts
@@ -49,15 +50,23 @@ end
 
 local function write(seen, lasts, client, mark)
   local head = string.format('%.0f %.0f %s %s\n', seen, lasts, client, mark)
-  redis.call('HSET', KEYS[1], own, head .. table.concat(ARGV, '\n', 5))
-  if redis.call('PTTL', KEYS[1]) < lasts then redis.call('PEXPIRE', KEYS[1], lasts) end
+  local written = redis.pcall('HSET', KEYS[1], own, head .. table.concat(ARGV, '\n', 5))
+  if type(written) == 'table' then
+    if not string.find(written.err, 'OOM', 1, true) then return written end
+    answer[1] = -1
+  elseif redis.call('PTTL', KEYS[1]) < lasts then
+    redis.call('PEXPIRE', KEYS[1], lasts)
+  end
+  return answer
 end
 
-if says == 'left' or says == 'gone' then
-  if before and says == 'gone' and before.client == who then
-    redis.call('HDEL', KEYS[1], own)
-  elseif before then -- others refresh it sooner than half of its life, and no lease lasts longer
-    write(math.min(before.seen, now - before.lasts / 2), before.lasts, before.client, before.mark)
+if says == 'left' then -- where others have this list it stays as it is: nobody knows when they took a lock
+  if before and before.client == who then
+    if before.mark == '-' then
+      redis.call('HDEL', KEYS[1], own)
+    else -- no lease lasts longer than half of its life
+      return write(math.min(before.seen, now - before.lasts / 2), before.lasts, who, before.mark)
+    end
   end
   return answer
 end
@@ -68,11 +77,9 @@ local settled = before and before.mark == '2'
 if blocked or says == 'refused' then
   if settled and client ~= who then
     answer[1] = 2 -- there are others, and what they have settled stays
-  else
-    write(now, lasts, client, '-')
+    return answer
   end
-  return answer
+  return write(now, lasts, client, '-')
 end
-write(now, lasts, client, (settled or says == 'settled') and '2' or '1')
 answer[1] = settled and 2 or 1
-return answer
+return write(now, lasts, client, (settled or says == 'settled') and '2' or '1')
