@@ -154,9 +154,12 @@ class Client:
     # -- the lock ------------------------------------------------------------------------------------
 
     def _acquire(self) -> None:
+        self._try(self._acquired)
+
+    def _try(self, done: Callable[[LockSpec, Any], None]) -> None:
         ttl = self.run.chance.choice((1.0, MAX_TTL))
         spec = LockSpec(("lock",), KEYS, ttl, 0.02 * ttl, wait_none())
-        self._drive(attempt(self.settings, spec), partial(self._acquired, spec))
+        self._drive(attempt(self.settings, spec), partial(done, spec))
 
     def _acquired(self, spec: LockSpec, grant: object) -> None:
         if not isinstance(grant, Grant):
@@ -167,6 +170,13 @@ class Client:
         self.held = lease
         self._plan(spec.ttl / 3, partial(self._renew, spec, lease))
         self._plan(self.run.chance.choice((0.2, 1.0, 2.5)) * spec.ttl, partial(self._release, lease))
+
+    def _had_for_a_moment(self, spec: LockSpec, grant: object) -> None:
+        """Another thread of the process: it comes when that wakes."""
+        if isinstance(grant, Grant):
+            lease = LeaseState(spec.names, spec.ttl, grant, clock=self.clock, mine=lambda: True)
+            self.run.granted(self, lease)
+            self._let_go(lease)
 
     def _renew(self, spec: LockSpec, lease: LeaseState) -> None:
         if self.held is lease:
@@ -182,10 +192,13 @@ class Client:
 
     def _release(self, lease: LeaseState) -> None:
         self.held = None
+        self._let_go(lease)
+        self._plan(self.run.chance.uniform(0.0, 1.0), self._acquire)
+
+    def _let_go(self, lease: LeaseState) -> None:
         self.run.over(self)
         lease.end()
         self._send(Send(wire.release(KEYS, lease.token), owed_until=math.inf))
-        self._plan(self.run.chance.uniform(0.0, 1.0), self._acquire)
 
     def _drive(self, op: Any, done: Callable[[Any], None], event: Any = None) -> None:
         """Run ``op`` until it waits, and go on with it when it has what it waits for."""
@@ -231,6 +244,7 @@ class Client:
         # Of the time for which a list counts.  Without names nobody may run a list that was forgotten.
         least, most = self.run.chance.choice(((0.1, 0.5), (0.9, 1.5))) if self.run.settings.refuses else (0.1, 0.5)
         self.stands_until = self.run.now + self.run.chance.uniform(least, most) * self.fleet.life
+        self._plan(0.0, partial(self._try, self._had_for_a_moment))
         self._plan(self.run.chance.uniform(0.0, 30.0), self._stand_still)
         self.run.log(self.name, "stands still until", f"{self.stands_until:.3f}")
 
