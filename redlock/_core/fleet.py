@@ -84,13 +84,17 @@ class Fleet:
     def says(self) -> Says:
         """What to announce.  Who gives way only asks, and is recorded again when nothing stands against it."""
         if self.rejected and self._in_use:
-            return "refused"
+            return "back" if self._recorded_somewhere else "refused" if self._refuses else "warned"
         return "settled" if self._settled else "new"
 
     @property
     def in_the_way(self) -> bool:
         """We give way, and a master has recorded our list: it must not keep others away."""
-        return self.says == "refused" and any(one is not None and one.state == 1 for one in self._told)
+        return self.says == "back"
+
+    @property
+    def _recorded_somewhere(self) -> bool:
+        return any(one is not None and one.state == 1 for one in self._told)
 
     @property
     def pause(self) -> float:
@@ -115,7 +119,7 @@ class Fleet:
         self._judge(at)
         self._settled = not self.rejected and self._recorded(1, at) >= majority(len(self.names))
         says = self.says
-        if says == "refused":  # which takes it back
+        if says == "back":
             self._told = [one if one is None or one.state != 1 else one._replace(state=0) for one in self._told]
         return says
 

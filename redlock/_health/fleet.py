@@ -18,6 +18,7 @@ _ADVICE = (
     "give all clients the same masters, and change one at a time: redlock-check --plan shows the steps. "
     "Until then stop those that have the wrong list"
 )
+_DANGER = "two clients may hold one lock, for they have"
 
 
 def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
@@ -29,7 +30,8 @@ def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
     return tuple(
         MastersList(
             masters=tuple(sorted(names)),
-            recorded=any(entry.mark != "-" for _, entry in entries),
+            recorded=any(entry.mark in "12" for _, entry in entries),
+            refused=all(entry.mark == "-" for _, entry in entries),
             several=any(entry.several for _, entry in entries),
             seen_s=round(min(max(0.0, one.asked_at - entry.seen) for one, entry in entries), 1),
             known_to=tuple(one.name for one, _ in entries),
@@ -42,16 +44,22 @@ def findings(found: Sequence[MastersList]) -> Iterator[Finding]:
     """A finding for each two lists that do not go together."""
     for one, other in combinations(found, 2):
         if not compatible(set(one.masters), set(other.masters)):
-            first, second = sorted((one, other), key=lambda each: not each.recorded)
+            first, second = sorted((one, other), key=lambda each: (each.refused, not each.recorded))
             yield Finding(
                 "warning",
                 "fleet",
-                f"two clients may hold one lock, for their masters do not go together: {_who(first)} "
-                f"{', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)}",
+                f"{_DANGER if not (first.refused or second.refused) else 'clients have'} masters that do not go "
+                f"together: {_who(first)} {', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)}"
+                f"{_only(second)}",
                 _ADVICE,
             )
 
 
 def _who(one: MastersList) -> str:
-    who = "several clients have" if one.several else "one client has"
-    return who if one.recorded else f"{who}, and {'get' if one.several else 'gets'} no lock unless it only warns,"
+    return "several clients have" if one.several else "one client has"
+
+
+def _only(one: MastersList) -> str:
+    if not one.refused:
+        return ""
+    return f", and {'get' if one.several else 'gets'} no lock until the others are gone"

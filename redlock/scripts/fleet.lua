@@ -4,16 +4,17 @@
 -- ARGV  the fingerprint of the caller's list, the caller, what it says, ms for which that counts,
 --       and the names of its masters
 --
--- It says "new"; "settled": it was recorded, and works; "refused": it gives way, and only asks; "left":
--- it is closed, and what it took may live on, as leases that were handed over do.
+-- It says "new"; "settled": it was recorded, and works; "back": it is not to be recorded; "refused": it gives
+-- way, and only asks; "warned": it should, and works all the same; "left": it is closed, and what it took
+-- may live on, as leases that were handed over do.
 --
 -- returns {state, list, ...}: -1 this master is full, 0 not recorded, 1 recorded, 2 recorded, as clients
 -- that are settled have this list here; then each list that is incompatible with the caller's, its
 -- mark in front.
 --
 -- A value is "SEEN LIFE CLIENT MARK", in ms, and the names, each on a line.  The client is * where
--- several have the list.  Marks: 1 new, 2 settled, - in use and not recorded.  A list counts
--- for LIFE after SEEN on this master's clock.  No two with the mark 1 or 2 are incompatible.
+-- several have the list.  Marks: 1 new, 2 settled; not recorded are - refused, and ~ warned.  A list
+-- counts for LIFE after SEEN on this master's clock.  No two with the mark 1 or 2 are incompatible.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -37,14 +38,14 @@ end
 local before, answer, blocked = nil, {0}, false
 local found = redis.call('HGETALL', KEYS[1])
 for i = 1, #found, 2 do
-  local seen, lasts, client, mark, names = string.match(found[i + 1], '^(%d+) (%d+) (%S+) ([-12])\n(.+)$')
+  local seen, lasts, client, mark, names = string.match(found[i + 1], '^(%d+) (%d+) (%S+) ([-~12])\n(.+)$')
   if not seen or math.abs(now - tonumber(seen)) > tonumber(lasts) then
     redis.call('HDEL', KEYS[1], found[i])
   elseif found[i] == own then
     before = {seen = tonumber(seen), lasts = tonumber(lasts), client = client, mark = mark}
   elseif not compatible(names) then
     answer[#answer + 1] = mark .. '\n' .. names
-    blocked = blocked or mark ~= '-'
+    blocked = blocked or mark == '1' or mark == '2'
   end
 end
 
@@ -62,7 +63,7 @@ end
 
 if says == 'left' then -- where others have this list it stays as it is: nobody knows when they took a lock
   if before and before.client == who then
-    if before.mark == '-' then
+    if before.mark == '-' or before.mark == '~' then
       redis.call('HDEL', KEYS[1], own)
     else -- no lease lasts longer than half of its life
       return write(math.min(before.seen, now - before.lasts / 2), before.lasts, who, before.mark)
@@ -74,12 +75,12 @@ end
 local client = before and before.client ~= who and '*' or who
 local lasts = math.max(life, before and before.lasts or 0)
 local settled = before and before.mark == '2'
-if blocked or says == 'refused' then
-  if settled and client ~= who then
-    answer[1] = 2 -- there are others, and what they have settled stays
+if blocked or says == 'back' or says == 'refused' or says == 'warned' then
+  if client ~= who and (settled or before.mark == '1' and says ~= 'back') then
+    answer[1] = settled and 2 or 0 -- others have it: what they have settled stays, and who only asks changes nothing
     return answer
   end
-  return write(now, lasts, client, '-')
+  return write(now, lasts, client, (says == 'warned' or before and before.mark == '~') and '~' or '-')
 end
 answer[1] = settled and 2 or 1
 return write(now, lasts, client, (settled or says == 'settled') and '2' or '1')

@@ -359,6 +359,8 @@ class FleetRun:
     def granted(self, client: Client, lease: LeaseState) -> None:
         self.grants += 1
         until = client.true(lease.valid_until)
+        if until <= self.now:  # it stood still between the last answer and the return
+            return
         self.log(client.name, "holds until", f"{until:.3f}", "fence", lease.fence, client.masters)
         assert lease.fence is not None
         if self._latest is not None:

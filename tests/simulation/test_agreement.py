@@ -272,3 +272,25 @@ def test_different_max_ttl(world):
     live(world, 3 * LIFE, short, late)
     assert not late.works
     assert short.works
+
+
+def test_who_only_asks_takes_nothing_from_others_with_its_list(world):
+    """One was refused, and did not hear yet that nothing stands against it; the other one works already."""
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    asks = Client(world, NEW)
+    live(world, LIFE + 0.1)
+    works = Client(world, NEW)
+    assert works.works
+    asks.keep_house()
+    assert world.counting() == {NEW}
+
+
+def test_many_that_give_way_leave_nothing_that_counts(world):
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    wrong = [Client(world, NEW) for _ in range(3)]
+    assert world.counting() == {OLD}
+    live(world, LIFE, first, *wrong)
+    assert world.counting() == {OLD}
+    assert first.works
