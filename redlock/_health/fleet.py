@@ -40,8 +40,8 @@ def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
     )
 
 
-def findings(found: Sequence[MastersList]) -> Iterator[Finding]:
-    """A finding for each two lists that do not go together."""
+def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iterator[Finding]:
+    """A finding for each two lists that do not go together, and one for clients that announce none beside others."""
     for one, other in combinations(found, 2):
         if not compatible(set(one.masters), set(other.masters)):
             first, second = sorted((one, other), key=lambda each: (each.refused, not each.recorded))
@@ -53,6 +53,17 @@ def findings(found: Sequence[MastersList]) -> Iterator[Finding]:
                 f"{_only(second)}",
                 _ADVICE,
             )
+    silent = max((one.silent for one in facts), key=len, default=())
+    if found and silent:
+        several = len(silent) > 1
+        yield Finding(
+            "warning",
+            "fleet",
+            f"{len(silent)} connection{'s' if several else ''} without a name, from {', '.join(dict.fromkeys(silent))}, "
+            f"run{'' if several else 's'} scripts, as clients of a version before do: these announce nothing, so nobody "
+            "sees which masters they use",
+            "bring all clients to one version; other programs do not belong on these masters",
+        )
 
 
 def _who(one: MastersList) -> str:

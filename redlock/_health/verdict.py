@@ -57,7 +57,7 @@ def judge(facts: Sequence[MasterFacts], client_options: ClientOptions, probe: Pr
         probe=probe,
     )
     lists = fleet.lists(facts)
-    findings = (*_of_the_quorum(quorum, client_options), *fleet.findings(lists))
+    findings = (*_of_the_quorum(quorum, client_options), *fleet.findings(lists, facts))
     status: Status = "OK"
     if any(finding.level == "critical" for finding in findings):
         status = "CRITICAL"

@@ -196,3 +196,34 @@ def test_a_user_without_the_new_rights_keeps_its_votes(world, urls):
     for url in three.values():
         with redis.Redis.from_url(url) as admin:
             admin.acl_deluser("before")
+
+
+def test_clients_that_announce_nothing_are_seen_where_they_can_be(urls):
+    """Those of versions before have no name in CLIENT LIST, and run scripts."""
+    servers, prefix = urls
+    three = listed(servers, 1, 2, 3)
+    with Masters(three, prefix=prefix, **OPTIONS) as masters:
+        masters.status("job")
+        assert about_the_fleet(masters) == []
+        with redis.Redis.from_url(servers["lock-2"]) as before:
+            before.eval("return 1", 0)
+            [finding] = about_the_fleet(masters)
+            assert "1 connection without a name, from 127.0.0.1, runs scripts" in finding.message
+            said(finding.message)
+            with redis.Redis.from_url(servers["lock-2"]) as admin:
+                admin.execute_command("ACL", "SETUSER", "default", "-client|list")
+                assert about_the_fleet(masters) == [], "who may not ask is told nothing of it"
+                admin.execute_command("ACL", "SETUSER", "default", "+client|list")
+
+
+def about_the_fleet(masters):
+    return [finding for finding in masters.check(probe=False).findings if finding.code == "fleet"]
+
+
+def test_a_name_that_was_given_stays(urls):
+    servers, prefix = urls
+    given = f"{servers['lock-1']}?client_name=billing"
+    with Masters({"lock-1": given}, prefix=prefix, **OPTIONS) as masters, redis.Redis.from_url(given) as admin:
+        masters.status("job")
+        names = [client["name"] for client in admin.client_list() if client["cmd"].startswith("eval")]
+        assert names.count("billing") == 1
