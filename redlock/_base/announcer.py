@@ -58,7 +58,7 @@ class Announcer:
         self._voters = voters
         self._fleet = fleet
         self._prefix = prefix
-        self._client = secrets.token_hex(4)
+        self._client = ("" if fleet.refuses else "~") + secrets.token_hex(4)
         self._due = math.inf
         self._answers_until = -math.inf
         self._reported = _NOTHING

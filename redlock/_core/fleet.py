@@ -67,7 +67,7 @@ class Fleet:
 
     def __init__(self, names: Sequence[str], max_ttl: float, drift_factor: float, *, refuses: bool) -> None:
         self.names = tuple(names)
-        self._refuses = refuses
+        self.refuses = refuses
         self.life = LIFE * max_ttl
         self._max_ttl = max_ttl
         # The clocks of the masters may run faster than ours.
@@ -84,7 +84,7 @@ class Fleet:
     def says(self) -> Says:
         """What to announce.  Who gives way only asks, and is recorded again when nothing stands against it."""
         if self.rejected and self._in_use:
-            return "back" if self._recorded_somewhere else "refused" if self._refuses else "warned"
+            return "back" if self._recorded_somewhere else "refused"
         return "settled" if self._settled else "new"
 
     @property
@@ -99,7 +99,7 @@ class Fleet:
     @property
     def pause(self) -> float:
         """Seconds until the next announcement."""
-        return self._max_ttl * (_SOON if self.rejected and self._refuses else _REFRESH)
+        return self._max_ttl * (_SOON if self.rejected and self.refuses else _REFRESH)
 
     @property
     def first_pause(self) -> float:
@@ -136,7 +136,7 @@ class Fleet:
         if self.rejected:
             self._settled = False
         if shown or not self.rejected:
-            self.disagreement = Disagreement(tuple(sorted(shown, key=sorted)), self.rejected and self._refuses)
+            self.disagreement = Disagreement(tuple(sorted(shown, key=sorted)), self.rejected and self.refuses)
         if not self.disagreement.refused:
             self.refusal = ""
         elif self._in_use:

@@ -25,7 +25,7 @@ _FLEET = "redlock-fleet:"
 
 
 # What a client says of itself to fleet.lua.
-Says: TypeAlias = Literal["new", "settled", "back", "refused", "warned", "left"]
+Says: TypeAlias = Literal["new", "settled", "back", "refused", "left"]
 
 # A look at a name tells who reads it: so many readers, and fewer if it looks at many names.
 MOST_NAMED = 1000
@@ -236,7 +236,7 @@ def announce(prefix: str, max_ttl: float) -> Call:
 
 
 def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float) -> Call:
-    """``life``: so many seconds it counts.  See fleet.lua."""
+    """``client`` begins with ~ if it only warns.  ``life``: so many seconds it counts.  See fleet.lua."""
     # Its fingerprint does not depend on the order, and neither does compatibility.
     ordered = sorted(names)
     args = (fingerprint(ordered), client, says, milliseconds(life), *ordered)

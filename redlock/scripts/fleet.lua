@@ -4,16 +4,17 @@
 -- ARGV  the fingerprint of the caller's list, the caller, what it says, ms for which that counts,
 --       and the names of its masters
 --
+-- The name of a caller that only warns begins with ~: it works also where it has to give way.
+--
 -- It says "new"; "settled": it was recorded, and works; "back": it is not to be recorded; "refused": it gives
--- way, and only asks; "warned": it should, and works all the same; "left": it is closed, and what it took
--- may live on, as leases that were handed over do.
+-- way, and only asks; "left": it is closed, and what it took may live on, as leases that were handed over do.
 --
 -- returns {state, list, ...}: -1 this master is full, 0 not recorded, 1 recorded, 2 recorded, as clients
 -- that are settled have this list here; then each list that is incompatible with the caller's, its
 -- mark in front.
 --
 -- A value is "SEEN LIFE CLIENT MARK", in ms, and the names, each on a line.  The client is * where
--- several have the list.  Marks: 1 new, 2 settled; not recorded are - refused, and ~ warned.  A list
+-- several have the list.  Marks: 1 new, 2 settled; not recorded are - refused, and ~ in use.  A list
 -- counts for LIFE after SEEN on this master's clock.  No two with the mark 1 or 2 are incompatible.
 
 local time = redis.call('TIME')
@@ -75,12 +76,13 @@ end
 local client = before and before.client ~= who and '*' or who
 local lasts = math.max(life, before and before.lasts or 0)
 local settled = before and before.mark == '2'
-if blocked or says == 'back' or says == 'refused' or says == 'warned' then
+if blocked or says == 'back' or says == 'refused' then
   if client ~= who and (settled or before.mark == '1' and says ~= 'back') then
     answer[1] = settled and 2 or 0 -- others have it: what they have settled stays, and who only asks changes nothing
     return answer
   end
-  return write(now, lasts, client, (says == 'warned' or before and before.mark == '~') and '~' or '-')
+  local works = string.sub(who, 1, 1) == '~' or client ~= who and before.mark == '~'
+  return write(now, lasts, client, works and '~' or '-')
 end
 answer[1] = settled and 2 or 1
 return write(now, lasts, client, (settled or says == 'settled') and '2' or '1')

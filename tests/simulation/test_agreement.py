@@ -32,7 +32,7 @@ class World:
         server.dirty = False
         return ENGINE.run(call.script.name, call.script.text, server, list(call.keys), list(call.args))
 
-    def counting(self) -> set[tuple[str, ...]]:
+    def counting(self, marks: str = "12") -> set[tuple[str, ...]]:
         """The lists that keep others away, on any master."""
         found = set()
         for server in self.servers.values():
@@ -40,7 +40,7 @@ class World:
             key = server.find(wire.fleet_key("p:"))
             for value in (key.value if key is not None else {}).values():
                 entry = wire.read_fleet_entry(value.encode())
-                if entry is not None and EPOCH + self.now <= entry.seen + entry.life and entry.mark != "-":
+                if entry is not None and EPOCH + self.now <= entry.seen + entry.life and entry.mark in marks:
                     found.add(tuple(sorted(entry.names)))
         return found
 
@@ -48,9 +48,11 @@ class World:
 class Client:
     """What the connections and the housekeeper of one process do for its list."""
 
-    def __init__(self, world: World, masters: tuple[str, ...], *, max_ttl: float = MAX_TTL) -> None:
+    def __init__(
+        self, world: World, masters: tuple[str, ...], *, max_ttl: float = MAX_TTL, refuses: bool = True
+    ) -> None:
         self.world, self.masters = world, masters
-        self.fleet = Fleet(masters, max_ttl, 0.01, refuses=True)
+        self.fleet = Fleet(masters, max_ttl, 0.01, refuses=refuses)
         self.voters = Voters(masters, max_ttl, guard=False, fleet=self.fleet)
         self.announcer = Announcer(self.voters, self.fleet, "p:")
         self.sent = 0
@@ -294,3 +296,17 @@ def test_many_that_give_way_leave_nothing_that_counts(world):
     live(world, LIFE, first, *wrong)
     assert world.counting() == {OLD}
     assert first.works
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_who_gives_way_and_works_all_the_same_is_told_apart(world, refuses):
+    """From the first moment on: `redlock-check` says who gets no lock."""
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    late = Client(world, NEW, refuses=refuses)
+    marks = {True: "-", False: "~"}
+    for _ in range(3):
+        assert world.counting(marks[refuses]) == {NEW}
+        assert world.counting(marks[not refuses]) == set()
+        live(world, MAX_TTL / 2, first, late)
+    assert late.works is not refuses
