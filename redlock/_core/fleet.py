@@ -61,8 +61,8 @@ _SAYS_NOTHING = _Told(-1, (), math.inf)
 class Fleet:
     """The list of masters of one `Masters`, and what its masters say of others.
 
-    ``rejected``: we give way.  ``refusal``: why no vote counts; "" if they do.  ``known_until``: from then on others may
-    have forgotten our list, so no lease may last longer.
+    ``rejected``: we give way.  ``refusal``: why no vote counts; "" if they do.  ``known_until``: from then on others
+    may have forgotten our list, so no lease may last longer.
     """
 
     def __init__(self, names: Sequence[str], max_ttl: float, drift_factor: float, *, refuses: bool) -> None:

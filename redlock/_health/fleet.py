@@ -56,10 +56,11 @@ def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iter
     silent = max((one.silent for one in facts), key=len, default=())
     if found and silent:
         several = len(silent) > 1
+        hosts = ", ".join(dict.fromkeys(silent))
         yield Finding(
             "warning",
             "fleet",
-            f"{len(silent)} connection{'s' if several else ''} without a name, from {', '.join(dict.fromkeys(silent))}, "
+            f"{len(silent)} connection{'s' if several else ''} without a name, from {hosts}, "
             f"run{'' if several else 's'} scripts, as clients of a version before do: these announce nothing, so nobody "
             "sees which masters they use",
             "bring all clients to one version; other programs do not belong on these masters",

@@ -66,7 +66,13 @@ def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:
 
     ``database``: the masters' addresses name a database, so clients need SELECT. ``listing``: it lists locks (R29).
     """
-    commands = [*_COMMANDS, *_OF_CONNECTIONS, *_OF_READERS, *(("select",) if database else ()), *(("scan",) if listing else ())]
+    commands = [
+        *_COMMANDS,
+        *_OF_CONNECTIONS,
+        *_OF_READERS,
+        *(("select",) if database else ()),
+        *(("scan",) if listing else ()),
+    ]
     # In Redis 6.2 a new user may use all channels. Until `resetchannels`, a pattern of channels is refused.
     patterns = dict.fromkeys(_patterns(prefix))  # each pattern once
     return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 import redis
 
-from redlock import Masters, MastersDisagree, MultiLock, QuorumUnreachable
+from redlock import Masters, MastersAgree, MastersDisagree, MultiLock, QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually
 
@@ -134,10 +134,11 @@ def test_all_masters_are_replaced_one_by_one_under_load(urls):
 def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
     servers, prefix = urls
     events: list[Any] = []
+    refused_ones: list[Any] = []
     right = world.Masters(listed(servers, 1, 2, 3, 4, 5), prefix=prefix, observer=events.append, **OPTIONS)
     with (
         world.Masters(listed(servers, 1, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as ours_next,
-        world.Masters(listed(servers, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as early,
+        world.Masters(listed(servers, 2, 3, 4, 5, 6), prefix=prefix, observer=refused_ones.append, **OPTIONS) as early,
     ):
         with right.lock("job", ttl=1.2) as lease:
             ours_next.status("job")
@@ -153,6 +154,11 @@ def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
         right.close()
         # As soon as the list of five is gone it works: an unreachable quorum is one more "not yet".
         eventually(lambda: early.lock("other", ttl=1.2).acquire(timeout=0) is not None, 30)
+        five = tuple(f"lock-{number}" for number in range(1, 6))
+        eventually(lambda: any(isinstance(event, MastersAgree) for event in refused_ones), 30)
+        [refusal] = [event for event in refused_ones if isinstance(event, MastersDisagree)]
+        assert (refusal.others, refusal.refused) == ((five,), True)
+        assert [event.refused for event in events if isinstance(event, MastersDisagree)] == [False]
 
 
 def test_without_names_it_is_a_warning(world, urls, caplog):

@@ -130,7 +130,9 @@ def fleets(seeds: range, traced: int | None) -> int:
         extensions += run.extensions
         if traced is not None:
             print(run.settings, *run.lines, sep="\n")
-    print(f"{grants} grants, {extensions} extensions, {steps} steps, a client gave way {refused} times, violated: {violated}")
+    print(
+        f"{grants} grants, {extensions} extensions, {steps} steps, a client gave way {refused} times, violated: {violated}"
+    )
     return 1 if violated else 0
 
 

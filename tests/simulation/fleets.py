@@ -180,9 +180,7 @@ class Client:
 
     def _renew(self, spec: LockSpec, lease: LeaseState) -> None:
         if self.held is lease:
-            self._drive(
-                extend(self.settings, spec, lease, spec.ttl, self.clock()), partial(self._renewed, spec, lease)
-            )
+            self._drive(extend(self.settings, spec, lease, spec.ttl, self.clock()), partial(self._renewed, spec, lease))
 
     def _renewed(self, spec: LockSpec, lease: LeaseState, extension: Extension) -> None:
         if self.held is lease and extension.kind == "kept":
@@ -232,7 +230,7 @@ class Client:
         to = range(len(self.masters)) if request.to is None else request.to
         for master in chance.sample(sorted(to), len(to)):
             lost = chance.random() < misses
-            if lost and chance.random() < 0.5:  # noqa: PLR2004 - half of the requests, and half of the answers
+            if lost and chance.random() < 0.5:  # half of the requests, and half of the answers
                 continue
             value = self.run.server(self.masters[master]).run(request.call)
             if not lost:
