@@ -61,8 +61,8 @@ def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iter
             "warning",
             "fleet",
             f"{len(silent)} connection{'s' if several else ''} without a name, from {hosts}, "
-            f"run{'' if several else 's'} scripts, as clients of a version before do: these announce nothing, so nobody "
-            "sees which masters they use",
+            f"run{'' if several else 's'} scripts, as clients of a version before do: these announce nothing, so "
+            "nobody sees which masters they use",
             "bring all clients to one version; other programs do not belong on these masters",
         )
 

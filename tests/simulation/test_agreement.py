@@ -281,9 +281,11 @@ def test_who_only_asks_takes_nothing_from_others_with_its_list(world):
     first = Client(world, OLD)
     live(world, 1.0, first)
     asks = Client(world, NEW)
-    live(world, LIFE + 0.1)
+    live(world, LIFE - 1.0, asks)
+    live(world, 1.5)
     works = Client(world, NEW)
     assert works.works
+    assert asks.fleet.says == "refused"
     asks.keep_house()
     assert world.counting() == {NEW}
 
@@ -291,7 +293,7 @@ def test_who_only_asks_takes_nothing_from_others_with_its_list(world):
 def test_many_that_give_way_leave_nothing_that_counts(world):
     first = Client(world, OLD)
     live(world, 1.0, first)
-    wrong = [Client(world, NEW) for _ in range(3)]
+    wrong = [Client(world, NEW[::-1]) for _ in range(3)]  # the one that nobody else has is the first to record it
     for _ in range(200):
         assert world.counting() == {OLD}, "at no moment do they keep anybody away"
         live(world, LIFE / 200, first, *wrong)
