@@ -52,7 +52,7 @@ from redlock.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from redlock._core.wire import Call
+    from redlock._core.wire import Call, Lists
 
 T = TypeVar("T")
 
@@ -69,6 +69,8 @@ _UNCONFIRMED = 3.0
 _LONGEST = 500
 # Characters of a host (a name in the DNS has 253) or a path (sockets have 107).
 _LONGEST_NAME = 255
+# The name of our connections in CLIENT LIST, unless they were given one: clients of versions before have none (R34).
+CLIENT_NAME = "redlock"
 # Digits of an uptime in seconds. A longer number is no uptime, and may not fit into a time.
 _DIGITS = 15
 
@@ -418,6 +420,8 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
         ("CONFIG", "GET", "*append*"),
         ("EVAL", announce.script.text, str(len(announce.keys)), *announce.keys, *announce.args),
     ]
+    if getattr(connection, "client_name", None) is None:
+        commands.insert(0, ("CLIENT", "SETNAME", CLIENT_NAME))
     if fleet is not None:  # another request, with one key: two would have to be in one slot of a cluster
         commands.append(("EVAL", fleet.script.text, str(len(fleet.keys)), *fleet.keys, *fleet.args))
     for command in commands:
@@ -429,8 +433,9 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
         except ResponseError as error:  # at any other error redis-py has closed the connection
             answers.append(error)  # an error is an answer too, and the others still have to be read
     lists = answers.pop() if fleet is not None else None
+    loads = answers[-3 - len(scripts.USUAL) : -3]  # whether the name was taken does not matter
     info, config, announced = answers[-3:]
-    for loaded in answers[:-3]:
+    for loaded in loads:
         # If SCRIPT LOAD is not permitted, the scripts' texts are sent when they are needed.
         if isinstance(loaded, RedisError) and not isinstance(loaded, NoPermissionError):
             raise loaded
@@ -440,10 +445,19 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
         uptime=_uptime(identity.get("uptime_in_seconds")),
         durable=durable(config),
         announced=_read_announced(announced, announce.keys[0]),
-        # A master that refuses this one keeps its vote: it may be full, or the user may lack the right.
-        lists=None if lists is None or isinstance(lists, RedisError) else wire.read_fleet(lists),
+        lists=_read_lists(lists),
         asked_at=asked_at,
     )
+
+
+def _read_lists(answer: Any) -> Lists | None:
+    """None: it takes no announcement, and keeps its vote.  The user may lack the right, for example."""
+    if answer is None or isinstance(answer, RedisError):
+        return None
+    try:
+        return wire.read_fleet(answer)
+    except wire.BadReply:
+        return None
 
 
 def _read_announced(answer: Any, key: str) -> float:

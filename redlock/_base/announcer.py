@@ -7,8 +7,10 @@ closed for good: it takes the list back.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
+import random
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +41,8 @@ class Announcement(Send):
         self._announcer = announcer
 
     def answered(self, master: int, value: Any, at: float) -> bool:
-        self._announcer.heard(master, wire.read_fleet(value), self.sent_at, at)
+        with contextlib.suppress(wire.BadReply):  # it costs nobody a vote
+            self._announcer.heard(master, wire.read_fleet(value), self.sent_at, at)
         return False
 
     def failed(self, master: int, failure: Failure, at: float) -> bool:
@@ -55,36 +58,40 @@ class Announcer:
         self._voters = voters
         self._fleet = fleet
         self._prefix = prefix
-        self._client = secrets.token_hex(4)
+        self._client = ("" if fleet.refuses else "~") + secrets.token_hex(4)
         self._due = math.inf
         self._answers_until = -math.inf
         self._reported = _NOTHING
-        self._unpermitted = False
 
     def call(self, says: Says | None = None) -> Call:
-        """An announcement.  None: of what is so now."""
+        """An announcement.  None: of what is so now, to the master of a new connection."""
         fleet = self._fleet
         return wire.fleet(self._prefix, fleet.names, self._client, says or fleet.says, fleet.life)
 
     def connected(self, now: float) -> None:
         """The list went with a handshake."""
-        self._due = min(self._due, now + self._fleet.pause)
+        self._due = min(self._due, now if self._fleet.in_the_way else now + self._fleet.first_pause)
         self._answers_until = now
 
     def heard(self, master: int, lists: wire.Lists | None, sent_at: float, at: float) -> None:
         self._voters.told(master, lists, sent_at, at)
-        if self._fleet.rejected:
-            self._due = min(self._due, at if self._fleet.in_the_way else at + self._fleet.pause)
+        if self._fleet.in_the_way:
+            self._due = at
+        elif self._fleet.rejected:
+            self._due = min(self._due, at + self._pause())
 
     def due(self, now: float) -> Announcement | None:
         """The announcement that is due at ``now``."""
-        fleet = self._fleet
         if now < self._due:
             return None
-        fleet.settle(now)
-        self._due = now + fleet.pause
+        says = self._fleet.announcing(now)
+        self._due = now + self._pause()
         self._answers_until = now + _ANSWERS
-        return Announcement(self.call(), self)
+        return Announcement(self.call(says), self)
+
+    def _pause(self) -> float:
+        # Two that come at once and give way to each other must not go on in step.
+        return self._fleet.pause * (random.uniform(0.5, 1.0) if self._fleet.rejected else 1.0)  # noqa: S311 - no secret
 
     def next(self, now: float, tick: float) -> float:
         """Seconds until the next look."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from redlock._core.pipeline import Pipeline
     from redlock._core.subscriptions import Subscription
     from redlock._core.voters import Facts, Voters
-    from redlock._core.wire import Says
 
 TICK = 0.1  # a late answer or an owed release waits at most so long, in seconds
 CLOSED = "these Masters were closed"
@@ -416,8 +415,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
     def _take_back(self, now: float) -> None:
         """Take our list back: from now on nobody here asks for a lock."""
         if self.announcer is not None:
-            says: Says = "left" if len(self.local_queue) else "gone"
-            self._submit(Send(self.announcer.call(says)), _NOBODY, now)
+            self._submit(Send(self.announcer.call("left")), _NOBODY, now)
 
     # -- connections again ---------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def united(now: WantedMasters, new: WantedMasters) -> tuple[str, ...] | dict[str
 
 
 def planned(health: Health, given: tuple[str, ...], wanted: tuple[str, ...]) -> Plan:
-    return plan([one for one in health.fleet if one.recorded], given, wanted, health)
+    return plan([one for one in health.fleet if not one.refused], given, wanted, health)
 
 
 def code(found: Plan) -> int:
@@ -59,7 +59,8 @@ def lines(found: Plan, fleet: tuple[MastersList, ...], max_ttl: float) -> Iterat
         )
     for one in fleet:
         who = "several clients have" if one.several else "one client has"
-        yield f"In use: {who} {', '.join(one.masters)} (seen {one.seen_s:g} s ago)."
+        gives_way = "; it is refused, and gets no lock until the others are gone" if one.refused else ""
+        yield f"In use: {who} {', '.join(one.masters)} (seen {one.seen_s:g} s ago){gives_way}."
     yield "Clients of a version before announce nothing: that they have come along is yours to see."
     yield ""
     if not found.steps:

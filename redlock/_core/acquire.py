@@ -234,8 +234,8 @@ def attempt(
         if fencing and tally.yes >= tally.need and not ballot.stored:
             fence, at, tally = yield from second_round(settings, spec, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        # Where we were stopped for so long that others forgot our list of masters, nothing is granted (R34).
-        known = at < settings.voters.known_until
+        # Others may forget our list of masters, if we were stopped.  No lease lasts longer than they know it (R34).
+        known = valid_until <= settings.voters.known_until
         if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:
             grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
             if won is not None:

@@ -51,7 +51,8 @@ def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: fl
         claim = Extending(settings, spec, lease, ttl)
         # Wait no longer than the lease lasts: then it is lost, and the caller has to be told.
         at = yield from claim.ask(lease.ends_at)
-        valid_until = quorum.valid_until(claim.sent_at, ttl, settings.drift_factor)
+        # No longer than others know our list of masters (R34).
+        valid_until = min(quorum.valid_until(claim.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
         end = lease.conclude(pending, valid_until, claim.tally, claim.reason)
         if end == "kept":
             yield from repair(settings, spec, lease, claim.missing, ttl - (at - claim.sent_at))

@@ -86,7 +86,8 @@ def renew(settings: MastersSettings, ends: dict[AnyMember, Extension], now: floa
                 batch.time_out(event.at)
             _part(batch, asked, ends, pending)
         _part(batch, asked, ends, pending)
-        valid_until = quorum.valid_until(batch.sent_at, ttl, settings.drift_factor)
+        # No longer than others know our list of masters (R34).
+        valid_until = min(quorum.valid_until(batch.sent_at, ttl, settings.drift_factor), settings.voters.known_until)
         for index, member in enumerate(asked):
             if index not in batch.left:
                 end = member.lease.conclude(pending, valid_until, batch.tally)

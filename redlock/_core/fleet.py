@@ -54,66 +54,100 @@ class _Told(NamedTuple):
     until: float  # so long that counts, on our clock
 
 
+# It takes no announcement, and keeps its vote.  What others know of our list does not depend on it.
+_SAYS_NOTHING = _Told(-1, (), math.inf)
+
+
 class Fleet:
     """The list of masters of one `Masters`, and what its masters say of others.
 
-    ``refusal``: why no vote counts; "" if they do.  ``known_until``: from then on others may have forgotten our list.
+    ``rejected``: we give way.  ``refusal``: why no vote counts; "" if they do.  ``known_until``: from then on others
+    may have forgotten our list, so no lease may last longer.
     """
 
     def __init__(self, names: Sequence[str], max_ttl: float, drift_factor: float, *, refuses: bool) -> None:
         self.names = tuple(names)
-        self._refuses = refuses
+        self.refuses = refuses
         self.life = LIFE * max_ttl
         self._max_ttl = max_ttl
         # The clocks of the masters may run faster than ours.
         self._counts = self.life * (1 - drift_factor)
         self._told: list[_Told | None] = [None] * len(self.names)
         self._settled = False
-        self.rejected = False  # we give way
+        self._in_use: frozenset[frozenset[str]] = frozenset()  # lists that count, and to which ours has to give way
+        self.rejected = False
         self.refusal = ""
         self.known_until = math.inf
         self.disagreement = Disagreement((), refused=False)
 
     @property
     def says(self) -> Says:
-        """What to announce.  Who was refused asks from time to time whether its list may be recorded now."""
-        if self.in_the_way:
-            return "refused"
+        """What to announce.  Who gives way only asks, and is recorded again when nothing stands against it."""
+        if self.rejected and self._in_use:
+            return "back" if self._recorded_somewhere else "refused"
         return "settled" if self._settled else "new"
 
     @property
     def in_the_way(self) -> bool:
         """We give way, and a master has recorded our list: it must not keep others away."""
-        return self.rejected and any(one is not None and one.state == 1 for one in self._told)
+        return self.says == "back"
+
+    @property
+    def _recorded_somewhere(self) -> bool:
+        return any(one is not None and one.state == 1 for one in self._told)
 
     @property
     def pause(self) -> float:
         """Seconds until the next announcement."""
+        return self._max_ttl * (_SOON if self.rejected and self.refuses else _REFRESH)
+
+    @property
+    def first_pause(self) -> float:
+        """Seconds from the first announcement, with which a connection was made, to the next one."""
         return self._max_ttl * (_REFRESH if self._settled else _SOON)
 
     def told(self, master: int, lists: Lists | None, sent_at: float, at: float) -> None:
         """What ``master`` said to an announcement that was sent at ``sent_at``.  None: it takes no announcement."""
-        self._told[master] = None if lists is None else _Told(lists.state, lists.others, sent_at + self._counts)
+        if lists is None:
+            self._told[master] = _SAYS_NOTHING
+        else:
+            self._told[master] = _Told(lists.state, lists.others, sent_at + self._counts)
         self._judge(at)
 
-    def settle(self, at: float) -> None:
-        """It is time to announce again: who was not refused until now belongs to the fleet."""
+    def announcing(self, at: float) -> Says:
+        """What to announce now, to all masters.  Who was not refused until now belongs to the fleet."""
         self._judge(at)
         self._settled = not self.rejected and self._recorded(1, at) >= majority(len(self.names))
+        says = self.says
+        if says == "back":
+            self._told = [one if one is None or one.state != 1 else one._replace(state=0) for one in self._told]
+        return says
 
     def _judge(self, at: float) -> None:
         need = majority(len(self.names))
         told = [one for one in self._told if one is not None and one.until > at]
         shown = {names for one in told for _, names in one.others}
-        counting = {names for one in told for refused, names in one.others if not refused}
-        self.rejected = bool(counting) and self._recorded(1 if self._settled else 2, at) < need
+        self._in_use = frozenset(names for one in told for refused, names in one.others if not refused)
+        if self._in_use:
+            self.rejected = self._recorded(1 if self._settled else 2, at) < need
+        elif self.rejected:  # until it is recorded again, where it can be
+            unable = sum(one.state < 0 for one in told)
+            self.rejected = self._recorded(1, at) + unable < need
         if self.rejected:
             self._settled = False
-        self.disagreement = Disagreement(tuple(sorted(shown, key=sorted)), self.rejected and self._refuses)
-        self.refusal = self._explain(counting) if self.disagreement.refused else ""
-        ends = sorted((one.until for one in self._told if one is not None and one.state), reverse=True)
+        if shown or not self.rejected:
+            self.disagreement = Disagreement(tuple(sorted(shown, key=sorted)), self.rejected and self.refuses)
+        if not self.disagreement.refused:
+            self.refusal = ""
+        elif self._in_use:
+            self.refusal = self._explain(self._in_use)
+        ends = sorted((self._known_to(one) for one in self._told if one is not None and one.state), reverse=True)
         # Where no majority records any list, nobody can say more than that.
         self.known_until = ends[need - 1] if len(ends) >= need else math.inf
+
+    @staticmethod
+    def _known_to(one: _Told) -> float:
+        return one.until if one.state > 0 else math.inf
 
     def _recorded(self, state: int, at: float) -> int:
         return sum(one is not None and one.state >= state and one.until > at for one in self._told)

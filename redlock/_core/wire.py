@@ -25,7 +25,7 @@ _FLEET = "redlock-fleet:"
 
 
 # What a client says of itself to fleet.lua.
-Says: TypeAlias = Literal["new", "settled", "refused", "left", "gone"]
+Says: TypeAlias = Literal["new", "settled", "back", "refused", "left"]
 
 # A look at a name tells who reads it: so many readers, and fewer if it looks at many names.
 MOST_NAMED = 1000
@@ -236,7 +236,7 @@ def announce(prefix: str, max_ttl: float) -> Call:
 
 
 def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float) -> Call:
-    """``life``: so many seconds it counts.  See fleet.lua."""
+    """``client`` begins with ~ if it only warns.  ``life``: so many seconds it counts.  See fleet.lua."""
     # Its fingerprint does not depend on the order, and neither does compatibility.
     ordered = sorted(names)
     args = (fingerprint(ordered), client, says, milliseconds(life), *ordered)
@@ -319,7 +319,7 @@ class Scanned(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Answer of fleet: 0, 1 or 2 (see fleet.lua), and incompatible lists, each with whether it was refused itself."""
+    """Answer of fleet: a state (see fleet.lua), and incompatible lists, each with whether it gives way itself."""
 
     state: int
     others: tuple[tuple[bool, frozenset[str]], ...] = ()
@@ -431,8 +431,8 @@ def read_announced(value: bytes) -> float:
 
 def read_fleet(value: Any) -> Lists:
     match value:
-        case [(0 | 1 | 2) as state, *lists] if all(type(one) is bytes for one in lists):
-            return Lists(state, tuple((one[:1] == b"-", frozenset(_lines(one[2:]))) for one in lists))
+        case [(-1 | 0 | 1 | 2) as state, *lists] if all(type(one) is bytes for one in lists):
+            return Lists(state, tuple((one[:1] in b"-~", frozenset(_lines(one[2:]))) for one in lists))
     raise BadReply(_odd(value))
 
 
@@ -440,7 +440,7 @@ def read_fleet_entry(value: bytes) -> FleetEntry | None:
     """A value of the hash.  None: the script drops it."""
     head, _, names = value.partition(b"\n")
     match head.split(b" "):
-        case [seen, life, bytes(client), (b"1" | b"2" | b"-") as mark] if (
+        case [seen, life, bytes(client), (b"1" | b"2" | b"-" | b"~") as mark] if (
             seen.isdigit() and life.isdigit() and len(seen) <= _DIGITS and len(life) <= _DIGITS and names
         ):
             return FleetEntry(

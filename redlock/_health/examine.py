@@ -41,6 +41,8 @@ _WORKS_FOR_NOBODY = frozenset(("BUSY", "LOADING", "MASTERDOWN"))
 # Error codes that only a Redis or Valkey server gives. They prove that it is one, even if it answers nothing else.
 _OF_A_SERVER = _WORKS_FOR_NOBODY | {"NOAUTH", "NOPERM", "WRONGPASS"}
 
+_SCRIPTS = ("eval", "evalsha")  # the last command of a client of locks, as CLIENT LIST has it
+
 _SOME = 65536  # bytes of one read
 _DIGITS = 15  # of a time at most: a longer number is no time
 
@@ -112,6 +114,7 @@ class Examination:
             return
         self._stage = "answering what a client asks"
         self._ask_rights()
+        self._ask_clients()
 
     # -- what is asked -------------------------------------------------------------------------------
 
@@ -177,6 +180,13 @@ class Examination:
                 case _:
                     pass
 
+    def _ask_clients(self) -> None:
+        """Look for clients that announce no list. Most users may not ask, and that is no finding."""
+        with contextlib.suppress(OSError, InvalidResponse):
+            [answer] = self._ask([("CLIENT", "LIST")])
+            if isinstance(answer, bytes):
+                self._know(silent=tuple(map(printable, sorted(silent(answer)))))
+
     def _know_lists(self, values: list[Any]) -> None:
         """Note the lists that count now, on the clock of the master."""
         clock = self.facts.clock
@@ -229,6 +239,16 @@ class Examination:
         if left <= 0:
             raise TimeoutError
         return left
+
+
+def silent(answer: bytes) -> list[str]:
+    """The host of each connection in an answer to CLIENT LIST that has no name and ran a script last."""
+    found = []
+    for line in answer.decode("utf-8", "replace").splitlines():
+        fields = dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
+        if not fields.get("name") and fields.get("cmd") in _SCRIPTS:
+            found.append(fields.get("addr", "").rpartition(":")[0])
+    return found
 
 
 def url(target: Endpoint) -> str:

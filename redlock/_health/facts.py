@@ -44,6 +44,8 @@ class MasterFacts:
         announced: the longest TTL that any client announced, in seconds; 0: no client did (R21).
         lists: the lists of masters that clients announced there and that count now (R34). None: it does not say.
         asked_at: its wall clock when it was asked for the lists.
+        silent: the hosts of connections that run scripts and have no name: each client of a version before has one, and
+            announces no list. Empty also if we may not ask.
         unannounced: a wrong value in the place of ``announced``, as text. It keeps every client from connecting.
         durable: it has an append-only file with appendfsync always.
         write: its refusal to change a key (READONLY, OOM, MOVED).
@@ -69,6 +71,7 @@ class MasterFacts:
     announced: float = 0.0
     lists: tuple[FleetEntry, ...] | None = None
     asked_at: float = 0.0
+    silent: tuple[str, ...] = ()
     unannounced: str | None = None
     write: RefusedCommand | None = None
     refused: RefusedCommand | None = None

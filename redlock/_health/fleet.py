@@ -18,6 +18,7 @@ _ADVICE = (
     "give all clients the same masters, and change one at a time: redlock-check --plan shows the steps. "
     "Until then stop those that have the wrong list"
 )
+_DANGER = "two clients may hold one lock, for they have"
 
 
 def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
@@ -29,7 +30,8 @@ def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
     return tuple(
         MastersList(
             masters=tuple(sorted(names)),
-            recorded=any(entry.mark != "-" for _, entry in entries),
+            recorded=any(entry.mark in "12" for _, entry in entries),
+            refused=all(entry.mark == "-" for _, entry in entries),
             several=any(entry.several for _, entry in entries),
             seen_s=round(min(max(0.0, one.asked_at - entry.seen) for one, entry in entries), 1),
             known_to=tuple(one.name for one, _ in entries),
@@ -38,20 +40,38 @@ def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
     )
 
 
-def findings(found: Sequence[MastersList]) -> Iterator[Finding]:
-    """A finding for each two lists that do not go together."""
+def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iterator[Finding]:
+    """A finding for each two lists that do not go together, and one for clients that announce none beside others."""
     for one, other in combinations(found, 2):
         if not compatible(set(one.masters), set(other.masters)):
-            first, second = sorted((one, other), key=lambda each: not each.recorded)
+            first, second = sorted((one, other), key=lambda each: (each.refused, not each.recorded))
             yield Finding(
                 "warning",
                 "fleet",
-                f"two clients may hold one lock, for their masters do not go together: {_who(first)} "
-                f"{', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)}",
+                f"{_DANGER if not (first.refused or second.refused) else 'clients have'} masters that do not go "
+                f"together: {_who(first)} {', '.join(first.masters)}; {_who(second)} {', '.join(second.masters)}"
+                f"{_only(second)}",
                 _ADVICE,
             )
+    silent = max((one.silent for one in facts), key=len, default=())
+    if found and silent:
+        several = len(silent) > 1
+        hosts = ", ".join(dict.fromkeys(silent))
+        yield Finding(
+            "warning",
+            "fleet",
+            f"{len(silent)} connection{'s' if several else ''} without a name, from {hosts}, "
+            f"run{'' if several else 's'} scripts, as clients of a version before do: these announce nothing, so "
+            "nobody sees which masters they use",
+            "bring all clients to one version; other programs do not belong on these masters",
+        )
 
 
 def _who(one: MastersList) -> str:
-    who = "several clients have" if one.several else "one client has"
-    return who if one.recorded else f"{who}, and {'get' if one.several else 'gets'} no lock unless it only warns,"
+    return "several clients have" if one.several else "one client has"
+
+
+def _only(one: MastersList) -> str:
+    if not one.refused:
+        return ""
+    return f", and {'get' if one.several else 'gets'} no lock until the others are gone"

@@ -113,8 +113,8 @@ class MastersList:
 
     Attributes:
         masters: their names, in their order.
-        recorded: whether it counts: clients with an incompatible list give way to it. False: it gives way itself, so
-            its clients get no lock, or only warn.
+        recorded: whether it counts: clients with an incompatible list give way to it. False: it gives way itself.
+        refused: it gives way, and its clients get no lock. A list that gives way and is not refused only warns.
         several: whether more than one client has announced it. One has several event loops, or forked children, count.
         seen_s: seconds since it was announced, the least of all masters.
         known_to: the masters that know it.
@@ -125,6 +125,7 @@ class MastersList:
     several: bool
     seen_s: float
     known_to: tuple[str, ...]
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ _COMMANDS = {
     "hdel": False,
 }
 # ... of readers (R33), and of who meets them. They are in the rule, and nobody is asked for them: most have no readers.
+_OF_CONNECTIONS = ("client|setname",)  # ... so that others can tell them from those of versions before (R34)
 _OF_READERS = ("zadd", "zrem", "zremrangebyscore", "zrange", "zcount", "zscore")
 _SCRIPT = "return 1"
 _SCRIPT_SHA = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
@@ -65,7 +66,13 @@ def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:
 
     ``database``: the masters' addresses name a database, so clients need SELECT. ``listing``: it lists locks (R29).
     """
-    commands = [*_COMMANDS, *_OF_READERS, *(("select",) if database else ()), *(("scan",) if listing else ())]
+    commands = [
+        *_COMMANDS,
+        *_OF_CONNECTIONS,
+        *_OF_READERS,
+        *(("select",) if database else ()),
+        *(("scan",) if listing else ()),
+    ]
     # In Redis 6.2 a new user may use all channels. Until `resetchannels`, a pattern of channels is refused.
     patterns = dict.fromkeys(_patterns(prefix))  # each pattern once
     return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])

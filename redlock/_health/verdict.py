@@ -57,7 +57,7 @@ def judge(facts: Sequence[MasterFacts], client_options: ClientOptions, probe: Pr
         probe=probe,
     )
     lists = fleet.lists(facts)
-    findings = (*_of_the_quorum(quorum, client_options), *fleet.findings(lists))
+    findings = (*_of_the_quorum(quorum, client_options), *fleet.findings(lists, facts))
     status: Status = "OK"
     if any(finding.level == "critical" for finding in findings):
         status = "CRITICAL"
@@ -566,7 +566,8 @@ def summary(status: Status, quorum: QuorumHealth, masters: Sequence[MasterHealth
     # The sentence says anyway that too few vote. The advice comes from the masters that do not vote, if there are any.
     wrong = [(master.name, finding) for master in masters for finding in master.findings]
     wrong += [("", finding) for finding in findings if finding.code != "too-few" or not wrong]
-    wrong.sort(key=lambda one: one[1].level != "critical")  # critical findings first; the sort is stable
+    # Critical findings first, and of the others that two clients may hold one lock.  The sort is stable.
+    wrong.sort(key=lambda one: (one[1].level != "critical", one[1].code != "fleet"))
     if status == "CRITICAL" and quorum.voting >= quorum.majority:
         wrong.sort(key=lambda one: one[1].code != "probe")
     worst = wrong[0][1]

@@ -4,15 +4,18 @@
 -- ARGV  the fingerprint of the caller's list, the caller, what it says, ms for which that counts,
 --       and the names of its masters
 --
--- It says "new"; "settled": it was recorded, and works; "refused": it gets nothing; "left": it is
--- gone, and leases of its may live; "gone": it is gone.
+-- The name of a caller that only warns begins with ~: it works also where it has to give way.
 --
--- returns {state, list, ...}: 0 not recorded, 1 recorded, 2 recorded, as clients that are settled
--- have this list here; then each list that is incompatible with the caller's, its mark in front.
+-- It says "new"; "settled": it was recorded, and works; "back": it is not to be recorded; "refused": it gives
+-- way, and only asks; "left": it is closed, and what it took may live on, as leases that were handed over do.
+--
+-- returns {state, list, ...}: -1 this master is full, 0 not recorded, 1 recorded, 2 recorded, as clients
+-- that are settled have this list here; then each list that is incompatible with the caller's, its
+-- mark in front.
 --
 -- A value is "SEEN LIFE CLIENT MARK", in ms, and the names, each on a line.  The client is * where
--- several have the list.  Marks: 1 new, 2 settled, - in use and not recorded.  A list counts
--- for LIFE after SEEN on this master's clock.  No two with the mark 1 or 2 are incompatible.
+-- several have the list.  Marks: 1 new, 2 settled; not recorded are - refused, and ~ in use.  A list
+-- counts for LIFE after SEEN on this master's clock.  No two with the mark 1 or 2 are incompatible.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -36,28 +39,36 @@ end
 local before, answer, blocked = nil, {0}, false
 local found = redis.call('HGETALL', KEYS[1])
 for i = 1, #found, 2 do
-  local seen, lasts, client, mark, names = string.match(found[i + 1], '^(%d+) (%d+) (%S+) ([-12])\n(.+)$')
+  local seen, lasts, client, mark, names = string.match(found[i + 1], '^(%d+) (%d+) (%S+) ([-~12])\n(.+)$')
   if not seen or math.abs(now - tonumber(seen)) > tonumber(lasts) then
     redis.call('HDEL', KEYS[1], found[i])
   elseif found[i] == own then
     before = {seen = tonumber(seen), lasts = tonumber(lasts), client = client, mark = mark}
   elseif not compatible(names) then
     answer[#answer + 1] = mark .. '\n' .. names
-    blocked = blocked or mark ~= '-'
+    blocked = blocked or mark == '1' or mark == '2'
   end
 end
 
 local function write(seen, lasts, client, mark)
   local head = string.format('%.0f %.0f %s %s\n', seen, lasts, client, mark)
-  redis.call('HSET', KEYS[1], own, head .. table.concat(ARGV, '\n', 5))
-  if redis.call('PTTL', KEYS[1]) < lasts then redis.call('PEXPIRE', KEYS[1], lasts) end
+  local written = redis.pcall('HSET', KEYS[1], own, head .. table.concat(ARGV, '\n', 5))
+  if type(written) == 'table' then
+    if not string.find(written.err, 'OOM', 1, true) then return written end
+    answer[1] = -1
+  elseif redis.call('PTTL', KEYS[1]) < lasts then
+    redis.call('PEXPIRE', KEYS[1], lasts)
+  end
+  return answer
 end
 
-if says == 'left' or says == 'gone' then
-  if before and says == 'gone' and before.client == who then
-    redis.call('HDEL', KEYS[1], own)
-  elseif before then -- others refresh it sooner than half of its life, and no lease lasts longer
-    write(math.min(before.seen, now - before.lasts / 2), before.lasts, before.client, before.mark)
+if says == 'left' then -- where others have this list it stays as it is: nobody knows when they took a lock
+  if before and before.client == who then
+    if before.mark == '-' or before.mark == '~' then
+      redis.call('HDEL', KEYS[1], own)
+    else -- no lease lasts longer than half of its life
+      return write(math.min(before.seen, now - before.lasts / 2), before.lasts, who, before.mark)
+    end
   end
   return answer
 end
@@ -65,14 +76,13 @@ end
 local client = before and before.client ~= who and '*' or who
 local lasts = math.max(life, before and before.lasts or 0)
 local settled = before and before.mark == '2'
-if blocked or says == 'refused' then
-  if settled and client ~= who then
-    answer[1] = 2 -- there are others, and what they have settled stays
-  else
-    write(now, lasts, client, '-')
+if blocked or says == 'back' or says == 'refused' then
+  if client ~= who and (settled or before.mark == '1' and says ~= 'back') then
+    answer[1] = settled and 2 or 0 -- others have it: what they have settled stays, and who only asks changes nothing
+    return answer
   end
-  return answer
+  local works = string.sub(who, 1, 1) == '~' or client ~= who and before.mark == '~'
+  return write(now, lasts, client, works and '~' or '-')
 end
-write(now, lasts, client, (settled or says == 'settled') and '2' or '1')
 answer[1] = settled and 2 or 1
-return answer
+return write(now, lasts, client, (settled or says == 'settled') and '2' or '1')

@@ -171,7 +171,7 @@ class Fake:
     def say(self, length: int | None = None) -> None:
         """Hand out what was not said yet, or so many bytes of it."""
         if self.unsaid:
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):  # they may have gone
                 del self.unsaid[: self.sock.send(self.unsaid[:length])]
 
     def by_token(self) -> dict[str, list[str]]:
@@ -211,6 +211,8 @@ class Fake:
                 return [verdict, str(self.fences[name]).encode()]
             case "status":
                 return [(holder or "").encode(), 10_000 if holder else -2, b"0"]
+            case "fleet":
+                return [1]
             case "repair":
                 self.keys.setdefault(name, token)
                 return [1]
@@ -259,7 +261,8 @@ class Deployment:
         self.loop, self.clock = loop, loop.clock
         self.fakes = [Fake() for _ in range(MASTERS)]
         urls = [f"redis://fake-{number}:6379" for number in range(MASTERS)]
-        self.masters = AsyncMasters(urls, restart_guard=False, agreement="ignore", node_timeout=NODE_TIMEOUT, **options)
+        options = {"agreement": "ignore", **options}  # else each has a timer, and announcements go out in between
+        self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT, **options)
         self.driver: Driver = self.masters._driver()
         self.connections: Connections = self.driver._connections
         self.connections._want_subscribers = lambda: None  # type: ignore[method-assign]

@@ -28,11 +28,11 @@ def health_of(facts: list[MasterFacts] | None = None) -> Any:
     return judge(facts or [healthy(number) for number in range(20)], CLIENT_OPTIONS, None)
 
 
-@pytest.mark.parametrize("size", range(1, 8))
+@pytest.mark.parametrize("size", range(1, 10))
 def test_each_step_goes_with_the_list_before(size):
-    """From lists of up to seven to others of up to seven, which share some."""
+    """From lists of up to nine to others of up to nine, which share some."""
     health = health_of()
-    for after in range(1, 8):
+    for after in range(1, 10):
         for kept in range(min(size, after) + 1):
             goes_step_by_step(named(*range(size)), named(*range(kept), *range(10, 10 + after - kept)), health)
 

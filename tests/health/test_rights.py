@@ -38,6 +38,7 @@ def test_every_command_of_a_connection_is_in_the_rule():
 def test_every_right_of_the_rule_is_asked_for(prefix):
     of_readers = {word for word in commands(rights.rule(prefix)) if word.startswith("z")}
     asked = {question.needs for question in rights.questions(prefix, "n")} | {"info", "time"} | of_readers
+    asked |= set(rights._OF_CONNECTIONS)
     assert asked == commands(rights.rule(prefix))
     patterns = {question.keys for question in rights.questions(prefix, "n")} - {""}
     assert patterns == {word for word in rights.rule(prefix).split() if word[0] in "~&"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from redlock import Masters, MastersDisagree, QuorumUnreachable
+from redlock import Masters, MastersAgree, MastersDisagree, QuorumUnreachable
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually
@@ -41,10 +41,11 @@ def listed(urls, *numbers):
 def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
     servers, prefix = urls
     events: list[Any] = []
+    refused_ones: list[Any] = []
     right = world.Masters(listed(servers, 1, 2, 3, 4, 5), prefix=prefix, observer=events.append, **OPTIONS)
     with (
         world.Masters(listed(servers, 1, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as ours_next,
-        world.Masters(listed(servers, 2, 3, 4, 5, 6), prefix=prefix, **OPTIONS) as early,
+        world.Masters(listed(servers, 2, 3, 4, 5, 6), prefix=prefix, observer=refused_ones.append, **OPTIONS) as early,
     ):
         with right.lock("job", ttl=1.2) as lease:
             ours_next.status("job")
@@ -60,6 +61,11 @@ def test_a_second_step_that_is_taken_too_early_is_refused(world, urls):
         right.close()
         # As soon as the list of five is gone it works: an unreachable quorum is one more "not yet".
         eventually(lambda: early.lock("other", ttl=1.2).acquire(timeout=0) is not None, 30)
+        five = tuple(f"lock-{number}" for number in range(1, 6))
+        eventually(lambda: any(isinstance(event, MastersAgree) for event in refused_ones), 30)
+        [refusal] = [event for event in refused_ones if isinstance(event, MastersDisagree)]
+        assert (refusal.others, refusal.refused) == ((five,), True)
+        assert [event.refused for event in events if isinstance(event, MastersDisagree)] == [False]
 
 
 def test_without_names_it_is_a_warning(world, urls, caplog):
@@ -76,6 +82,7 @@ def test_without_names_it_is_a_warning(world, urls, caplog):
         (finding,) = [finding for finding in other.check(probe=False).findings if finding.code == "fleet"]
         said(finding.message)
         assert finding.level == "warning"
+        assert "two clients may hold one lock" in finding.message
 
 
 def test_who_ignores_it_writes_nothing(world, urls):
@@ -98,11 +105,47 @@ def test_a_user_without_the_new_rights_keeps_its_votes(world, urls):
         with redis.Redis.from_url(url) as admin:
             admin.execute_command("ACL", "SETUSER", "before", *rule.split())
     mine = {name: url.replace("redis://", "redis://before:secret@") for name, url in three.items()}
-    with world.Masters(mine, prefix=prefix, **OPTIONS) as masters, masters.lock("job", ttl=1.2) as lease:
-        assert {vote.outcome for vote in lease.votes} <= {"granted", "pending"}
+    with world.Masters(mine, prefix=prefix, **OPTIONS) as masters:
+
+        def all_vote():
+            with masters.lock("job", ttl=1.2) as lease:
+                return {vote.outcome for vote in lease.votes} <= {"granted", "pending"}
+
+        eventually(all_vote, 30)  # the third one may still be connecting
     for url in three.values():
         with redis.Redis.from_url(url) as admin:
             admin.acl_deluser("before")
+
+
+def test_clients_that_announce_nothing_are_seen_where_they_can_be(urls):
+    """Those of versions before have no name in CLIENT LIST, and run scripts."""
+    servers, prefix = urls
+    three = listed(servers, 1, 2, 3)
+    with Masters(three, prefix=prefix, **OPTIONS) as masters:
+        masters.status("job")
+        assert about_the_fleet(masters) == []
+        with redis.Redis.from_url(servers["lock-2"]) as before:
+            before.eval("return 1", 0)
+            [finding] = about_the_fleet(masters)
+            assert "1 connection without a name, from 127.0.0.1, runs scripts" in finding.message
+            said(finding.message)
+            with redis.Redis.from_url(servers["lock-2"]) as admin:
+                admin.execute_command("ACL", "SETUSER", "default", "-client|list")
+                assert about_the_fleet(masters) == [], "who may not ask is told nothing of it"
+                admin.execute_command("ACL", "SETUSER", "default", "+client|list")
+
+
+def about_the_fleet(masters):
+    return [finding for finding in masters.check(probe=False).findings if finding.code == "fleet"]
+
+
+def test_a_name_that_was_given_stays(urls):
+    servers, prefix = urls
+    given = f"{servers['lock-1']}?client_name=billing"
+    with Masters({"lock-1": given}, prefix=prefix, **OPTIONS) as masters, redis.Redis.from_url(given) as admin:
+        masters.status("job")
+        names = [client["name"] for client in admin.client_list() if client["cmd"].startswith("eval")]
+        assert names.count("billing") == 1
 
 
 # -- redlock-check --plan ------------------------------------------------------------------------------

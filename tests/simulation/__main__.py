@@ -118,7 +118,7 @@ def chunk(start: int, *, seeds: int, drawn: Draw, variant: str | None) -> tuple[
 
 
 def fleets(seeds: range, traced: int | None) -> int:
-    violated = grants = steps = refused = 0
+    violated = grants = extensions = steps = refused = 0
     for seed in seeds if traced is None else (traced,):
         run = FleetRun(settings(seed))
         try:
@@ -127,9 +127,12 @@ def fleets(seeds: range, traced: int | None) -> int:
             violated += 1
             print(f"seed {seed}: {violation}: python -m tests.simulation --fleets --trace {seed}", file=sys.stderr)
         grants, steps, refused = grants + run.grants, steps + run.steps, refused + run.refused
+        extensions += run.extensions
         if traced is not None:
             print(run.settings, *run.lines, sep="\n")
-    print(f"{grants} grants, {steps} steps, a client gave way {refused} times, violated: {violated}")
+    print(
+        f"{grants} grants, {extensions} extensions, {steps} steps, a client gave way {refused} times, violated: {violated}"
+    )
     return 1 if violated else 0
 
 

@@ -1,10 +1,10 @@
 """Fleets that change their masters one at a time (R34): a small simulation of its own.
 
 Clients come with the list of the day, late with the one before, crash, close, and stand still; an operator changes the
-list.  `Fleet`, `Voters`, `attempt` and the Lua files are those that are shipped; a round takes no time here, but its
-client may stand still in the middle of it.  What connections do wrong is for the other families.
+list.  `Fleet`, `Voters`, `attempt`, `extend` and the Lua files are those that are shipped.  A round takes no time here, but
+its client may stand still before it reads the answers, and a master may miss it: so many a lease has a bare majority.
 
-Every client reaches every master, for only so the check promises anything; `blind` shows what it does not find.
+Every list reaches every master, for only so the check promises anything; `blind` shows what it does not find.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import itertools
 import math
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tenacity.wait import wait_none
@@ -21,8 +22,10 @@ from tenacity.wait import wait_none
 from redlock._core import wire
 from redlock._core.acquire import Grant, attempt
 from redlock._core.effects import Send, Timeout
+from redlock._core.extend import extend
 from redlock._core.fencing import FenceClock
 from redlock._core.fleet import Fleet
+from redlock._core.lease import LeaseState
 from redlock._core.settings import LockSpec, MastersSettings
 from redlock._core.voters import Facts, Voters
 from tests.simulation.invariants import P1, P2, Violation
@@ -31,11 +34,14 @@ from tests.simulation.master import ENGINE, EPOCH, Keyspace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from redlock._core.extend import Extension
     from redlock._core.wire import Call, Says
 
 PREFIX = "redlock:"
 KEYS = wire.keys_for(PREFIX, ["lock"])
 MAX_TTL = 4.0
+MISSES = 0.25  # the share of requests that do not get to a master, or whose answers are lost
+STANDS = 0.02  # the share of rounds before the end of which a client stands still
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class Settings:
 def settings(seed: int, **fixed: Any) -> Settings:
     chance = random.Random(f"fleet of {seed}")
     values: dict[str, Any] = {
-        "size": chance.choice((2, 3, 3, 4, 5, 5, 7)), "clients": chance.choice((2, 3, 4)),
+        "size": chance.choice((2, 3, 3, 4, 5, 5, 7)), "clients": chance.choice((2, 3, 4, 5)),
         "refuses": chance.random() < 0.6,
     }  # fmt: skip
     return Settings(seed, **(values | fixed))
@@ -83,16 +89,18 @@ class Client:
         self.life = 0  # what is planned for an earlier process is void
         self.ended_at = -math.inf
         self.stands_until = 0.0
-        self.held: Grant | None = None
+        self.held: LeaseState | None = None
+        self.unread: list[tuple[Send, int, Any]] = []
 
     def start(self, masters: tuple[str, ...]) -> None:
         run = self.run
         self.life, self.ended_at = self.life + 1, math.inf
-        self.stands_until, self.held = 0.0, None
+        self.stands_until, self.held, self.unread = 0.0, None, []
         self.masters = masters
         self.name = f"c{self.number}.{self.life}"
         rate = 1 + run.chance.choice((-1, 1)) * 0.49 * run.settings.drift_factor
         self.clock = lambda: 1000.0 + run.now * rate
+        self.true = lambda at: (at - 1000.0) / rate
         self.fleet = Fleet(masters, MAX_TTL, run.settings.drift_factor, refuses=run.settings.refuses)
         self.voters = Voters(masters, MAX_TTL, guard=False, fleet=self.fleet)
         self.settings = MastersSettings(
@@ -101,12 +109,11 @@ class Client:
             random=run.chance.random,
         )  # fmt: skip
         run.log(self.name, "starts with", masters)
-        self._announce(first=True)
-        self._plan(self.fleet.pause, self._refresh)
+        self._announce("new", first=True)
+        self._plan(0.0 if self.fleet.in_the_way else self.fleet.first_pause, self._refresh)
         self._plan(run.chance.uniform(0.0, 1.0), self._acquire)
-        self._plan(run.chance.uniform(2.0, 12.0), self._end)
-        if run.chance.random() < 0.5:
-            self._plan(run.chance.uniform(0.0, 8.0), self._stand_still)
+        self._plan(run.chance.uniform(2.0, 30.0), self._end)
+        self._plan(run.chance.uniform(0.0, 30.0), self._stand_still)
 
     def _plan(self, after: float, what: Callable[[], None]) -> None:
         self.run.later(after, self._do, self.life, what)
@@ -122,14 +129,14 @@ class Client:
 
     # -- the list ------------------------------------------------------------------------------------
 
-    def _announce(self, *, first: bool = False, says: Says | None = None) -> None:
-        call = wire.fleet(PREFIX, self.fleet.names, self.name, says or self.fleet.says, self.fleet.life)
+    def _announce(self, says: Says, *, first: bool = False) -> None:
+        call = wire.fleet(PREFIX, self.fleet.names, self.name, says, self.fleet.life)
         order = list(enumerate(self.masters))
         self.run.chance.shuffle(order)
         for master, name in order:
             at = self.clock()
             lists = wire.read_fleet(self.run.server(name).run(call))
-            if says is not None:
+            if says == "left":
                 continue
             if first:
                 self.voters.admit(master, Facts(f"run of {name}", 10**6, lists=lists, asked_at=at), at)
@@ -137,10 +144,9 @@ class Client:
                 self.voters.told(master, lists, at, at)
 
     def _refresh(self) -> None:
-        self.fleet.settle(self.clock())
-        self._announce()
+        self._announce(self.fleet.announcing(self.clock()))
         if self.fleet.in_the_way:
-            self._announce()
+            self._announce(self.fleet.announcing(self.clock()))
         if self.fleet.rejected:
             self.run.refused += 1
         self._plan(self.fleet.pause * self.run.chance.uniform(0.5, 1.0), self._refresh)
@@ -148,54 +154,96 @@ class Client:
     # -- the lock ------------------------------------------------------------------------------------
 
     def _acquire(self) -> None:
-        run = self.run
-        ttl = run.chance.choice((1.0, MAX_TTL))
-        spec = LockSpec(("lock",), KEYS, ttl, 0.02 * ttl, wait_none())
-        grant = self._drive(attempt(self.settings, spec))
-        if isinstance(grant, Grant):
-            until = run.now + (grant.valid_until - self.clock())
-            run.granted(self, grant, until)
-            self.held = grant
-            self._plan(run.chance.choice((0.2, 1.0)) * ttl, self._release)
-        else:
-            self._plan(run.chance.uniform(0.05, 0.5), self._acquire)
+        self._try(self._acquired)
 
-    def _release(self) -> None:
-        grant, self.held = self.held, None
-        assert grant is not None
-        self.run.over(self)
-        self._drive_all(Send(wire.release(KEYS, grant.token)))
+    def _try(self, done: Callable[[LockSpec, Any], None]) -> None:
+        ttl = self.run.chance.choice((1.0, MAX_TTL))
+        spec = LockSpec(("lock",), KEYS, ttl, 0.02 * ttl, wait_none())
+        self._drive(attempt(self.settings, spec), partial(done, spec))
+
+    def _acquired(self, spec: LockSpec, grant: object) -> None:
+        if not isinstance(grant, Grant):
+            self._plan(self.run.chance.uniform(0.05, 0.5), self._acquire)
+            return
+        lease = LeaseState(spec.names, spec.ttl, grant, clock=self.clock, mine=lambda: True)
+        self.run.granted(self, lease)
+        self.held = lease
+        self._plan(spec.ttl / 3, partial(self._renew, spec, lease))
+        self._plan(self.run.chance.choice((0.2, 1.0, 2.5)) * spec.ttl, partial(self._release, lease))
+
+    def _had_for_a_moment(self, spec: LockSpec, grant: object) -> None:
+        """Another thread of the process: it comes when that wakes."""
+        if isinstance(grant, Grant):
+            lease = LeaseState(spec.names, spec.ttl, grant, clock=self.clock, mine=lambda: True)
+            self.run.granted(self, lease)
+            self._let_go(lease)
+
+    def _renew(self, spec: LockSpec, lease: LeaseState) -> None:
+        if self.held is lease:
+            self._drive(extend(self.settings, spec, lease, spec.ttl, self.clock()), partial(self._renewed, spec, lease))
+
+    def _renewed(self, spec: LockSpec, lease: LeaseState, extension: Extension) -> None:
+        if self.held is lease and extension.kind == "kept":
+            self.run.extended(self, lease)
+        if lease.valid:
+            self._plan(spec.ttl / 3, partial(self._renew, spec, lease))
+
+    def _release(self, lease: LeaseState) -> None:
+        self.held = None
+        self._let_go(lease)
         self._plan(self.run.chance.uniform(0.0, 1.0), self._acquire)
 
-    def _drive(self, op: Any) -> Any:
-        """Run ``op``.  A round has all its answers at once, or its time is up."""
-        event: Any = None
+    def _let_go(self, lease: LeaseState) -> None:
+        self.run.over(self)
+        lease.end()
+        self._send(Send(wire.release(KEYS, lease.token), owed_until=math.inf))
+
+    def _drive(self, op: Any, done: Callable[[Any], None], event: Any = None) -> None:
+        """Run ``op`` until it waits, and go on with it when it has what it waits for."""
         try:
             while True:
                 effect = op.send(event)
                 event = None
                 if isinstance(effect, Send):
-                    self._drive_all(effect)
-                    if effect.wait_for is not None:
-                        event = Timeout(self.clock()) if effect.open else effect
-                else:
-                    event = Timeout(self.clock())
+                    self._send(effect)
+                    if effect.wait_for is None:
+                        continue
+                if self.run.chance.random() < STANDS:
+                    self._stand_still()  # in the middle of it
+                self._plan(0.0, partial(self._go_on, op, done))
+                return
         except StopIteration as stop:
-            return stop.value
+            done(stop.value)
 
-    def _drive_all(self, request: Send) -> None:
-        request.sent_at = self.clock()
-        to = range(len(self.masters)) if request.to is None else request.to
-        for master in self.run.chance.sample(sorted(to), len(to)):
-            value = self.run.server(self.masters[master]).run(request.call)
+    def _go_on(self, op: Any, done: Callable[[Any], None]) -> None:
+        """All answers are read at once, and no other one will come."""
+        unread, self.unread = self.unread, []
+        for request, master, value in unread:
             if request.open:
                 request.answered(master, value, self.clock())
+        self._drive(op, done, Timeout(self.clock()))
+
+    def _send(self, request: Send) -> None:
+        request.sent_at = self.clock()
+        chance = self.run.chance
+        misses = MISSES if request.owed_until is None else 0.0
+        to = range(len(self.masters)) if request.to is None else request.to
+        for master in chance.sample(sorted(to), len(to)):
+            lost = chance.random() < misses
+            if lost and chance.random() < 0.5:  # half of the requests, and half of the answers
+                continue
+            value = self.run.server(self.masters[master]).run(request.call)
+            if not lost:
+                self.unread.append((request, master, value))
 
     # -- the end -------------------------------------------------------------------------------------
 
     def _stand_still(self) -> None:
-        most = 3.0 if self.run.settings.refuses else 0.5  # of the time for which a list counts
-        self.stands_until = self.run.now + self.run.chance.uniform(0.1, most) * self.fleet.life
+        # Of the time for which a list counts.  Without names nobody may run a list that was forgotten.
+        least, most = self.run.chance.choice(((0.1, 0.5), (0.9, 1.5))) if self.run.settings.refuses else (0.1, 0.5)
+        self.stands_until = self.run.now + self.run.chance.uniform(least, most) * self.fleet.life
+        self._plan(0.0, partial(self._try, self._had_for_a_moment))
+        self._plan(self.run.chance.uniform(0.0, 30.0), self._stand_still)
         self.run.log(self.name, "stands still until", f"{self.stands_until:.3f}")
 
     def _end(self) -> None:
@@ -203,7 +251,7 @@ class Client:
         crashes = run.chance.random() < 0.5
         run.log(self.name, "crashes" if crashes else "closes")
         if not crashes:
-            self._announce(says="left" if self.held is not None else "gone")
+            self._announce("left")
         self.life, self.ended_at = self.life + 1, run.now
         run.later(run.chance.choice((0.1, 3.0)), self.run.begin, self)
 
@@ -221,8 +269,11 @@ class FleetRun:
         self._names = itertools.count(given.size)
         self.lists = [tuple(f"m{number}" for number in range(given.size))]
         self._growing = True
+        self._late = self.chance.choice(((0, 0, 1, 1, 2, 2, 3, 4), (0, 2), (0, 0, 3), (0, 4)))
+        for _ in range(4 if given.refuses else 0):  # for clients that come with a list of before
+            self.lists.append(self._next())
         self.lines: list[str] = []
-        self.grants = self.steps = self.refused = 0
+        self.grants = self.extensions = self.steps = self.refused = 0
         self._latest: tuple[Client, float, int] | None = None
         self._tokens = itertools.count()
         self.clients = [Client(self, number) for number in range(given.clients)]
@@ -257,7 +308,7 @@ class FleetRun:
             client.start(tuple(f"other-{name}" for name in self.lists[0]))
             return
         # Names are checked, so a client may come with any list.  Else it may be late by one step.
-        late = self.chance.choice((0, 0, 0, 1, 1, 2, 3) if self.settings.refuses else (0, 0, 1))
+        late = self.chance.choice(self._late if self.settings.refuses else (0, 0, 1))
         # What has no master in common with a list in use is not found.
         used = [set(other.masters) for other in self.clients if other.life and self.now - other.ended_at < 2 * MAX_TTL]
         while late and any(masters.isdisjoint(self._before(late)) for masters in used):
@@ -276,16 +327,19 @@ class FleetRun:
         now = self.lists[-1]
         if self.settings.blind or (self.settings.waits and self._alive() - {frozenset(now)}):
             return
-        masters = list(now)
+        self.lists.append(self._next())
+        self.steps += 1
+        self.log("the list is", self.lists[-1])
+
+    def _next(self) -> tuple[str, ...]:
+        masters = list(self.lists[-1])
         for _ in range(self.settings.at_once):
             if self._growing or len(masters) == 1:
                 masters.append(f"m{next(self._names)}")
             else:
-                masters.pop(self.chance.randrange(len(masters)))
+                masters.pop(self.chance.choice((0, self.chance.randrange(len(masters)))))
             self._growing = not self._growing
-        self.lists.append(tuple(masters))
-        self.steps += 1
-        self.log("the list is", tuple(masters))
+        return tuple(masters)
 
     def _alive(self) -> set[frozenset[str]]:
         found = set()
@@ -300,17 +354,30 @@ class FleetRun:
 
     # -- the judge -----------------------------------------------------------------------------------
 
-    def granted(self, client: Client, grant: Grant, until: float) -> None:
+    def granted(self, client: Client, lease: LeaseState) -> None:
         self.grants += 1
-        self.log(client.name, "holds until", f"{until:.3f}", "fence", grant.fence, client.masters)
-        assert grant.fence is not None
+        until = client.true(lease.valid_until)
+        if until <= self.now:  # it stood still between the last answer and the return
+            return
+        self.log(client.name, "holds until", f"{until:.3f}", "fence", lease.fence, client.masters)
+        assert lease.fence is not None
         if self._latest is not None:
             other, ends, fence = self._latest
             if self.now < ends:
                 self.fail(P1, f"{client.name} {client.masters} and {other.name} {other.masters}")
-            if grant.fence <= fence:
-                self.fail(P2, f"{client.name} has {grant.fence}, and {other.name} had {fence}")
-        self._latest = client, until, grant.fence
+            if lease.fence <= fence:
+                self.fail(P2, f"{client.name} has {lease.fence}, and {other.name} had {fence}")
+        self._latest = client, until, lease.fence
+
+    def extended(self, client: Client, lease: LeaseState) -> None:
+        self.extensions += 1
+        until = client.true(lease.valid_until)
+        self.log(client.name, "holds on until", f"{until:.3f}")
+        assert self._latest is not None
+        other, _, fence = self._latest
+        if other is not client:
+            self.fail(P1, f"{client.name} {client.masters} goes on, and {other.name} {other.masters} has it")
+        self._latest = client, until, fence
 
     def over(self, client: Client) -> None:
         if self._latest is not None and self._latest[0] is client:

@@ -46,7 +46,7 @@ VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "a client that stood still trusts what it knew": (
         mock.patch.object(Voters, "known_until", property(lambda _: math.inf, lambda _, __: None), create=True),
-        {"refuses": True},
+        {"refuses": True, "clients": 2},
     ),
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ from tests.simulation.world import World
 CALLS = 60
 SLACK = 2000  # ms that a real server's clock may be ahead of the one that stands still here
 FLEET = wire.fleet_key("redlock:")
-SAYS: tuple[wire.Says, ...] = ("new", "settled", "refused", "left", "gone")
+SAYS: tuple[wire.Says, ...] = ("new", "settled", "back", "refused", "left")
 NAMES = ("a", "b", "with {tag}")
 FENCES = (1, 5, 5, 6, 1_700_000_000_000_000, 2**52)
 

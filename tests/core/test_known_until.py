@@ -1,0 +1,47 @@
+"""No lease lasts longer than others know which masters its holder uses (R34)."""
+
+from __future__ import annotations
+
+import pytest
+
+from redlock._core.acquire import Grant, Refusal
+from redlock._core.extend import extend
+from tests.core.renewer import Scene
+from tests.core.world import START, Master, World
+
+TTL = 10.0
+UNTIL = START + 0.99 * TTL - 0.002  # of a lease that is asked for at START
+
+
+def world() -> World:
+    return World(*[Master(0.01)] * 3)
+
+
+@pytest.mark.parametrize(("known", "granted"), [(0.001, True), (0.0, True), (-0.001, False), (-100.0, False)])
+def test_nothing_is_granted_for_longer(known: float, granted: bool) -> None:
+    """And what the masters have set is taken back."""
+    here = world()
+    here.settings.voters.known_until = UNTIL + known
+    outcome = here.run(here.acquire(here.spec(ttl=TTL), deadline=here.now))
+    assert isinstance(outcome, Grant if granted else Refusal)
+    assert ("release" in {sent.verb for sent in here.sent}) is not granted
+
+
+@pytest.mark.parametrize("known", [1.0, -1.0])
+def test_nothing_is_extended_for_longer(known: float) -> None:
+    here = world()
+    spec = here.spec(ttl=TTL)
+    lease = here.lease(spec)
+    here.now += 5.0
+    here.settings.voters.known_until = UNTIL + 5.0 + known
+    extension = here.run(extend(here.settings, spec, lease, TTL, here.now))
+    assert extension.kind == "kept"
+    assert lease.valid_until == pytest.approx(UNTIL + 5.0 + min(known, 0.0))
+
+
+def test_nor_where_many_are_renewed_together() -> None:
+    scene = Scene(*[Master(0.01)] * 3, leases=3)
+    scene.begin()
+    known_until = scene.world.settings.voters.known_until = scene.world.now + 9.0
+    scene.go()
+    assert [lease.valid_until for lease in scene.leases] == [known_until] * 3

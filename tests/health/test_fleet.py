@@ -1,0 +1,89 @@
+"""What a check says of the lists of masters that clients use (R34): lists that do not go together, clients that are silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from redlock._core.wire import FleetEntry, read_fleet_entry
+from redlock._health.examine import silent
+from redlock._health.verdict import judge
+from tests.health.facts import CLIENT_OPTIONS, healthy
+
+if TYPE_CHECKING:
+    from redlock._health.records import Finding
+
+NOW = 1_700_000_000.0
+
+
+def entry(*names: str, mark: str = "2", several: bool = True) -> FleetEntry:
+    return FleetEntry(NOW - 3, 120.0, several, mark, frozenset(names))
+
+
+def found(*lists: FleetEntry, silent: tuple[str, ...] = ()) -> list[Finding]:
+    masters = [replace(healthy(number), lists=lists, asked_at=NOW) for number in (1, 2, 3)]
+    masters[1] = replace(masters[1], silent=silent)
+    return [one for one in judge(masters, CLIENT_OPTIONS, None).findings if one.code == "fleet"]
+
+
+def test_lists_that_go_together_are_no_finding():
+    assert found(entry("a", "b", "c"), entry("a", "b", "c", "d"), entry("b", "c", "d", "a")) == []
+    assert found() == []
+
+
+def test_two_lists_that_both_take_locks():
+    [one] = found(entry("a", "b", "c"), entry("b", "c", "d", mark="~", several=False))
+    assert one.level == "warning"
+    assert one.message == (
+        "two clients may hold one lock, for they have masters that do not go together: several clients have a, b, c; "
+        "one client has b, c, d"
+    )
+    assert "redlock-check --plan" in one.advice
+
+
+def test_one_that_is_refused_is_named_as_that():
+    [one] = found(entry("a", "b", "c"), entry("b", "c", "d", mark="-", several=False))
+    assert one.message.startswith("clients have masters that do not go together")
+    assert one.message.endswith("one client has b, c, d, and gets no lock until the others are gone")
+
+
+def test_clients_that_announce_nothing_beside_others():
+    [one] = found(entry("a", "b", "c"), silent=("10.0.0.7", "10.0.0.7", "10.0.0.8"))
+    assert one.level == "warning"
+    assert "3 connections without a name, from 10.0.0.7, 10.0.0.8" in one.message
+    assert "announce nothing" in one.message
+    [one] = found(entry("a", "b", "c"), silent=("10.0.0.7",))
+    assert "1 connection without a name, from 10.0.0.7, runs scripts" in one.message
+
+
+def test_where_nobody_announces_there_is_no_finding():
+    """A fleet of the version before, looked at with this one."""
+    assert found(silent=("10.0.0.7",)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "is_silent"),
+    [
+        ("id=3 addr=10.0.0.7:4711 laddr=10.0.0.1:6379 name= cmd=evalsha user=default lib-name=redis-py", True),
+        ("id=3 addr=10.0.0.7:4711 name= cmd=eval user=default", True),
+        ("id=3 addr=10.0.0.7:4711 name=redlock cmd=evalsha user=default", False),
+        ("id=3 addr=10.0.0.7:4711 name=billing cmd=evalsha user=default", False),
+        ("id=3 addr=10.0.0.7:4711 name= cmd=subscribe user=default", False),
+        ("id=3 addr=10.0.0.7:4711 name= cmd=info user=default", False),
+        ("", False),
+        ("what is this", False),
+    ],
+)
+def test_who_is_silent(line, is_silent):
+    assert silent(line.encode()) == (["10.0.0.7"] if is_silent else [])
+
+
+def test_an_address_of_ipv6():
+    assert silent(b"addr=[::1]:4711 name= cmd=eval\nid=5 addr=[fe80::2]:1 name= cmd=eval\n") == ["[::1]", "[fe80::2]"]
+
+
+@pytest.mark.parametrize("value", [b"", b"1 2 a 9\nx", b"1 2 a 2", b"x 2 a 2\nm", b"1 " + b"9" * 400 + b" a 2\nm"])
+def test_what_is_no_entry_is_dropped(value):
+    assert read_fleet_entry(value) is None

@@ -1,0 +1,314 @@
+"""What one list of masters does to another (R34), step by step: `Fleet` and the script that is shipped, on one clock."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from redlock._base.announcer import Announcement, Announcer
+from redlock._core import wire
+from redlock._core.fleet import Fleet
+from redlock._core.outcomes import Failure
+from redlock._core.voters import Facts, Voters
+from tests.simulation.master import ENGINE, EPOCH, Keyspace
+
+MAX_TTL = 4.0
+LIFE = 2 * MAX_TTL
+OLD, BOTH, NEW = ("a", "b", "c"), ("a", "b", "c", "d"), ("b", "c", "d")  # each two that are neighbours go together
+
+
+class World:
+    """Masters that are always there, and a clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.servers: dict[str, Keyspace] = {}
+
+    def run(self, name: str, call: wire.Call) -> Any:
+        server = self.servers.setdefault(name, Keyspace())
+        server.now_ms = int((EPOCH + self.now) * 1000)
+        server.dirty = False
+        return ENGINE.run(call.script.name, call.script.text, server, list(call.keys), list(call.args))
+
+    def counting(self, marks: str = "12") -> set[tuple[str, ...]]:
+        """The lists that keep others away, on any master."""
+        found = set()
+        for server in self.servers.values():
+            server.now_ms = int((EPOCH + self.now) * 1000)
+            key = server.find(wire.fleet_key("p:"))
+            for value in (key.value if key is not None else {}).values():
+                entry = wire.read_fleet_entry(value.encode())
+                if entry is not None and EPOCH + self.now <= entry.seen + entry.life and entry.mark in marks:
+                    found.add(tuple(sorted(entry.names)))
+        return found
+
+
+class Client:
+    """What the connections and the housekeeper of one process do for its list."""
+
+    def __init__(
+        self, world: World, masters: tuple[str, ...], *, max_ttl: float = MAX_TTL, refuses: bool = True
+    ) -> None:
+        self.world, self.masters = world, masters
+        self.fleet = Fleet(masters, max_ttl, 0.01, refuses=refuses)
+        self.voters = Voters(masters, max_ttl, guard=False, fleet=self.fleet)
+        self.announcer = Announcer(self.voters, self.fleet, "p:")
+        self.sent = 0
+        for master, name in enumerate(masters):
+            lists = wire.read_fleet(world.run(name, self.announcer.call()))
+            self.voters.admit(master, Facts(f"run of {name}", 10**6, lists=lists, asked_at=world.now), world.now)
+            self.announcer.connected(world.now)
+        self.keep_house()
+
+    def keep_house(self) -> None:
+        """What is due now, as often as it is."""
+        while (announcement := self.announcer.due(self.world.now)) is not None:
+            self.sent += 1
+            announcement.sent_at = self.world.now
+            for master, name in enumerate(self.masters):
+                try:
+                    value = self.world.run(name, announcement.call)
+                except Exception as error:  # noqa: BLE001 - an error of the script
+                    announcement.failed(master, Failure("error", str(error)), self.world.now)
+                else:
+                    announcement.answered(master, value, self.world.now)
+
+    def close(self) -> None:
+        for name in self.masters:
+            self.world.run(name, self.announcer.call("left"))
+
+    @property
+    def works(self) -> bool:
+        return not self.fleet.refusal
+
+
+def live(world: World, seconds: float, *clients: Client) -> None:
+    """So much time passes, and these clients run.  All others stand still, or are gone."""
+    end = world.now + seconds
+    while world.now < end:
+        world.now = min(end, world.now + 0.02 * MAX_TTL)
+        for client in clients:
+            client.keep_house()
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_who_comes_last_gives_way(world):
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    late = Client(world, NEW)
+    assert not late.works
+    live(world, MAX_TTL, first, late)
+    assert first.works
+    assert not late.works
+    assert world.counting() == {OLD}
+    assert "only we have d and only they have a" in late.fleet.refusal
+    assert late.fleet.disagreement.others == (frozenset(OLD),)
+    assert first.fleet.disagreement.others == (frozenset(NEW),), "it is only told"
+    assert not first.fleet.disagreement.refused
+
+
+def test_neighbours_go_together(world):
+    clients = [Client(world, OLD), Client(world, BOTH)]
+    live(world, LIFE, *clients)
+    assert all(client.works for client in clients)
+    assert world.counting() == {OLD, BOTH}
+
+
+def test_who_was_refused_works_when_the_others_are_gone_and_not_before(world):
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    late = Client(world, NEW)
+    live(world, LIFE - 1.0, late)  # the first one was killed: it counts for LIFE from when it announced last
+    assert not late.works
+    live(world, 2.0, late)
+    assert late.works
+    assert world.counting() == {NEW}
+
+
+def test_two_that_come_at_once_do_not_both_work(world):
+    one, other = Client(world, OLD), Client(world, NEW)
+    live(world, 1.0, one, other)
+    assert [one.works, other.works].count(True) == 1
+
+
+def test_who_settled_stays_while_a_majority_has_its_list(world):
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    world.servers["b"].keys.clear()
+    late = Client(world, NEW)  # is recorded on b, and shown the others on c
+    assert not late.works
+    live(world, MAX_TTL, first, late)
+    assert first.works
+    assert not late.works
+
+
+def test_who_has_the_list_of_settled_ones_works_at_once(world):
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    late = Client(world, NEW)
+    live(world, 0.5, first, late)
+    another = Client(world, OLD)
+    assert another.works, "shown an incompatible list, and its own is settled on a majority"
+
+
+# -- the end -------------------------------------------------------------------------------------------
+
+
+def test_what_is_closed_counts_for_one_max_ttl(world):
+    """Leases may live on for so long, handed over or not; and so does what `hold_at_least` keeps."""
+    client = Client(world, OLD)
+    live(world, MAX_TTL, client)
+    client.close()
+    live(world, MAX_TTL - 0.01)
+    assert world.counting() == {OLD}
+    live(world, 0.02)
+    assert world.counting() == set()
+
+
+def test_who_closes_does_not_take_the_list_of_others_back(world):
+    """One of them may be about to stop, with a lease that was just granted or extended."""
+    stays, closes = Client(world, OLD), Client(world, OLD)
+    live(world, MAX_TTL, stays, closes)
+    known_until = stays.fleet.known_until
+    closes.close()
+    live(world, known_until - world.now - 0.01)  # it stands still
+    assert world.counting() == {OLD}
+
+
+def test_who_was_refused_leaves_nothing(world):
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    late = Client(world, NEW)
+    live(world, 1.0, first, late)
+    late.close()
+    live(world, 0.5 * MAX_TTL + 0.1, first)
+    assert first.fleet.disagreement.others == ()
+
+
+# -- what is known -------------------------------------------------------------------------------------
+
+
+def test_who_stands_still_knows_how_long_it_counts(world):
+    client = Client(world, OLD)
+    live(world, MAX_TTL, client)
+    assert world.now + 1.4 * MAX_TTL < client.fleet.known_until <= world.now + LIFE
+    live(world, LIFE)
+    assert client.fleet.known_until < world.now
+    client.keep_house()
+    assert client.fleet.known_until > world.now + MAX_TTL
+
+
+def test_masters_that_refuse_to_be_told_and_one_that_is_gone_stop_nobody(world):
+    """They keep their votes: four of these five are a majority."""
+    five = ("a", "b", "c", "d", "e")
+    client = Client(world, five)
+    for refusing in (0, 1):
+        client.voters.told(refusing, None, world.now, world.now)
+    live(world, 0.5)
+    gone = 2
+    for at in range(1, 20):
+        world.now = at * MAX_TTL / 2
+        for master in (3, 4):
+            client.voters.told(master, wire.Lists(1), world.now, world.now)
+    assert client.fleet.known_until > world.now, f"{five[gone]} was not heard for long"
+
+
+def test_a_full_master_shows_what_it_has_and_costs_nobody_a_vote(world):
+    """It can record nothing."""
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    for server in world.servers.values():
+        server.refuses = "OOM"
+    live(world, 3 * LIFE, first)
+    assert first.fleet.known_until > world.now
+    for server in world.servers.values():
+        server.refuses = ""
+    live(world, MAX_TTL, first)
+    for server in world.servers.values():
+        server.refuses = "OOM"
+    assert not Client(world, NEW).works
+
+
+def test_an_answer_that_makes_no_sense_costs_no_vote(world):
+    client = Client(world, OLD)
+    announcement = Announcement(client.announcer.call(), client.announcer)
+    announcement.sent_at = world.now
+    assert announcement.answered(0, b"hello", world.now) is False
+    assert client.works
+
+
+# -- the price -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("permitted", [True, False])
+def test_the_price(world, permitted):
+    """Two requests to each master at first, and then one every half `max_ttl`, also for who may not announce."""
+    client = Client(world, OLD)
+    if not permitted:
+        world.run = lambda *_: (_ for _ in ()).throw(PermissionError)  # type: ignore[method-assign]
+        for master in range(3):
+            client.voters.told(master, None, world.now, world.now)
+    live(world, 100 * MAX_TTL, client)
+    assert 190 < client.sent <= 200
+
+
+def test_who_may_not_announce_works(world):
+    client = Client(world, OLD)
+    for master in range(3):
+        client.voters.told(master, None, world.now, world.now)
+    assert client.works
+    assert client.fleet.known_until == math.inf
+
+
+def test_different_max_ttl(world):
+    """A list counts for as long as the largest `max_ttl` of its clients wants."""
+    short, long = Client(world, OLD), Client(world, OLD, max_ttl=4 * MAX_TTL)
+    live(world, LIFE, short, long)
+    late = Client(world, NEW)
+    live(world, 3 * LIFE, short, late)
+    assert not late.works
+    assert short.works
+
+
+def test_who_only_asks_takes_nothing_from_others_with_its_list(world):
+    """One was refused, and did not hear yet that nothing stands against it; the other one works already."""
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    asks = Client(world, NEW)
+    live(world, LIFE - 1.0, asks)
+    live(world, 1.5)
+    works = Client(world, NEW)
+    assert works.works
+    assert asks.fleet.says == "refused"
+    asks.keep_house()
+    assert world.counting() == {NEW}
+
+
+def test_many_that_give_way_leave_nothing_that_counts(world):
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    wrong = [Client(world, NEW[::-1]) for _ in range(3)]  # the one that nobody else has is the first to record it
+    for _ in range(200):
+        assert world.counting() == {OLD}, "at no moment do they keep anybody away"
+        live(world, LIFE / 200, first, *wrong)
+    assert first.works
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_who_gives_way_and_works_all_the_same_is_told_apart(world, refuses):
+    """From the first moment on: `redlock-check` says who gets no lock."""
+    first = Client(world, OLD)
+    live(world, 1.0, first)
+    late = Client(world, NEW, refuses=refuses)
+    marks = {True: "-", False: "~"}
+    for _ in range(3):
+        assert world.counting(marks[refuses]) == {NEW}
+        assert world.counting(marks[not refuses]) == set()
+        live(world, MAX_TTL / 2, first, late)
+    assert late.works is not refuses
