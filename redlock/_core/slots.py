@@ -270,9 +270,11 @@ class _Waiting:
     def tried(self, outcome: Grant | Refusal | None) -> None:
         if self._subscription is None:
             return
-        self._subscription.tried(collided=isinstance(outcome, Refusal) and outcome.split)
-        if isinstance(outcome, Refusal):
-            self._subscription.refused(outcome.tally.in_the_way())  # also if another slot is asked for at once
+        if not isinstance(outcome, Refusal):
+            self._subscription.tried(collided=False)
+            return
+        self._subscription.tried(collided=outcome.split, took=outcome.tally.took)
+        self._subscription.refused(outcome.tally.in_the_way())  # also if another slot is asked for at once
 
 
 def _queue(settings: MastersSettings, board: Board, place: Place, deadline: float) -> Op[Refusal | None]:

@@ -198,6 +198,16 @@ def test_the_spread_has_a_limit():
     assert 0.1 < subscription.spread < 0.2
 
 
+def test_the_spread_may_be_as_long_as_many_attempts():
+    """Pauses shorter than attempts keep nobody apart: far away masters had contenders split the votes for ever (R25)."""
+    _, subscription = listening()
+    for _ in range(100):
+        subscription.tried(collided=True, took=0.1)
+    assert subscription.spread == pytest.approx(1.6)
+    subscription.tried(collided=True, took=0.001)
+    assert 0.1 < subscription.spread < 0.2, "the attempts are short again"
+
+
 def test_the_next_one_knows_how_crowded_it_is():
     subscriptions, subscription = listening()
     subscription.tried(collided=True)
