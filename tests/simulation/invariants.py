@@ -134,7 +134,7 @@ class Attempt:
     token: str
     longest: float  # the longest TTL asked for, seconds
     over: bool = False  # it failed, or its lease was released
-    released_on: set[int] = field(default_factory=set)  # masters that carried out its release
+    released_on: set[tuple[int, str]] = field(default_factory=set)  # masters that carried out its release, and its key
     owed_until: float = float("inf")  # true time until which its release is owed (R10)
     denied_on: set[int] = field(default_factory=set)  # masters that said the key is not its own
     denied: list[tuple[Call, int]] = field(default_factory=list)  # ... and in answer to what
@@ -275,7 +275,7 @@ class Judge:
             if attempt is None:
                 self.fail(P8, f"m{master.index}: {call.script.name} set {name} on behalf of nobody")
                 return
-            if owner is None and master.index in attempt.released_on:
+            if owner is None and (master.index, name) in attempt.released_on:
                 self.fail(P7, f"m{master.index}: {call.script.name} of {attempt} set {name} behind its release")
             longest = int(wire.milliseconds(attempt.longest))
             if key.expires is None or key.expires > master.now_ms + longest:
@@ -291,7 +291,9 @@ class Judge:
         if attempt is None or isinstance(reply, ErrorReply):
             return
         if call.script in RELEASES:
-            attempt.released_on.add(master.index)
+            attempt.released_on.update((master.index, name) for name in call.keys)
+            if attempt.hold is not None and not any(key.endswith(attempt.names) for key in call.keys):
+                return  # of other slots, which it was given beside the one that it holds (R32)
         if call.script in (*EXTENDS, *RELEASES) and not reply[0]:
             attempt.denied_on.add(master.index)
             attempt.denied.append((call, master.index))
@@ -300,8 +302,8 @@ class Judge:
         """A release has removed a key."""
         self.waits.released(master.index, wire.channel(key), token)
         if call.script is scripts.VACATE:
-            _, group, slot, *_ = call.args
-            self.waits.released(master.index, group, f"{slot} {token}")
+            _, group, _, *slots = call.args
+            self.waits.released(master.index, group, f"{slots[call.keys.index(key)]} {token}")
 
     def _together(self, call: Call) -> list[tuple[Attempt | None, tuple[str, ...]]]:
         """On whose behalf a call for many runs, and the lock keys of each."""

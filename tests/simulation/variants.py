@@ -896,22 +896,22 @@ _ELECTION = electing.election
 )
 def _() -> list[Any]:
     """Each master admits two, whatever slot was asked for: three majorities need have no master in common (R32)."""
-    count = """local holder = redis.call('GET', KEYS[1])
-for i = own + 1, #KEYS do
-  if holder and redis.call('PTTL', KEYS[i]) == -2 then
-    holder, KEYS[1] = nil, KEYS[i]
+    count = """for i = 1, #KEYS do
+  if i <= slots and redis.call('PTTL', key) ~= -2 then
+    key = KEYS[i]
   end
-end"""
-    give_back = """local token, key = ARGV[1], KEYS[1]
-for i = 0, 1 do
-  local other = string.gsub(KEYS[1], '%d$', i)
-  if redis.call('GET', other) == token then
-    key = other
-  end
-end"""
+end
+if redis.call('PTTL', key) == -2 then"""
+    give_back = """for i, key in ipairs(KEYS) do
+  for other = 0, 1 do
+    local there = string.gsub(key, '%d$', other)
+    if redis.call('GET', there) == token then
+      key = there
+    end
+  end"""
     return [
-        script(scripts.OCCUPY, ("local holder = redis.call('GET', KEYS[1])", count)),
-        script(scripts.VACATE, ("local token, key = ARGV[1], KEYS[1]", give_back)),
+        script(scripts.OCCUPY, ("if redis.call('PTTL', key) == -2 then", count)),
+        script(scripts.VACATE, ("for i, key in ipairs(KEYS) do", give_back)),
     ]
 
 
@@ -921,8 +921,9 @@ def _() -> list[Any]:
     again = slotting.Asking.elsewhere
 
     def elsewhere(asking: slotting.Asking, refusal: acquiring.Refusal) -> LockSpec | None:
+        slot = asking.slot
         again(asking, refusal)
-        return asking.group.slots[asking.slot] if refusal.kind == "held" else None
+        return asking._ask(slot) if refusal.kind == "held" else None
 
     return [mock.patch.object(slotting.Asking, "elsewhere", elsewhere)]
 
@@ -930,7 +931,7 @@ def _() -> list[Any]:
 @variant("slots-are-announced-one-by-one", WOKEN, drawn=slots, slots=2, eager=0.5)
 def _() -> list[Any]:
     """A release is announced to those who wait for this slot, and to nobody who waits for any (R32)."""
-    return [script(scripts.VACATE, ("[ARGV[2]] = ARGV[3] .. ' ' .. token", ""))]
+    return [script(scripts.VACATE, ("[ARGV[2]] = ARGV[3 + i] .. ' ' .. token", ""))]
 
 
 # -- restarted masters -------------------------------------------------------------------------------
