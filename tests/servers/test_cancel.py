@@ -73,13 +73,20 @@ async def come_clean(servers, masters) -> None:
         assert not driver._connections.operations
 
 
-async def held_by_somebody(servers, others):
-    lock = others.lock("job", ttl=60)
+def one_lock(masters):
+    return masters.lock("job", ttl=60)
+
+
+def one_slot(masters):
+    return masters.slots("job", limit=1, ttl=60)
+
+
+async def held_by_somebody(servers, lock):
     await lock.acquire()
     return lock.release
 
 
-async def majority_frozen(servers, others):
+async def majority_frozen(servers, lock):
     for i in range(3):
         servers.pause(i)
 
@@ -90,7 +97,7 @@ async def majority_frozen(servers, others):
     return thaw
 
 
-async def scripts_forgotten(servers, others):
+async def scripts_forgotten(servers, lock):
     for i in range(5):
         servers.client(i).script_flush()
     return _nothing
@@ -101,8 +108,9 @@ async def _nothing() -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", [one_lock, one_slot])
 @pytest.mark.parametrize("scene", [held_by_somebody, majority_frozen, scripts_forgotten])
-def test_cancelled_at_every_effect(redlock_servers, scene):
+def test_cancelled_at_every_effect(redlock_servers, scene, kind):
     """Whatever the operations of an ``async with`` are about to do: write to the masters, or wait for them."""
 
     async def main() -> int:
@@ -118,11 +126,11 @@ def test_cancelled_at_every_effect(redlock_servers, scene):
 
     async def once(masters, others, at) -> bool:
         """Returns whether there was an ``at``-th effect."""
-        heal = await scene(redlock_servers, others)
+        heal = await scene(redlock_servers, kind(others))
         cancelling = Cancelling(masters, at)
 
         async def work():
-            async with masters.lock("job", ttl=60):
+            async with kind(masters):
                 pass
 
         task = asyncio.create_task(work())

@@ -139,6 +139,7 @@ class Attempt:
     denied_on: set[int] = field(default_factory=set)  # masters that said the key is not its own
     denied: list[tuple[Call, int]] = field(default_factory=list)  # ... and in answer to what
     hold: Hold | None = None  # what was granted for it
+    gave: dict[int, int] = field(default_factory=dict)  # by master: which slot it gave (R32)
 
     def __repr__(self) -> str:
         return f"{self.client.name}#{self.number}"
@@ -290,6 +291,8 @@ class Judge:
             key.attempt, key.changed_at = attempt, self.world.now
         if attempt is None or isinstance(reply, ErrorReply):
             return
+        if call.script is scripts.OCCUPY and reply[0]:
+            attempt.gave[master.index] = reply[2] if len(reply) > 2 else int(call.args[5])
         if call.script in RELEASES:
             attempt.released_on.update((master.index, name) for name in call.keys)
             if attempt.hold is not None and not any(key.endswith(attempt.names) for key in call.keys):
@@ -590,11 +593,14 @@ class Judge:
             outcomes = [vote.outcome for vote in request.tally.votes()]
             self.fail(R2, f"{request.call.script.name} is waited for to the end of its time, and has {outcomes}")
 
-    @staticmethod
-    def _decided(request: Send, tally: Tally) -> bool:
+    def _decided(self, request: Send, tally: Tally) -> bool:
         outcomes = [vote.outcome for vote in tally.votes()]
         open_, need = outcomes.count("pending"), tally.need  # whether that is right others judge
         won, denied = outcomes.count("granted"), outcomes.count("held")
+        if request.call.script is scripts.OCCUPY:  # a vote counts for the slot that was given
+            gave = self._by_token[request.call.args[1]].gave
+            slots = Counter(gave[master] for master, outcome in enumerate(outcomes) if outcome == "granted")
+            won = max(slots.values(), default=0)
         possible = won + open_ >= need
         if request.call.script in (*EXTENDS, *RELEASES):  # where denials prove something (R13)
             possible = denied < need and (possible or denied + open_ >= need)

@@ -210,7 +210,7 @@ def _() -> list[Any]:
     def rollback(spec: LockSpec, token: str, round_: Round) -> Op[None]:
         yield from ()
 
-    return [mock.patch.object(acquiring, "rollback", rollback)]
+    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
 
 
 @variant("rollback-only-where-granted", P7)
@@ -223,7 +223,7 @@ def _() -> list[Any]:
         release.owed_until = round_.sent_at + 2 * spec.ttl
         yield release
 
-    return [mock.patch.object(acquiring, "rollback", rollback)]
+    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
 
 
 @variant("release-not-owed", P7, faults=(("snap", 1.0), ("refuse", 0.5)))
@@ -536,7 +536,7 @@ def _() -> list[Any]:
         call = wire.release(spec.keys, token, spec.hold_at_least)
         yield Send(call, to=round_.reached(), owed_until=round_.sent_at + 2 * spec.ttl)
 
-    return [mock.patch.object(acquiring, "rollback", rollback)]
+    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
 
 
 @variant("free-where-one-says-so", FREE, looks=0.8, **_PERIODS)
@@ -763,7 +763,7 @@ def _() -> list[Any]:
         settings.fences.learn(proposal)
         return proposal, first.sent_at, first.tally
 
-    return [mock.patch.object(acquiring, "second_round", second_round)]
+    return [mock.patch.object(module, "second_round", second_round) for module in (acquiring, slotting)]
 
 
 @variant("equal-fence", P2, **_SKEWED)
