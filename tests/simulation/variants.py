@@ -928,6 +928,16 @@ def _() -> list[Any]:
     return [mock.patch.object(slotting.Asking, "elsewhere", elsewhere)]
 
 
+@variant("votes-for-different-slots-add-up", R32, P1, drawn=slots, slots=3, clients=5, actors=2, masters=3, faults=())
+def _() -> list[Any]:
+    """Whoever asks for any of several slots counts what masters give, whichever slot it is (R1, R32)."""
+
+    def given(ballot: slotting.SlotBallot, master: int) -> int | None:
+        return ballot._asked[0] if ballot.tally.outcome(master) == "granted" else None
+
+    return [mock.patch.object(slotting.SlotBallot, "given", given)]
+
+
 @variant("slots-are-announced-one-by-one", WOKEN, drawn=slots, slots=2, eager=0.5)
 def _() -> list[Any]:
     """A release is announced to those who wait for this slot, and to nobody who waits for any (R32)."""
