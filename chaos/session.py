@@ -104,8 +104,8 @@ def _inspect(settings: Settings, rig: Rig, file: Path) -> None:
         for number, keys in enumerate(rig.keys(), start=1):
             if keys is not None:
                 found = [
-                    {"lock": wanted[key], "token": token, "pttl_ms": pttl}
-                    for key, (token, pttl) in keys.items() if key in wanted
+                    {"lock": wanted[key], "token": token, "pttl_ms": left}
+                    for key, token, left in keys if key in wanted
                 ]  # fmt: skip
                 record.write("inspect", "ok", target=f"master-{number}", keys=found)
 

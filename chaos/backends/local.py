@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redlock.testing import LocalMasters
 
 from .rig import Rig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
     from ..settings import Settings
     from .containers import Containers
+    from .rig import Held
 
 HOST: Final = "127.0.0.1"
 _CLOCKS: Final = ("strobe", "clock")
 _RELAYED: Final = ("slow", "half")
+_SET: Final = "<zset>"  # what is told in place of its value
+_FOR_EVER: Final = -1  # what PTTL says of a key without expiry
+
+
+def held(client: Any, keys: Mapping[str, tuple[str, int]]) -> Iterator[Held]:
+    """Who holds ``keys`` of one master.  Readers share a key, and each has an end of its own on the master's clock (R33).
+
+    The mark of a waiting writer holds nothing.  A set without an expiry, or in which nobody reads any more, is told as it is.
+    """
+    for key, (token, left) in keys.items():
+        if token != _SET:
+            yield key, token, left
+            continue
+        with client.pipeline(transaction=True) as asked:
+            (seconds, micros), members = asked.time().zrangebyscore(key, "(0", "+inf", withscores=True).execute()
+        now = seconds * 1000 + micros // 1000
+        reading = [(member.decode(errors="backslashreplace"), int(end) - now) for member, end in members if end > now]
+        if left == _FOR_EVER or not reading:
+            yield key, token, left
+        for member, ends_in in reading:
+            yield key, member, ends_in
 
 
 def local_masters(settings: Settings) -> LocalMasters:
@@ -55,8 +78,11 @@ class LocalRig(Rig):
     def _connect(self) -> None:
         """The masters run: make the links."""
 
-    def keys(self) -> list[dict[str, tuple[str, int]] | None]:
-        return self.masters.keys("redlock:*")
+    def keys(self) -> list[list[Held] | None]:
+        return [
+            None if keys is None else list(held(self.masters.client(i), keys))
+            for i, keys in enumerate(self.masters.keys("redlock:*"))
+        ]
 
     def kill(self, master: int) -> None:
         self.masters.kill(master - 1)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["requests", "replies", "lose", "slow", "half"]
 
 
+# A key, a token that holds it, and how many ms that has left (-1: without expiry).
+Held: TypeAlias = "tuple[str, str, int]"
+
+
 class Rig(ABC):
     """Masters and clients are counted from 1.  Between `__enter__` and `__exit__` the masters run."""
 
@@ -40,8 +44,8 @@ class Rig(ABC):
         """What this client is to dial, in the order of the masters."""
 
     @abstractmethod
-    def keys(self) -> list[dict[str, tuple[str, int]] | None]:
-        """For each master its lock keys, with token and PTTL in ms; None for one that does not answer."""
+    def keys(self) -> list[list[Held] | None]:
+        """For each master what is held there, each reader by itself; None for one that does not answer."""
 
     # -- links -----------------------------------------------------------------------------------------
 

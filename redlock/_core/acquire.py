@@ -177,7 +177,8 @@ def _attempt_again(
         subscription.attempting()
     outcome = yield from attempt(settings, spec, won, number, place)
     if subscription is not None:
-        subscription.tried(collided=isinstance(outcome, Refusal) and outcome.split)
+        split = isinstance(outcome, Refusal) and outcome.split
+        subscription.tried(collided=split, took=outcome.tally.took if isinstance(outcome, Refusal) else 0.0)
     return outcome
 
 

@@ -163,6 +163,11 @@ class Tally:
             if entry is not None and entry[0] not in ("granted", "quarantined") and not entry[3]
         ]
 
+    @property
+    def took(self) -> float:
+        """Seconds until the last answer that was counted; 0 if there was none."""
+        return max((entry[1] or 0.0 for entry in self.entries if entry is not None), default=0.0)
+
     def _number(self, *outcomes: Outcome) -> int:
         return sum(1 for entry in self.entries if entry is not None and entry[0] in outcomes)
 

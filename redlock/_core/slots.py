@@ -1,8 +1,13 @@
 """Takes one of k slots: at most k holders, by k ordinary locks, never by a counter (R32).
 
-An attempt asks for one slot.  A refusal also tells which of the k are free on that master.  The next attempt asks at
-once for a slot that most of those masters call free.  No slot is asked for twice before a pause.  So contenders that
-split the votes of a slot do not meet there again and again.  Where all slots are taken, there is only one attempt.
+The first attempt asks for one slot.  A refusal also tells which of the k are free on that master.  The next attempt
+asks at once for any of those that most of these masters call free: each master gives the first one of them that is
+free there, and votes count for the slot that they are for.  No slot is asked for twice before a pause.  So contenders
+that split the votes of a slot do not meet there again and again.  Where all slots are taken, there is only one attempt.
+
+Why any of them.  Who was refused knows nothing of the others that were refused with it, nor of those whose requests are
+still under way.  Whatever single slot it chooses, one of them may choose as well.  But masters serve requests one after
+the other, and mostly in the same order: the second one is given what the first one has left.
 
 Who finds none free waits as for a lock (R24), on one channel of the group.  The release of a slot is announced there as
 well, with the number of the slot, and that one is asked for next.
@@ -13,9 +18,11 @@ waits for an attempt that is under way: that one takes one slot of several.
 
 Also considered:
 
-- One script that takes the first free slot on each master.  It needs fewer rounds while all clients reach all masters
-  in one order.  Otherwise an attempt gets some slots here and others there, keeps them from others until it is rolled
-  back, and splits the votes of several.
+- One slot for each attempt.  Then of k contenders on k free slots one in 20 (k = 3) to one in seven (k = 8) needs a
+  third round, and it is little better if masters count those that they refuse, or if contenders that see each other's
+  tokens choose apart.
+- Any slot from the first attempt on.  It needs one round while all clients reach all masters in one order.  Otherwise
+  an attempt gets some slots here and others there, and all have to begin anew: one in ten needs a third round.
 - To subscribe to the channel of each slot.  That is k subscriptions on each connection, and nothing for the scripts.
   But announcements of a majority would have to be counted over k channels.
 - A pause before another slot is asked for.  It would be random, and longer than the round that it saves.
@@ -25,11 +32,22 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from redlock._core import wire
-from redlock._core.acquire import Grant, Refusal, attempt, despite_interrupts, next_try, pause
-from redlock._core.effects import Leave, Listen, Op, Timeout, wait
+from redlock._core import quorum, wire
+from redlock._core.acquire import (
+    Ballot,
+    Grant,
+    Refusal,
+    attempt,
+    despite_interrupts,
+    next_try,
+    pause,
+    rollback,
+    second_round,
+)
+from redlock._core.effects import Leave, Listen, Op, Send, Timeout, wait
 from redlock._core.local_queue import Place
 from redlock._core.mode import EXCLUSIVE
 from redlock._core.quorum import Tally, majority
@@ -41,6 +59,7 @@ if TYPE_CHECKING:
 
     from redlock._core.lease import LeaseState
     from redlock._core.settings import LockSpec, MastersSettings
+    from redlock.errors import Outcome
 
 
 class Board:
@@ -70,6 +89,24 @@ class Group(NamedTuple):
     slots: tuple[LockSpec, ...]
     board: Board
 
+    def any_of(self, asked: tuple[int, ...]) -> LockSpec:
+        """What to send in order to take, and to take back, the first of several slots that is free."""
+        specs = [self.slots[slot] for slot in asked]
+        keys = wire.Keys(
+            tuple(key for spec in specs for key in spec.keys.locks),
+            tuple(key for spec in specs for key in spec.keys.fences),
+        )
+        locks = tuple(key for spec in self.slots for key in spec.keys.locks)
+        names = tuple(name for spec in specs for name in spec.names)
+        return specs[0]._replace(
+            names=names,
+            keys=keys,
+            mode=EXCLUSIVE._replace(
+                acquire=functools.partial(wire.occupy, locks, asked),
+                release=functools.partial(wire.vacate, self.key, asked),
+            ),
+        )
+
 
 def slot_name(name: str, slot: int) -> str:
     return f"{name}#{slot}"
@@ -77,33 +114,24 @@ def slot_name(name: str, slot: int) -> str:
 
 def group_of(spec: LockSpec, keys: Iterable[wire.Keys], prefix: str, board: Board) -> Group:
     """The group ``spec.name``.  ``keys``: those of each slot."""
-    every = tuple(keys)
-    locks = tuple(key for one in every for key in one.locks)
-    group = f"{prefix}{spec.name}#"
-    return Group(
-        group,
-        tuple(
-            spec._replace(
-                names=(slot_name(spec.name, slot),),
-                keys=one,
-                mode=EXCLUSIVE._replace(
-                    acquire=functools.partial(wire.occupy, locks), release=functools.partial(wire.vacate, group, slot)
-                ),
-            )
-            for slot, one in enumerate(every)
-        ),
-        board,
-    )
+    slots = tuple(spec._replace(names=(slot_name(spec.name, slot),), keys=one) for slot, one in enumerate(keys))
+    group = Group(f"{prefix}{spec.name}#", slots, board)
+    return group._replace(slots=tuple(group.any_of((slot,)) for slot in range(len(slots))))
 
 
 class Asking:
-    """Which slot one operation asks for.  ``slot``: the one that it has asked for last."""
+    """Which slots one operation asks for.
 
-    __slots__ = ("_asked", "_masters", "_random", "_seen", "group", "slot")
+    ``spec``: what it has asked for last.  ``slot``: the first one of these, or the one that was granted.
+    """
+
+    __slots__ = ("_asked", "_masters", "_random", "_seen", "group", "slot", "spec", "wanted")
 
     def __init__(self, group: Group, masters: int, random: Callable[[], float]) -> None:
         self.group = group
         self.slot = -1
+        self.spec: LockSpec
+        self.wanted: tuple[int, ...] = ()  # the slots of `spec`
         self._masters = masters
         self._random = random
         self._asked: set[int] = set()  # since the last pause
@@ -117,20 +145,17 @@ class Asking:
         return self._ask(latest if latest in free else self._any(free or range(len(self.group.slots))))
 
     def elsewhere(self, refusal: Refusal) -> LockSpec | None:
-        """The slot to ask for at once after ``refusal``: one that most masters call free.  None: wait."""
+        """What to ask for at once after ``refusal``: any slot that most masters call free, at random.  None: wait."""
         self._seen = refusal.slots
         if refusal.kind != "held":
             return None
-        free = [
-            0 if slot in self._asked else sum(left[slot] == 0 for left in self._seen)
+        free = {
+            slot: sum(left[slot] == 0 for left in self._seen)
             for slot in range(len(self.group.slots))
-        ]
-        most = max(free)
-        return (
-            self._ask(self._any(s for s, count in enumerate(free) if count == most))
-            if 2 * most > len(self._seen)
-            else None
-        )
+            if slot not in self._asked
+        }
+        best = [(-count, self._random(), slot) for slot, count in free.items() if 2 * count > len(self._seen)]
+        return self._ask(*(slot for _, _, slot in sorted(best))) if best else None
 
     def after_pause(self, announced: int | None) -> LockSpec:
         """The slot to ask for after a pause.  ``announced``: the one whose release has ended it; None: none has."""
@@ -155,16 +180,122 @@ class Asking:
         several = list(slots)
         return several[math.floor(self._random() * len(several)) % len(several)]
 
-    def _ask(self, slot: int) -> LockSpec:
-        self.slot = slot
-        self._asked.add(slot)
-        return self.group.slots[slot]
+    def _ask(self, *slots: int) -> LockSpec:
+        self.slot, self.wanted = slots[0], slots
+        self._asked.update(slots)
+        self.spec = self.group.slots[slots[0]] if len(slots) == 1 else self.group.any_of(slots)
+        return self.spec
+
+
+class SlotBallot(Ballot):
+    """The votes of an attempt for any of several slots: they count for the slot that the master gave."""
+
+    def __init__(self, settings: MastersSettings, call: wire.Call, proposal: int, asked: tuple[int, ...]) -> None:
+        super().__init__(settings, call, proposal)
+        self._asked = asked
+        self._others: dict[int, int] = {}  # by master: the slot that it gave, if that is not the first one
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        value, slot = wire.read_occupied(value)
+        if slot is not None:
+            if slot not in self._asked:
+                raise wire.BadReply(f"it gave slot {slot}, which nobody asked for")
+            if self.tally.outcome(master) is None:  # only its first answer is its vote
+                self._others[master] = slot
+        return super().read(master, value)
+
+    def ends(self, at: float) -> bool:
+        """Decided: a majority gave the same slot, or none can do so any more."""
+        tally = self.tally
+        most = max(self._votes().values(), default=0)
+        if most < tally.need <= most + tally.size - tally.yes - tally.no:
+            return False
+        self.ended_at, self.open = at, False
+        return True
+
+    def given(self, master: int) -> int | None:
+        """The slot that this master gave.  None: it gave none, or its vote does not count."""
+        return self._others.get(master, self._asked[0]) if self.tally.outcome(master) == "granted" else None
+
+    def _votes(self) -> Counter[int]:
+        slots = (self.given(master) for master in range(self.tally.size))
+        return Counter(slot for slot in slots if slot is not None)
+
+    def settle(self) -> int:
+        """Returns the slot that most masters gave.  From now on the tally is the one of that slot."""
+        votes, before = self._votes(), self.tally
+        slot = max(votes, key=lambda one: votes[one], default=self._asked[0])
+        given = [self.given(master) for master in range(before.size)]
+        self.tally = Tally(before.masters)
+        for master, entry in enumerate(before.entries):
+            if given[master] in (None, slot):
+                self.tally.inherit(before, master)
+            elif entry is not None:
+                self.tally.count(master, "held", entry[1], f"gave slot {given[master]} instead")
+        return slot
+
+
+def _attempt(
+    settings: MastersSettings,
+    asking: Asking,
+    won: list[Grant],
+    number: int,
+    place: Place,
+    *,
+    enter: bool = False,
+) -> Op[Grant | Refusal | None]:
+    """Try once, see `attempt`.  For any of several slots it is the same but for what is said here."""
+    if len(asking.wanted) == 1:
+        return (yield from attempt(settings, asking.spec, won, number, place, enter=enter))
+    token = settings.token()
+    spec, fencing = asking.spec, asking.spec.fencing
+    proposal = settings.fences.propose() if fencing else 0
+    call = spec.mode.acquire(spec.keys, token, spec.ttl, proposal, settings.fence_ttl)
+    ballot = SlotBallot(settings, call, proposal, asking.wanted)
+    ballot.wait_for = settings.node_timeout
+    try:
+        at = yield from ballot.ask()
+        settings.attempted(ballot.tally)
+        given = [ballot.given(master) for master in range(ballot.tally.size)]
+        slot = ballot.settle()
+        tally, own = ballot.tally, asking.group.slots[slot]
+        fence = proposal if fencing else None
+        if fencing and tally.won and not ballot.stored:
+            fence, at, tally = yield from second_round(settings, own, token, ballot)
+        valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
+        known = at < settings.voters.known_until
+        if tally.won and valid_until - at >= spec.min_validity and known:
+            asking.slot = slot
+            grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
+            won.append(grant)
+            # Whoever has not said that it gave this slot may have given another one, or may do so yet.
+            others = tuple(one for one in asking.wanted if one != slot)
+            elsewhere = frozenset(master for master in ballot.reached() if given[master] != slot)
+            if elsewhere:
+                rest = asking.group.any_of(others)
+                release = rest.mode.release(rest.keys, token, 0.0)
+                interruption = yield from despite_interrupts(
+                    Send(release, to=elsewhere, owed_until=ballot.sent_at + 2 * spec.ttl)
+                )
+                if interruption is not None:
+                    raise interruption  # noqa: TRY301 - `except` below rolls back all of it
+            return grant
+        refusal = ballot.refusal(tally, at, valid_until)
+        interruption = yield from rollback(spec, token, ballot)
+        if interruption is not None:
+            raise interruption  # noqa: TRY301 - `except` below rolls back again, which does no harm
+    except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
+        raise
+    except BaseException:
+        yield from rollback(spec, token, ballot)
+        raise
+    return refusal
 
 
 def acquire_slot(settings: MastersSettings, asking: Asking, deadline: float, won: list[Grant]) -> Op[Grant | Refusal]:
     """Try until a slot is granted or ``deadline`` has passed; ``won``: see `acquire`.  `Asking.slot` says which one.
 
-    Each try asks for every slot that may be free, one after the other, also if the deadline passes meanwhile.
+    Each try asks for one slot, and then for any that may be free, also if the deadline passes meanwhile.
     """
     place = Place((asking.group.key + "\0",))  # no name has a NUL: no lock stands in this line
     try:
@@ -185,27 +316,26 @@ def _contend(
 ) -> Op[Grant | Refusal]:
     waiting = _Waiting(settings, asking)
     attempts = 1
-    spec = asking.first()
-    outcome = yield from attempt(settings, spec, won, attempts, place, enter=True)
+    asking.first()
+    outcome = yield from _attempt(settings, asking, won, attempts, place, enter=True)
     if outcome is None:  # it was not our turn
         refusal = yield from _queue(settings, asking.group.board, place, deadline)
         if refusal is not None:
             return refusal
-        spec = asking.first()
-        outcome = yield from attempt(settings, spec, won, attempts, place)
+        asking.first()
+        outcome = yield from _attempt(settings, asking, won, attempts, place)
     while isinstance(outcome, Refusal):
-        other = asking.elsewhere(outcome)
-        if other is None:
+        if asking.elsewhere(outcome) is None:
             outcome = outcome._replace(attempts=attempts, remaining=asking.remaining())
+            spec = asking.spec
             if spec.refused is not None and outcome.kind == "held":
                 spec.refused(outcome)
             if outcome.at >= deadline or outcome.tally.misconfigured:  # C1
                 return outcome
-            other = yield from waiting.wait(spec, outcome, deadline)
-        spec = other
+            yield from waiting.wait(outcome, deadline)
         attempts += 1
         waiting.attempting()
-        outcome = yield from attempt(settings, spec, won, attempts, place)
+        outcome = yield from _attempt(settings, asking, won, attempts, place)
         waiting.tried(outcome)
     assert outcome is not None  # noqa: S101 - it is our turn
     return outcome
@@ -246,13 +376,13 @@ class _Waiting:
         self._subscription: SlotSubscription | None = None
         self._failed = 1  # attempts since a release was announced: after a release all waiters begin anew
 
-    def wait(self, spec: LockSpec, refusal: Refusal, deadline: float) -> Op[LockSpec]:
-        """Returns the slot to ask for."""
+    def wait(self, refusal: Refusal, deadline: float) -> Op[None]:
+        """Afterwards `Asking` has the slot to ask for."""
         if self._subscription is None and refusal.kind == "held":
             self._subscription = SlotSubscription(self._asking.group.key, len(self._settings.masters))
             yield Listen(self._subscription)
         subscription, board = self._subscription, self._asking.group.board
-        until = next_try(spec, refusal, self._failed, deadline)
+        until = next_try(self._asking.spec, refusal, self._failed, deadline)
         board.waiting += 1
         try:
             announced = yield from pause(self._settings, subscription, refusal, until)
@@ -260,7 +390,7 @@ class _Waiting:
             board.waiting -= 1
         if announced:
             self._failed = 0
-        return self._asking.after_pause(subscription.announced if announced and subscription is not None else None)
+        self._asking.after_pause(subscription.announced if announced and subscription is not None else None)
 
     def attempting(self) -> None:
         self._failed += 1
@@ -270,9 +400,11 @@ class _Waiting:
     def tried(self, outcome: Grant | Refusal | None) -> None:
         if self._subscription is None:
             return
-        self._subscription.tried(collided=isinstance(outcome, Refusal) and outcome.split)
-        if isinstance(outcome, Refusal):
-            self._subscription.refused(outcome.tally.in_the_way())  # also if another slot is asked for at once
+        if not isinstance(outcome, Refusal):
+            self._subscription.tried(collided=False)
+            return
+        self._subscription.tried(collided=outcome.split, took=outcome.tally.took)
+        self._subscription.refused(outcome.tally.in_the_way())  # also if another slot is asked for at once
 
 
 def _queue(settings: MastersSettings, board: Board, place: Place, deadline: float) -> Op[Refusal | None]:

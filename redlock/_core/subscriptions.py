@@ -11,7 +11,8 @@ would wake each other for ever.
 
 No stampede.  A waiter that hears of a release tries at once, until attempts collide.  An attempt has collided if
 no token was seen on a majority.  Each collision doubles the random pause before the next attempt (0.5, 1.5,
-3.5 ms, up to 128).  An attempt without a collision takes back a quarter of a doubling.  The next waiter of the
+3.5 ms, up to 128, or to 16 times the duration of the attempt if that is longer: pauses that are shorter than attempts
+keep nobody apart).  An attempt without a collision takes back a quarter of a doubling.  The next waiter of the
 process begins with the pause of the last one.  So two processes pass a lock on in one message and one round trip.
 Among many processes, the pauses settle where about one attempt in five collides.
 
@@ -29,6 +30,7 @@ outlives its lock, and the token may go to a dead waiter).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from redlock._core import wire
@@ -51,6 +53,7 @@ _MANY = 64  # up to so many tokens, or contended keys, are remembered before old
 # collision doubles it, until one waiter is alone with its attempt.
 _SPREAD = 0.0005
 _MOST_SPREAD = 8  # doublings: 128 ms
+_ATTEMPTS = 16  # ... or for as long as so many attempts take: among as many processes one is alone with its own
 _CALM = 0.25  # so much of a doubling is taken back by an attempt that did not collide
 
 
@@ -113,9 +116,15 @@ class Subscription:
         """The last attempt failed.  ``in_the_way``: see `Tally.in_the_way`."""
         self._in_the_way = sum(1 << master for master in in_the_way)
 
-    def tried(self, *, collided: bool) -> None:
-        """An attempt is over.  ``collided``: several clients tried at once, and nobody got a majority."""
-        self.level = min(self.level + 1, _MOST_SPREAD) if collided else max(self.level - _CALM, 0.0)
+    def tried(self, *, collided: bool, took: float = 0.0) -> None:
+        """An attempt is over.  ``collided``: several clients tried at once, and nobody got a majority.
+
+        ``took``: how many seconds such an attempt took.
+        """
+        if collided:
+            self.level = min(self.level + 1, max(_MOST_SPREAD, math.log2(1 + _ATTEMPTS * took / _SPREAD)))
+        else:
+            self.level = max(self.level - _CALM, 0.0)
 
     @property
     def spread(self) -> float:

@@ -194,22 +194,29 @@ def mark(keys: Keys, token: str, lasts: float) -> Call:
     return Call(scripts.MARK, keys.locks, (token, milliseconds(lasts) if lasts > 0 else "0"))
 
 
-def occupy(group: tuple[str, ...], keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float) -> Call:
-    """`acquire` for one slot of a group; ``group``: the lock keys of all its slots (R32)."""
-    own = keys.locks + keys.fences
+def occupy(
+    group: tuple[str, ...],
+    asked: tuple[int, ...],
+    keys: Keys,
+    token: str,
+    ttl: float,
+    proposal: int,
+    fence_ttl: float,
+) -> Call:
+    """`acquire` for the first free one of the slots ``asked``, of ``keys``; ``group``: the lock keys of all (R32)."""
     fence = str(proposal)
     return Call(
         scripts.OCCUPY,
-        own + group,
-        (str(len(own)), token, milliseconds(ttl), fence, milliseconds(fence_ttl)),
+        group + keys.fences,
+        (str(len(group)), token, milliseconds(ttl), fence, milliseconds(fence_ttl), *map(str, asked)),
         f"*2\r\n:1\r\n${len(fence)}\r\n{fence}\r\n".encode(),
     )
 
 
-def vacate(group: str, slot: int, keys: Keys, token: str, keep: float = 0.0) -> Call:
-    """`release` for one slot of a group; ``group``: the key of its channel (R32)."""
-    args = (token, channel(group), str(slot), *((milliseconds(keep),) if keep > 0 else ()))
-    return Call(scripts.VACATE, keys.locks, args, b"*2\r\n:1\r\n:0\r\n")
+def vacate(group: str, asked: tuple[int, ...], keys: Keys, token: str, keep: float = 0.0) -> Call:
+    """`release` for any of the slots ``asked``; ``group``: the key of their channel (R32)."""
+    lasts = milliseconds(keep) if keep > 0 else "0"
+    return Call(scripts.VACATE, keys.locks, (token, channel(group), lasts, *map(str, asked)), b"*2\r\n:1\r\n:0\r\n")
 
 
 def announced_slot(message: bytes) -> int | None:
@@ -351,6 +358,14 @@ def read_acquire(value: Any) -> Taken | Held:
             left = tuple(0.0 if left == -2 else max(_seconds(left), 0.001) for left in slots)  # noqa: PLR2004 - see the script
             return Held(_exceeded(fence), _text(holder), _seconds(pttl), left)
     raise BadReply(_odd(value))
+
+
+def read_occupied(value: Any) -> tuple[Any, int | None]:
+    """The answer as `read_acquire` reads it, and which of several slots was taken, if it is not the first one (R32)."""
+    match value:
+        case [(1 | 2), bytes(), int(slot)]:
+            return value[:2], slot
+    return value, None
 
 
 def read_fence(value: Any) -> tuple[int, int]:

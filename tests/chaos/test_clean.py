@@ -139,3 +139,41 @@ def test_of_very_many_keys_each_violation_shows_its_own() -> None:
     assert ruling.count == 5000
     assert [[len(event.keys) for event in one.events] for one in ruling.violations] == [[1]] * 100
     assert [one.events[0].keys[0].token for one in ruling.violations] == [f"T{number}" for number in range(100)]
+
+
+# -- readers: they share a key, and each of them is inspected by itself (R33) --------------------------
+
+
+def read() -> Tape:
+    """Two read: client-1 until 12, client-2 goes on; the TTL is 10."""
+    tape = Tape(ttl=10)
+    tape.held(10.1, "client-1", "A", until=20, fence=1, mode="shared")
+    tape.held(10.2, "client-2", "B", until=20, fence=2, mode="shared")
+    tape.release(12, "client-1", "A")
+    for t in range(15, 100, 5):
+        tape.extended(t, "client-2", "B", until=t + 9.9)
+    return tape
+
+
+def test_a_reader_that_still_reads() -> None:
+    tape = read()
+    tape.inspect(96, ("B", 9000))
+    assert tape.judge("clean") == tape.judge("exclusive") == []
+
+
+def test_a_reader_that_was_left_behind_is_seen_beside_one_that_reads() -> None:
+    """As where one TTL for all kept whoever had gone for as long as another one renewed."""
+    tape = read()
+    tape.inspect(20.1, ("A", 5), ("B", 9000))
+    assert tape.judge("clean") == []
+    look = tape.inspect(96, ("B", 9000), ("A", 9000))
+    assert [violation[-1] for violation in tape.judge("clean")] == [look]
+    ((found,),) = [list(one.events[-1].keys) for one in tape.ruling("clean").violations]
+    assert found.pttl_ms == 9000
+    assert (found.lock, found.token) == ("a", "A")
+
+
+def test_a_set_that_never_goes() -> None:
+    tape = read()
+    look = tape.inspect(96, ("<zset>", -1))
+    assert tape.judge("clean") == [[look]]

@@ -175,6 +175,16 @@ def test_the_more_attempts_collide_the_later_and_the_next_one_knows() -> None:
     assert following.spread == 0
 
 
+def test_the_spread_may_be_as_long_as_many_attempts() -> None:
+    """Pauses shorter than attempts keep nobody apart: far away masters had contenders split the votes for ever (R25)."""
+    _, subscription = listening()
+    for _ in range(100):
+        subscription.tried(collided=True, took=0.1)
+    assert subscription.spread == pytest.approx(1.6)
+    subscription.tried(collided=True, took=0.001)
+    assert 0.1 < subscription.spread < 0.2, "the attempts are short again"
+
+
 # -- letting others go first -------------------------------------------------------------------------
 
 

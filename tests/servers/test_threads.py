@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from typing import NamedTuple
 
 import pytest
 
@@ -151,9 +152,28 @@ class Behind:
         assert self._got is got
 
 
+class OneSlot(NamedTuple):
+    """The only slot of a group, as the lock that it is (R32); ``line``: where its waiters stand, and how many then do."""
+
+    line: str = "redlock:job#\0"
+    stand: int = 1  # whoever has a slot has left the line
+
+    def __call__(self, masters, **options):
+        return masters.slots("job", limit=1, **options)
+
+
+class OneLock(NamedTuple):
+    line: str = "redlock:job"
+    stand: int = 2
+
+    def __call__(self, masters, **options):
+        return masters.lock("job", **options)
+
+
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", [OneLock(), OneSlot()], ids=["lock", "slot"])
 @pytest.mark.parametrize(("what", "bound"), [("acquire", True), ("release", True), ("with", True), ("with", False)])
-def test_ctrl_c_at_every_line(redlock_servers, what, bound):
+def test_ctrl_c_at_every_line(redlock_servers, what, bound, kind):
     """R11: wherever it strikes, no key stays, and whoever waits for the same name gets it (R23): who stands behind
     already, and who comes then.  Connections that were torn are made again, and the next call waits for them (P4, R2).
     """
@@ -164,12 +184,12 @@ def test_ctrl_c_at_every_line(redlock_servers, what, bound):
         assert masters._driver is not None
         local_queue = masters._driver._connections.local_queue
         for interrupt in at_every_line():
-            lock, other = masters.lock("job", ttl=60, bound=bound), masters.lock("other", ttl=60)
+            lock, other = kind(masters, ttl=60, bound=bound), masters.lock("other", ttl=60)
             behind = lease = None
             if what == "release":
                 lock.acquire()
                 behind = Behind(lock)
-                eventually(lambda: len(local_queue._lines["redlock:job"]) == 2)
+                eventually(lambda: len(local_queue._lines[kind.line]) == kind.stand)
             with interrupt.strikes():
                 if what == "acquire":
                     lease = lock.acquire()
@@ -189,6 +209,80 @@ def test_ctrl_c_at_every_line(redlock_servers, what, bound):
             (behind or Behind(lock)).join()
             eventually(lambda: nothing_left(redlock_servers))
         assert len(local_queue) == 0
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_at_every_line_of_an_acquire_of_any_slot(redlock_servers):
+    """R11, R32: one of three masters gives another slot than the others, and nothing of it stays."""
+    taken = {0: range(3), 1: (0,), 2: (1,)}  # by slot, on these masters
+    with Masters(redlock_servers.urls[:3], restart_guard=False, node_timeout=1.0) as masters:
+        eventually(lambda: all_up(masters))
+        for slot, there in taken.items():
+            for i in there:
+                redlock_servers.client(i).set(f"redlock:job#{slot}", "somebody", px=600_000)
+        assert masters._driver is not None
+        local_queue = masters._driver._connections.local_queue
+        found = set()
+        for interrupt in at_every_line():
+            eventually(lambda: all_up(masters))  # it may have cost a connection
+            slots, lease = masters.slots("job", limit=3, ttl=60), None
+            slots._group.board.latest = 0  # the first one that is asked for
+            with interrupt.strikes():
+                lease = slots.acquire(blocking=False)
+            if lease is not None:
+                found.add(lease.slot)
+                slots.release()
+            assert not slots.owned()
+            assert len(local_queue) == 0
+            eventually(lambda: not any(token != "somebody" for token in tokens(redlock_servers)))  # noqa: S105
+        assert found <= {1, 2}
+        assert found
+
+
+def tokens(servers):
+    return [value for keys in servers.keys("redlock:job#?") for value, _ in (keys or {}).values()]
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
+    """R11: what one of three masters granted is taken back, and nobody stands in line for ever (R23)."""
+    held, free = range(2), 2
+    with Masters(redlock_servers.urls[:3], restart_guard=False, node_timeout=1.0) as masters:
+        eventually(lambda: all_up(masters))
+        for i in held:
+            redlock_servers.client(i).set("redlock:job", "somebody", px=600_000)
+        assert masters._driver is not None
+        local_queue = masters._driver._connections.local_queue
+        for interrupt in at_every_line():
+            eventually(lambda: all_up(masters))  # it may have cost a connection
+            with interrupt.strikes():
+                assert masters.lock("job", ttl=60).acquire(blocking=False) is None
+            assert len(local_queue) == 0
+            eventually(lambda: not redlock_servers.client(free).exists("redlock:job"))
+        for i in held:
+            redlock_servers.client(i).delete("redlock:job")
+        with masters.lock("job", ttl=10, timeout=1):
+            pass
+
+
+def test_ctrl_c_while_the_first_operation_starts_the_thread(redlock_servers, monkeypatch):
+    """There is one housekeeper, though whoever started it could not note it any more."""
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        if thread.name == "redlock-links":
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    with Masters(redlock_servers.urls, restart_guard=False) as masters:
+        monkeypatch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            masters.lock("job", ttl=10).acquire()
+        with masters.lock("job", ttl=10):
+            assert len([thread for thread in threading.enumerate() if thread.name == "redlock-links"]) == 1
+        time.sleep(0.3)
+        assert len([thread for thread in threading.enumerate() if thread.name == "redlock-links"]) == 1
 
 
 # A signal handler that raises, again and again, while requests are packed: hiredis crashes if it packs a number then.

@@ -16,13 +16,21 @@ from typing import TYPE_CHECKING, Any
 from tenacity.wait import wait_fixed
 
 from redlock import scripts
-from redlock._core import acquire as acquiring, extend as extending, quorum, release as releasing
+from redlock._core import (
+    acquire as acquiring,
+    extend as extending,
+    quorum,
+    release as releasing,
+    slots as slotting,
+    wire,
+)
 from redlock._core.effects import Op, Send, Wait
 from redlock._core.lease import LeaseState
 from tests.simulation.actor import Actor, spec_for
-from tests.simulation.client import Cancelled, Client
+from tests.simulation.client import PREFIX, Cancelled, Client
 from tests.simulation.parameters import Parameters
 from tests.simulation.run import Run
+from tests.simulation.slot_user import SlotUser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -197,12 +205,37 @@ class Caller(Actor):
         self.client.run(strike.around(op), ends, attempt, leaves)
 
 
+class SlotCaller(Caller, SlotUser):
+    """The same with a slot of a group: first it asks for the first one (R32)."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self._board.latest = 0
+
+    def take(self, timeout: float = 0.0) -> None:
+        client, limit = self.client, self.client.parameters.slots
+        keys = [wire.keys_for(PREFIX, [slotting.slot_name(NAME, slot)]) for slot in range(limit)]
+        group = slotting.group_of(super().spec(), keys, PREFIX, self._board)
+        self._asking = slotting.Asking(group, len(client.links), client.settings.random)
+        self._invoked_at = self.world.now
+        self._won = []
+        op = slotting.acquire_slot(client.settings, self._asking, client.clock() + timeout, self._won)
+        self._go(op, self._taken, None, self._sends_acquire)
+
+    def spec(self) -> LockSpec:
+        return self._asking.group.slots[self._asking.slot]
+
+    def _taken(self, task: Task, outcome: Any, interrupted: BaseException | None) -> None:
+        self._spec = self.spec()
+        super()._taken(task, outcome, interrupted)
+
+
 class Stage:
     """Five masters, the caller whose operation is interrupted, and a rival.  What a scene changes it
-    undoes in ``heal``.
+    undoes in ``heal``.  ``slots``: they want one of so many; 0: a lock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = 0) -> None:
         random.seed(1)  # what is random outside of the world: the pauses before a reconnection
         self.run = Run(
             Parameters(
@@ -214,8 +247,10 @@ class Stage:
                 node_timeout=NODE_TIMEOUT,
                 patience=NODE_TIMEOUT,  # as in the real links
                 delay=DELAY,
+                slots=slots,
             )
         )
+        self.kind = SlotCaller if slots else Caller
         self.world, self.judge, self.masters = self.run.world, self.run.judge, self.run.masters
         self.caller, self.rival = self._caller("caller"), self._caller("rival")
         self.heals: list[Callable[[], None]] = []
@@ -229,7 +264,7 @@ class Stage:
         self.run.clients.append(client)
         for link in client.links:
             client.connect(link)
-        return Caller(client)
+        return self.kind(client)
 
     def links(self, masters: tuple[int, ...]) -> list[Link]:
         return [self.caller.client.links[master] for master in masters]
@@ -252,13 +287,14 @@ class Stage:
         self.wait(1.0 + 8 * NODE_TIMEOUT)  # connected again, and what was owed is sent
 
     def keys(self, token: str | None = None) -> list[int]:
-        """Masters on which the name is held, by ``token`` or by anybody."""
+        """Masters on which the name, or a slot of it, is held, by ``token`` or by anybody."""
         found = []
         for master in self.masters:
             master.tick()
-            key = master.find(KEY)
-            if key is not None and token in (None, key.value):
-                found.append(master.index)
+            for name in list(master.keys):
+                key = master.find(name) if name == KEY or name.startswith(f"{KEY}#") else None
+                if key is not None and token in (None, key.value):
+                    found.append(master.index)
         return found
 
 
@@ -297,9 +333,9 @@ def _told(play: Callable[[Strike], None], strike: Strike) -> None:
 # -- the three operations ------------------------------------------------------------------------------
 
 
-def acquire(scene: Callable[[Stage], None], strike: Strike, *, patience: float = 0.0) -> None:
+def acquire(scene: Callable[[Stage], None], strike: Strike, *, patience: float = 0.0, slots: int = 0) -> None:
     """Interrupted while it acquires: nothing stays, and whoever comes next has it at once."""
-    stage = Stage()
+    stage = Stage(slots)
     caller = stage.caller
     scene(stage)
     caller.strike = strike
@@ -365,9 +401,9 @@ def truthful(stage: Stage, lease: LeaseState) -> None:
             )
 
 
-def release(scene: Callable[[Stage], None], strike: Strike) -> None:
+def release(scene: Callable[[Stage], None], strike: Strike, *, slots: int = 0) -> None:
     """Interrupted while it releases: it is released."""
-    stage = Stage()
+    stage = Stage(slots)
     caller = stage.caller
     caller.take()
     stage.finish(caller)

@@ -134,11 +134,12 @@ class Attempt:
     token: str
     longest: float  # the longest TTL asked for, seconds
     over: bool = False  # it failed, or its lease was released
-    released_on: set[int] = field(default_factory=set)  # masters that carried out its release
+    released_on: set[tuple[int, str]] = field(default_factory=set)  # masters that carried out its release, and its key
     owed_until: float = float("inf")  # true time until which its release is owed (R10)
     denied_on: set[int] = field(default_factory=set)  # masters that said the key is not its own
     denied: list[tuple[Call, int]] = field(default_factory=list)  # ... and in answer to what
     hold: Hold | None = None  # what was granted for it
+    gave: dict[int, int] = field(default_factory=dict)  # by master: which slot it gave (R32)
 
     def __repr__(self) -> str:
         return f"{self.client.name}#{self.number}"
@@ -275,7 +276,7 @@ class Judge:
             if attempt is None:
                 self.fail(P8, f"m{master.index}: {call.script.name} set {name} on behalf of nobody")
                 return
-            if owner is None and master.index in attempt.released_on:
+            if owner is None and (master.index, name) in attempt.released_on:
                 self.fail(P7, f"m{master.index}: {call.script.name} of {attempt} set {name} behind its release")
             longest = int(wire.milliseconds(attempt.longest))
             # What is kept by `hold_at_least` (R28) may outlive a TTL by its drift, where the master's clock was set back.
@@ -292,8 +293,12 @@ class Judge:
             key.attempt, key.changed_at = attempt, self.world.now
         if attempt is None or isinstance(reply, ErrorReply):
             return
+        if call.script is scripts.OCCUPY and reply[0]:
+            attempt.gave[master.index] = reply[2] if len(reply) > 2 else int(call.args[5])
         if call.script in RELEASES:
-            attempt.released_on.add(master.index)
+            attempt.released_on.update((master.index, name) for name in call.keys)
+            if attempt.hold is not None and not any(key.endswith(attempt.names) for key in call.keys):
+                return  # of other slots, which it was given beside the one that it holds (R32)
         if call.script in (*EXTENDS, *RELEASES) and not reply[0]:
             attempt.denied_on.add(master.index)
             attempt.denied.append((call, master.index))
@@ -302,8 +307,8 @@ class Judge:
         """A release has removed a key."""
         self.waits.released(master.index, wire.channel(key), token)
         if call.script is scripts.VACATE:
-            _, group, slot, *_ = call.args
-            self.waits.released(master.index, group, f"{slot} {token}")
+            _, group, _, *slots = call.args
+            self.waits.released(master.index, group, f"{slots[call.keys.index(key)]} {token}")
 
     def _together(self, call: Call) -> list[tuple[Attempt | None, tuple[str, ...]]]:
         """On whose behalf a call for many runs, and the lock keys of each."""
@@ -590,11 +595,14 @@ class Judge:
             outcomes = [vote.outcome for vote in request.tally.votes()]
             self.fail(R2, f"{request.call.script.name} is waited for to the end of its time, and has {outcomes}")
 
-    @staticmethod
-    def _decided(request: Send, tally: Tally) -> bool:
+    def _decided(self, request: Send, tally: Tally) -> bool:
         outcomes = [vote.outcome for vote in tally.votes()]
         open_, need = outcomes.count("pending"), tally.need  # whether that is right others judge
         won, denied = outcomes.count("granted"), outcomes.count("held")
+        if request.call.script is scripts.OCCUPY:  # a vote counts for the slot that was given
+            gave = self._by_token[request.call.args[1]].gave
+            slots = Counter(gave[master] for master, outcome in enumerate(outcomes) if outcome == "granted")
+            won = max(slots.values(), default=0)
         possible = won + open_ >= need
         if request.call.script in (*EXTENDS, *RELEASES):  # where denials prove something (R13)
             possible = denied < need and (possible or denied + open_ >= need)

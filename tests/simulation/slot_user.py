@@ -45,11 +45,14 @@ class SlotUser(Actor):
 
     def _sends_acquire(self, request: Send, task: Task) -> None:
         if request.call.script is scripts.OCCUPY:
-            self._spec = self._asking.group.slots[self._asking.slot]
+            self._spec = self._asking.spec
             self._attempts(request, task)
         self._sends(request, task)
 
     def _hold_of(self, task: Task, outcome: Any) -> Hold:
+        self._spec = self._asking.group.slots[self._asking.slot]
+        assert task.attempt is not None
+        task.attempt.names = self._spec.names
         hold = super()._hold_of(task, outcome)
         self._board.took(self._asking.slot, weakref.ref(hold.lease))
         return hold

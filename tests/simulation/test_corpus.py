@@ -5,9 +5,11 @@ The long run is ``python -m tests.simulation --seeds 100000``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.simulation.parameters import come_and_go, draw, elections, periods, readers_and_writers
+from tests.simulation.parameters import come_and_go, draw, elections, periods, readers_and_writers, slots
 from tests.simulation.run import simulate
 
 SEEDS = 2000
@@ -15,9 +17,12 @@ PERIODS = 300
 ELECTIONS = 300
 READERS = 100
 COME_AND_GO = 20
+SLOTS = 100
 CHUNK = 50
 # By long runs, each a violation then; what they were is in test_tokens.py, test_kept.py and test_heard.py.
 FOUND = (536, 12614, 24226, 27730, 1023712, 2022798)
+# Twelve clients on one free slot, whose attempts took as long as the longest pause that kept them apart.
+FOUND_OF_SLOTS = (10478,)
 
 
 @pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
@@ -60,6 +65,28 @@ def test_readers_are_together_and_writers_alone(start):
 def test_a_writer_gets_in_although_somebody_always_reads():
     """R33."""
     assert sum(simulate(come_and_go(seed)).judge.writes for seed in range(COME_AND_GO)) > COME_AND_GO
+
+
+@pytest.mark.parametrize("start", range(0, SLOTS, CHUNK))
+def test_at_most_so_many_have_a_slot(start):
+    """R32, whatever is lost, killed or restarted."""
+    grants = 0
+    for seed in range(start, start + CHUNK):
+        grants += simulate(slots(seed)).judge.grants
+    assert grants > CHUNK
+
+
+@pytest.mark.parametrize("seed", FOUND_OF_SLOTS)
+def test_seeds_of_slots_that_once_were_violations(seed):
+    assert simulate(slots(seed)).judge.grants
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_who_are_far_away_settle(seed):
+    """R25: neither a lock nor the only free slot is contended for ever where an attempt takes longer than 128 ms."""
+    far = replace(slots(FOUND_OF_SLOTS[0]), seed=seed)
+    assert simulate(far).judge.grants
+    assert simulate(replace(far, slots=0, contended=True)).judge.grants
 
 
 @pytest.mark.parametrize("seed", FOUND)

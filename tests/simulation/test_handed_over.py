@@ -22,10 +22,10 @@ TTL = 10.0
 LONGEST_PAUSE = 8  # of the node timeout: so long the key may be there
 
 
-class Unordered(set[int]):
+class Unordered(set[tuple[int, str]]):
     """Masters that have seen the release: the judge expects no acquire behind it, as none comes within one client."""
 
-    def add(self, master: int) -> None:
+    def update(self, *_: object) -> None:
         pass
 
 

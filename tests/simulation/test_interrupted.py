@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from redlock import scripts
-from redlock._core import acquire as acquiring, release as releasing
+from redlock._core import acquire as acquiring, release as releasing, slots as slotting
 from redlock._core.effects import Leave, Send, wait
 from redlock._core.lease import LeaseState, PendingExtension
 from tests.simulation.interruption import (
@@ -85,6 +85,14 @@ def greater_fence(stage: Stage) -> None:
     for master in MAJORITY:
         fence = stage.caller.client.wall_us() + 1_000_000
         stage.masters[master].keys[f"{{{KEY}}}:fence"] = Key(str(fence), None)
+
+
+def greater_fences(stage: Stage) -> None:
+    """The same for each slot."""
+    for master in MAJORITY:
+        fence = stage.caller.client.wall_us() + 1_000_000
+        for number in range(3):
+            stage.masters[master].keys[f"{{{KEY}#{number}}}:fence"] = Key(str(fence), None)
 
 
 def second_round_unanswered(stage: Stage) -> None:
@@ -277,6 +285,30 @@ def taken(stage: Stage) -> None:
         stage.heals.append(partial(stage.masters[index].keys.__delitem__, KEY))
 
 
+def plant(stage: Stage, slots: dict[int, tuple[int, ...]]) -> None:
+    """Somebody has these slots on these masters."""
+    for slot, masters in slots.items():
+        for master in masters:
+            stage.masters[master].keys[f"{KEY}#{slot}"] = Key("somebody-else", None)
+            stage.heals.append(partial(stage.masters[master].keys.__delitem__, f"{KEY}#{slot}"))
+
+
+def any_of_two(stage: Stage) -> None:
+    """The first slot is taken, and each of the others on one master: that one gives the other slot."""
+    plant(stage, {0: ALL, 1: (0,), 2: (1,)})
+
+
+def any_of_two_too_late(stage: Stage) -> None:
+    """The first slot is taken; when it asks for the others, a majority has given them to somebody else."""
+    plant(stage, {0: ALL, 1: (0,), 2: (1,)})
+
+    def take(request: Send) -> None:
+        if request.call.script is scripts.OCCUPY and f"{KEY}#1" in request.call.keys and len(request.call.args) > 6:
+            plant(stage, {1: (1, 2), 2: (0, 2)})
+
+    stage.caller.told = take
+
+
 def then(*scenes: Callable[[Stage], None]) -> Callable[[Stage], None]:
     def scene(stage: Stage) -> None:
         for part in scenes:
@@ -288,6 +320,7 @@ def then(*scenes: Callable[[Stage], None]) -> Callable[[Stage], None]:
 # -- broken on purpose, beside those of variants.py ---------------------------------------------------
 
 BROKEN: dict[str, Callable[[], Any]] = {}
+_MODULES = (acquiring, releasing, slotting)  # they roll back, and insist on it
 
 
 def broken(function: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
@@ -316,7 +349,7 @@ def only_failures_rolled_back() -> list[Any]:
             return None
         return (yield from correct(*args))
 
-    return [mock.patch.object(acquiring, "rollback", rollback)]
+    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
 
 
 @broken
@@ -327,7 +360,7 @@ def not_insisted() -> list[Any]:
         yield from effects
         return None
 
-    return [mock.patch.object(module, "despite_interrupts", despite_interrupts) for module in (acquiring, releasing)]
+    return [mock.patch.object(module, "despite_interrupts", despite_interrupts) for module in _MODULES]
 
 
 @broken
@@ -349,7 +382,7 @@ def swallowed() -> list[Any]:
     def rollback(*args: Any) -> Op[Any]:
         yield from correct(*args)
 
-    return [mock.patch.object(acquiring, "rollback", rollback)]
+    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
 
 
 @broken
@@ -364,7 +397,7 @@ def cleanup_waits() -> list[Any]:
                 yield from wait(effect.sent_at + 0.1)
         return first
 
-    return [mock.patch.object(module, "despite_interrupts", despite_interrupts) for module in (acquiring, releasing)]
+    return [mock.patch.object(module, "despite_interrupts", despite_interrupts) for module in _MODULES]
 
 
 @broken
@@ -375,7 +408,26 @@ def way_back_forgotten() -> list[Any]:
     def acquire(settings: Any, spec: Any, deadline: float, won: Any = None) -> Any:
         return correct(settings, spec, deadline)
 
-    return [mock.patch.object(acquiring, "acquire", acquire)]
+    acquire_slot = slotting.acquire_slot
+
+    def acquire_a_slot(settings: Any, asking: Any, deadline: float, won: Any) -> Any:
+        return acquire_slot(settings, asking, deadline, [])
+
+    return [
+        mock.patch.object(acquiring, "acquire", acquire),
+        mock.patch.object(slotting, "acquire_slot", acquire_a_slot),
+    ]
+
+
+@broken
+def other_slots_kept() -> list[Any]:
+    """What masters gave that is no part of the majority is left to its TTL (R32)."""
+    correct = acquiring.despite_interrupts
+
+    def despite_interrupts(*effects: Send | Leave) -> Op[BaseException | None]:
+        return (yield from correct(*(effect for effect in effects if not isinstance(effect, Send))))
+
+    return [mock.patch.object(slotting, "despite_interrupts", despite_interrupts)]
 
 
 @broken
@@ -411,6 +463,7 @@ EXTENDS = "believed-before-answered never-under-way-no-more "
 GIVES = "interrupted-release-given-up not-insisted cleanup-waits "
 
 waiting = partial(acquire, patience=PATIENCE)
+slot, any_slot = partial(acquire, slots=1), partial(acquire, slots=3)
 shorter = partial(extend, ttl=TTL / 5)
 longer = partial(extend, ttl=2 * TTL)
 
@@ -486,6 +539,19 @@ TABLE: dict[str, tuple[Callable[..., None], Callable[[Stage], None], str]] = {
     "release, busy": (release, at_once(MAJORITY, "BUSY"), GIVES + "release-not-owed"),
     "release, scripts forgotten": (release, forgotten, GIVES),
     "release, taken": (release, taken, GIVES),
+    "slot": (slot, all_well, WINS),
+    "slot, held": (partial(slot, patience=PATIENCE), held, FAILS),
+    "slot, held and given back": (partial(slot, patience=PATIENCE), given_back, FAILS + WINS),
+    "slot, minority deaf": (slot, cut_links(REQUESTS, masters=MINORITY), WINS + "rollback-only-where-granted"),
+    "slot, one breaks": (slot, breaks((0,)), WINS + "release-not-owed"),
+    "slot, scripts forgotten": (slot, forgotten, WINS),
+    "slot, any of two": (any_slot, any_of_two, WINS + "other-slots-kept"),
+    "slot, any of two, second round": (any_slot, then(any_of_two, greater_fences), WINS + "other-slots-kept"),
+    "slot, any of two, scripts forgotten": (any_slot, then(any_of_two, forgotten), WINS + "other-slots-kept"),
+    "slot, any of two, too late": (any_slot, any_of_two_too_late, FAILS),
+    "slot, released": (partial(release, slots=1), all_well, GIVES),
+    "slot, released and awaited": (partial(release, slots=1), awaited, GIVES),
+    "slot, released, one breaks": (partial(release, slots=1), breaks((0,)), GIVES + "release-not-owed"),
 }
 
 

@@ -210,7 +210,7 @@ def _() -> list[Any]:
     def rollback(spec: LockSpec, token: str, round_: Round) -> Op[None]:
         yield from ()
 
-    return [mock.patch.object(acquiring, "rollback", rollback)]
+    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
 
 
 @variant("rollback-only-where-granted", P7)
@@ -223,7 +223,7 @@ def _() -> list[Any]:
         release.owed_until = round_.sent_at + 2 * spec.ttl
         yield release
 
-    return [mock.patch.object(acquiring, "rollback", rollback)]
+    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
 
 
 @variant("release-not-owed", P7, faults=(("snap", 1.0), ("refuse", 0.5)))
@@ -536,7 +536,7 @@ def _() -> list[Any]:
         call = wire.release(spec.keys, token, spec.hold_at_least)
         yield Send(call, to=round_.reached(), owed_until=round_.sent_at + 2 * spec.ttl)
 
-    return [mock.patch.object(acquiring, "rollback", rollback)]
+    return [mock.patch.object(module, "rollback", rollback) for module in (acquiring, slotting)]
 
 
 @variant("free-where-one-says-so", FREE, looks=0.8, **_PERIODS)
@@ -763,7 +763,7 @@ def _() -> list[Any]:
         settings.fences.learn(proposal)
         return proposal, first.sent_at, first.tally
 
-    return [mock.patch.object(acquiring, "second_round", second_round)]
+    return [mock.patch.object(module, "second_round", second_round) for module in (acquiring, slotting)]
 
 
 @variant("equal-fence", P2, **_SKEWED)
@@ -896,22 +896,22 @@ _ELECTION = electing.election
 )
 def _() -> list[Any]:
     """Each master admits two, whatever slot was asked for: three majorities need have no master in common (R32)."""
-    count = """local holder = redis.call('GET', KEYS[1])
-for i = own + 1, #KEYS do
-  if holder and redis.call('PTTL', KEYS[i]) == -2 then
-    holder, KEYS[1] = nil, KEYS[i]
+    count = """for i = 1, #KEYS do
+  if i <= slots and redis.call('PTTL', key) ~= -2 then
+    key = KEYS[i]
   end
-end"""
-    give_back = """local token, key = ARGV[1], KEYS[1]
-for i = 0, 1 do
-  local other = string.gsub(KEYS[1], '%d$', i)
-  if redis.call('GET', other) == token then
-    key = other
-  end
-end"""
+end
+if redis.call('PTTL', key) == -2 then"""
+    give_back = """for i, key in ipairs(KEYS) do
+  for other = 0, 1 do
+    local there = string.gsub(key, '%d$', other)
+    if redis.call('GET', there) == token then
+      key = there
+    end
+  end"""
     return [
-        script(scripts.OCCUPY, ("local holder = redis.call('GET', KEYS[1])", count)),
-        script(scripts.VACATE, ("local token, key = ARGV[1], KEYS[1]", give_back)),
+        script(scripts.OCCUPY, ("if redis.call('PTTL', key) == -2 then", count)),
+        script(scripts.VACATE, ("for i, key in ipairs(KEYS) do", give_back)),
     ]
 
 
@@ -921,16 +921,27 @@ def _() -> list[Any]:
     again = slotting.Asking.elsewhere
 
     def elsewhere(asking: slotting.Asking, refusal: acquiring.Refusal) -> LockSpec | None:
+        slot = asking.slot
         again(asking, refusal)
-        return asking.group.slots[asking.slot] if refusal.kind == "held" else None
+        return asking._ask(slot) if refusal.kind == "held" else None
 
     return [mock.patch.object(slotting.Asking, "elsewhere", elsewhere)]
+
+
+@variant("votes-for-different-slots-add-up", R32, P1, drawn=slots, slots=3, clients=5, actors=2, masters=3, faults=())
+def _() -> list[Any]:
+    """Whoever asks for any of several slots counts what masters give, whichever slot it is (R1, R32)."""
+
+    def given(ballot: slotting.SlotBallot, master: int) -> int | None:
+        return ballot._asked[0] if ballot.tally.outcome(master) == "granted" else None
+
+    return [mock.patch.object(slotting.SlotBallot, "given", given)]
 
 
 @variant("slots-are-announced-one-by-one", WOKEN, drawn=slots, slots=2, eager=0.5)
 def _() -> list[Any]:
     """A release is announced to those who wait for this slot, and to nobody who waits for any (R32)."""
-    return [script(scripts.VACATE, ("[ARGV[2]] = ARGV[3] .. ' ' .. token", ""))]
+    return [script(scripts.VACATE, ("[ARGV[2]] = ARGV[3 + i] .. ' ' .. token", ""))]
 
 
 # -- restarted masters -------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PROMPT = 1e-4  # seconds that an alarm may be late where nothing takes time
 GRACE = 0.003  # how long a process lets others go first, apart from three times what its release took
 NARROW, WIDEST = 0.0005, 0.128  # the pause that keeps contenders apart: to begin with, and at most
+ATTEMPTS = 16  # ... or as long as so many attempts take
 MANY = 60  # attempts of one operation while nothing is granted: on average half its longest pause apart
 STEPS = 4  # that may each be taken late: two rounds end, it has paused, it has kept apart from others
 SLOWEST = 1.8  # of a message where nothing is unusually late, in typical delays
@@ -171,7 +172,8 @@ class Waits:
 
     def _pause(self, watch: Watch) -> float:
         """At most, before the next attempt; the one that is under way may find that others are in the way."""
-        return min(2 * watch.subscription.spread + NARROW, WIDEST)
+        widest = max(WIDEST, ATTEMPTS * self._parameters.node_timeout)
+        return min(2 * watch.subscription.spread + NARROW, widest)
 
     def _within(self, seconds: float, task: Task, invariant: str, why: str) -> None:
         """So many seconds of its own clock from now it has made another attempt, or is over."""
