@@ -75,7 +75,7 @@ LINES: Final[dict[str, tuple[str, int | str]]] = {  # titles, and bars: a number
 
 
 def in_a_thread() -> Figures:
-    with scripted() as wired, Masters(urls(), restart_guard=False) as masters, standstill():
+    with scripted() as wired, Masters(urls(), restart_guard=False, agreement="ignore") as masters, standstill():
         old = masters.lock("old", ttl=TTL)
         for _ in warming(wired):
             assert old.acquire() is not None
@@ -100,7 +100,7 @@ def on_bare_sockets() -> Figures:
 
 async def in_tasks(number: int) -> Sequence[int]:
     with scripted() as wired:
-        async with AsyncMasters(urls(), restart_guard=False) as masters:
+        async with AsyncMasters(urls(), restart_guard=False, agreement="ignore") as masters:
             with standstill():
                 return await _mean([_of(masters.lock(f"lock-{one}", ttl=TTL)) for one in range(number)], wired)
 
