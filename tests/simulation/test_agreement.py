@@ -251,7 +251,7 @@ def test_the_price(world, permitted):
     """Two requests to each master at first, and then one every half `max_ttl`, also for who may not announce."""
     client = Client(world, OLD)
     if not permitted:
-        world.run = lambda *_: (_ for _ in ()).throw(PermissionError)  # type: ignore[method-assign]
+        world.run = lambda *_: (_ for _ in ()).throw(PermissionError)
         for master in range(3):
             client.voters.told(master, None, world.now, world.now)
     live(world, 100 * MAX_TTL, client)
