@@ -116,6 +116,7 @@ def test_who_comes_last_gives_way(world):
 def test_neighbours_go_together(world):
     clients = [Client(world, OLD), Client(world, BOTH)]
     live(world, LIFE, *clients)
+    assert world.counting("2") == {OLD, BOTH}, "they have settled"
     assert all(client.works for client in clients)
     assert world.counting() == {OLD, BOTH}
 
@@ -155,6 +156,20 @@ def test_who_has_the_list_of_settled_ones_works_at_once(world):
     live(world, 0.5, first, late)
     another = Client(world, OLD)
     assert another.works, "shown an incompatible list, and its own is settled on a majority"
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_who_settled_stays_where_it_is_recorded_anew(settled):
+    """Masters that were emptied do not know that it had settled; a newcomer gives way there."""
+    fleet = Fleet(OLD, MAX_TTL, 0.01, refuses=True)
+    if settled:
+        for master in range(3):
+            fleet.told(master, wire.Lists(1), 0.0, 0.0)
+        assert fleet.announcing(0.1) == "settled"
+    for master in range(2):
+        fleet.told(master, wire.Lists(1), 1.0, 1.0)
+    fleet.told(2, wire.Lists(0, ((False, frozenset(NEW)),)), 1.0, 1.0)
+    assert fleet.rejected is not settled
 
 
 # -- the end -------------------------------------------------------------------------------------------
@@ -202,6 +217,7 @@ def test_who_stands_still_knows_how_long_it_counts(world):
     assert client.fleet.known_until < world.now
     client.keep_house()
     assert client.fleet.known_until > world.now + MAX_TTL
+    assert client.voters.known_until == client.fleet.known_until
 
 
 def test_masters_that_refuse_to_be_told_and_one_that_is_gone_stop_nobody(world):
