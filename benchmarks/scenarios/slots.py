@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.scenarios.contention import Hold
 
 TITLE = "Slots"
-_SETTLE: Final = (
-    (2, True),
-    (3, True),
-    (5, False),
-    (8, False),
-)  # so many slots and contenders, and whether that has a bar
+_SETTLE: Final = (2, 3, 5, 8)  # so many slots and contenders
 _AT_MOST: Final = 2  # rounds
 _SLOTS, _PROCESSES, _CONTENDERS = 3, 4, 12
 _SLACK: Final = 30.0  # seconds
@@ -32,14 +27,14 @@ _BEGIN: Final = 0.05  # seconds from the request to the start of all
 def run(lab: Lab) -> Iterator[Record]:
     for subject in OURS:
         lab.reset()
-        with lab.open([subject] * max(slots for slots, _ in _SETTLE)) as workers:
-            for slots, barred in _SETTLE:
-                yield _settle(lab, workers[:slots], slots, barred=barred)
+        with lab.open([subject] * max(_SETTLE)) as workers:
+            for slots in _SETTLE:
+                yield _settle(lab, workers[:slots], slots)
             yield from _hand_over(lab, workers[:_PROCESSES])
     lab.progress("")
 
 
-def _settle(lab: Lab, workers: Sequence[Worker], slots: int, *, barred: bool) -> Record:
+def _settle(lab: Lab, workers: Sequence[Worker], slots: int) -> Record:
     """So many processes begin at one moment on as many free slots."""
     title, rounds = workers[0].subject.title, []
     for number in range(20 * lab.effort.few):
@@ -51,7 +46,7 @@ def _settle(lab: Lab, workers: Sequence[Worker], slots: int, *, barred: bool) ->
     slow = rounds[int(len(rounds) * 0.99)]
     return middle(
         "slots", f"{slots} processes on {slots} free slots", title, "rounds, 99th percentile", "", [slow],
-        bar=_AT_MOST if barred else None,
+        bar=_AT_MOST,
         note=f"of {len(rounds)}: " + ", ".join(f"{n} in {len(list(of))}" for n, of in itertools.groupby(rounds)),
     )  # fmt: skip
 

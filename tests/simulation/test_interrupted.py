@@ -540,7 +540,7 @@ TABLE: dict[str, tuple[Callable[..., None], Callable[[Stage], None], str]] = {
     "release, scripts forgotten": (release, forgotten, GIVES),
     "release, taken": (release, taken, GIVES),
     "slot": (slot, all_well, WINS),
-    "slot, held": (partial(slot, patience=PATIENCE), held, FAILS),
+    "slot, held": (partial(slot, patience=PATIENCE), held, "swallowed cleanup-waits"),
     "slot, held and given back": (partial(slot, patience=PATIENCE), given_back, FAILS + WINS),
     "slot, minority deaf": (slot, cut_links(REQUESTS, masters=MINORITY), WINS + "rollback-only-where-granted"),
     "slot, one breaks": (slot, breaks((0,)), WINS + "release-not-owed"),
