@@ -111,7 +111,7 @@ def _from_settings() -> Masters:
     if not isinstance(given, dict) or "MASTERS" not in given or given.keys() - {"MASTERS", "OPTIONS"}:
         is_now = f"has {_names(given)}" if isinstance(given, dict) else "is not set" if given is None else "is no dict"
         raise ConfigurationError(
-            f'settings.REDLOCK {is_now}: it needs "MASTERS", a list of URLs, and may have "OPTIONS"'
+            f'settings.REDLOCK {is_now}: it needs "MASTERS", a list or dict of URLs, and may have "OPTIONS"'
         )
     options = given.get("OPTIONS", {})
     allowed = inspect.signature(Masters).parameters.keys() - {"masters"}

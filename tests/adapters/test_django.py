@@ -55,7 +55,7 @@ def checked(settings, tmp_path, then=""):
 
 
 @pytest.mark.parametrize(("settings", "said"), [
-    ("", 'settings.REDLOCK is not set: it needs "MASTERS", a list of URLs, and may have "OPTIONS"'),
+    ("", 'settings.REDLOCK is not set: it needs "MASTERS", a list or dict of URLs, and may have "OPTIONS"'),
     ("REDLOCK=[]", "settings.REDLOCK is no dict: it needs"),
     ("REDLOCK={}", "settings.REDLOCK has nothing: it needs"),
     ("REDLOCK={'MASTERS': ['redis://a'], 'TTL': 3}", "settings.REDLOCK has MASTERS, TTL: it needs"),
