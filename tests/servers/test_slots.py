@@ -198,7 +198,7 @@ def test_as_a_decorator(masters, others):
     slots = others.slots("import", limit=2)
 
     @masters.slots("import", limit=2)
-    def work() -> int:
+    def work() -> object:
         return slots.status().free
 
     assert [work(), work()] == [1, 1]
