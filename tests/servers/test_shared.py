@@ -11,7 +11,7 @@ import pytest
 from tenacity.wait import wait_fixed
 
 import redlock
-from redlock import ConfigurationError, LockLost, NotAcquired, NotExtended, NotHeld, WouldDeadlock
+from redlock import ConfigurationError, LockLost, Masters, NotAcquired, NotExtended, NotHeld, WouldDeadlock
 from redlock._health import rights
 from tests.servers.commands import CHECK, RUN, environment, run
 from tests.servers.look import all_up, at_once, each, elsewhere, eventually, nothing_left, pause, resume, take
@@ -372,3 +372,25 @@ def test_redlock_run_shared(redlock_servers):
         done = run([*RUN, "job", "--shared", *option, "--", "true"], urls)
         assert done.returncode == 64
         assert "--shared" in done.stderr
+
+
+def test_decorators(redlock_servers):
+    """Both kinds read, together with somebody else; a writer is refused meanwhile."""
+    urls, seen = redlock_servers.urls, []
+    with Masters(urls, restart_guard=False) as masters, Masters(urls, restart_guard=False) as others:
+
+        @masters.lock("job", shared=True)
+        def always() -> None:
+            seen.append((len(others.status("job").shared), others.lock("job", bound=False).acquire(blocking=False)))
+
+        @masters.locked("{name}", shared=True)
+        def by_argument(name: str) -> None:
+            seen.append((len(others.status(name).shared), others.lock(name, bound=False).acquire(blocking=False)))
+
+        reader = others.lock("job", shared=True, bound=False)
+        assert reader.acquire() is not None
+        always()
+        by_argument("job")
+        assert seen == [(2, None), (2, None)]
+        reader.release()
+        assert others.status("job").shared == ()

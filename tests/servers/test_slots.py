@@ -8,8 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from redlock import AsyncMasters, ConfigurationError, Masters, NotAcquired, NotHeld, WouldDeadlock
-from tests.servers.commands import RUN, run
+from redlock import (
+    AsyncMasters,
+    ConfigurationError,
+    Masters,
+    NotAcquired,
+    NotHeld,
+    WouldDeadlock,
+)
+from tests.servers.commands import CHECK, RUN, run
 from tests.servers.look import eventually, nothing_left
 
 PATIENCE = 30.0
@@ -160,6 +167,30 @@ def test_hold_at_least_keeps_a_slot(masters, others):
     assert [slot.released for slot in status.holders] == [True]
     free = others.slots("import", limit=2).acquire(timeout=0)
     assert free.slot == 1 - lease.slot
+
+
+def test_as_a_decorator(masters, others):
+    slots = others.slots("import", limit=2)
+
+    @masters.slots("import", limit=2)
+    def work() -> object:
+        return slots.status().free
+
+    assert [work(), work()] == [1, 1]
+    assert slots.status().free == 2
+
+
+def test_redlock_check_lists_slots_and_readers(masters, redlock_servers):
+    with masters.slots("import", limit=2) as lease, masters.lock("catalogue", shared=True):
+        done = run([*CHECK, "--locks", "--no-restart-guard"], redlock_servers.urls)
+    assert lease.name in done.stdout, done.stderr
+    assert "catalogue" in done.stdout
+
+
+def test_without_fences(masters, redlock_servers):
+    with masters.slots("import", limit=2, fencing=False) as lease:
+        assert lease.fence is None
+        assert not any(key.endswith(b":fence") for key in redlock_servers.client(0).keys())
 
 
 @pytest.mark.parametrize(

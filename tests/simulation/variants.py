@@ -620,8 +620,8 @@ def _() -> list[Any]:
     """What is heard while an attempt is under way is forgotten at its end (R24)."""
     correct = Subscription.tried
 
-    def tried(subscription: Subscription, *, collided: bool) -> None:
-        correct(subscription, collided=collided)
+    def tried(subscription: Subscription, **how: Any) -> None:
+        correct(subscription, **how)
         subscription.attempting()
 
     return [mock.patch.object(Subscription, "tried", tried)]
