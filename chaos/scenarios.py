@@ -88,6 +88,11 @@ _ALL: Final = (
              {"faults": ("clock",), "restart_guard": False, "locks": 2}, _FENCED, "exclusive"),
     Scenario("amnesia", "masters forget everything in a restart and vote at once; the restart guard is off",
              {"faults": ("forget",), "persistence": "none", "restart_guard": False, "locks": 2}, _FENCED, "exclusive"),
+    Scenario("readers-clock-jump", "masters' clocks jump, and a writer is in among readers",
+             {"faults": ("clock",), "restart_guard": False, "work": "sharing", "clients": 8, "locks": 2, "ttl": 1.5}, _FENCED, "exclusive"),
+    Scenario("slots-amnesia", "masters forget who has which slot, and vote at once: two have the same one",
+             {"faults": ("forget",), "persistence": "none", "restart_guard": False, "work": "slots", "clients": 8, "locks": 1, "slots": 2, "ttl": 1.5,
+              "lanes": 2, "duration": 15.0}, _FENCED, "exclusive"),
 )  # fmt: skip
 
 SCENARIOS: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in _ALL}
