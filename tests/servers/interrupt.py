@@ -65,10 +65,13 @@ class Interrupt:
             raise self.error
 
 
-def at_every_line(least: int = 50, make=Interrupt):
-    """An `Interrupt` for each line in turn, until one is over before its line; of the others at least so many strike."""
+def at_every_line(least: int = 50, make=Interrupt, step: int = 1):
+    """An `Interrupt` for each line in turn, until one is over before its line; of the others at least so many strike.
+
+    ``step``: only for each line of so many.
+    """
     struck = 0
-    for at in itertools.count(1):
+    for at in itertools.count(1, step):
         interrupt = make(at)
         yield interrupt
         print(interrupt.at, interrupt.where)  # of the one that went wrong

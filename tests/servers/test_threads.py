@@ -223,7 +223,7 @@ def test_ctrl_c_at_every_line_of_an_acquire_of_any_slot(redlock_servers):
         assert masters._driver is not None
         local_queue = masters._driver._connections.local_queue
         found = set()
-        for interrupt in at_every_line():
+        for interrupt in at_every_line(step=4):  # there are a thousand
             eventually(lambda: all_up(masters))  # it may have cost a connection
             slots, lease = masters.slots("job", limit=3, ttl=60), None
             slots._group.board.latest = 0  # the first one that is asked for

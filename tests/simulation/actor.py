@@ -14,8 +14,8 @@ from redlock._core.mode import EXCLUSIVE, shared_by
 from redlock._core.settings import LockSpec
 from redlock._core.wait_free import wait_free
 from redlock.errors import QuorumUnreachable
-from tests.simulation.client import PREFIX, Cancelled
-from tests.simulation.invariants import ACQUIRES
+from tests.simulation.client import Cancelled
+from tests.simulation.invariants import ACQUIRES, PREFIX
 from tests.simulation.renewer import Extending, Lease
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from redlock._core.settings import MastersSettings
 from redlock._core.voters import Voters
 from tests.simulation.exchange import ClientExchange
 from tests.simulation.hearing import Hearing
-from tests.simulation.invariants import Violation
+from tests.simulation.invariants import PREFIX, Violation
 from tests.simulation.master import EPOCH
 from tests.simulation.network import Connection, Link, Message
 from tests.simulation.renewer import Renewer
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 TICK = 0.1  # how often owed releases are looked at
-PREFIX = "redlock:"
 
 
 class Cancelled(BaseException):

@@ -27,7 +27,8 @@ from redlock._core import (
 from redlock._core.effects import Op, Send, Wait
 from redlock._core.lease import LeaseState
 from tests.simulation.actor import Actor, spec_for
-from tests.simulation.client import PREFIX, Cancelled, Client
+from tests.simulation.client import Cancelled, Client
+from tests.simulation.invariants import PREFIX
 from tests.simulation.parameters import Parameters
 from tests.simulation.run import Run
 from tests.simulation.slot_user import SlotUser

@@ -116,6 +116,9 @@ def readers(master: Master, name: str) -> list[tuple[Where, Key]]:
     return [((name, token), one) for token, one in key.members.items() if (one.expires or 0) > master.now_ms]
 
 
+PREFIX = "redlock:"
+
+
 class Violation(AssertionError):  # noqa: N818 - what pytest shows first is its name
     """A promise was broken."""
 
@@ -330,7 +333,8 @@ class Judge:
         for master in self.masters:
             master.tick()
             for name, key, attempt in self._locks(master):
-                if not attempt.over or attempt.client.crashed or str(key.value).startswith(RELEASED):
+                wanted = not attempt.over and name.removeprefix(PREFIX) in attempt.names
+                if wanted or attempt.client.crashed or str(key.value).startswith(RELEASED):
                     continue
                 # R10 owes a release for as long as the key can live.  What a broken connection delivers
                 # even later than that is bounded by its TTL, and by nothing else.  Nor does it owe one for as long as a

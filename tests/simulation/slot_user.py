@@ -9,7 +9,7 @@ from redlock import scripts
 from redlock._core import slots as slotting, wire
 from redlock._core.slots import Asking, Board, group_of
 from tests.simulation.actor import Actor, spec_for
-from tests.simulation.client import PREFIX
+from tests.simulation.invariants import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,7 @@ class SlotUser(Actor):
         self._spec = self._asking.group.slots[self._asking.slot]
         assert task.attempt is not None
         task.attempt.names = self._spec.names
+        task.attempt.over = False  # what was sent and is owed takes back what masters gave beside this slot
         hold = super()._hold_of(task, outcome)
         self._board.took(self._asking.slot, weakref.ref(hold.lease))
         return hold
