@@ -90,7 +90,7 @@ docs: $(BIN)/.ready
 
 ## make package           what is in the wheel, and that it works in a fresh environment
 package: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(JOBS) tests/packaging
+	$(BIN)/pytest -q tests/packaging
 
 ## make oldest            what touches a dependency, with the oldest of each and Redis 6.2; `nox` has all versions
 oldest: $(BIN)/.ready
