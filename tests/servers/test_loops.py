@@ -8,6 +8,7 @@ import functools
 import gc
 import importlib.util
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -22,9 +23,23 @@ from tests.servers.needs import missing
 from tests.servers.process import run, started
 
 
-def connections(servers) -> list[int]:
-    """How many clients each master has, without the one that asks."""
-    return [len(servers.client(i).client_list()) - 1 for i in range(len(servers.urls))]
+class Ours:
+    """The masters under a name that nobody else gives his connections, so that they can be counted."""
+
+    def __init__(self, servers) -> None:
+        self._servers = servers
+        self._name = secrets.token_hex(4)
+        self.urls = [f"{url}?client_name={self._name}" for url in servers.urls]
+
+    def connections(self) -> list[int]:
+        """How many each master has."""
+        clients = [self._servers.client(i).client_list() for i in range(len(self.urls))]
+        return [sum(client["name"] == self._name for client in each) for each in clients]
+
+
+@pytest.fixture
+def ours(redlock_servers):
+    return Ours(redlock_servers)
 
 
 async def use(masters, name="job"):
@@ -34,21 +49,21 @@ async def use(masters, name="job"):
         return lease.fence
 
 
-def test_one_loop_after_the_other(redlock_servers):
+def test_one_loop_after_the_other(redlock_servers, ours):
     """As with `asyncio.run` in every job of a worker: the connections of a closed loop are closed by the next one."""
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    masters = AsyncMasters(ours.urls, restart_guard=False)
     fences = [asyncio.run(use(masters)) for _ in range(5)]
     assert fences == sorted(set(fences))
-    eventually(lambda: max(connections(redlock_servers)) == 1)
+    eventually(lambda: max(ours.connections()) == 1)
     asyncio.run(masters.close())
-    eventually(lambda: connections(redlock_servers) == [0] * 5)
+    eventually(lambda: ours.connections() == [0] * 5)
     with pytest.raises(RedlockError, match="these Masters were closed"):
         asyncio.run(use(masters))
     eventually(lambda: nothing_left(redlock_servers))
 
 
-def test_two_loops_in_two_threads(redlock_servers):
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+def test_two_loops_in_two_threads(redlock_servers, ours):
+    masters = AsyncMasters(ours.urls, restart_guard=False)
     lock = masters.lock("shared", ttl=10, retry=wait_fixed(0.001))
     counter = 0
 
@@ -66,7 +81,7 @@ def test_two_loops_in_two_threads(redlock_servers):
     at_once([functools.partial(asyncio.run, both()) for _ in range(2)])
     assert counter == 200
     asyncio.run(masters.close())
-    eventually(lambda: connections(redlock_servers) == [0] * 5)
+    eventually(lambda: ours.connections() == [0] * 5)
     eventually(lambda: nothing_left(redlock_servers))
 
 
@@ -101,25 +116,25 @@ def test_closed_on_one_loop_while_another_one_uses_it(redlock_servers):
     eventually(lambda: not [thread for thread in threading.enumerate() if "redlock-connect" in thread.name])
 
 
-def test_dropped_without_close(redlock_servers):
+def test_dropped_without_close(redlock_servers, ours):
     """Its connections go with it, on a loop that runs on as well as on one that is closed."""
 
     async def main():
-        masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+        masters = AsyncMasters(ours.urls, restart_guard=False)
         await use(masters)
         del masters
         gc.collect()
         until = time.monotonic() + 20
-        while await asyncio.to_thread(connections, redlock_servers) != [0] * 5:
+        while await asyncio.to_thread(ours.connections) != [0] * 5:
             assert time.monotonic() < until
             await asyncio.sleep(0.01)
 
     asyncio.run(main())
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    masters = AsyncMasters(ours.urls, restart_guard=False)
     asyncio.run(use(masters))
     del masters
     gc.collect()
-    eventually(lambda: connections(redlock_servers) == [0] * 5)
+    eventually(lambda: ours.connections() == [0] * 5)
 
 
 def test_a_loop_that_is_closed_in_the_middle(redlock_servers):
@@ -157,15 +172,15 @@ def left_while_it_waits_for_the_connections(masters, servers):
     return loop, task
 
 
-def test_a_loop_that_is_closed_while_a_task_waits_for_the_connections(redlock_servers):
+def test_a_loop_that_is_closed_while_a_task_waits_for_the_connections(redlock_servers, ours):
     """The next loop works at once, as after any other end."""
-    masters = AsyncMasters(redlock_servers.urls, restart_guard=False)
+    masters = AsyncMasters(ours.urls, restart_guard=False)
     loop, task = left_while_it_waits_for_the_connections(masters, redlock_servers)
     loop.close()
     resume(redlock_servers)
     assert asyncio.run(use(masters))
     asyncio.run(masters.close())
-    eventually(lambda: connections(redlock_servers) == [0] * 5)
+    eventually(lambda: ours.connections() == [0] * 5)
     assert not task.done()
 
 
@@ -286,7 +301,8 @@ def test_what_is_owed_at_the_end_is_sent_by_the_interpreter_that_exits(redlock_s
         assert process.popen.poll() is None  # it waits for the masters, at most node_timeout
         resume(redlock_servers)
         assert process.ends() == 0
-        assert process.lines == ["up", "cancelled"]
+        # Python says in this mode what takes longer than 0.1 s: so may anything on a busy machine.
+        assert [line for line in process.lines if not line.startswith("Executing ")] == ["up", "cancelled"]
     eventually(lambda: nothing_left(redlock_servers))
 
 
