@@ -43,14 +43,15 @@ class Renewer(RenewerBase):
         if self._alarm is not None:
             self._alarm.cancel()
 
+    def _look_soon(self, renewal: Renewal) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._look_at, renewal)
+        except RuntimeError:  # the loop is closed, so `_look_at` would never run
+            for hold in renewal.lease.holds[:1] if renewal.abandoned else ():
+                hold.driver.post(renewal.give_back())
+
     def _changed(self, renewal: Renewal, left_behind: bool) -> None:
-        if left_behind:
-            try:
-                self._loop.call_soon_threadsafe(self._look_at, renewal)
-            except RuntimeError:  # the loop is closed, so `_look_at` would never run
-                for hold in renewal.lease.holds[:1] if renewal.abandoned else ():
-                    hold.driver.post(renewal.give_back())
-        elif running_loop() is self._loop:
+        if left_behind or running_loop() is self._loop:
             super()._changed(renewal, left_behind)
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._changed_elsewhere, renewal)

@@ -15,7 +15,7 @@ from redlock._base.subscriber import Subscriber
 from redlock._core.effects import Notified, ReleaseHeard, Send, Turn
 from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
-from redlock._core.outcomes import NEVER, Failure
+from redlock._core.outcomes import Failure
 from redlock._core.quorum import majority
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import Subscriptions
@@ -120,7 +120,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
             place.inbox = inbox
         if self.subscriptions.contended and place.turn:
             self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
-        return place.turn and place.yield_until == NEVER
+        return place.may_ask
 
     def _leave(self, place: Place, stays: bool = False) -> list[AnyInbox]:
         """Leave the line, or stay as a reader.  Returns the operations to wake: it is their turn."""

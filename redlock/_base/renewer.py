@@ -44,9 +44,9 @@ class RenewerBase(ABC):
     def _start(self, task: Task, renewals: list[Renewal]) -> None:
         """Run ``task``, and `put_back` its renewals when it is over."""
 
+    @abstractmethod
     def _look_soon(self, renewal: Renewal) -> None:
         """Look whether anybody still holds the lease of ``renewal``.  Takes no lock: the collector calls this."""
-        raise NotImplementedError
 
     @abstractmethod
     def _pass_by(self, effect: Leave) -> None:

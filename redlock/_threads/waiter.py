@@ -6,8 +6,7 @@ have come.  When it has its own answers it hands the lead to one that follows.
 
 What always holds:
 
-- Whoever holds the mutex of the connections may change `Connections.leader`; a thread that leads also does so without
-  it when nobody else can.  Nothing blocks while the mutex is held.
+- `Connections.leader` changes only while the mutex of the connections is held.  Nothing blocks while it is held.
 - A following thread takes no lock.  It notes its request in one step (`Connections.asked`), that it waits in another
   one (`followers`), and only then looks whether a thread still leads.  A thread that stops leading first says so, and
   then looks for followers.  So one of the two sees the other.

@@ -149,6 +149,9 @@ class Scene(RenewerBase):
     def _start(self, task: Task, renewals: list[Renewal]) -> None:
         self.started.append((task, renewals))
 
+    def _look_soon(self, renewal: Renewal) -> None:
+        self._work(self.world.now, renewal)
+
     def _pass_by(self, effect: Leave) -> None:
         """Nobody is in line."""
 

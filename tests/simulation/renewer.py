@@ -137,6 +137,9 @@ class Renewer(RenewerBase):
     def left_behind(self, hold: Hold) -> None:
         """A holder of its lease has gone, as the collector tells the renewers of the shells."""
         [renewal] = [one for one, kept in self._holds.items() if kept is hold]
+        self._look_soon(renewal)
+
+    def _look_soon(self, renewal: Renewal) -> None:
         self._work(self._client.clock(), renewal)
 
     def _start(self, op: renewing.Task, renewals: list[Renewal]) -> None:
