@@ -268,7 +268,7 @@ def _attempt(
             asking.slot = slot
             grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
             won.append(grant)
-            # Whoever has not said that it gave this slot may have given another one, or may do so yet.
+            # A master that has not said that it gave this slot may have given another one, or may do so yet.
             others = tuple(one for one in asking.wanted if one != slot)
             elsewhere = frozenset(master for master in ballot.reached() if given[master] != slot)
             if elsewhere:

@@ -162,7 +162,7 @@ def test_a_reader_that_still_reads() -> None:
 
 
 def test_a_reader_that_was_left_behind_is_seen_beside_one_that_reads() -> None:
-    """As where one TTL for all kept whoever had gone for as long as another one renewed."""
+    """With one TTL for all, a reader that has gone would stay for as long as another one renews."""
     tape = read()
     tape.inspect(20.1, ("A", 5), ("B", 9000))
     assert tape.judge("clean") == []

@@ -254,7 +254,7 @@ def test_one_that_is_dropped_says_nothing(number: int, in_line: bool) -> None:
 
 @pytest.mark.parametrize("when", ["while-it-waits", "as-its-time-is-up", "at-once"])
 def test_its_turn_comes(when: str) -> None:
-    """Whoever is first goes to the masters, and has one attempt also if its time is up (C1).
+    """The first in line goes to the masters, and has one attempt also if its time is up (C1).
 
     Another thread leaves just after it has entered, or just before the time is up: `Place.turn` is seen before the
     `Turn` is taken from the inbox.  That one comes out in the middle of the round, and is no answer of the masters.

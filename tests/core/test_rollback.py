@@ -120,7 +120,7 @@ def assert_rolled_back(world: World) -> None:
 def test_interrupted_at_any_event(
     masters: list[Master], number: int, written: int | None, again: bool, error: BaseException
 ) -> None:
-    """Whoever presses Ctrl-C twice, during the rollback, means it, and the keys must go all the same."""
+    """A second Ctrl-C, during the rollback, changes nothing: the keys must go all the same."""
     world = World(*masters)
     strikes = frozenset([number, number + 1] if again else [number])
     with pytest.raises(type(error)) as caught:

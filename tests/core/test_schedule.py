@@ -90,7 +90,7 @@ STEPS = st.tuples(st.sampled_from(("keep", "release", "lose", "shorten", "passes
 def test_whatever_happens_everybody_is_looked_at_in_time(steps: list[tuple[str, int, Any]], phase: float) -> None:
     """No renewal is due and nobody knows; nobody who has lost is not told; nobody who has released is.
 
-    And nothing is kept of those who are gone, but for newcomers at whom nobody has looked yet.
+    And nothing is kept of leases that are gone, except for newcomers that were not looked at yet.
     """
     scene = Scene()
     scene.world.settings = scene.world.settings._replace(phase=phase)

@@ -115,7 +115,7 @@ OLD, DURABLE = Facts("old", 10_000), Facts("old", 10_000, durable=True)
         id="without-permission-between-two-others"),
     # Of another client, for so long.
     pytest.param([(0, Facts("old", 10_000, announced=300.0)), (HOUR, Facts("new", 101))], 300, id="announced"),
-    # Whoever starts an hour after the last restart has not to wait.
+    # A client that starts an hour after the last restart need not wait.
     pytest.param([(0, Facts("run", 3000))], None, id="the-first-one-is-as-old-as-it-says"),
     pytest.param([(0, Facts("run", 0, durable=True))], None, id="the-first-one-is-durable"),
     # Append-only file, written before every answer: it forgets nothing.
