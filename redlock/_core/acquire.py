@@ -235,9 +235,7 @@ def attempt(
         if fencing and tally.yes >= tally.need and not ballot.stored:
             fence, at, tally = yield from second_round(settings, spec, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        # Others may forget our list of masters, if we were stopped.  No lease lasts longer than they know it (R34).
-        known = valid_until <= settings.voters.known_until
-        if tally.yes >= tally.need and valid_until - at >= spec.min_validity and known:
+        if is_grant(settings, spec, tally, at, valid_until):
             grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
             if won is not None:
                 won.append(grant)
@@ -252,6 +250,15 @@ def attempt(
         yield from rollback(spec, token, ballot)
         raise
     return refusal
+
+
+def is_grant(settings: MastersSettings, spec: LockSpec, tally: Tally, at: float, valid_until: float) -> bool:
+    """Whether an attempt that was decided at ``at`` is a grant: a majority, and enough validity (R7).
+
+    Others may forget our list of masters, if we were stopped.  No lease lasts longer than they know it (R34).
+    """
+    enough = valid_until - at >= spec.min_validity and valid_until <= settings.voters.known_until
+    return tally.yes >= tally.need and enough
 
 
 def second_round(settings: MastersSettings, spec: LockSpec, token: str, first: Ballot) -> Op[tuple[int, float, Tally]]:

@@ -42,6 +42,7 @@ from redlock._core.acquire import (
     Refusal,
     attempt,
     despite_interrupts,
+    is_grant,
     next_try,
     pause,
     rollback,
@@ -263,8 +264,7 @@ def _attempt(
         if fencing and tally.won and not ballot.stored:
             fence, at, tally = yield from second_round(settings, own, token, ballot)
         valid_until = quorum.valid_until(ballot.sent_at, spec.ttl, settings.drift_factor)
-        known = at < settings.voters.known_until
-        if tally.won and valid_until - at >= spec.min_validity and known:
+        if is_grant(settings, spec, tally, at, valid_until):
             asking.slot = slot
             grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
             won.append(grant)
