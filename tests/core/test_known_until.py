@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.extend import extend
+from redlock._core.slots import Asking, Board, acquire_slot, group_of, slot_name
 from tests.core.renewer import Scene
 from tests.core.world import START, Master, World
 
@@ -45,3 +49,25 @@ def test_nor_where_many_are_renewed_together() -> None:
     known_until = scene.world.settings.voters.known_until = scene.world.now + 9.0
     scene.go()
     assert [lease.valid_until for lease in scene.leases] == [known_until] * 3
+
+
+def slots_but_the_first(call: wire.Call) -> Any:
+    """Of three slots one is free for whoever asks for several."""
+    asked, proposal = call.args[5:], call.args[3]
+    if len(asked) > 1:
+        return [1, proposal.encode()]
+    return [0, b"0", b"somebody", 5000, [5000 if str(slot) in asked else -2 for slot in range(3)]]
+
+
+@pytest.mark.parametrize(("known", "granted"), [(1.0, True), (-0.5, False)])
+def test_nor_is_one_of_several_slots_granted_for_longer(known: float, granted: bool) -> None:
+    """R32: the second attempt asks for any that is free."""
+    here = World(*[Master(0.01, {"occupy": slots_but_the_first, "vacate": [1, 0]})] * 3)
+    here.settings.voters.known_until = UNTIL + known
+    spec = here.spec("import", ttl=TTL)
+    keys = [wire.keys_for("redlock:", [slot_name("import", slot)]) for slot in range(3)]
+    won: list[Grant] = []
+    asking = Asking(group_of(spec, keys, "redlock:", Board()), 3, lambda: 0.0)
+    outcome = here.run(acquire_slot(here.settings, asking, here.now, won))
+    assert isinstance(outcome, Grant if granted else Refusal)
+    assert bool(won) is granted
