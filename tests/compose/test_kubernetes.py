@@ -6,7 +6,6 @@ import copy
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 import tomllib
@@ -20,6 +19,7 @@ from redlock import Masters
 from tests.compose.manifests import KUBERNETES, MAX_TTL, broken, containers, options, pods, read
 from tests.compose.programs import ENVIRONMENT, ROOT, run
 from tests.servers.needs import missing
+from tests.servers.one import free_port
 
 OLDEST = "1.31"  # of which all fields are stable
 
@@ -150,11 +150,6 @@ def test_the_image_has_both_commands_and_no_root():
     for pod in ("CronJob/redlock-check", "Deployment/shop"):
         security = pods(read())[pod]["spec"]["securityContext"]
         assert (security["runAsUser"], security["runAsGroup"]) == (999, 999)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 @pytest.fixture

@@ -12,16 +12,38 @@ from tests.servers.needs import missing
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """A port that nobody else is given while this process lives."""
+    return reserved(0)
+
+
+def free_port_of_a_node() -> int:
+    """The same for a node of a cluster, which also listens 10,000 above its port."""
+    while True:
+        above = free_port()
+        with contextlib.suppress(OSError):
+            return reserved(above - 10_000)
+
+
+def reserved(port: int) -> int:
+    """Reserve ``port``, or any if it is 0. Raises OSError if somebody has it.
+
+    On Linux a socket that is bound and does not listen keeps others away: the kernel gives its port to nobody who asks
+    for any. A server may still listen there, because both allow reuse. See `redlock.testing._nest.Nest.reserve`.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", port))
+        port = probe.getsockname()[1]
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not before: `bind` could choose a reserved one
+        probe.detach()  # never closed
+    return port
 
 
 @contextlib.contextmanager
 def redis_server(tmp_path, *arguments: str, port: int | None = None):
     """Yields its port, once something listens there."""
-    binary = shutil.which("redis-server")
+    binary = shutil.which("redis-server") or shutil.which("valkey-server")
     if binary is None:
-        missing("redis-server")
+        missing("redis-server or valkey-server")
     port = port or free_port()
     listen = [] if "--port" in arguments else ["--port", str(port)]
     process = subprocess.Popen(

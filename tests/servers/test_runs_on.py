@@ -20,7 +20,7 @@ from redlock import QuorumUnreachable
 from redlock.testing import LocalMasters
 from tests.servers.look import each, eventually, nothing_left
 from tests.servers.needs import missing
-from tests.servers.one import free_port, redis_server
+from tests.servers.one import free_port, free_port_of_a_node, redis_server
 
 CLIENTS = (redis.Redis, redis.asyncio.Redis, valkey.Valkey, valkey.asyncio.Valkey)
 
@@ -113,14 +113,10 @@ def nodes(tmp_path):
         clients = []
         for i in range(3):
             (tmp_path / str(i)).mkdir()
-            port = stack.enter_context(redis_server(tmp_path / str(i), "--cluster-enabled", "yes", port=_low_port()))
+            port = free_port_of_a_node()
+            stack.enter_context(redis_server(tmp_path / str(i), "--cluster-enabled", "yes", port=port))
             clients.append(stack.enter_context(redis.Redis(host="127.0.0.1", port=port)))
         yield clients
-
-
-def _low_port() -> int:
-    """A node listens at 10,000 more as well."""
-    return next(port for port in iter(free_port, 0) if port < 55_000)
 
 
 def urls_of(clients) -> list[str]:

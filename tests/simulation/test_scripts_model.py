@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import shutil
-import socket
-import subprocess
-import time
 
 import pytest
 import redis
@@ -16,7 +11,7 @@ from redis.exceptions import NoScriptError, RedisError
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
-from tests.servers.needs import missing
+from tests.servers.one import redis_server
 from tests.simulation.invariants import Judge
 from tests.simulation.master import Key, Master
 from tests.simulation.parameters import Parameters
@@ -32,27 +27,8 @@ FENCES = (1, 5, 5, 6, 1_700_000_000_000_000, 2**52)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    program = shutil.which("redis-server") or shutil.which("valkey-server")
-    if program is None:
-        missing("redis-server or valkey-server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    directory = tmp_path_factory.mktemp("server")
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    client = redis.Redis(port=port)
-    try:
-        for _ in range(200):
-            with contextlib.suppress(RedisError):
-                client.ping()
-                break
-            time.sleep(0.02)
+    with redis_server(tmp_path_factory.mktemp("server")) as port, redis.Redis(port=port) as client:
         yield client
-    finally:
-        client.close()
-        process.kill()
-        process.wait()
 
 
 def random_call(chance):
