@@ -15,14 +15,22 @@ from redlock._thread import start
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from redlock._asyncio.masters import AsyncMasters
+    from collections.abc import Callable
+
+    from redlock._asyncio.lock import AsyncMultiLock
+    from redlock._health.checkup import Checkup
 
 
-async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health:  # noqa: ASYNC109 - it bounds threads
+async def check(
+    make: Callable[[Callable[[float], Probe] | None], Checkup],
+    lock: Callable[[], AsyncMultiLock] | None,
+    timeout: float,  # noqa: ASYNC109 - it bounds threads
+) -> Health:
+    """Run the check that ``make`` makes.  ``lock``: makes a lock to acquire and release; None: none is tried."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Health] = loop.create_future()
-    probing = _Probing(masters, loop, timeout)
-    checkup = masters._checkup(timeout, probing if probe else None)  # noqa: SLF001
+    probing = None if lock is None else _Probing(lock, loop, timeout)
+    checkup = make(probing)
 
     def tell(health: Health | BaseException) -> None:
         if done.done():  # the caller waits no more
@@ -46,14 +54,15 @@ async def check(masters: AsyncMasters, timeout: float, *, probe: bool) -> Health
         return await done
     finally:
         checkup.stop()
-        probing.end()
+        if probing is not None:
+            probing.end()
 
 
 class _Probing:
     """The probe of one check: a thread waits for a task of the loop that tries the lock."""
 
-    def __init__(self, masters: AsyncMasters, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
-        self._masters = masters
+    def __init__(self, lock: Callable[[], AsyncMultiLock], loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+        self._lock = lock
         self._loop = loop
         self._timeout = timeout
         self._over = False
@@ -72,7 +81,7 @@ class _Probing:
 
     def _begin(self) -> None:
         if not self._over:
-            self._task = self._loop.create_task(_probe(self._masters))
+            self._task = self._loop.create_task(_probe(self._lock))
             self._task.add_done_callback(self._done.put)
 
     def end(self) -> None:
@@ -83,12 +92,12 @@ class _Probing:
             self._task.cancel()
 
 
-async def _probe(masters: AsyncMasters) -> Probe:
+async def _probe(make: Callable[[], AsyncMultiLock]) -> Probe:
     """The asyncio version of `redlock._health.checkup.probe`."""
     begun = _clock.now()
     fence, error = None, None
     try:
-        lock = masters.lock(**masters._throw_away())  # noqa: SLF001
+        lock = make()
         lease = await lock.acquire(timeout=PATIENCE)
         if lease is None:
             error = "somebody else holds a name that nobody can know"

@@ -36,10 +36,9 @@ from redlock.errors import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redlock._base.observer import Observer
+    from redlock._base.deployment import Deployment
     from redlock._connect import Endpoint
     from redlock._core.effects import Op
-    from redlock._core.voters import Voters
 
 T = TypeVar("T")
 
@@ -52,21 +51,15 @@ class Driver:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        voters: Voters,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        node_timeout: float,
+        deployment: Deployment,
         connect_timeout: float,
-        prefix: str,
-        max_ttl: float,
-        observer: Observer | None,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._connections = Connections(endpoints, voters, node_timeout, loop)
-        self._housekeeper = Housekeeper(
-            self._connections, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, observer=observer
-        )
+        settings = deployment.settings
+        self._connections = Connections(endpoints, settings.voters, settings.node_timeout, loop)
+        self._housekeeper = Housekeeper(self._connections, deployment, connect_timeout)
         self.renewer = Renewer(self._connections)
-        self._node_timeout = node_timeout
+        self._node_timeout = settings.node_timeout
         self.loop = loop
         self.heir: Driver | None = None  # the driver of the latest loop, once ours was closed
         self._ended_at_once = False  # an operation ended without a wait in this turn of the loop

@@ -20,7 +20,7 @@ from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.lock import AsyncMultiLock
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
-from redlock._base.election import Candidate, ElectionBase, TermBase, advance
+from redlock._base.election import Candidate, ElectionBase, TermBase, advance, is_end
 from redlock._base.signals import Signals
 from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
 from redlock._core.stop import Stopped
@@ -69,7 +69,7 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         return await _wait(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
 
     async def __aenter__(self) -> Self:
-        self._begin_body()
+        self._body = _Body(self._stop, self)
         return self
 
     async def __aexit__(
@@ -77,8 +77,10 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
     ) -> bool:
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
         failed: BaseException | None = None
+        body, self._body = self._body, None
+        assert body is not None  # noqa: S101 - it has begun
         try:
-            goes_on = await self._end_body(error)
+            goes_on = await body.end(error)
         finally:
             if kind is not GeneratorExit:  # else the coroutine is thrown away, and must not wait
                 failed = await self._resign()
@@ -87,21 +89,6 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
                 raise failed
             error.add_note(f"besides, {failed}")  # type: ignore[union-attr]
         return not goes_on
-
-    def _begin_body(self) -> None:
-        self._body = _Body(self._stop, self)
-
-    async def _end_body(self, error: BaseException | None) -> bool:
-        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term."""
-        body, self._body = self._body, None
-        assert body is not None  # noqa: S101 - it has begun
-        body.end()
-        if body.cancelled:
-            if isinstance(error, GeneratorExit):
-                body.take_back()
-            elif body.is_ours and not await body.body_ends(error):
-                return False
-        return error is not None and not self._is_end(error)
 
     async def _resign(self) -> BaseException | None:
         """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
@@ -122,19 +109,27 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
 class _Body(Cancelling):
     """The body of a term, cancelled once it should end."""
 
-    __slots__ = ("_loop", "_stop", "_term")
+    __slots__ = ("_loop", "_over", "_stop", "_term")
 
     def __init__(self, stop: Stop, term: AsyncTerm) -> None:
         self.body_begins()
         self._loop = asyncio.get_running_loop()
         self._stop = stop
-        self._term: AsyncTerm | None = term
+        self._term = term
+        self._over = False
         stop.wakes(self, self._wake)
         self._look()
 
-    def end(self) -> None:
+    async def end(self, error: BaseException | None) -> bool:
+        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term."""
         self._stop.forget(self)
-        self._term = None
+        self._over = True
+        if self.cancelled:
+            if isinstance(error, GeneratorExit):
+                self.take_back()
+            elif self.is_ours and not await self.body_ends(error):
+                return False
+        return error is not None and not is_end(error, self._term)
 
     def _wake(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -142,7 +137,7 @@ class _Body(Cancelling):
 
     def _look(self) -> None:
         term = self._term
-        if term is not None and not self.cancelled and term.should_stop:
+        if not self._over and not self.cancelled and term.should_stop:
             why = "was lost" if term.lost else "ends: the election was stopped"
             self.cancel_body(f"term {term.number} of {term.name!r} {why}")
 
@@ -227,7 +222,7 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
                     if step is None:
                         break
                     if isinstance(step, Lead):
-                        result = await _raised_by(lead, step.term)
+                        result = await _raised_by(lead, step.term, self._stop)
                     elif isinstance(step, SayStopped):
                         result = (
                             None
@@ -277,19 +272,21 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         return self._elected(AsyncTerm(self._stop, candidate, lease))
 
 
-async def _raised_by(lead: Callable[[AsyncTerm], Awaitable[object]], term: AsyncTerm) -> BaseException | None:
+async def _raised_by(
+    lead: Callable[[AsyncTerm], Awaitable[object]], term: AsyncTerm, stop: Stop
+) -> BaseException | None:
     """Run the body.  What ends it is raised at the end of the run."""
     error: BaseException | None = None
-    term._begin_body()  # noqa: SLF001 - the two are one module
+    body = _Body(stop, term)
     try:
         await lead(term)
     except GeneratorExit as thrown_away:
-        await term._end_body(thrown_away)  # noqa: SLF001 - which does not wait: the coroutine must not
+        await body.end(thrown_away)  # which does not wait: the coroutine must not
         raise
     except BaseException as raised:  # noqa: BLE001
         error = raised
     try:
-        return error if await term._end_body(error) else None  # noqa: SLF001
+        return error if await body.end(error) else None
     except asyncio.CancelledError as late:
         return late
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from tenacity.wait import wait_base
 
+    from redlock._asyncio.runtime import Runtime
     from redlock._base.holds import Entered, Leaving
-    from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
@@ -89,6 +89,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     _masters_class = AsyncMasters
     _lease_class = AsyncLease
     _state_class = TaskLeaseState
+    _runtime: Runtime
     _holder = "task"
     if sys.version_info < (3, 12):
         _elsewhere = " (asyncio.wait_for makes one before Python 3.12: use acquire(timeout=...) or asyncio.timeout)"
@@ -132,10 +133,6 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 
-    def _set_up(self) -> None:
-        self._own = self._masters._own  # noqa: SLF001 - see `LockBase`
-        self._run = self._masters._run  # noqa: SLF001
-
     def _caller(self) -> Holder[AsyncLease]:
         if not self._bound:
             return self._holds
@@ -145,20 +142,15 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             task = None
         if task is None:
             return Holder(bool)
-        holder = self._own.get(task)
+        own = self._runtime.own
+        holder = own.get(task)
         if holder is None:
-            self._own[task] = holder = Holder(functools.partial(_is_alive, weakref.ref(task)))
+            own[task] = holder = Holder(functools.partial(_is_alive, weakref.ref(task)))
         return holder
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AsyncLease]:
         kind = TaskHold if leaving is None or not self._cancel_on_loss else Body
         return kind(self._me, self._caller(), leaving, self._end, self._spec.max_hold)
-
-    def _post(self, op: Op[None], driver: Any = None) -> None:
-        self._masters._post(op, driver)  # noqa: SLF001 - see `LockBase`
-
-    def _driver(self) -> object:
-        return self._masters._known_driver()  # noqa: SLF001 - see `LockBase`
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -181,7 +173,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         """
         hold, began = self._hold(), _clock.now()
         try:
-            outcome = await self._run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
+            outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
             self._tried(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
@@ -206,7 +198,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     async def _give_back(self, hold: Hold[AsyncLease]) -> None:
         try:
-            how = await self._run(self._giving_back(hold))
+            how = await self._runtime.run(self._giving_back(hold))
         except BaseException:  # interrupted, perhaps before anything was done
             self._take_back(hold)
             raise
@@ -223,11 +215,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             ConfigurationError: the ``ttl`` cannot be right.
         """
         hold = self._held()
-        self._extended(hold.state, await self._run(self._extending(hold, ttl)))
+        self._extended(hold.state, await self._runtime.run(self._extending(hold, ttl)))
         return hold.lease
 
     async def _downgrade(self, state: LeaseState) -> None:
-        extension = await self._run(self._downgrading(state))
+        extension = await self._runtime.run(self._downgrading(state))
         if extension is not None:
             self._extended(state, extension)
 
@@ -239,9 +231,9 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        inspection = self._deployment.inspection
+        inspection = self._runtime.deployment.inspection
         for name in self._spec.names:
-            if is_locked(*await self._run(inspection(name))):
+            if is_locked(*await self._runtime.run(inspection(name))):
                 return True
         return False
 
@@ -255,7 +247,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     async def __aenter__(self) -> AsyncLease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
         hold, began = self._hold(beginning(self)), _clock.now()
-        outcome = await self._run(self._acquiring(hold, self._deadline(began)))
+        outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began)))
         self._tried(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease

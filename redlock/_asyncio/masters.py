@@ -1,24 +1,13 @@
-"""The masters of one deployment, for asyncio.
-
-Each event loop has connections of its own, also two loops in two threads.  The connections of a closed loop are
-closed when the next loop comes, when the masters are dropped, or at the interpreter's exit, which first gives owed
-releases `node_timeout`.  A lease that was acquired on a closed loop and is thrown away later is released over the
-connections of the latest loop.
-"""
+"""The masters of one deployment, for asyncio."""
 
 from __future__ import annotations
 
-import asyncio
-import weakref
+import functools
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
-from redlock._asyncio.driver import Driver
-from redlock._base import process
-from redlock._base.connections import CLOSED
-from redlock._base.loop import running_loop
-from redlock._base.masters import MastersBase, was_free, without_masters
+from redlock._asyncio.runtime import Runtime
+from redlock._base.masters import MastersBase, was_free
 from redlock._core.inspect import known
-from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -26,25 +15,20 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from redlock._asyncio.election import AsyncElection
-    from redlock._asyncio.lease import AsyncLease
     from redlock._asyncio.lock import AsyncMultiLock, AsyncMultiLockOptions
     from redlock._asyncio.slots import AsyncSlots, AsyncSlotsOptions
-    from redlock._base.holds import Holder
     from redlock._base.naming import Naming
     from redlock._base.typed import ElectionOptions
-    from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
-    from redlock._core.renewals import Renewal
     from redlock._health.records import Health
 
 B = TypeVar("B")
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 
-class AsyncMasters(MastersBase):
+class AsyncMasters(MastersBase[Runtime]):
     """N independent Redis masters, one connection to each, shared by all locks and tasks of an event loop.
 
     Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Several
@@ -53,16 +37,7 @@ class AsyncMasters(MastersBase):
     makes connections of its own, and neither holds nor releases what its parent holds.
     """
 
-    def _set_up(self) -> None:
-        self._drivers: dict[asyncio.AbstractEventLoop, Driver] = {}
-        # Drivers of closed loops, as long as leases of theirs are held.
-        self._past: weakref.WeakSet[Driver] = weakref.WeakSet()
-        # The holds of each task.
-        self._own: weakref.WeakKeyDictionary[asyncio.Task[Any], Holder[AsyncLease]] = weakref.WeakKeyDictionary()
-        self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
-        self._process = process.mark
-        # If they are dropped without close(), nothing may go on for them.
-        weakref.finalize(self, _stop, self._drivers).atexit = False
+    _runtime_class = Runtime
 
     def lock(self, name: str | Sequence[str], **options: Unpack[AsyncMultiLockOptions]) -> AsyncMultiLock:
         """Make a lock: the same as ``AsyncMultiLock(name, masters, **options)``."""
@@ -137,7 +112,7 @@ class AsyncMasters(MastersBase):
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
-        return known(*await self._run(self._deployment.inspection(name)))
+        return known(*await self._runtime.run(self._runtime.deployment.inspection(name)))
 
     def locks(self, match: str = "*") -> AsyncIterator[LockStatus]:
         """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
@@ -156,10 +131,10 @@ class AsyncMasters(MastersBase):
             ConfigurationError: ``match`` is no pattern.
             QuorumUnreachable: while it goes on: too few masters answer, or allow it.
         """
-        return self._listed(self._deployment.listing(match))
+        return self._listed(self._runtime.deployment.listing(match))
 
     async def _listed(self, listing: Listing) -> AsyncIterator[LockStatus]:
-        while (found := await self._run(listing.more())) is not None:
+        while (found := await self._runtime.run(listing.more())) is not None:
             for status in found:
                 yield status
 
@@ -185,7 +160,7 @@ class AsyncMasters(MastersBase):
             ConfigurationError: a name or the timeout cannot be right.
             RedlockError: the masters were closed.
         """
-        return was_free(*await self._run(self._deployment.waiting_free(name, timeout)))
+        return was_free(*await self._runtime.run(self._runtime.deployment.waiting_free(name, timeout)))
 
     async def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:  # noqa: ASYNC109 - C19
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
@@ -199,7 +174,8 @@ class AsyncMasters(MastersBase):
         """
         from redlock._asyncio.check import check  # noqa: PLC0415 - few programs ever check
 
-        return await check(self, timeout, probe=probe)
+        lock = functools.partial(self.lock, **self._throw_away()) if probe else None
+        return await check(functools.partial(self._checkup, timeout), lock, timeout)
 
     async def close(self) -> None:
         """Close all connections, and leave no thread and no socket.
@@ -208,25 +184,7 @@ class AsyncMasters(MastersBase):
         acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
         expire with their TTL.  Other loops on which this object was used close their connections as soon as they run.
         """
-        with self._making.lock:
-            self._closed = True
-            drivers = list(self._drivers.values())
-            self._drivers.clear()
-        loop = asyncio.get_running_loop()
-        mine = None
-        for driver in drivers:
-            if driver.loop is loop:
-                mine = driver
-            else:
-                driver.stop()
-        if mine is not None:
-            closing = self._closing.setdefault(loop, asyncio.Event())
-            try:
-                await mine.close()
-            finally:
-                closing.set()
-        elif loop in self._closing:  # another task began to close them before us
-            await self._closing[loop].wait()
+        await self._runtime.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -235,64 +193,3 @@ class AsyncMasters(MastersBase):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    # -- for the locks -------------------------------------------------------------------------------
-
-    async def _run(self, op: Op[T]) -> T:
-        if self._closed:
-            return without_masters(op)
-        return await self._driver().run(op)
-
-    def _post(self, op: Op[Any], driver: Driver | None = None) -> None:
-        """Carry out what ``op`` sends, without waiting for answers.  With a ``driver`` any thread may call this."""
-        (driver or self._driver()).post(op)
-
-    def _known_driver(self) -> Driver | None:
-        """The driver of the running loop.  None: no loop runs, it has none, or the masters were closed just now."""
-        loop = running_loop()
-        return None if loop is None else self._drivers.get(loop)
-
-    def _keep(self, renewal: Renewal) -> None:
-        driver = self._known_driver()
-        if driver is not None:  # else the masters were closed just now: nothing is renewed any more
-            driver.renewer.add(renewal)
-
-    def _driver(self) -> Driver:
-        """The driver of the running loop, made if there is none."""
-        loop = asyncio.get_running_loop()
-        driver = self._drivers.get(loop)
-        if driver is None or self._process is not process.mark:
-            driver = self._make_driver(loop)
-        return driver
-
-    def _make_driver(self, loop: asyncio.AbstractEventLoop) -> Driver:
-        with self._making.lock:
-            if self._closed:
-                raise RedlockError(CLOSED)
-            if self._process is not process.mark:
-                self._drivers.clear()  # they were disowned
-                self._past.clear()
-                self._process = process.mark
-            driver = Driver(
-                self._endpoints,
-                self._deployment.settings.voters,
-                loop,
-                node_timeout=self._deployment.settings.node_timeout,
-                connect_timeout=self._connect_timeout,
-                prefix=self._deployment.prefix,
-                max_ttl=self.max_ttl,
-                observer=self._observer,
-            )
-            over = [self._drivers.pop(known) for known in list(self._drivers) if known.is_closed()]
-            self._past.update(over)
-            for before in self._past:  # a lease of theirs may be thrown away only now (P7)
-                before.heir = driver
-            for before in over:
-                before.stop()
-            self._drivers[loop] = driver
-            return driver
-
-
-def _stop(drivers: dict[asyncio.AbstractEventLoop, Driver]) -> None:
-    for driver in list(drivers.values()):
-        driver.stop()

@@ -42,7 +42,7 @@ class AsyncSlots(SlotsBase[AsyncMasters, AsyncLease], AsyncMultiLock):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        return await self._run(self._inspection())
+        return await self._runtime.run(self._inspection())
 
     async def locked(self) -> bool:
         """Whether no slot is free, as far as a majority of masters says.

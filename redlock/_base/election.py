@@ -103,15 +103,16 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
         """
         self._lease.ensure(at_least)
 
-    def _is_end(self, error: BaseException | None) -> bool:
-        """Whether ``error`` only says that the term is over."""
-        return isinstance(error, LockLost) and error.name == self.name
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.number} of {self.name!r} {self._lease!r}>"
 
 
 AnyTerm = TypeVar("AnyTerm", bound=TermBase[Any, Any])
+
+
+def is_end(error: BaseException | None, term: AnyTerm) -> bool:
+    """Whether ``error`` only says that ``term`` is over."""
+    return isinstance(error, LockLost) and error.name == term.name
 
 
 class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from redlock._base.connection import Connection
     from redlock._base.connections import ConnectionsBase, Reports
-    from redlock._base.observer import Observer
+    from redlock._base.deployment import Deployment
     from redlock._base.stream import Stream
     from redlock._core.voters import Facts
 
@@ -52,23 +52,15 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
 
     _guard: AbstractContextManager[Any]  # entered by whoever uses the connections outside of `chores`
 
-    def __init__(
-        self,
-        connections: AnyConnections,
-        *,
-        connect_timeout: float,
-        prefix: str,
-        max_ttl: float,
-        observer: Observer | None,
-    ) -> None:
+    def __init__(self, connections: AnyConnections, deployment: Deployment, connect_timeout: float) -> None:
         self._connections = connections
         fleet = connections.voters.fleet
         if fleet is not None:
-            connections.announcer = Announcer(connections.voters, fleet, prefix)
+            connections.announcer = Announcer(connections.voters, fleet, deployment.prefix)
         self._connect_timeout = connect_timeout
-        self._prefix = prefix
-        self._max_ttl = max_ttl
-        self._observer = observer
+        self._prefix = deployment.prefix
+        self._max_ttl = deployment.limits.max_ttl
+        self._observer = deployment.settings.observer
         self._ending = False
         # Each thread until it has ended; None: it has handed over what it made.
         self._connecting: dict[threading.Thread, Connector | None] = {}

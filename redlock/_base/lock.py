@@ -54,13 +54,14 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from redlock._base.holds import Leaving
+    from redlock._base.runtime import RuntimeBase
     from redlock._base.times import Times
     from redlock._core.effects import Op
     from redlock._core.extend import Extension
     from redlock._core.lease import LeaseState
     from redlock._core.mode import Mode
 
-AnyMasters = TypeVar("AnyMasters", bound=MastersBase)
+AnyMasters = TypeVar("AnyMasters", bound="MastersBase[Any]")
 
 
 class LockBase(ABC, Generic[AnyMasters, AnyLease]):
@@ -71,6 +72,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     _lease_class: type[AnyLease]
     _state_class: type[LeaseState]
     _holder: str
+    _runtime: RuntimeBase
     _elsewhere = ""  # why the holder may be another one although it does not look so
 
     _end: End | None = None  # of this lock, if it is not bound
@@ -141,11 +143,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         names = options.names(name)
         self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
         self._private = self._masters is not masters
-        # Only locks may use these: `LockBase` and `MastersBase` are one module in two files.
-        self._deployment = deployment = self._masters._deployment  # noqa: SLF001
-        self._keep = self._masters._keep  # noqa: SLF001
+        self._runtime = self._masters._runtime  # noqa: SLF001 - what is behind masters is for what is made of them
+        deployment = self._runtime.deployment
         self._settings = deployment.settings
-        self._set_up()
         times = checked(deployment.limits, ttl, timeout, max_hold, hold_at_least, min_validity)
         self._timeout = times.patience
         self._asks_validity = min_validity is not None
@@ -198,9 +198,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     # -- what a subclass adds ------------------------------------------------------------------------
 
-    def _set_up(self) -> None:
-        """Set up what the subclass needs, once the masters are known."""
-
     @abstractmethod
     def _caller(self) -> Holder[AnyLease]:
         """The caller's holds, through any lock of these masters.  If this lock is not bound: its own holds."""
@@ -208,14 +205,6 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     @abstractmethod
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AnyLease]:
         """A hold of the caller, to be entered.  ``leaving``: the end of its ``with``."""
-
-    def _driver(self) -> object:
-        """The driver that can carry out a release for a caller that cannot wait for it."""
-        return None
-
-    @abstractmethod
-    def _post(self, op: Op[None], driver: Any = None) -> None:
-        """Carry out what ``op`` sends, without waiting for answers; by ``driver``, if there is one."""
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -265,7 +254,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             if not self._wants_any(lease.names) or not lease.valid:
                 continue  # a lost lease is not entered again
             if hold.abandoned:
-                self._post(abandon(self._settings, self._spec_of(hold.state), hold.state))
+                self._runtime.post(abandon(self._settings, self._spec_of(hold.state), hold.state))
                 continue
             if hold.task is not again.task:
                 raise WouldDeadlock(
@@ -387,7 +376,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
         An interruption before the end of this leaves no key, and no hold (R11).
         """
-        hold.driver = self._driver()
+        hold.driver = self._runtime.known_driver()
         if self._bound and hold.holder and self._reenter(hold):
             return None
         state = self._new_state()
@@ -399,7 +388,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 state.granted(outcome)
                 self._lease = lease = self._lease_class(state)
                 if hold.enter(lease, state):
-                    self._keep(Renewal(self._settings, self._spec, state, hold, outcome.decided_at))
+                    self._runtime.keep(Renewal(self._settings, self._spec, state, hold, outcome.decided_at))
                 else:
                     yield from abandon(self._settings, self._spec, state)
         except GeneratorExit:
@@ -421,7 +410,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
     def _extending(self, hold: Hold[AnyLease], ttl: float | None) -> Op[Extension]:
         state = hold.state
-        ttl = self._spec.ttl if ttl is None else check_ttl(self._deployment.limits, ttl)
+        ttl = self._spec.ttl if ttl is None else check_ttl(self._runtime.deployment.limits, ttl)
         if ttl < state.hold_at_least:
             raise ConfigurationError(
                 f"ttl={ttl:g}: allowed is at least hold_at_least ({state.hold_at_least:g} s), or others could get the "
@@ -430,7 +419,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         extension = yield from extend(self._settings, self._spec_of(state), state, ttl, _clock.now())
         if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
             with contextlib.suppress(IndexError):  # of several threads one finds it here
-                self._keep(Renewal(self._settings, self._spec, state, self._resumed.pop(), _clock.now()))
+                self._runtime.keep(Renewal(self._settings, self._spec, state, self._resumed.pop(), _clock.now()))
         return extension
 
     def _downgrading(self, state: LeaseState) -> Op[Extension | None]:
@@ -460,7 +449,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             state = hold.state
             if not state.released:
                 with contextlib.suppress(RedlockError):  # the masters were closed
-                    self._post(abandon(self._settings, self._spec_of(state), state), hold.driver)
+                    self._runtime.post(abandon(self._settings, self._spec_of(state), state), hold.driver)
             self._gave_back_so_far(state)
 
     def _new_state(self, *, resumed: Grant | None = None) -> LeaseState:

@@ -7,13 +7,13 @@ import os
 import random
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, _connect, _installed, options
 from redlock._base import process
 from redlock._base.connections import CLOSED, report
 from redlock._base.deployment import Deployment
-from redlock._base.forklock import ForkLock
+from redlock._base.runtime import RuntimeBase
 from redlock._base.times import Limits
 from redlock._core.fencing import FenceClock
 from redlock._core.fleet import Fleet
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
     from redlock._base.observer import Observer
     from redlock._base.typed import MastersOptions
-    from redlock._core.effects import Op
     from redlock._core.events import Event
     from redlock._core.quorum import Tally
-    from redlock._core.renewals import Renewal
     from redlock._health.checkup import Checkup
     from redlock._health.records import Probe
 
-T = TypeVar("T")
+AnyRuntime = TypeVar("AnyRuntime", bound=RuntimeBase)
 
 TOKEN_BYTES = 20  # the length of each attempt's token (R8)
 _PROBE_TTL = 5.0  # seconds; the lock of a killed check stays so long
 
 
-class MastersBase:
-    """The options of `Masters` and `AsyncMasters`.  A subclass runs the operations."""
+class MastersBase(Generic[AnyRuntime]):
+    """The options of `Masters` and `AsyncMasters`."""
+
+    _runtime_class: type[AnyRuntime]
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class MastersBase:
             ConfigurationError: a value cannot be right; the text names it and what is allowed.
         """
         _installed.check()
-        self._endpoints = _endpoints(masters)
+        endpoints = _endpoints(masters)
         if agreement is None:
             agreement = "refuse" if isinstance(masters, Mapping) else "warn"
         if agreement not in ("refuse", "warn", "ignore"):
@@ -99,7 +99,7 @@ class MastersBase:
         node_timeout = options.seconds(
             "node_timeout", node_timeout, at_most=options.third(max_ttl), why="a third of max_ttl at most (R7)"
         )
-        self._connect_timeout = options.seconds("connect_timeout", connect_timeout)
+        connect_timeout = options.seconds("connect_timeout", connect_timeout)
         fence_ttl = options.seconds("fence_ttl", fence_ttl)
         if fence_ttl < max_ttl:
             raise ConfigurationError(
@@ -109,15 +109,15 @@ class MastersBase:
         options.prefix(prefix)
         if observer is not None and not callable(observer):
             raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
-        self._observer: Observer | None = None
+        tells: Observer | None = None
         if observer is not None:
             # Import it here, not where an event is made: that may be in any thread, or at a moment when time counts.
             from redlock._base.observer import Observer  # noqa: PLC0415 - few programs observe
 
-            self._observer = Observer(observer)
+            tells = Observer(observer)
         self.max_ttl = max_ttl
         self._restart_guard = bool(restart_guard)
-        names = tuple(target.name for target in self._endpoints)
+        names = tuple(target.name for target in endpoints)
         drift_factor = options.fraction("drift_factor", drift_factor, below=0.5)
         fleet = Fleet(names, max_ttl, drift_factor, refuses=agreement == "refuse") if agreement != "ignore" else None
         settings = MastersSettings(
@@ -130,18 +130,13 @@ class MastersBase:
             token=token_source(owner),
             random=random.random,
             phase=random.random(),  # noqa: S311 - not a secret
-            attempted=Outages(self._observer),
-            observer=self._observer,
+            attempted=Outages(tells),
+            observer=tells,
         )
-        self._deployment = Deployment(settings, Limits(max_ttl, node_timeout, settings.drift_factor), prefix)
+        deployment = Deployment(settings, Limits(max_ttl, node_timeout, settings.drift_factor), prefix)
+        self._runtime = self._runtime_class(endpoints, deployment, connect_timeout)
         # One name for all probes of this object: each name leaves a fence key for `fence_ttl` (R20).
         self._probed = f"redlock-check:{secrets.token_hex(8)}"
-        self._closed = False
-        self._making = ForkLock()  # held while a driver is made
-        self._set_up()
-
-    def _set_up(self) -> None:
-        """Set up what the subclass needs in a new object."""
 
     @classmethod
     def from_env(cls, variable: str = "REDLOCK_MASTERS", **options: Unpack[MastersOptions]) -> Self:
@@ -169,13 +164,7 @@ class MastersBase:
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {', '.join(self._deployment.settings.masters)}>"
-
-    # -- for the locks -------------------------------------------------------------------------------
-
-    def _keep(self, renewal: Renewal) -> None:
-        """Renew a lease from now on, and tell if it is lost."""
-        raise NotImplementedError
+        return f"<{type(self).__name__} {', '.join(self._runtime.deployment.settings.masters)}>"
 
     # -- for the check -------------------------------------------------------------------------------
 
@@ -184,20 +173,21 @@ class MastersBase:
         from redlock._health.verdict import ClientOptions  # noqa: PLC0415
 
         timeout = options.seconds("timeout", timeout)
-        if self._closed:
+        runtime = self._runtime
+        if runtime.closed:
             raise RedlockError(CLOSED)
         client_options = ClientOptions(
             max_ttl=self.max_ttl,
             restart_guard=self._restart_guard,
-            node_timeout=self._deployment.settings.node_timeout,
-            drift_factor=self._deployment.settings.drift_factor,
-            prefix=self._deployment.prefix,
+            node_timeout=runtime.deployment.settings.node_timeout,
+            drift_factor=runtime.deployment.settings.drift_factor,
+            prefix=runtime.deployment.prefix,
         )
-        return Checkup(self._endpoints, client_options, timeout, probe)
+        return Checkup(runtime.endpoints, client_options, timeout, probe)
 
     def _throw_away(self) -> dict[str, Any]:
         """The options of the lock that a check acquires and releases."""
-        ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._deployment.settings.node_timeout))
+        ttl = min(self.max_ttl, max(_PROBE_TTL, 3 * self._runtime.deployment.settings.node_timeout))
         return {"name": self._probed, "ttl": ttl, "auto_extend": False}
 
 
@@ -226,17 +216,6 @@ def was_free(name: str | None, tally: Tally) -> bool:
             f"nobody can tell whether {name!r} is free: {tally.explain()}", name=name, votes=tally.votes()
         )
     return name is None
-
-
-def without_masters(op: Op[T]) -> T:
-    """Run ``op`` although the masters were closed.  Raises RedlockError if it asks anything of them."""
-    try:
-        op.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    op.close()
-    raise RedlockError(CLOSED)
 
 
 def token_source(owner: str | None) -> Callable[[], str]:

@@ -56,7 +56,7 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
             raise ConfigurationError("shared=True: who has a slot has it alone")
         limit = options.limit(limit)
         super().__init__(name, masters, **of_lock)
-        self._group = self._deployment.group(self._spec, limit)
+        self._group = self._runtime.deployment.group(self._spec, limit)
         self._names = tuple(spec.name for spec in self._group.slots)
 
     @property
@@ -69,7 +69,7 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
     def _inspection(self) -> Op[SlotsStatus]:
         found = []
         for name in self._names:
-            status, tally = yield from self._deployment.inspection(name)
+            status, tally = yield from self._runtime.deployment.inspection(name)
             found.append(known(status, tally))
         return SlotsStatus(self._spec.name, tuple(found))
 
@@ -93,7 +93,7 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
 
     def _acquiring(self, hold: Hold[AnyLease], deadline: float) -> Op[Grant | Refusal | None]:
         """As that of a lock; which slot the lease is on is known when it is granted."""
-        hold.driver = self._driver()
+        hold.driver = self._runtime.known_driver()
         if self._bound and hold.holder and self._reenter(hold):
             return None
         state = self._new_state()
@@ -106,7 +106,7 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
                 spec = self._granted(state, asking, outcome)
                 self._lease = lease = self._lease_class(state)
                 if hold.enter(lease, state):
-                    self._keep(Renewal(self._settings, spec, state, hold, outcome.decided_at))
+                    self._runtime.keep(Renewal(self._settings, spec, state, hold, outcome.decided_at))
                 else:
                     yield from abandon(self._settings, spec, state)
         except GeneratorExit:

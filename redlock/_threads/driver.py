@@ -18,10 +18,9 @@ from redlock.errors import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redlock._base.observer import Observer
+    from redlock._base.deployment import Deployment
     from redlock._connect import Endpoint
     from redlock._core.effects import Op
-    from redlock._core.voters import Voters
 
 T = TypeVar("T")
 
@@ -54,22 +53,11 @@ class Operation(Waiter, OperationBase[T, Connections]):
 class Driver:
     """Runs the operations of one `Masters` in one process, from the first one until `close`."""
 
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        voters: Voters,
-        *,
-        node_timeout: float,
-        connect_timeout: float,
-        prefix: str,
-        max_ttl: float,
-        observer: Observer | None,
-    ) -> None:
-        self._connections = Connections(endpoints, voters, node_timeout)
-        self._housekeeper = Housekeeper(
-            self._connections, connect_timeout=connect_timeout, prefix=prefix, max_ttl=max_ttl, observer=observer
-        )
-        self._node_timeout = node_timeout
+    def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
+        settings = deployment.settings
+        self._connections = Connections(endpoints, settings.voters, settings.node_timeout)
+        self._housekeeper = Housekeeper(self._connections, deployment, connect_timeout)
+        self._node_timeout = settings.node_timeout
         self.keep = self._housekeeper.renewer.add
         self._ready = False
         self._closed = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import _clock
 from redlock._base import decorated
-from redlock._base.election import Candidate, ElectionBase, TermBase, advance
+from redlock._base.election import Candidate, ElectionBase, TermBase, advance, is_end
 from redlock._base.signals import Signals
 from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
 from redlock._core.stop import Stopped
@@ -63,7 +63,7 @@ class Term(TermBase[ThreadCandidate, Lease]):
     ) -> bool:
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
         failed = self._resign()
-        ends = error is None or self._is_end(error)
+        ends = error is None or is_end(error, self)
         if failed is not None:
             if ends or not isinstance(failed, Exception):  # a Ctrl-C is never a note
                 raise failed
@@ -195,8 +195,7 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
         if isinstance(step, Campaign):
             return None if self._forked else self._campaign()
         if isinstance(step, Resign):
-            error: BaseException | None = step.term._resign()  # noqa: SLF001 - the two are one module
-            return error
+            return _raised_by(_leave, step.term)
         if isinstance(step, Pause):
             self._report(step)
             _wait(self._stop, self._stop.requested, step.seconds)
@@ -212,11 +211,16 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
         return self._elected(Term(self._stop, candidate, lease))
 
 
+def _leave(term: Term) -> None:
+    with term:  # the end of it gives the lock back
+        pass
+
+
 def _raised_by(function: Callable[[Term], object], term: Term) -> BaseException | None:
     try:
         function(term)
     except BaseException as error:  # noqa: BLE001 - raised at the end of the run
-        return None if term._is_end(error) else error  # noqa: SLF001 - the two are one module
+        return None if is_end(error, term) else error
     return None
 
 

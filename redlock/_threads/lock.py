@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
 from redlock._base import decorated
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from redlock._base.holds import Entered, Leaving
-    from redlock._core.effects import Op
     from redlock._core.lease import LeaseState
+    from redlock._threads.runtime import Runtime
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,22 +63,16 @@ class MultiLock(LockBase[Masters, Lease]):
     _masters_class = Masters
     _lease_class = Lease
     _state_class = ThreadLeaseState
+    _runtime: Runtime
     _holder = "thread"
 
-    def _set_up(self) -> None:
-        self._own = self._masters._own  # noqa: SLF001 - see `LockBase`
-        self._run = self._masters._run  # noqa: SLF001
-
     def _caller(self) -> Holder[Lease]:
-        return self._own.holds if self._bound else self._holds
+        return self._runtime.own.holds if self._bound else self._holds
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[Lease]:
         loop = running_loop()  # else current_task() would raise
         task = None if loop is None else asyncio.current_task(loop)  # see the top of this file
         return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
-
-    def _post(self, op: Op[None], driver: Any = None) -> None:  # noqa: ARG002 - asyncio has one for each loop
-        self._run(op)
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -102,7 +96,7 @@ class MultiLock(LockBase[Masters, Lease]):
         """
         hold, began = self._hold(), _clock.now()
         try:
-            outcome = self._run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
+            outcome = self._runtime.run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))
             self._tried(hold, outcome, began)
             if not isinstance(outcome, Refusal):
                 return hold.lease
@@ -127,7 +121,7 @@ class MultiLock(LockBase[Masters, Lease]):
 
     def _give_back(self, hold: Hold[Lease]) -> None:
         try:
-            how = self._run(self._giving_back(hold))
+            how = self._runtime.run(self._giving_back(hold))
         except BaseException:  # interrupted, perhaps before anything was done
             self._take_back(hold)
             raise
@@ -144,11 +138,11 @@ class MultiLock(LockBase[Masters, Lease]):
             ConfigurationError: the ``ttl`` cannot be right.
         """
         hold = self._held()
-        self._extended(hold.state, self._run(self._extending(hold, ttl)))
+        self._extended(hold.state, self._runtime.run(self._extending(hold, ttl)))
         return hold.lease
 
     def _downgrade(self, state: LeaseState) -> None:
-        extension = self._run(self._downgrading(state))
+        extension = self._runtime.run(self._downgrading(state))
         if extension is not None:
             self._extended(state, extension)
 
@@ -160,8 +154,8 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        inspection = self._deployment.inspection
-        return any(is_locked(*self._run(inspection(name))) for name in self._spec.names)
+        inspection = self._runtime.deployment.inspection
+        return any(is_locked(*self._runtime.run(inspection(name))) for name in self._spec.names)
 
     def close(self) -> None:
         """Close the masters, if this lock made them for itself; else do nothing."""
@@ -173,7 +167,7 @@ class MultiLock(LockBase[Masters, Lease]):
     def __enter__(self) -> Lease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
         hold, began = self._hold(beginning(self)), _clock.now()
-        outcome = self._run(self._acquiring(hold, self._deadline(began)))
+        outcome = self._runtime.run(self._acquiring(hold, self._deadline(began)))
         self._tried(hold, outcome, began)
         if not isinstance(outcome, Refusal):
             return hold.lease

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import threading
-import weakref
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
-from redlock._base import process
-from redlock._base.connections import CLOSED
-from redlock._base.holds import Holder
-from redlock._base.masters import MastersBase, was_free, without_masters
+from redlock._base.masters import MastersBase, was_free
 from redlock._core.inspect import known
-from redlock._threads.driver import Driver
-from redlock.errors import RedlockError
+from redlock._threads.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,42 +15,19 @@ if TYPE_CHECKING:
 
     from redlock._base.naming import Naming
     from redlock._base.typed import ElectionOptions
-    from redlock._core.effects import Op
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
-    from redlock._core.renewals import Renewal
     from redlock._health.records import Health, Probe
     from redlock._threads.election import Election
-    from redlock._threads.lease import Lease
     from redlock._threads.lock import MultiLock, MultiLockOptions
     from redlock._threads.slots import Slots, SlotsOptions
 
 B = TypeVar("B")
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 
-class _Life:
-    """An object that ends with its thread."""
-
-    __slots__ = ("__weakref__",)
-
-
-class Own(threading.local):
-    """The holds of each thread."""
-
-    def __init__(self) -> None:
-        self._life = _Life()
-        # `Thread.is_alive` is always true for threads that `threading` did not start.
-        self.holds: Holder[Lease] = Holder(functools.partial(_goes_on, weakref.ref(self._life)))
-
-
-def _goes_on(life: weakref.ref[_Life]) -> bool:
-    return life() is not None
-
-
-class Masters(MastersBase):
+class Masters(MastersBase[Runtime]):
     """N independent Redis masters, one connection to each, shared by all locks and threads.
 
     Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Many
@@ -65,10 +35,7 @@ class Masters(MastersBase):
     nor releases what its parent holds.
     """
 
-    def _set_up(self) -> None:
-        self._driver: Driver | None = None
-        self._own = Own()
-        self._process: object = None  # the process in which the driver was made
+    _runtime_class = Runtime
 
     def lock(self, name: str | Sequence[str], **options: Unpack[MultiLockOptions]) -> MultiLock:
         """Make a lock: the same as ``MultiLock(name, masters, **options)``."""
@@ -143,7 +110,7 @@ class Masters(MastersBase):
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
         """
-        return known(*self._run(self._deployment.inspection(name)))
+        return known(*self._runtime.run(self._runtime.deployment.inspection(name)))
 
     def locks(self, match: str = "*") -> Iterator[LockStatus]:
         """All locks that are held, as `status` shows each of them (R29).  ``match``: a pattern for their names.
@@ -162,10 +129,10 @@ class Masters(MastersBase):
             ConfigurationError: ``match`` is no pattern.
             QuorumUnreachable: while it goes on: too few masters answer, or allow it.
         """
-        return self._listed(self._deployment.listing(match))
+        return self._listed(self._runtime.deployment.listing(match))
 
     def _listed(self, listing: Listing) -> Iterator[LockStatus]:
-        while (found := self._run(listing.more())) is not None:
+        while (found := self._runtime.run(listing.more())) is not None:
             yield from found
 
     def wait_free(self, name: str | Sequence[str], timeout: float = -1.0) -> bool:
@@ -190,7 +157,7 @@ class Masters(MastersBase):
             ConfigurationError: a name or the timeout cannot be right.
             RedlockError: the masters were closed.
         """
-        return was_free(*self._run(self._deployment.waiting_free(name, timeout)))
+        return was_free(*self._runtime.run(self._runtime.deployment.waiting_free(name, timeout)))
 
     def check(self, *, timeout: float = 3.0, probe: bool = True) -> Health:
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
@@ -217,12 +184,7 @@ class Masters(MastersBase):
         expire with their TTL.  If an observer calls this, the thread in which it was called may go on until it
         returns.
         """
-        with self._making.lock:
-            self._closed = True
-            driver, self._driver = self._driver, None
-            mine = self._process is process.mark
-        if driver is not None and mine:
-            driver.close()
+        self._runtime.close()
 
     def __enter__(self) -> Self:
         return self
@@ -231,38 +193,3 @@ class Masters(MastersBase):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    # -- for the locks -------------------------------------------------------------------------------
-
-    def _run(self, op: Op[T]) -> T:
-        driver = self._driver
-        if driver is None or self._process is not process.mark:
-            if self._closed:
-                return without_masters(op)
-            driver = self._make_driver()
-        return driver.run(op)
-
-    def _keep(self, renewal: Renewal) -> None:
-        driver = self._driver
-        if driver is not None:  # else the masters were closed just now: nothing is renewed any more
-            driver.keep(renewal)
-
-    def _make_driver(self) -> Driver:
-        with self._making.lock:
-            if self._closed:
-                raise RedlockError(CLOSED)
-            driver, mine = self._driver, self._process is process.mark
-            if driver is None or not mine:
-                driver = self._driver = Driver(
-                    self._endpoints,
-                    self._deployment.settings.voters,
-                    node_timeout=self._deployment.settings.node_timeout,
-                    connect_timeout=self._connect_timeout,
-                    prefix=self._deployment.prefix,
-                    max_ttl=self.max_ttl,
-                    observer=self._observer,
-                )
-                self._process = process.mark
-                # If they are dropped without close(), no thread may go on for them.
-                weakref.finalize(self, driver.stop).atexit = False
-            return driver

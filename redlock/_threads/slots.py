@@ -41,7 +41,7 @@ class Slots(SlotsBase[Masters, Lease], MultiLock):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        return self._run(self._inspection())
+        return self._runtime.run(self._inspection())
 
     def locked(self) -> bool:
         """Whether no slot is free, as far as a majority of masters says.

@@ -107,14 +107,14 @@ class Spy:
         self.struck_at: float | None = None
         self._d = d
         self._at = at
-        self._lock = lock
-        self._run = lock._run
+        self._runtime = lock._runtime
+        self._run = lock._runtime.run
 
     def __enter__(self) -> None:
-        self._lock._run = self._spied
+        self._runtime.run = self._spied
 
     def __exit__(self, *_: object) -> None:
-        self._lock._run = self._run
+        self._runtime.run = self._run
 
     async def _spied(self, op: Op[Any], *undo: Any) -> Any:
         self._task = asyncio.current_task()

@@ -263,7 +263,7 @@ class Deployment:
         urls = [f"redis://fake-{number}:6379" for number in range(MASTERS)]
         options = {"agreement": "ignore", **options}  # else each has a timer, and announcements go out in between
         self.masters = AsyncMasters(urls, restart_guard=False, node_timeout=NODE_TIMEOUT, **options)
-        self.driver: Driver = self.masters._driver()
+        self.driver: Driver = self.masters._runtime.driver()
         self.connections: Connections = self.driver._connections
         self.connections._want_subscribers = lambda: None  # type: ignore[method-assign]
         housekeeper = self.driver._housekeeper

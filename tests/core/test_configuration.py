@@ -186,7 +186,7 @@ def test_no_repr_shows_a_password(url):
     """C20."""
     masters = Masters([url])
     lock = masters.lock("job")
-    for shown in (masters, lock, masters._endpoints, masters._deployment.settings):
+    for shown in (masters, lock, masters._runtime.endpoints, masters._runtime.deployment.settings):
         assert SECRET not in repr(shown)
         assert SECRET not in str(shown)
 
@@ -220,7 +220,7 @@ def test_no_error_about_a_url_shows_its_password(url):
 
 @pytest.mark.parametrize("url", ["unix:///tmp/redis@1.sock", f"unix://user:{SECRET}@/tmp/redis@1.sock"])
 def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
-    (endpoint,) = Masters([url])._endpoints
+    (endpoint,) = Masters([url])._runtime.endpoints
     assert endpoint.name == "/tmp/redis@1.sock"  # noqa: S108 - never opened
 
 
@@ -268,7 +268,7 @@ def test_what_a_url_says_and_nobody_would_do_is_refused(url, said):
 
 def test_what_a_url_says_is_what_is_done():
     url = "rediss://an%20other:p%2Fw%2520@H:1/3?client_name=me&ssl_check_hostname=no&ssl_cert_reqs=none"
-    (target,) = Masters([url])._endpoints
+    (target,) = Masters([url])._runtime.endpoints
     assert target.settings == {
         "host": "h", "port": 1, "db": 3, "username": "an other", "password": "p/w%20", "client_name": "me",
         "ssl_check_hostname": False, "ssl_cert_reqs": "none",
@@ -278,9 +278,9 @@ def test_what_a_url_says_is_what_is_done():
         "rediss",
         {"host": "h", "ssl_min_version": ssl.TLSVersion.TLSv1_3},
     )
-    (target,) = Masters(["unix://u:p@/run/a%20b.sock?db=1"])._endpoints
+    (target,) = Masters(["unix://u:p@/run/a%20b.sock?db=1"])._runtime.endpoints
     assert target.settings == {"path": "/run/a b.sock", "username": "u", "password": "p", "db": 1}
-    (target,) = Masters(["redis://h/?username=u&password=p"])._endpoints
+    (target,) = Masters(["redis://h/?username=u&password=p"])._runtime.endpoints
     assert target.settings == {"host": "h", "port": 6379, "username": "u", "password": "p"}
 
 
@@ -295,7 +295,7 @@ def test_what_a_url_says_is_what_is_done():
 def test_valkey_has_the_same_addresses_under_names_of_its_own(ours, theirs):
     """C17, and both worlds take them."""
     for masters in (Masters, AsyncMasters):
-        (one,), (other,) = masters([ours])._endpoints, masters([theirs])._endpoints
+        (one,), (other,) = masters([ours])._runtime.endpoints, masters([theirs])._runtime.endpoints
         known = {name: other.settings.get(name) for name in one.settings}
         assert (known, one.kind, one.name) == (one.settings, other.kind, other.name)
 
@@ -374,7 +374,7 @@ def test_settings_of_a_client_count_its_patience_does_not():
     """C17, R4: both worlds, and their retries and timeouts are left behind."""
     for world in (redis.Redis, redis.asyncio.Redis):
         client = world(host="10.0.0.1", port=7000, db=2, username="u", password=SECRET, ssl=True, socket_timeout=99)
-        (endpoint,) = Masters([client])._endpoints
+        (endpoint,) = Masters([client])._runtime.endpoints
         assert endpoint.name == "10.0.0.1:7000"
         assert endpoint.kind is redis.SSLConnection
         assert {"host", "port", "db", "username", "password"} <= set(endpoint.settings)

@@ -91,7 +91,7 @@ pieces = st.sampled_from([
 def test_urls(url):
     masters = taken_or_refused(lambda: Masters([url]))
     if masters is not None:
-        (name,) = masters._deployment.settings.masters
+        (name,) = masters._runtime.deployment.settings.masters
         assert name
         assert name.isprintable()
         assert repr(masters) == f"<Masters {name}>"
@@ -120,7 +120,12 @@ def test_no_text_about_a_url_has_its_password(secret, mistake, scheme, is_quoted
     except ConfigurationError as error:
         texts = [str(error), repr(error), pickle.dumps(error).decode("latin-1")]
     else:
-        texts = [repr(masters), repr(masters._endpoints), repr(masters._deployment.settings), repr(masters.lock("a"))]
+        texts = [
+            repr(masters),
+            repr(masters._runtime.endpoints),
+            repr(masters._runtime.deployment.settings),
+            repr(masters.lock("a")),
+        ]
     for text in texts:
         assert WORD not in text
 
@@ -152,7 +157,7 @@ def test_clients(kind, settings):
         assume(False)
     masters = taken_or_refused(lambda: Masters([client]))
     if masters is not None:
-        (name,) = masters._deployment.settings.masters
+        (name,) = masters._runtime.deployment.settings.masters
         assert name.isprintable()
 
 
@@ -192,11 +197,11 @@ def test_the_environment(value):
 def test_options_of_masters(option, value):
     masters = taken_or_refused(lambda: Masters(["redis://10.0.0.1"], **{option: value}))
     if masters is not None:
-        settings = masters._deployment.settings
+        settings = masters._runtime.deployment.settings
         assert 0 < settings.node_timeout <= masters.max_ttl / 3
         assert masters.max_ttl <= settings.fence_ttl < math.inf
         assert 0 <= settings.drift_factor < 0.5
-        assert masters._deployment.keys(("a",), fencing=True).locks[0].encode()  # it can be sent
+        assert masters._runtime.deployment.keys(("a",), fencing=True).locks[0].encode()  # it can be sent
 
 
 # -- locks -------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Pairs:
         urls = [f"redis://fake-{number}:6379" for number in ALL]
         self.fakes = [Fake() for _ in ALL]
         self.masters = Masters(urls, restart_guard=False, node_timeout=node_timeout)
-        self.driver = self.masters._make_driver()
+        self.driver = self.masters._runtime.make_driver()
         self.driver._ready = True  # no thread of its own
         self.connections = self.driver._connections
         for number in ALL:

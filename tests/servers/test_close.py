@@ -182,7 +182,7 @@ def test_who_closes_second_waits_for_the_first(redlock_servers):
         await lock.acquire()
         redlock_servers.pause(0)  # so that there is something to wait for
         await lock.release()
-        (driver,) = masters._drivers.values()
+        (driver,) = masters._runtime.drivers.values()
         first = asyncio.create_task(masters.close())
         await asyncio.sleep(0.05)
         await masters.close()

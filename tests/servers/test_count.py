@@ -300,7 +300,7 @@ def test_nor_is_a_renewal(pairs, renewer, monkeypatch, until):
     for fake in pairs.fakes:
         fake.keys["redlock:job"] = "token"
     claim = Claim(
-        pairs.masters._deployment.settings, wire.extend(wire.keys_for("redlock:", ["job"]), "token", 10.0, 60.0)
+        pairs.masters._runtime.deployment.settings, wire.extend(wire.keys_for("redlock:", ["job"]), "token", 10.0, 60.0)
     )
     op = claim.ask(_clock.now() + until)
     next(op)  # as above
@@ -322,7 +322,7 @@ def test_nor_is_a_renewal(pairs, renewer, monkeypatch, until):
 def test_a_fence_that_was_read_and_not_counted_makes_no_majority(monkeypatch):
     """R17, R21: that master restarted, and may have forgotten the greater fence that another one shows."""
     with Masters([f"redis://fake-{number}:6379" for number in ALL]) as masters:
-        settings = masters._deployment.settings
+        settings = masters._runtime.deployment.settings
         for number in ALL:
             settings.voters.admit(number, Facts(f"run-{number}", 0 if number == 0 else 10**6), _clock.now())
         proposal = settings.fences.propose()

@@ -312,7 +312,7 @@ def test_after_a_fork_the_child_has_connections_of_its_own(redlock_servers):
 
     async def parent():
         async with masters.lock("job", ttl=10) as lease:
-            (driver,) = masters._drivers.values()
+            (driver,) = masters._runtime.drivers.values()
             numbers = [connection.fd for connection in driver._connections.all]
             pid = os.fork()
             if pid == 0:

@@ -169,7 +169,7 @@ def test_the_observer_closes_the_masters(redlock_servers, caplog, when):
     eventually(lambda: told)
     eventually(lambda: no_thread_besides(before))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR], caplog.text
-    assert masters._driver is None
+    assert masters._runtime.driver is None
 
 
 def urls_for(when, servers):

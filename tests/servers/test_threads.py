@@ -106,7 +106,7 @@ def test_fork_while_another_thread_connects_for_the_first_time(redlock_servers):
                     return 0 if own.valid else 1
 
             thread = threading.Thread(target=work)
-            with masters._making.lock:  # the worst moment, held still
+            with masters._runtime.making.lock:  # the worst moment, held still
                 thread.start()
                 assert in_child(child) == 0
             thread.join()
@@ -181,8 +181,8 @@ def test_ctrl_c_at_every_line(redlock_servers, what, bound, kind):
         eventually(lambda: all_up(masters))
         with masters.lock("warm", ttl=10):
             pass
-        assert masters._driver is not None
-        local_queue = masters._driver._connections.local_queue
+        assert masters._runtime.driver is not None
+        local_queue = masters._runtime.driver._connections.local_queue
         for interrupt in at_every_line():
             lock, other = kind(masters, ttl=60, bound=bound), masters.lock("other", ttl=60)
             behind = lease = None
@@ -220,8 +220,8 @@ def test_ctrl_c_at_every_line_of_an_acquire_of_any_slot(redlock_servers):
         for slot, there in taken.items():
             for i in there:
                 redlock_servers.client(i).set(f"redlock:job#{slot}", "somebody", px=600_000)
-        assert masters._driver is not None
-        local_queue = masters._driver._connections.local_queue
+        assert masters._runtime.driver is not None
+        local_queue = masters._runtime.driver._connections.local_queue
         found = set()
         for interrupt in at_every_line(step=4):  # there are a thousand
             eventually(lambda: all_up(masters))  # it may have cost a connection
@@ -251,8 +251,8 @@ def test_ctrl_c_at_every_line_of_an_acquire_that_is_refused(redlock_servers):
         eventually(lambda: all_up(masters))
         for i in held:
             redlock_servers.client(i).set("redlock:job", "somebody", px=600_000)
-        assert masters._driver is not None
-        local_queue = masters._driver._connections.local_queue
+        assert masters._runtime.driver is not None
+        local_queue = masters._runtime.driver._connections.local_queue
         for interrupt in at_every_line():
             eventually(lambda: all_up(masters))  # it may have cost a connection
             with interrupt.strikes():
@@ -353,8 +353,8 @@ def test_ctrl_c_for_real(redlock_servers):
 def test_a_child_closes_its_copies_of_the_sockets(redlock_servers, redlock_masters):
     """Its parent's connections end when the parent ends them, whether the child uses a lock or not."""
     eventually(lambda: all_up(redlock_masters))
-    assert redlock_masters._driver is not None
-    numbers = [connection.fd for connection in redlock_masters._driver._connections.all]
+    assert redlock_masters._runtime.driver is not None
+    numbers = [connection.fd for connection in redlock_masters._runtime.driver._connections.all]
 
     def child() -> int:
         still_open = 0

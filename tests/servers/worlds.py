@@ -73,8 +73,8 @@ class Threads:
 
     def connections(self, masters: redlock.Masters) -> ConnectionsBase[Any]:
         """To look at, behind the library's back."""
-        assert masters._driver is not None
-        return masters._driver._connections
+        assert masters._runtime.driver is not None
+        return masters._runtime.driver._connections
 
     @contextlib.contextmanager
     def forgives(self, kind: type[BaseException]) -> Iterator[None]:
@@ -114,7 +114,7 @@ class OnLoop:
 
     def connections(self, masters: Any) -> ConnectionsBase[Any]:
         """To look at, behind the library's back."""
-        (driver,) = self.real(masters)._drivers.values()
+        (driver,) = self.real(masters)._runtime.drivers.values()
         connections: ConnectionsBase[Any] = driver._connections
         return connections
 

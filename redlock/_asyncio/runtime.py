@@ -1,0 +1,119 @@
+"""What is behind an `AsyncMasters`: the driver of each event loop, and the holds of each task.
+
+Each event loop has connections of its own, also two loops in two threads.  The connections of a closed loop are
+closed when the next loop comes, when the masters are dropped, or at the interpreter's exit, which first gives owed
+releases `node_timeout`.  A lease that was acquired on a closed loop and is thrown away later is released over the
+connections of the latest loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redlock._asyncio.driver import Driver
+from redlock._base import process
+from redlock._base.connections import CLOSED
+from redlock._base.loop import running_loop
+from redlock._base.runtime import RuntimeBase, without_masters
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._asyncio.lease import AsyncLease
+    from redlock._base.deployment import Deployment
+    from redlock._base.holds import Holder
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Op
+    from redlock._core.renewals import Renewal
+
+T = TypeVar("T")
+
+
+class Runtime(RuntimeBase):
+    """Runs operations on the loops of their callers."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
+        super().__init__(endpoints, deployment, connect_timeout)
+        self.drivers: dict[asyncio.AbstractEventLoop, Driver] = {}
+        # Drivers of closed loops, as long as leases of theirs are held.
+        self._past: weakref.WeakSet[Driver] = weakref.WeakSet()
+        # The holds of each task.
+        self.own: weakref.WeakKeyDictionary[asyncio.Task[Any], Holder[AsyncLease]] = weakref.WeakKeyDictionary()
+        self._closing: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
+        # If it is dropped without close(), nothing may go on for it.
+        weakref.finalize(self, _stop, self.drivers).atexit = False
+
+    async def run(self, op: Op[T]) -> T:
+        if self.closed:
+            return without_masters(op)
+        return await self.driver().run(op)
+
+    def post(self, op: Op[Any], driver: Any = None) -> None:
+        """See `RuntimeBase`.  With a ``driver`` any thread may call this."""
+        (driver or self.driver()).post(op)
+
+    def known_driver(self) -> Driver | None:
+        """The driver of the running loop.  None: no loop runs, it has none, or the masters were closed just now."""
+        loop = running_loop()
+        return None if loop is None else self.drivers.get(loop)
+
+    def keep(self, renewal: Renewal) -> None:
+        driver = self.known_driver()
+        if driver is not None:  # else the masters were closed just now: nothing is renewed any more
+            driver.renewer.add(renewal)
+
+    def driver(self) -> Driver:
+        """The driver of the running loop, made if there is none."""
+        loop = asyncio.get_running_loop()
+        driver = self.drivers.get(loop)
+        if driver is None or self.process is not process.mark:
+            driver = self._make_driver(loop)
+        return driver
+
+    def _make_driver(self, loop: asyncio.AbstractEventLoop) -> Driver:
+        with self.making.lock:
+            if self.closed:
+                raise RedlockError(CLOSED)
+            if self.process is not process.mark:
+                self.drivers.clear()  # they were disowned
+                self._past.clear()
+                self.process = process.mark
+            driver = Driver(self.endpoints, self.deployment, self.connect_timeout, loop)
+            over = [self.drivers.pop(known) for known in list(self.drivers) if known.is_closed()]
+            self._past.update(over)
+            for before in self._past:  # a lease of theirs may be thrown away only now (P7)
+                before.heir = driver
+            for before in over:
+                before.stop()
+            self.drivers[loop] = driver
+            return driver
+
+    async def close(self) -> None:
+        """See `AsyncMasters.close`."""
+        with self.making.lock:
+            self.closed = True
+            drivers = list(self.drivers.values())
+            self.drivers.clear()
+        loop = asyncio.get_running_loop()
+        mine = None
+        for driver in drivers:
+            if driver.loop is loop:
+                mine = driver
+            else:
+                driver.stop()
+        if mine is not None:
+            closing = self._closing.setdefault(loop, asyncio.Event())
+            try:
+                await mine.close()
+            finally:
+                closing.set()
+        elif loop in self._closing:  # another task began to close them before us
+            await self._closing[loop].wait()
+
+
+def _stop(drivers: dict[asyncio.AbstractEventLoop, Driver]) -> None:
+    for driver in list(drivers.values()):
+        driver.stop()

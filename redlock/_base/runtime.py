@@ -1,0 +1,60 @@
+"""What is behind a `Masters`, for the objects that are made of it: locks, slots and elections.
+
+`Masters` and `AsyncMasters` are faces: their methods are for users.  Here is the rest: which driver runs an operation,
+and what a closed or forked one does instead.  Each world has its subclass.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redlock._base import process
+from redlock._base.connections import CLOSED
+from redlock._base.forklock import ForkLock
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._base.deployment import Deployment
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Op
+    from redlock._core.renewals import Renewal
+
+T = TypeVar("T")
+
+
+class RuntimeBase(ABC):
+    """Runs the operations of one `Masters`: with a driver of its own in each process, and on each event loop."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
+        self.endpoints = endpoints
+        self.deployment = deployment
+        self.connect_timeout = connect_timeout
+        self.closed = False
+        self.process: object = process.mark  # in which the drivers were made
+        self.making = ForkLock()  # held while one is made
+
+    @abstractmethod
+    def keep(self, renewal: Renewal) -> None:
+        """Renew a lease from now on, and tell if it is lost."""
+
+    @abstractmethod
+    def post(self, op: Op[Any], driver: Any = None) -> None:
+        """Carry out what ``op`` sends, without waiting for answers; by ``driver``, if there is one."""
+
+    def known_driver(self) -> Any:
+        """The driver that can carry out a release for a caller that cannot wait for it."""
+        return None
+
+
+def without_masters(op: Op[T]) -> T:
+    """Run ``op`` although the masters were closed.  Raises RedlockError if it asks anything of them."""
+    try:
+        op.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    op.close()
+    raise RedlockError(CLOSED)

@@ -1,0 +1,92 @@
+"""What is behind a `Masters`, for threads: the driver of this process, and the holds of each thread."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redlock._base import process
+from redlock._base.connections import CLOSED
+from redlock._base.holds import Holder
+from redlock._base.runtime import RuntimeBase, without_masters
+from redlock._threads.driver import Driver
+from redlock.errors import RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redlock._base.deployment import Deployment
+    from redlock._connect import Endpoint
+    from redlock._core.effects import Op
+    from redlock._core.renewals import Renewal
+    from redlock._threads.lease import Lease
+
+T = TypeVar("T")
+
+
+class _Life:
+    """An object that ends with its thread."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Own(threading.local):
+    """The holds of each thread."""
+
+    def __init__(self) -> None:
+        self._life = _Life()
+        # `Thread.is_alive` is always true for threads that `threading` did not start.
+        self.holds: Holder[Lease] = Holder(functools.partial(_goes_on, weakref.ref(self._life)))
+
+
+def _goes_on(life: weakref.ref[_Life]) -> bool:
+    return life() is not None
+
+
+class Runtime(RuntimeBase):
+    """Runs operations in the threads of their callers."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], deployment: Deployment, connect_timeout: float) -> None:
+        super().__init__(endpoints, deployment, connect_timeout)
+        self.driver: Driver | None = None
+        self.own = Own()
+
+    def run(self, op: Op[T]) -> T:
+        driver = self.driver
+        if driver is None or self.process is not process.mark:
+            if self.closed:
+                return without_masters(op)
+            driver = self.make_driver()
+        return driver.run(op)
+
+    def post(self, op: Op[Any], driver: Any = None) -> None:  # noqa: ARG002 - asyncio has one for each loop
+        self.run(op)
+
+    def keep(self, renewal: Renewal) -> None:
+        driver = self.driver
+        if driver is not None:  # else the masters were closed just now: nothing is renewed any more
+            driver.keep(renewal)
+
+    def make_driver(self) -> Driver:
+        """The driver of this process, made if there is none."""
+        with self.making.lock:
+            if self.closed:
+                raise RedlockError(CLOSED)
+            driver = self.driver
+            if driver is None or self.process is not process.mark:
+                driver = self.driver = Driver(self.endpoints, self.deployment, self.connect_timeout)
+                self.process = process.mark
+                # If it is dropped without close(), no thread may go on for it.
+                weakref.finalize(self, driver.stop).atexit = False
+            return driver
+
+    def close(self) -> None:
+        """See `Masters.close`."""
+        with self.making.lock:
+            self.closed = True
+            driver, self.driver = self.driver, None
+            mine = self.process is process.mark
+        if driver is not None and mine:
+            driver.close()
