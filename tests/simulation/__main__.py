@@ -40,7 +40,7 @@ from tests.simulation.parameters import (
     readers_and_writers,
     slots,
 )
-from tests.simulation.run import Run, report
+from tests.simulation.run import Run, collect_rarely, report
 from tests.simulation.variants import VARIANTS
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def chunk(start: int, *, seeds: int, drawn: Draw, variant: str | None) -> tuple[
 
 
 def fleets(seeds: range, traced: int | None) -> int:
+    collect_rarely()
     violated = grants = extensions = steps = refused = 0
     for seed in seeds if traced is None else (traced,):
         run = FleetRun(settings(seed))
@@ -141,7 +142,7 @@ def many(start: int, seeds: int, drawn: Draw, variant: str | None, jobs: int) ->
     done = grants = 0
     seen: Counter[str] = Counter()
     starts = range(start, start + seeds, CHUNK)
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=collect_rarely) as pool:
         for count, granted, failures in pool.map(partial(chunk, seeds=CHUNK, drawn=drawn, variant=variant), starts):
             done += count
             grants += granted

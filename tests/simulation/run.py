@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -25,6 +26,12 @@ TRACE_LINES = 60
 # Renewals are due at moments that are so far apart, of the TTL: the few leases of a run then meet often.
 COARSE = mock.patch.object(renewals, "_STEP", 1 / 24)
 SLICE = 0.05  # of the duration: how often the budget is looked at
+
+
+def collect_rarely() -> None:
+    """Have the garbage collector look seldom: what a run makes lives until its end, and looking took a sixth of it."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 1_000)
 
 
 class Run:

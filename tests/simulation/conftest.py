@@ -1,0 +1,7 @@
+"""What all runs in this process share."""
+
+from __future__ import annotations
+
+from tests.simulation.run import collect_rarely
+
+collect_rarely()
