@@ -59,7 +59,7 @@ class Effort:
 EFFORTS: Final = {
     effort.name: effort
     for effort in (
-        Effort("tiny", 1, 1, 2, 0.05, 1.0, 0.2, 0.0, 20, 1, (5, 1)),
+        Effort("tiny", 1, 1, 2, 0.05, 0.5, 0.2, 0.0, 20, 1, (5, 1), hurry=True),
         Effort("quick", 9, 2, 40, 0.3, 2.0, 2.0, 0.0, 2000, 5, (5, 1, 3, 7, 9), hurry=True),
         Effort("full", 61, 9, 60, 1.0, 12.0, 6.0, 20.0, 10_000, 15, (5, 1, 3, 7, 9)),
     )

@@ -37,7 +37,7 @@ def run(lab: Lab) -> Iterator[Record]:
 def _settle(lab: Lab, workers: Sequence[Worker], slots: int) -> Record:
     """So many processes begin at one moment on as many free slots."""
     title, rounds = workers[0].subject.title, []
-    for number in range(20 * lab.effort.few):
+    for number in range(3 * lab.effort.rounds):
         lab.progress(f"{slots} on {slots} free slots: {title}: {number}")
         for worker in workers:
             worker.tell("settle", f"{slots}-slots-of-settle-{slots}-{number}", _BEGIN)
