@@ -215,6 +215,10 @@ def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
         yield line[:-1]
 
 
+def _whole_lines(file: Iterable[bytes]) -> Iterator[bytes]:
+    return (line[:-1] for line in file if line.endswith(b"\n"))
+
+
 def _object(text: bytes, line: int) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_constant=_no_number)
@@ -409,13 +413,15 @@ _NEEDED: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 class Writer:
     """Appends what one process sees to a file of its own.
 
-    Each event is one write to a descriptor in append mode: threads need no lock, and of a process that is
-    killed there are whole lines only, as far as the kernel promises that for a file.  Nothing is buffered.
+    Each event is one write to a descriptor in append mode: threads need no lock, and of a process that is killed there
+    are whole lines, but perhaps for the last one: where a line reaches into another page, the kernel may end a write
+    half-way.  That process did nothing after that write, so `merge` leaves such a line out.  Nothing is buffered.
     """
 
     def __init__(self, path: str | os.PathLike[str], process: str) -> None:
         self.process = process
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        _cut_half_a_line(self._fd)
 
     def write(self, op: str, phase: Phase, *, t: float | None = None, **fields: object) -> None:
         """``t`` is now unless it is given; fields that are None are left out.
@@ -443,15 +449,23 @@ class Writer:
         self.close()
 
 
+def _cut_half_a_line(fd: int) -> None:
+    """Of a process of this name that was killed before: what follows would be a part of that line."""
+    written = os.pread(fd, os.fstat(fd).st_size, 0)
+    whole = written.rfind(b"\n") + 1
+    if whole < len(written):
+        os.ftruncate(fd, whole)
+
+
 def merge(
     paths: Iterable[str | os.PathLike[str]], header: Header | Mapping[str, object], out: str | os.PathLike[str]
 ) -> None:
     """Makes one history of the files that writers have written, in the order of time, with a footer.
 
-    ``out`` is there whole, or not at all.
+    ``out`` is there whole, or not at all.  A last line without a newline is left out, see `Writer`.
 
     Raises:
-        Unreadable: one of the files cannot be read, or is cut short; or the header is none.
+        Unreadable: one of the files cannot be read, or has a line that is no event; or the header is none.
     """
     first = _line({**(header.as_dict() if isinstance(header, Header) else header), FOOTER: True})
     _header(_object(first, 1))
@@ -461,7 +475,7 @@ def merge(
             with Path(path).open("rb") as part:
                 found.extend(
                     (_event(_object(text, number), number, {}).t, text)
-                    for number, text in enumerate(_lines(part), start=1)
+                    for number, text in enumerate(_whole_lines(part), start=1)
                 )
         except OSError as error:
             raise Unreadable(f"{os.fspath(path)}: {error.strerror or error}") from error

@@ -287,6 +287,22 @@ def test_of_a_process_that_is_killed_there_are_whole_lines(tmp_path: Path) -> No
     assert len(read(tmp_path / "out").events) > 100
 
 
+@pytest.mark.parametrize("whole", [0, 1, 3])
+def test_half_a_line_of_a_process_that_was_killed_is_left_out(tmp_path: Path, whole: int) -> None:
+    """It did nothing after that write, so it was killed before the event; and another one goes on in its file."""
+    part = tmp_path / "part"
+    with Writer(part, "client-1") as writer:
+        for t in range(whole + 1):
+            writer.write("look", "ok", t=t)
+    part.write_bytes(part.read_bytes()[:-5])
+    merge([part], HEADER, tmp_path / "out")
+    assert [event.t for event in read(tmp_path / "out").events] == list(range(whole))
+    with Writer(part, "client-1") as writer:
+        writer.write("look", "ok", t=9)
+    merge([part], HEADER, tmp_path / "out")
+    assert [event.t for event in read(tmp_path / "out").events] == [*range(whole), 9]
+
+
 def test_a_disk_that_takes_half_a_line_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(tmp_path / "part", "client-1") as writer:
         monkeypatch.setattr(os, "write", lambda _, data: len(data) - 1)
