@@ -326,8 +326,8 @@ def test_merged_in_the_order_of_time(tmp_path: Path) -> None:
     assert not read(out).perhaps_cut
 
 
-@pytest.mark.parametrize("bad", [b'{"t": 1', b'{"t": 1}\n'])
-def test_a_part_that_is_cut_short_makes_no_history(tmp_path: Path, bad: bytes) -> None:
+@pytest.mark.parametrize("bad", [b'{"t": 1\n', b'{"t": 1}\n'])
+def test_a_part_with_a_bad_line_makes_no_history(tmp_path: Path, bad: bytes) -> None:
     (tmp_path / "part").write_bytes(bad)
     with pytest.raises(Unreadable, match="part: line 1"):
         merge([tmp_path / "part"], HEADER, tmp_path / "history.jsonl")
