@@ -132,7 +132,7 @@ bench-page: $(BIN)/.ready
 ## make compose           five masters in containers (compose/): started, broken, removed, under chaos; needs Docker or root
 compose: $(BIN)/.ready
 	REDLOCK_TEST_REQUIRE_DOCKER=1 $(BIN)/pytest -q -n $(JOBS) --dist loadfile tests/compose
-	@$(BIN)/python -m chaos ci --backend compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
+	@$(BIN)/python -m chaos ci --backend compose --out chaos-out/compose --longer 0.5 --only everything,variant-minority,variant-no-owner-check
 
 ## make share             man pages and completion of the commands (share/), from the text of their --help
 share: $(BIN)/.ready
