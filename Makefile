@@ -20,6 +20,9 @@ SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Options of `python -m chaos ci`.
 CHAOS ?=
 
+# Tests start a thousand interpreters, and each would compile the library anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test announce lint types core simulation servers harness docs package oldest newest chaos simulation-long coverage bench bench-full bench-page compose share sbom dist clean
 
