@@ -404,7 +404,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         """Leave ``hold``, and release the lease if it was the last one.  ``lost``: it was not ours any more."""
         state = hold.state
         if hold.leave():
-            return "released" if (yield from release(self._settings, self._spec, state)) else "lost"
+            return "released" if (yield from release(self._settings, self._spec_of(state), state)) else "lost"
         self._left(state)
         return "lost" if state.lost else "left"
 

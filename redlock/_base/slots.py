@@ -7,7 +7,7 @@ lease it does here as well, with the keys and the scripts of that slot.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from redlock import options
 from redlock._base.holds import AnyLease, note_here
@@ -15,7 +15,7 @@ from redlock._base.lock import AnyMasters, LockBase
 from redlock._base.refused import none_free
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.inspect import SlotsStatus, known
-from redlock._core.release import abandon, release
+from redlock._core.release import abandon
 from redlock._core.renewals import Renewal
 from redlock._core.slots import Asking, acquire_slot
 from redlock.errors import ConfigurationError
@@ -123,10 +123,3 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
         state.granted(grant)
         self._group.board.took(asking.slot, weakref.ref(state))
         return spec
-
-    def _giving_back(self, hold: Hold[AnyLease]) -> Op[Literal["released", "left", "lost"]]:
-        state = hold.state
-        if hold.leave():
-            return "released" if (yield from release(self._settings, self._spec_of(state), state)) else "lost"
-        self._left(state)
-        return "lost" if state.lost else "left"
