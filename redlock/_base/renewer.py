@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redlock._base.connections import report_failure
 from redlock._core.release import leave_line
 from redlock._core.renewals import tasks
-from redlock._core.schedule import Schedule
+from redlock._core.schedule import MANY, Schedule
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -65,7 +65,9 @@ class RenewerBase(ABC):
     def add(self, renewal: Renewal) -> None:
         """Renew a new lease from now on."""
         renewal.lease.on_change = partial(self._changed, renewal)
-        if self._schedule.add(renewal):
+        queue = self._schedule.queue
+        queue.append(renewal)
+        if len(queue) > MANY:
             # Here: the thread that renews may be busy with a user's callback.
             self.put_back(*self._schedule.newcomers())
         elif renewal.soonest < self._wakes_at:

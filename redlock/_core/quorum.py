@@ -5,6 +5,7 @@ Any two majorities of the configured masters have a master in common.  P1 and P2
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from redlock.errors import Outcome, Vote
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 ROUNDING = 0.002
 
 
+# Both are cached, for each acquire asks them the same.
+@lru_cache(maxsize=64)
 def majority(masters: int) -> int:
     """More than half of the configured masters, up or down (R1)."""
     return masters // 2 + 1
 
 
+@lru_cache(maxsize=64)
 def drift(ttl: float, factor: float) -> float:
     """How far clocks of different speed may drift apart over one TTL, in seconds (R6)."""
     return ttl * factor + ROUNDING

@@ -95,15 +95,12 @@ class Renewal:
         self.lease = lease
         self.held_by = held_by
         self._since = at  # the end of the last extension, or the grant
+        self.soonest = lease.valid_until - lease.ttl * _MOST_LEFT  # it is not due earlier
         if spec.max_hold is not None:
             self._ends = at + spec.max_hold
+            self.soonest = min(self.soonest, self._ends)
         if not spec.auto_extend:
             self._pause = _NO_RENEWAL
-
-    @property
-    def soonest(self) -> float:
-        """A new lease is not due earlier."""
-        return min(self.lease.valid_until - self.lease.ttl * _MOST_LEFT, self._ends)
 
     @property
     def due(self) -> float:
@@ -198,7 +195,9 @@ class Renewal:
         return {}
 
 
-attributes.tell(Renewal, "settings", "spec", "lease", "held_by", "_since", "_pause", "moment", "_tried_for", "_again")
+attributes.tell(
+    Renewal, "settings", "spec", "lease", "held_by", "_since", "soonest", "_pause", "moment", "_tried_for", "_again"
+)
 
 
 # The three functions are cached: leases that were extended together call them with the same arguments, one by one.

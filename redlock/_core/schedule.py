@@ -5,8 +5,8 @@ with its renewals, and a heap of the moments.  A renewal knows its moment, so a 
 
 New leases.  Most leases are released long before they are due, so the renewer does nothing for them in advance.  A
 new lease waits in a queue, and goes into the wheel when the renewer looks next.  If it is lost or gets shorter
-before that, it goes there at once.  When more than 256 are queued, the thread that adds the next one also empties the
-queue: otherwise a busy process would keep all that it has released since the last look.
+before that, it goes there at once.  When more than `MANY` are queued, the thread that adds the next one also empties
+the queue: otherwise a busy process would keep all that it has released since the last look.
 """
 
 from __future__ import annotations
@@ -24,37 +24,25 @@ if TYPE_CHECKING:
     from redlock._core.renewals import Renewal
 
 _NOWHERE = math.inf  # `Renewal.moment` of a renewal that is neither in the queue nor in the wheel
-_MANY = 256  # up to so many new leases are queued before somebody looks which of them are over
+MANY = 256  # up to so many new leases are queued before somebody looks which of them are over
 _SPARE = 64  # the heap may have so many moments at which nothing is due any more, and as many again as there are others
 
 
 class Schedule:
     """All renewals of one client, by the moment at which they are due."""
 
-    __slots__ = ("_heap", "_moments", "_queue")
+    __slots__ = ("_heap", "_moments", "queue")
 
     def __init__(self) -> None:
-        self._queue: deque[Renewal] = deque()
+        self.queue: deque[Renewal] = deque()  # new ones, each due at its `soonest` or later; any thread may append
         self._moments: dict[float, dict[Renewal, None]] = {}  # not sets: a simulation needs an order
         self._heap: list[float] = []
-
-    def add(self, renewal: Renewal) -> bool:
-        """Queue a new renewal, which is due at its `soonest` or later.  Any thread may call this at any time.
-
-        True: too many are queued, and the caller must `put` the `newcomers`.
-        """
-        self._queue.append(renewal)
-        return len(self._queue) > _MANY
-
-    @property
-    def queued(self) -> bool:
-        return bool(self._queue)
 
     def newcomers(self) -> list[Renewal]:
         """Empty the queue.  Returns the renewals to `put`."""
         coming = []
-        while self._queue:
-            renewal = self._queue.popleft()
+        while self.queue:
+            renewal = self.queue.popleft()
             if renewal.moment is None:  # a release from now on takes it out
                 renewal.moment = _NOWHERE
             coming.append(renewal)

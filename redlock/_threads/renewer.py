@@ -106,7 +106,7 @@ class Renewer(RenewerBase):
         with self._mutex.lock:
             stays = self._wakes_at if self._wakes_at > now else math.inf
             self._wakes_at = min(self._schedule.next(), stays)
-            return not self._schedule.queued  # a lease that is added from now on sees the new time
+            return not self._schedule.queue  # a lease that is added from now on sees the new time
 
     # -- for its operations --------------------------------------------------------------------------
 

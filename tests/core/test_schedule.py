@@ -10,14 +10,14 @@ from hypothesis import given, settings, strategies as st
 from redlock._core.extend import extend
 from redlock._core.release import release
 from redlock._core.renewals import _STEP
-from redlock._core.schedule import _MANY, Schedule
+from redlock._core.schedule import MANY, Schedule
 from tests.core.renewer import TTL, VALIDITY, Held, Scene
 from tests.core.world import PROPERTY, START, Master
 
 
 def size(schedule: Schedule) -> int:
     """Of all that it keeps."""
-    return sum(map(len, schedule._moments.values())) + len(schedule._queue)
+    return sum(map(len, schedule._moments.values())) + len(schedule.queue)
 
 
 # -- new leases --------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def test_a_million_pairs_between_two_looks_do_not_pile_up() -> None:
         lease = scene.hold(number).lease
         lease.end()
         lease.changed()
-        assert len(scene._schedule._queue) <= _MANY
+        assert len(scene._schedule.queue) <= MANY
     assert stays.lease.valid
     scene.put_back(*scene._schedule.newcomers())
     assert size(scene._schedule) == 1
