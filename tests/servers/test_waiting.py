@@ -204,11 +204,14 @@ def test_four_processes_increment_a_counter_that_nothing_else_protects(redlock_s
 
 def test_who_released_lets_others_go_first(world, masters, others):
     """One that takes it again and again, and one that waits: they take turns."""
-    stop = time.monotonic() + 1.5
     order: list[str] = []
+    both = threading.Barrier(2)
 
     def work(name, lock):
-        while time.monotonic() < stop:
+        with lock:
+            pass
+        both.wait(60)
+        while len(order) < 200:
             with lock:
                 order.append(name)
                 time.sleep(0.002)
@@ -222,5 +225,5 @@ def test_who_released_lets_others_go_first(world, masters, others):
     for thread in threads:
         thread.join()
     counts = [order.count("a"), order.count("b")]
-    assert min(counts) > 10
+    assert min(counts) > 0
     assert max(counts) <= 5 * min(counts), counts
