@@ -38,7 +38,7 @@ def test_the_command_knows_its_lock_and_gets_what_is_passed(servers):
     name, token, fence, text, rest = done.stdout.split(maxsplit=4)
     assert (name, text, rest.strip()) == ("job", "hello", "['--ttl', '--', 'x']")
     assert re.fullmatch(r"[0-9a-f]{40}:\S+/\d+", token)
-    assert servers.client(0).get("{redlock:job}:fence") == fence.encode()
+    assert [servers.client(i).get("{redlock:job}:fence") for i in range(5)].count(fence.encode()) >= 3
     assert done.stderr == ""  # for cron, which mails whatever is said
     eventually(lambda: nothing_left(servers))
 
