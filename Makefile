@@ -51,13 +51,13 @@ quick: lint types core
 
 ## make test              lint, types, core, simulation, real servers, harness, docs, the wheel, oldest dependencies
 ##                        and Redis, newest Redis
-test: announce lint types
-	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) servers simulation harness core docs oldest package newest
+test: announce lint types core simulation servers
+	+@$(MAKE) --no-print-directory --jobs 2 $(SYNC) harness docs oldest package newest
 
-# Two at a time: what waits for servers leaves processors to what computes.
+# These five mostly wait, so two run at a time.  The others use all processors by themselves.
 announce:
-	@echo "lint, types; then servers, simulation, harness, core, docs, oldest, package, newest, two at a time: each shows what it"
-	@echo "did when it has ended.  Some 15 minutes on two processors."
+	@echo "lint, types, core, simulation, servers; then harness, docs, oldest, package, newest, two at a time, each of which"
+	@echo "shows what it did when it has ended.  Some 15 minutes on two processors."
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff format --check --quiet

@@ -132,9 +132,9 @@ class Housekeeper(HousekeeperBase[Connections]):
         # Set before the work: an event that comes during the work is either seen by it, or wakes us.
         self._awaits = bool(renewer.operations)
         due = renewer.work()
-        now = _clock.now()
         reports: Reports = []
         with connections.mutex:
+            now = _clock.now()  # in here, as where a thread leads: no answer is older than its request
             timeout = min(self.chores(now, reports), due - now)
             connections.dozing = timeout > TICK and not renewer.operations
         report(reports, self._observer)

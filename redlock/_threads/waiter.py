@@ -164,8 +164,8 @@ class Waiter:
                 return
             finally:
                 connections.polling = False
-            now = _clock.now()
             with connections.mutex:
+                now = _clock.now()  # in here: else another thread could write after it what we then read the answer to
                 try:
                     connections.reader = self  # threads that get events go on the chain
                     connections.read_ready(ready, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 from redlock import Masters, NotHeld
 from tests.servers.interrupt import at_every_line
-from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, take
+from tests.servers.look import all_up, at_once, each, eventually, lock_keys, nothing_left, take
 from tests.servers.process import run, started
 from tests.servers.waiter import NEVER, Waiting
 
@@ -327,6 +328,21 @@ def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
             assert not lease.valid
             Behind(lock).join()
     eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_no_answer_is_older_than_its_request(redlock_masters):
+    """Whoever reads looks at the clock when nobody can write any more: pauses are computed of how long attempts took."""
+    latencies: list[float] = []
+    until = time.monotonic() + 2.0
+
+    def work(lock):
+        while time.monotonic() < until:
+            lease = lock.acquire(timeout=10)
+            latencies.extend(vote.latency for vote in lease.votes if vote.latency is not None)
+            lock.release()
+
+    at_once([functools.partial(work, redlock_masters.lock(f"job-{i % 8}", ttl=30)) for i in range(16)])
+    assert min(latencies) >= 0
 
 
 WAITS = """
