@@ -52,7 +52,7 @@ def test_nor_where_many_are_renewed_together() -> None:
 
 
 def slots_but_the_first(call: wire.Call) -> Any:
-    """Of three slots one is free for whoever asks for several."""
+    """An attempt asks for three slots, of which one is free."""
     asked, proposal = call.args[5:], call.args[3]
     if len(asked) > 1:
         return [1, proposal.encode()]

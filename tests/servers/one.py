@@ -27,8 +27,8 @@ def free_port_of_a_node() -> int:
 def reserved(port: int) -> int:
     """Reserve ``port``, or any if it is 0. Raises OSError if somebody has it.
 
-    On Linux a socket that is bound and does not listen keeps others away: the kernel gives its port to nobody who asks
-    for any. A server may still listen there, because both allow reuse. See `redlock.testing._nest.Nest.reserve`.
+    On Linux a bound socket reserves its port, also if it does not listen: the kernel gives the port to no other program.
+    A server may still listen there, because both allow reuse. See `redlock.testing._nest.Nest.reserve`.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", port))

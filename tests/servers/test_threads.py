@@ -331,7 +331,7 @@ def test_ctrl_c_at_every_line_of_a_level(redlock_servers):
 
 
 def test_no_answer_is_older_than_its_request(redlock_masters):
-    """Whoever reads looks at the clock when nobody can write any more: pauses are computed of how long attempts took."""
+    """The clock is read when no other thread can write.  The pause after a collision depends on how long an attempt took."""
     latencies: list[float] = []
     until = time.monotonic() + 2.0
 
