@@ -1,6 +1,8 @@
 """A writer that waits keeps new readers away, or it might wait for ever (R33).
 
-It leaves a mark on all masters that have readers.  They refuse new ones from then on; those that are there may extend.
+It leaves a mark on all masters, except where another writer has the name.  They refuse new readers from then on; those
+that are there may extend.  A master without readers is marked as well: the writer may have just given back what it had
+got there, and readers that come in on one master after another get a majority in the end.
 So the writer gets in when they have released or expired.  A mark lasts for two pauses of its writer, which leaves it
 anew after each attempt, and takes it back at the end.  A pause may be shorter than an attempt takes; then a mark lasts
 for two times `node_timeout`, or it would be gone before the next one comes.  The mark of a writer that crashed goes by

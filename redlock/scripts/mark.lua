@@ -1,5 +1,6 @@
 -- A writer waits for the readers of these names: keep new ones away for a while (R33).  Those that are there may extend.
--- Or take that back, and tell readers who wait.  Where nobody reads there is nothing to mark.
+-- Or take that back, and tell readers who wait.  A name that nobody has is marked as well: otherwise the writer's own
+-- rollback would let new readers in wherever it had taken the name.
 --
 -- KEYS  n lock keys
 -- ARGV  token, ms ("0": take it back)
@@ -13,7 +14,7 @@ for i = 1, #KEYS do
   if failure then
     return failure
   end
-  if not found and redis.call('ZCOUNT', KEYS[i], '-inf', '+inf') > 0 then
+  if not found then
     if ms > 0 then
       put(KEYS[i], token, '-', ms)
     elseif redis.call('ZREM', KEYS[i], token) == 1 then

@@ -23,6 +23,8 @@ CHUNK = 50
 FOUND = (536, 12614, 24226, 27730, 1023712, 2022798)
 # Twelve clients on one free slot, whose attempts took as long as the longest pause that kept them apart.
 FOUND_OF_SLOTS = (10478,)
+# A writer took back what it had got of a lock, and new readers came in there.
+FOUND_OF_WRITERS = (850123, 850154, 850399)
 
 
 @pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
@@ -64,7 +66,8 @@ def test_readers_are_together_and_writers_alone(start):
 
 def test_a_writer_gets_in_although_somebody_always_reads():
     """R33."""
-    assert sum(simulate(come_and_go(seed)).judge.writes for seed in range(COME_AND_GO)) > COME_AND_GO
+    seeds = (*range(COME_AND_GO), *FOUND_OF_WRITERS)
+    assert sum(simulate(come_and_go(seed)).judge.writes for seed in seeds) > len(seeds)
 
 
 @pytest.mark.parametrize("start", range(0, SLOTS, CHUNK))

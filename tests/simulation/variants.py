@@ -1027,6 +1027,12 @@ def _() -> list[Any]:
     return [script(scripts.ACQUIRE_SHARED, ("if first < 0 then", "if false then"))]
 
 
+@variant("rollback-lets-readers-in", R33, drawn=come_and_go)
+def _() -> list[Any]:
+    """A writer that waits leaves no mark where nobody reads, as where it has just taken back what it had got."""
+    return [script(scripts.MARK, ("if not found then", "if not found and redis.call('ZCARD', KEYS[i]) > 0 then"))]
+
+
 @variant("upgrade-in-place", P1, drawn=readers_and_writers)
 def _() -> list[Any]:
     """A reader becomes the writer, whoever else reads."""
