@@ -13,6 +13,7 @@ import redis.asyncio
 
 from redlock import AsyncMasters, ConfigurationError
 from redlock.compat.aioredlock import Aioredlock, Lock, LockAcquiringError, LockError, LockRuntimeError
+from tests.servers.look import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*there for the way over:DeprecationWarning")
 
@@ -137,7 +138,7 @@ async def test_the_lock_of_another_process(manager, other, servers):
     with pytest.raises(LockError):
         await other.get_lock("free", lock.id)
     await other.unlock(theirs)
-    assert not any(servers.keys("resource_name"))
+    await asyncio.to_thread(eventually, lambda: not any(servers.keys("resource_name")))
     with contextlib.suppress(LockError):
         await lock.release()
 

@@ -88,6 +88,7 @@ def test_outage_held_and_misconfigured_read_differently(world, redlock_servers):
         assert str(outage.value).count("\n") == 5  # a line for every master
     with world.Masters(redlock_servers.urls, restart_guard=False) as one:
         with one.lock("job", ttl=10) as lease, world.Masters(redlock_servers.urls, restart_guard=False) as two:
+            eventually(lambda: all_up(two))
             with pytest.raises(NotAcquired, match=f"held by {lease.owner} for up to") as held:
                 with two.lock("job", ttl=10, timeout=0.1):
                     pass
@@ -119,6 +120,7 @@ def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
     size = 17_000_000  # more than a connection is kept for: see `_core.sizes`
     each(redlock_servers, "set", "redlock:big", b"x" * size, px=60_000)
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=5) as masters:
+        eventually(lambda: all_up(masters))
         with masters.lock("other", ttl=30) as lease:
             assert lease.valid
             lock = masters.lock("big", ttl=30)

@@ -123,6 +123,7 @@ def test_extend_sets_and_does_not_add(redlock_servers, masters):
 def test_frozen_majority_takes_nothing_away(world, redlock_servers):
     """R13: an extension without answers leaves the validity that there was."""
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=0.1) as masters:
+        eventually(lambda: all_up(masters))
         lock = masters.lock("job", ttl=5)
         lease = take(lock)
         before = lease.valid_until

@@ -53,7 +53,7 @@ def test_what_is_done_if_somebody_else_has_it(others, locked):
         return job
 
     with others.lock("job:a", ttl=10) as lease:
-        with pytest.raises(NotAcquired, match=f"held by {re.escape(lease.owner)} ") as caught:
+        with pytest.raises(NotAcquired, match=rf"held by {re.escape(lease.owner)}\s") as caught:
             locked("job:{job}")(body)("a")
         assert type(caught.value) is NotAcquired
         assert locked("job:{job}", on_busy="skip")(body)("a") is None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.look import eventually, lock_keys, nothing_left
+from tests.servers.look import all_up, eventually, lock_keys, nothing_left
 from tests.servers.proxy import Proxy
 
 NODE_TIMEOUT = 5.0
@@ -47,8 +47,7 @@ def test_nobody_waits_for_it(world, redlock_servers, fault, when):
         with world.Masters(urls, **options) as masters:
             lock = masters.lock("job", ttl=30)
             if when == "connected":
-                with lock:
-                    pass
+                eventually(lambda: all_up(masters))
                 fault(redlock_servers, proxy)
             began = time.monotonic()
             for _ in range(20):
@@ -92,9 +91,8 @@ def test_masks(world, redlock_servers, n):
     clients = [redlock_servers.client(i) for i in range(n)]
     # So long that a tie that waits for anything shows.
     with world.Masters(redlock_servers.urls[:n], restart_guard=False, node_timeout=9.0) as masters:
+        eventually(lambda: all_up(masters))
         lock = masters.lock("job", ttl=30)
-        with lock:
-            pass
         for mask in range(2**n):
             occupied = {i for i in range(n) if mask >> i & 1}
             eventually(lambda: not any(lock_keys(redlock_servers)))

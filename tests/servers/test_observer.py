@@ -136,6 +136,7 @@ def test_an_observer_that_raises_breaks_nothing(world, redlock_servers, caplog, 
         raise error("mine")
 
     with world.Masters(redlock_servers.urls, restart_guard=False, observer=broken) as masters:
+        eventually(lambda: all_up(masters))
         with masters.lock("job", ttl=10) as lease:
             assert lease.valid
     assert f"{error.__name__}: mine" in caplog.text

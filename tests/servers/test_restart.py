@@ -146,6 +146,7 @@ def test_restarts_one_after_the_other_cost_a_lease_nothing_for_which_somebody_wa
         world.Masters(servers.urls, **options) as masters,
         Masters(servers.urls, **options) as others,
     ):
+        eventually(lambda: all_up(masters))
         lock = masters.lock("job", ttl=30.0, auto_extend=False)
         lease = take(lock)
         fence = lease.fence
