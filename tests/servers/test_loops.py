@@ -366,16 +366,25 @@ async def body(lock, ended):
         raise
 
 
-async def inside(lock, ended):
+async def all_answer(masters):
+    """No thread connects any more, and all masters have done what was asked of them before."""
+    for _ in range(1000):
+        if all(vote.outcome == "free" for vote in (await masters.status("whatever")).votes):
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("not all masters answer")
+
+
+async def inside(masters, lock, ended):
     """A coroutine that is suspended inside of its ``async with``."""
-    async with lock:  # the masters are connected
-        pass
+    await all_answer(masters)  # so it is suspended once before it has the lock
     coroutine = body(lock, ended)
     future = coroutine.send(None)
     while not future.done():  # noqa: ASYNC110 - to the tick
         await asyncio.sleep(0)
     coroutine.send(None)
     assert lock.lease.valid
+    await all_answer(masters)
     return coroutine
 
 
@@ -385,11 +394,12 @@ def test_a_body_is_thrown_away_after_its_loop(redlock_servers, then):
     ended: list[object] = []
     lock = masters.lock("job", ttl=30)
     loop = asyncio.new_event_loop()
-    coroutine = loop.run_until_complete(inside(lock, ended))
+    coroutine = loop.run_until_complete(inside(masters, lock, ended))
 
     async def throw_away():
         if "come" in then:
             await use(masters, "another")  # which closes the connections of the loop that is closed
+            await all_answer(masters)
         coroutine.close()
         await asyncio.to_thread(eventually, lambda: "come" not in then or nothing_left(redlock_servers))
 
@@ -414,7 +424,7 @@ def test_a_body_is_thrown_away_while_its_loop_runs(redlock_servers, how):
         async with masters_of(redlock_servers) as masters:
             ended: list[object] = []
             lock = masters.lock("job", ttl=30)
-            coroutines = [await inside(lock, ended)]
+            coroutines = [await inside(masters, lock, ended)]
             lease = lock.lease
             waiting = asyncio.create_task(masters.lock("job", ttl=30).acquire(timeout=10))
             await asyncio.sleep(0.1)

@@ -14,7 +14,7 @@ import pytest
 import redlock
 from redlock import LeaseExtended
 from redlock._core import renewals
-from tests.servers.look import all_up, eventually, lock_keys, nothing_left, script_calls, take
+from tests.servers.look import all_up, each, eventually, lock_keys, nothing_left, script_calls, take
 
 
 def test_under_faults_they_get_their_own_answers(world, redlock_servers):
@@ -171,12 +171,17 @@ def test_many_are_kept_and_few_requests_do_it(held, redlock_servers, seen, lost)
 
 
 def test_one_that_is_taken_over_and_one_that_is_deleted(held, redlock_servers, lost):
-    for i in MAJORITY:
-        client = redlock_servers.client(i)
+    clients = [redlock_servers.client(i) for i in MAJORITY]
+    for client in clients:
         assert client.set("redlock:job-7", "somebody-else", xx=True, keepttl=True)
-        assert client.delete("redlock:job-23") == 1
     taken, deleted = held["job-7"][1], held["job-23"][1]
-    eventually(lambda: len(lost) == 2)
+
+    def both_are_lost():
+        # Again: an extension under way repairs what is deleted before the last master has been asked (R14).
+        each(redlock_servers, "delete", "redlock:job-23", masters=len(clients))
+        return len(lost) == 2
+
+    eventually(both_are_lost)
     assert {lease.name for lease in lost} == {"job-7", "job-23"}
     assert (taken.loss().reason, deleted.loss().reason) == ("taken", "expired")
     assert "somebody-else" in str(taken.loss()) or any("somebody-else" in vote.reason for vote in taken.loss().votes)
