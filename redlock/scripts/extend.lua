@@ -7,7 +7,7 @@
 -- returns {1}            extended, and the fence keys live on (R20)
 --         {0, holder}    not all ours: the token of somebody else who holds one, "" if nobody does
 --                        (of what is longer than any token of ours, the first 128 bytes),
---                        "shared:" if readers do (R33)
+--                        "shared:" if readers do (R33); a writer that waits for readers has left a mark, and holds none
 -- A key of another type is the error WRONGTYPE, and so is a set of readers with the caller in it: it was downgraded.
 
 local n, token = tonumber(ARGV[1]), ARGV[2]
@@ -20,7 +20,7 @@ for i = 1, n do
       if redis.pcall('ZSCORE', KEYS[i], token) or redis.call('PTTL', KEYS[i]) == -1 then
         return found
       end
-      found = 'shared:'
+      found = tonumber(redis.call('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')[2]) > 0 and 'shared:'
     end
     ours = false
     other = found or other

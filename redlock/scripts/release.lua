@@ -35,8 +35,9 @@ for i = 1, #KEYS do
   else
     ours = false
     if type(found) == 'table' then
-      if type(redis.pcall('ZCOUNT', KEYS[i], '-inf', '+inf')) == 'number' and redis.call('PTTL', KEYS[i]) ~= -1 then
-        found = 'shared:'
+      local last = redis.pcall('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')
+      if not last.err and redis.call('PTTL', KEYS[i]) ~= -1 then
+        found = tonumber(last[2]) > 0 and 'shared:'  -- or only a writer waits
       else
         failure = found
       end

@@ -9,7 +9,8 @@
 --         1         extended, and its fence keys live on
 --         holder    not all ours: the token of somebody else who holds one, "" if nobody does
 --                   (of what is longer than any token of ours, the first 128 bytes)
---         an error  a key has another type
+--         an error  a key has another type: readers have it, for one.  The mark of a writer that waits for readers
+--                   holds none (R33)
 
 local life, answers, first = ARGV[1], {}, 1
 
@@ -24,7 +25,11 @@ for arg = 2, #ARGV, 4 do
     if found ~= token then
       answer = 0
       if type(found) == 'table' then
-        failure = found
+        local last = redis.pcall('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')
+        if last.err or tonumber(last[2]) > 0 or redis.call('PTTL', KEYS[i]) == -1 then
+          failure = found
+        end
+        found = false
       end
       other = found or other
     end

@@ -1,6 +1,7 @@
 -- Give the names back to a master that lost or never had them, after an extension was won (R14).
--- Does nothing where somebody else holds one.  The greater of two fences stays: one that is greater than that of the lease
--- was left by an attempt that failed, and must not keep the names away.
+-- Does nothing where somebody else holds one; the mark of a writer that waits for readers holds none (R33).  The
+-- greater of two fences stays: one that is greater than that of the lease was left by an attempt that failed, and must
+-- not keep the names away.
 --
 -- KEYS  n lock keys, then their n fence keys (none: fencing is off)
 -- ARGV  n, token, ttl in ms, fence of the lease (decimal), life of a fence key in ms
@@ -12,8 +13,13 @@
 local n, token, fence = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[4])
 
 for i = 1, n do
-  local found = redis.call('GET', KEYS[i])
-  if found and found ~= token then
+  local found = redis.pcall('GET', KEYS[i])
+  if type(found) == 'table' then
+    local last = redis.pcall('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')
+    if last.err or tonumber(last[2]) > 0 or redis.call('PTTL', KEYS[i]) == -1 then
+      return found
+    end
+  elseif found and found ~= token then
     return {0}
   end
 end

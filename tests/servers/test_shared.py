@@ -13,6 +13,7 @@ from tenacity.wait import wait_fixed
 
 import redlock
 from redlock import ConfigurationError, LockLost, Masters, NotAcquired, NotExtended, NotHeld, WouldDeadlock
+from redlock._core import wire
 from redlock._health import rights
 from tests.servers.commands import CHECK, RUN, environment, run
 from tests.servers.look import (
@@ -146,6 +147,49 @@ def test_who_waits_to_write_marks_masters_without_readers_as_well(redlock_server
     eventually(lambda: marks(redlock_servers) == [1] * 5)
     assert waits.end(30) is None
     eventually(lambda: not any(lock_keys(redlock_servers)[3:]))
+
+
+@pytest.mark.parametrize("names", [["job"], ["job", "other"]])
+def test_the_mark_of_a_writer_keeps_no_lease_from_its_key(redlock_servers, masters, names):
+    """R14: a master that lost the key has it again with the next extension, whoever waits."""
+    eventually(lambda: all_up(masters))
+    lock = masters.lock(names, ttl=30)
+    lease = take(lock)
+    client = redlock_servers.client(2)
+    eventually(lambda: client.exists(KEY))
+    client.delete(KEY)
+    client.zadd(KEY, {"waits": -2e12})
+    client.pexpire(KEY, 60_000)
+    eventually(lambda: lock.extend() and client.type(KEY) == b"string")
+    assert client.get(KEY).decode() == lease.token
+    lock.release()
+
+
+def test_who_lost_it_is_not_told_that_somebody_waits(redlock_servers, masters):
+    """Nobody has taken it: it expired."""
+    eventually(lambda: all_up(masters))
+    lock = masters.lock("job", ttl=30)
+    take(lock)
+    eventually(lambda: all(KEY in keys for keys in redlock_servers.keys()))
+    each(redlock_servers, "delete", KEY)
+    each(redlock_servers, "zadd", KEY, {"waits": -2e12})
+    each(redlock_servers, "pexpire", KEY, 60_000)
+    with pytest.raises(LockLost) as caught:
+        lock.release()
+    assert caught.value.reason == "expired"
+
+
+def test_what_only_waits_holds_nothing_where_many_are_renewed(redlock_servers):
+    """A mark is no reader, and a set of strangers is no mark."""
+    client, keys = redlock_servers.client(0), wire.keys_for("redlock:", ("job",), fencing=True)
+    call = wire.renew([(keys, "ours", 30.0)], 60.0)
+    for member, lasts, says in (("waits", True, b""), ("waits", False, "WRONGTYPE"), ("reads", True, "WRONGTYPE")):
+        client.delete(KEY)
+        client.zadd(KEY, {member: 2e12 if member == "reads" else -2e12})
+        if lasts:
+            client.pexpire(KEY, 60_000)
+        [answer] = client.execute_command("EVAL", call.script.text, len(call.keys), *call.keys, *call.args)
+        assert answer == says if says == b"" else says in str(answer)
 
 
 def test_what_reads_may_not_write_as_well(masters):
