@@ -230,6 +230,7 @@ def _watch_json(check: Callable[[], Health], every: float) -> Health:
     import json  # noqa: PLC0415
     import time  # noqa: PLC0415
 
+    from redlock._cli.pause import pause  # noqa: PLC0415
     from redlock._cli.watch import ended_by_ctrl_c  # noqa: PLC0415
 
     health: Health | None = None
@@ -238,7 +239,7 @@ def _watch_json(check: Callable[[], Health], every: float) -> Health:
             begun = time.monotonic()
             health = check()
             print(json.dumps(health.as_dict()), flush=True)  # noqa: T201
-            time.sleep(max(0.0, every - (time.monotonic() - begun)))
+            pause(every - (time.monotonic() - begun))
     if health is None:
         raise KeyboardInterrupt
     return health

@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from redlock._cli.pause import pause
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -67,12 +69,12 @@ def serve(term: Callable[[], Ending], policy: str, say: Callable[[str], object])
     threads = threading.active_count()  # a debugger may have begun some
     while True:
         ending = term()
-        pause = restarts.pause(ending)
-        if pause is None:
+        seconds = restarts.pause(ending)
+        if seconds is None:
             return ending.code
-        if pause:
-            say(f"the next campaign begins in {pause:.1f} s")
-            time.sleep(pause)
+        if seconds:
+            say(f"the next campaign begins in {seconds:.1f} s")
+            pause(seconds)
         # A thread that connects may be in the resolver, and `Masters.close` does not wait for that.
         while threading.active_count() > threads:
             time.sleep(_LOOK_AGAIN)

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NoReturn
 
 from redlock._cli import table
+from redlock._cli.pause import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +59,7 @@ def _watch(check: Callable[[], Health], every: float, style: table.Style, screen
                 for _, text in news:
                     print(f"{stamp}  {text}", flush=True)  # noqa: T201
             before = health
-            time.sleep(max(0.0, every - (time.monotonic() - begun)))
+            pause(every - (time.monotonic() - begun))
     if last is None:
         raise KeyboardInterrupt
     return last

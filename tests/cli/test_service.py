@@ -67,6 +67,7 @@ def slept(monkeypatch):
     """No time passes."""
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
+    monkeypatch.setattr("redlock._cli.service.pause", pauses.append)
     return pauses
 
 

@@ -1,0 +1,26 @@
+"""A signal that interrupts no system call ends a pause all the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import signal, sys, threading, time
+from redlock._cli.pause import pause
+
+def strike():  # a thread that strikes itself interrupts no other thread
+    time.sleep(0.2)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+threading.Thread(target=strike, daemon=True).start()
+try:
+    pause(100)
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+
+def test_a_signal_just_before_a_sleep_is_not_lost():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("ended\n", "")
