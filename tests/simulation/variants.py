@@ -26,6 +26,7 @@ from redlock._core import (
     slots as slotting,
     subscriptions,
     wire,
+    writer_mark,
 )
 from redlock._core.effects import Send
 from redlock._core.extend import Extension
@@ -1031,6 +1032,18 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """A writer that waits leaves no mark where nobody reads, as where it has just taken back what it had got."""
     return [script(scripts.MARK, ("if not found then", "if not found and redis.call('ZCARD', KEYS[i]) > 0 then"))]
+
+
+@variant("marks-only-what-readers-refused", R33, drawn=come_and_go)
+def _() -> list[Any]:
+    """After an attempt that failed for another reason, a writer that waits leaves no mark."""
+    correct = writer_mark.keep_new_readers_away
+
+    def only_by_readers(*args: Any, by_readers: bool, **options: Any) -> Any:
+        if by_readers:
+            yield from correct(*args, by_readers=True, **options)
+
+    return [mock.patch.object(acquiring, "keep_new_readers_away", only_by_readers)]
 
 
 @variant("upgrade-in-place", P1, drawn=readers_and_writers)
