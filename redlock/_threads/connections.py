@@ -234,6 +234,8 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """From now on operations only end: they roll back, and releases are still sent and waited for."""
         with self.mutex:
             self.closing = True
+            self.leader = None  # the leading thread would go back to poll(); one that joins anew is refused
+        self._lead_waker.wake()
         for waiter in list(self.operations):
             self.poke(waiter)  # it waits again, which is refused
 

@@ -84,14 +84,14 @@ class Waiter:
         now = _clock.now()
         slept, patience = False, _PATIENCE
         while not events:
-            if connections.closing:  # first: who leads would read until the round is over, and `close` ends before that
-                connections.refuse_to_wait(closes, self)
             if connections.leader is self:  # the usual case
                 self._lead(until, now)
                 if events:
                     break
             if connections.leader is not self:
                 self._join(impatient=slept)
+            if connections.closing:
+                connections.refuse_to_wait(closes, self)
             if now >= until:
                 if closes is not None:
                     connections.close_round(closes)

@@ -122,6 +122,23 @@ def test_close_takes_back_what_is_being_acquired(world, redlock_servers):
     eventually(lambda: nothing_left(redlock_servers))
 
 
+def test_what_is_being_acquired_is_given_back_at_once(world, redlock_servers):
+    """P7: not when its round is over, for by then `close` may be."""
+    masters = world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=20.0)
+    eventually(lambda: all_up(masters))
+    pause(redlock_servers, 3)
+    acquiring = threading.Thread(target=lambda: outcome(masters.lock("job", ttl=60)))
+    acquiring.start()
+    eventually(lambda: all(lock_keys(redlock_servers)[3:]))
+    closing = threading.Thread(target=masters.close)
+    closing.start()
+    eventually(lambda: not any(lock_keys(redlock_servers)[3:]), 10)
+    resume(redlock_servers, 3)
+    closing.join(30)
+    acquiring.join(30)
+    eventually(lambda: nothing_left(redlock_servers))
+
+
 def test_close_in_the_middle_of_everything_leaves_no_key_of_nobody(world, redlock_servers):
     """P7: who was told that it has not got it need not release it."""
     failed = []
