@@ -1,7 +1,7 @@
 """Pauses in which a signal counts soon, at the latest after half a second.
 
-`time.sleep` alone may miss one. A signal that arrives just before the system call interrupts nothing, and its handler
-in Python runs only when the sleep is over. Pauses here are as long as a minute.
+`time.sleep` may miss a signal. One that arrives just before the system call does not interrupt it, and its handler in
+Python runs only at the end of the sleep. The pauses of the commands may last for minutes.
 """
 
 from __future__ import annotations

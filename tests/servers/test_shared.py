@@ -151,7 +151,7 @@ def test_who_waits_to_write_marks_masters_without_readers_as_well(redlock_server
 
 @pytest.mark.parametrize("names", [["job"], ["job", "other"]])
 def test_the_mark_of_a_writer_keeps_no_lease_from_its_key(redlock_servers, masters, names):
-    """R14: a master that lost the key has it again with the next extension, whoever waits."""
+    """R14: the next extension gives the key back to a master that lost it, also if a writer waits there."""
     eventually(lambda: all_up(masters))
     lock = masters.lock(names, ttl=30)
     lease = take(lock)
@@ -179,17 +179,33 @@ def test_who_lost_it_is_not_told_that_somebody_waits(redlock_servers, masters):
     assert caught.value.reason == "expired"
 
 
-def test_what_only_waits_holds_nothing_where_many_are_renewed(redlock_servers):
-    """A mark is no reader, and a set of strangers is no mark."""
-    client, keys = redlock_servers.client(0), wire.keys_for("redlock:", ("job",), fencing=True)
-    call = wire.renew([(keys, "ours", 30.0)], 60.0)
-    for member, lasts, says in (("waits", True, "b''"), ("waits", False, "WRONGTYPE"), ("reads", True, "WRONGTYPE")):
+JOB = wire.keys_for("redlock:", ("job",), fencing=True)
+
+
+@pytest.mark.parametrize(("call", "said"), [
+    (wire.extend(JOB, "ours", 30.0, 60.0), ([0, b""], "WRONGTYPE", [0, b"shared:"])),
+    (wire.renew([(JOB, "ours", 30.0)], 60.0), ([b""], "WRONGTYPE", "WRONGTYPE")),
+    (wire.release(JOB, "ours", 0.0), ([0, b""], "WRONGTYPE", [0, b"shared:"])),
+    (wire.repair(JOB, "ours", 30.0, 5, 60.0), ([1], "WRONGTYPE", "WRONGTYPE")),
+], ids=["extend", "renew", "release", "repair"])  # fmt: skip
+def test_a_mark_holds_nothing_and_a_set_of_strangers_is_none(redlock_servers, call, said):
+    """As each script of an ordinary lock sees a mark, a set without expiry, and a reader."""
+    client = redlock_servers.client(0)
+    for (member, score, lasts), expected in zip(
+        (("waits", -2e12, True), ("waits", -2e12, False), ("reads", 2e12, True)), said, strict=True
+    ):
         client.delete(KEY)
-        client.zadd(KEY, {member: 2e12 if member == "reads" else -2e12})
+        client.zadd(KEY, {member: score})
         if lasts:
             client.pexpire(KEY, 60_000)
-        [answer] = client.execute_command("EVAL", call.script.text, len(call.keys), *call.keys, *call.args)
-        assert says in str(answer)
+        try:
+            answer = client.execute_command("EVAL", call.script.text, len(call.keys), *call.keys, *call.args)
+        except ResponseError as error:
+            answer = [error]
+        if isinstance(answer[0], ResponseError):
+            answer = str(answer[0]).partition(" ")[0]
+        assert answer == expected, (member, lasts)
+        assert answer == [1] or client.zcard(KEY) == 1  # P8
 
 
 def test_what_reads_may_not_write_as_well(masters):
