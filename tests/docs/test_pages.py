@@ -10,6 +10,8 @@ import pytest
 from redlock.testing import LocalMasters
 from tests.docs.pages import DIRECTIVES, OTHER, PAGES, ROOT, Page, blocks, matches
 
+TRIES = 3  # a master that is late changes what a page prints: a vote is missing, or how long the lock is still held
+
 
 @pytest.fixture(scope="module")
 def servers():
@@ -19,10 +21,19 @@ def servers():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page(page, servers, tmp_path, monkeypatch):
-    servers.reset()
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDLOCK_MASTERS", ",".join(servers.urls))
-    Page(page, servers.urls, tmp_path).run()
+    for tries_left in reversed(range(TRIES)):
+        directory = tmp_path / str(tries_left)
+        directory.mkdir()
+        monkeypatch.chdir(directory)
+        servers.reset()
+        try:
+            Page(page, servers.urls, directory).run()
+        except AssertionError:
+            if not tries_left:
+                raise
+        else:
+            break
     until = time.monotonic() + 10  # a release may still be on its way to a slow master
     while held(servers) and time.monotonic() < until:
         time.sleep(0.02)
