@@ -46,16 +46,24 @@ _ALL: Final = (
         "half of them are killed, and come back with the next list of masters; then the others",
         (0.1, 0.4),
     ),
+    Fault(
+        "early",
+        "client",
+        "half of them are killed, and come back with the list after the next one; then the others get both, in turn",
+        (0.1, 0.4),
+    ),
     Fault("wall", "client", "its wall clock jumps, in either direction, and back", (0.5, 1.2)),
 )
 
 FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}
 
-# Words for several, as `--faults` takes them.  A roll leaves the masters to nothing else for as long as it takes, and a move the
-# clients.
+# Words for several, as `--faults` takes them.  A roll leaves the masters to nothing else for as long as it takes, and another
+# list of masters the clients.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("one", "oneway", "halves", "ring", "flap"),
-    "all": tuple(fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", "move")),
+    "all": tuple(
+        fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", "move", "early")
+    ),
 }
 
 

@@ -180,7 +180,7 @@ def _join(nemesis: Nemesis, strike: Strike) -> None:
     nemesis.mend(strike, *_ways(strike))
 
 
-_KILLS: Final = ("crash", "move")
+_KILLS: Final = ("crash", "move", "early")
 _LINK_FAULTS: Final = ("one", "oneway", "halves", "ring", "flap")
 
 _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
@@ -200,6 +200,7 @@ _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.stop(seat)),
     "crash": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
     "move": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
+    "early": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
     "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, s.seconds)),
 }
 
@@ -220,5 +221,6 @@ _HEALS: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.resume(seat)),
     "crash": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat)),
     "move": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat, s.uses)),
+    "early": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat, s.uses)),
     "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, -s.seconds)),
 }

@@ -45,7 +45,7 @@ class Strike:
 
     @property
     def in_turn(self) -> bool:
-        return self.fault in ("roll", "move")
+        return self.fault in ("roll", "move", "early")
 
     def moved(self, by: float) -> Strike:
         return replace(self, at=self.at + by, until=self.until + by, settled=self.settled + by)
@@ -123,8 +123,8 @@ class _Planner:
     def _of(self, fault: Fault, at: float, until: float) -> Iterable[Strike]:
         if fault.kind == "master":
             return self._on_masters(fault.name, at, until)
-        if fault.name == "move":
-            return self._moved(at, until)
+        if fault.name in ("move", "early"):
+            return self._moved(fault, at, until)
         if fault.kind == "client":
             return [self._on_clients(fault.name, at, until)]
         return self._on_links(fault.name, at, until)
@@ -164,24 +164,47 @@ class _Planner:
             at = settled + ttl * self._random.uniform(*_PAUSE)
             until = min(at + ttl * self._random.uniform(shortest, longest), end)
 
-    def _moved(self, at: float, until: float) -> Iterator[Strike]:
-        """One master comes and one goes, in turn, and in a ring (R34): as many of them as there is time for."""
+    def _moved(self, fault: Fault, at: float, until: float) -> Iterator[Strike]:
+        """Each half of the clients gets one list after the other (R34): as many of them as there is time for."""
         ttl, end = self._settings.ttl, self._settings.duration
-        shortest, longest = FAULTS["move"].lasts
-        uses = self._settings.first_list
-        size = len(uses)
-        halves = [half for half in (tuple(self._clients[::2]), tuple(self._clients[1::2])) if half]
-        while size < len(self._masters):
-            uses = uses[1:] if len(uses) > size else (*uses, uses[-1] % len(self._masters) + 1)
+        shortest, longest = fault.lasts
+        for half, uses, waits in self._moves() if fault.name == "move" else self._early_moves():
+            if at >= end - ttl * shortest:
+                return
+            # A list of clients that were killed counts for a while. Who waits does so until it does not.
+            gone = 2 * self._settings.longest_ttl if waits else 0.0
+            settled = until + gone + ttl
+            yield Strike(fault=fault.name, at=at, until=until, settled=settled, clients=half, uses=uses)
+            at = settled
+            until = min(at + ttl * self._random.uniform(shortest, longest), end)
+
+    def _moves(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], bool]]:
+        """Which clients get which list, and whether the next step waits until the list before is gone."""
+        halves = self._halves_of_clients()
+        for uses in self._lists():
             for half in halves:
-                if at >= end - ttl * shortest:
-                    return
-                # A list of clients that were killed counts for a while. The next step waits until it does not.
-                gone = 2 * self._settings.longest_ttl if half is halves[-1] else 0.0
-                settled = until + gone + ttl
-                yield Strike(fault="move", at=at, until=until, settled=settled, clients=half, uses=uses)
-                at = settled
-                until = min(at + ttl * self._random.uniform(shortest, longest), end)
+                yield half, uses, half is halves[-1]
+
+    def _early_moves(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], bool]]:
+        """The first half skips a list, and is refused until the other one has had that."""
+        one, *others = self._halves_of_clients()
+        lists = self._lists()
+        for other in others:  # there is none where there is one client
+            for skipped, uses in zip(lists, lists, strict=True):
+                yield one, uses, True
+                yield other, skipped, True
+                yield other, uses, True
+
+    def _lists(self) -> Iterator[tuple[int, ...]]:
+        """One master comes and one goes, in turn, and in a ring."""
+        uses, masters = self._settings.first_list, len(self._masters)
+        size = len(uses)
+        while size < masters:
+            uses = uses[1:] if len(uses) > size else (*uses, uses[-1] % masters + 1)
+            yield uses
+
+    def _halves_of_clients(self) -> list[tuple[int, ...]]:
+        return [half for half in (tuple(self._clients[::2]), tuple(self._clients[1::2])) if half]
 
     def _on_clients(self, name: str, at: float, until: float) -> Strike:
         most = max(1, len(self._clients) // 2)

@@ -51,6 +51,8 @@ _ALL: Final = (
              {"faults": ("roll",), "persistence": "none", "masters": 3, "ttl": 1.5, "work": "steady"}, (*MUST, "kept")),
     Scenario("other-masters", "all masters are replaced by others, one at a time, while everybody works (R34)",
              {"faults": ("move",), "masters": 6, "used": 3, "ttl": 1.2, "duration": 40.0}),
+    Scenario("masters-too-early", "half of the clients skip a list of masters: they get nothing until the others have had it (R34)",
+             {"faults": ("early",), "masters": 4, "used": 3, "ttl": 1.2, "duration": 15.0, "work": "brief", "locks": 2}),
     Scenario("pause", "masters are stopped and resumed, any number of them", {"faults": ("pause",)}),
     Scenario("strobe", "masters' clocks go forth and back within the allowance", {"faults": ("strobe",)}),
     Scenario("skewed-clocks", "clients' wall clocks are wrong, and jump", {"faults": ("wall",), "skew": 4.0, "locks": 2}),

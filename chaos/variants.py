@@ -177,6 +177,12 @@ def _() -> None:
     _patch_script("ACQUIRE", ("found = pttl > 0 and 'shared:'", "found = false"))
 
 
+@_variant("records-every-list", scenario="masters-too-early", breaks="exclusive")
+def _() -> None:
+    """Masters record a list that does not go with one in use, so both work (R34)"""
+    _patch_script("FLEET", ("return majority(#ARGV - 4) + majority(size) > all", "return true"))
+
+
 @_variant("resigns-late", scenario="leaders", breaks="handover")
 def _() -> None:
     """A leader that has ended keeps the lock for two seconds (R31)"""

@@ -266,8 +266,14 @@ class Scenes:
         self.cast.check()
 
     def move(self):
+        self._comes_back_with_another_list("move")
+
+    def early(self):
+        self._comes_back_with_another_list("early")
+
+    def _comes_back_with_another_list(self, fault):
         before = self.cast.now_on(2)
-        with self.struck("move", clients=(2,), uses=(2, 1)):
+        with self.struck(fault, clients=(2,), uses=(2, 1)):
             assert before.process.poll() == -9
         after = self.cast.now_on(2)
         given = [word.partition("=")[0] for word in after.process.args if word.startswith("master-")]

@@ -12,7 +12,8 @@ from chaos.scenarios import SCENARIOS
 from chaos.settings import Settings
 
 SEEDS = range(30)
-ALL = tuple(name for name in FAULTS if name != "move")  # which needs masters that nobody uses yet
+NEED_OTHER_MASTERS = ("move", "early")  # that nobody uses yet
+ALL = tuple(name for name in FAULTS if name not in NEED_OTHER_MASTERS)
 
 
 def settings(seed, **changes):
@@ -43,7 +44,7 @@ def test_everything_is_healed_in_time(seed):
     for strike in plan(settings(seed)):
         assert 0 < strike.at < strike.until <= 60.0
         assert strike.settled >= strike.until
-        if strike.fault not in ("kill", "forget", "roll", "move"):
+        if strike.fault not in ("kill", "forget", "roll"):
             assert strike.settled == strike.until
 
 
@@ -138,8 +139,26 @@ def test_the_scenario_of_other_masters_goes_step_by_step(seed):
     assert all(one.settled <= other.at for one, other in itertools.pairwise(made))
 
 
-def test_without_masters_that_nobody_uses_nobody_moves():
-    assert not plan(settings(1, faults=("move",), lanes=1))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_skips_a_list_is_two_steps_away_until_the_others_have_had_it(seed):
+    """The others wait at each step until the list before is gone (R34)."""
+    scenario = SCENARIOS["masters-too-early"].with_seed(seed)
+    made = plan(scenario)
+    assert [one.uses for one in made[:3]] == [(2, 3, 4), (1, 2, 3, 4), (2, 3, 4)]
+    one, other = set(made[0].clients), set(made[1].clients)
+    assert made[2].clients == made[1].clients
+    assert one | other == set(range(1, scenario.clients + 1))
+    assert not one & other
+    assert all(after.at - before.until >= 2 * scenario.longest_ttl for before, after in itertools.pairwise(made))
+
+
+@pytest.mark.parametrize("fault", NEED_OTHER_MASTERS)
+def test_without_masters_that_nobody_uses_nobody_moves(fault):
+    assert not plan(settings(1, faults=(fault,), lanes=1))
+
+
+def test_one_client_alone_skips_nothing():
+    assert not plan(settings(1, faults=("early",), lanes=1, masters=4, used=3, clients=1))
 
 
 @pytest.mark.parametrize("masters", [1, 2, 3, 4, 5, 7])
@@ -181,7 +200,7 @@ def test_a_jump_of_clocks_does_not(seed):
 
 def test_the_words_for_several():
     assert named("kill, partition,kill") == ("kill", *GROUPS["partition"])
-    assert {"clock", "disk", "roll", "move"} == set(FAULTS) - set(named("all"))
+    assert {"clock", "disk", "roll", "move", "early"} == set(FAULTS) - set(named("all"))
     with pytest.raises(ValueError, match="no fault 'nonsense'"):
         named("kill,nonsense")
 
