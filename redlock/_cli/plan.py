@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redlock import ConfigurationError
+from redlock._cli.table import in_use
 from redlock._health.plan import plan
 
 if TYPE_CHECKING:
@@ -57,10 +58,7 @@ def lines(found: Plan, fleet: tuple[MastersList, ...], max_ttl: float) -> Iterat
             "No client has announced its masters: none runs, or they are of a version before, or ignore it. "
             f"The plan begins with {', '.join(found.begins)}."
         )
-    for one in fleet:
-        who = "several clients have" if one.several else "one client has"
-        gives_way = "; it is refused, and gets no lock until the others are gone" if one.refused else ""
-        yield f"In use: {who} {', '.join(one.masters)} (seen {one.seen_s:g} s ago){gives_way}."
+    yield from map(in_use, fleet)
     yield "Clients of a version before announce nothing: that they have come along is yours to see."
     yield ""
     if not found.steps:

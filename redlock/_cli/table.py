@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redlock import Finding, Health, MasterHealth, Probe
+    from redlock import Finding, Health, MasterHealth, MastersList, Probe
 
 _COLOURS = {
     "OK": "32",
@@ -54,10 +54,19 @@ def lines(health: Health, style: Style, changed: frozenset[str] = frozenset()) -
     behind = "" if style.terminal else f" | {_performance(health)}"
     report = [f"{style.paint(health.status, health.status)}: {head}{behind}", ""]
     report += _table(health.masters, style, changed)
+    if len(health.fleet) > 1:
+        report += ["", *(line for one in health.fleet for line in _broken("", in_use(one), style))]
     report += _findings(health, style)
     if quorum.probe is not None and (quorum.probe.ok or quorum.voting < quorum.majority):
         report += ["", *_broken("", _of_the_probe(quorum.probe), style)]
     return [*report, "", *_broken(f"{health.status}: ", health.summary, style, health.status)]
+
+
+def in_use(one: MastersList) -> str:
+    """A list of masters of clients (R34)."""
+    who = "several clients have" if one.several else "one client has"
+    gives_way = "; it is refused, and gets no lock until the others are gone" if one.refused else ""
+    return f"In use: {who} {', '.join(one.masters)} (seen {one.seen_s:g} s ago){gives_way}."
 
 
 def _performance(health: Health) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from redlock import Health, Probe
+from redlock import Health, MastersList, Probe
 from redlock._cli import table
 from redlock._cli.prometheus import exposition
 from redlock._cli.watch import changes, cut, restarts
@@ -103,6 +103,26 @@ def test_what_nobody_measured_has_no_figure():
 
 def test_a_person_at_a_terminal_gets_no_figures_for_monitoring():
     assert "|" not in table.lines(mixed(), table.Style(Terminal()))[0]
+
+
+def test_lists_of_masters_are_said_while_there_is_more_than_one():
+    """A change is under way, or somebody has the wrong list (R34)."""
+    now = MastersList(("a", "b", "c"), recorded=True, several=True, seen_s=1.5, known_to=("a", "b", "c"))
+    more = replace(now, masters=("a", "b", "c", "d"), several=False)
+    wrong = replace(now, masters=("c", "d", "e"), recorded=False, several=False, refused=True)
+
+    def said(*lists):
+        report = table.lines(replace(mixed(), fleet=lists), table.Style(io.StringIO()))
+        return [line for line in report if line.startswith("In use")]
+
+    assert said() == said(now) == []
+    assert said(now, more) == [
+        "In use: several clients have a, b, c (seen 1.5 s ago).",
+        "In use: one client has a, b, c, d (seen 1.5 s ago).",
+    ]
+    assert said(now, wrong)[1].endswith(
+        "c, d, e (seen 1.5 s ago); it is refused, and gets no lock until the others are gone."
+    )
 
 
 def test_what_several_masters_share_is_said_once():

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from typing import Any
 
 import pytest
 import redis
 
-from redlock import Masters, MastersAgree, MastersDisagree, QuorumUnreachable
+from redlock import Masters, MastersAgree, MastersDisagree, MultiLock, QuorumUnreachable
 from redlock._cli.check import main
 from redlock.testing import LocalMasters
 from tests.servers.look import eventually
 
 MAX_TTL = 1.5
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.4, "restart_guard": False}
+HANDED_OVER = 2.5  # seconds: a service may take so long to hand its lease over to the next one
 BEGAN = time.monotonic()
 
 
@@ -197,6 +200,111 @@ def settled(planned, now, new, code):
 
     eventually(it_is_so, 30)
     return said[0][1]
+
+
+class Services:
+    """They take one lock again and again, each with the list that it was given last, and look whether they are alone."""
+
+    def __init__(self, count, made, numbers):
+        self.made = made
+        self.given = [numbers] * count
+        self.has = [numbers] * count
+        self.over = False
+        self.inside, self.fences, self.failures = [], [], []
+        self.granted_at, self.longest_pause = None, 0.0
+        self.threads = [threading.Thread(target=self.work, args=(service,)) for service in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def work(self, service):
+        masters = self.made(*self.given[service])
+        try:
+            while not self.over:
+                if self.has[service] != self.given[service]:
+                    before, masters = masters, self.made(*self.given[service])
+                    before.close()
+                    self.has[service] = self.given[service]
+                with masters.lock("work", ttl=1.2, timeout=30) as lease:
+                    self.grant(service, lease.fence)
+        except Exception as error:  # noqa: BLE001 - the test tells it
+            self.failures.append(error)
+        finally:
+            masters.close()
+
+    def grant(self, service, fence):
+        now = time.monotonic()
+        self.longest_pause = max(self.longest_pause, now - (self.granted_at or now))
+        self.granted_at = now
+        self.inside.append(service)
+        self.fences.append(fence)
+        time.sleep(0.01)
+        if self.inside != [service]:
+            self.failures.append(f"not alone: {self.inside}")
+        self.inside.remove(service)
+
+    def end(self):
+        self.over = True
+        for thread in self.threads:
+            thread.join()
+
+
+@pytest.fixture
+def services(ten, request):
+    """Some that work, and the masters of one more client."""
+    started = []
+    options = OPTIONS | {"max_ttl": HANDED_OVER}
+
+    def made(*numbers):
+        return Masters(listed(ten, *numbers), prefix=f"{request.node.name}:", **options)
+
+    def start(count, numbers):
+        started.append(Services(count, made, numbers))
+        return started[-1], made
+
+    yield start
+    for one in started:
+        one.end()
+
+
+def test_all_masters_of_a_working_fleet_are_replaced_one_by_one(services, planned):
+    """Each step when the plan says so; who goes further while others have the list before is refused.
+
+    One lease lives through all of it, handed over from client to client.
+    """
+    now: tuple[int, ...] = (1, 2, 3, 4, 5)
+    goal = (6, 7, 8, 9, 10)
+    working, made = services(3, now)
+    masters = made(*now)
+    lock = masters.lock("long", ttl=HANDED_OVER, bound=False)
+    first = lock.acquire(timeout=30)
+    lease, steps = first, 0
+    timeline = [f"all clients have {now}"]  # the commands are listened to, so it is printed at the end
+    while "Nothing is to be done" not in (text := settled(planned, now, goal, NOW)):
+        [(change, number)] = re.findall(r"Step 1 of \d+: (add|remove) lock-(\d+)", text)
+        now = (*now, int(number)) if change == "add" else tuple(one for one in now if one != int(number))
+        for service in range(len(working.given)):
+            working.given[service] = now
+            eventually(lambda service=service, now=now: working.has[service] == now or working.failures, 60)
+            if change == "add" and service == 0:
+                with made(*now[1:]) as early, pytest.raises(QuorumUnreachable, match="do not go with ours"):
+                    early.lock("other", ttl=1.2).acquire(timeout=5)
+                timeline.append(f"one client has {now}; another one came with {now[1:]}, and was refused")
+        after = made(*now)
+        resumed = MultiLock("long", after, token=lease.token, fence=lease.fence, ttl=HANDED_OVER)
+        resumed.extend()
+        masters.close()  # before its lock is gone, which would release
+        masters, lock, lease, steps = after, resumed, resumed.lease, steps + 1
+        timeline.append(f"{change} lock-{number}: all clients have {now}; {len(working.fences)} grants")
+    working.end()
+    timeline.append(f"{len(working.fences)} grants by three clients, the longest pause {working.longest_pause:.2f} s")
+    print("\n".join(timeline))
+    assert working.failures == []
+    assert working.fences == sorted(set(working.fences))
+    assert (steps, sorted(now)) == (10, list(goal))
+    lease.ensure()
+    assert (lease.token, lease.fence) == (first.token, first.fence)
+    lock.release()
+    masters.close()
 
 
 def test_a_plan_is_followed_to_its_end(using, planned):
