@@ -21,6 +21,7 @@ NARROW, WIDEST = 0.0005, 0.128  # the pause that keeps contenders apart: to begi
 ATTEMPTS = 16  # ... or as long as so many attempts take
 MANY = 60  # attempts of one operation while nothing is granted: on average half its longest pause apart
 STEPS = 4  # that may each be taken late: two rounds end, it has paused, it has kept apart from others
+TOKENS = 60  # that a waiter remembers at least: what a master announces when it thaws may be old
 SLOWEST = 1.8  # of a message where nothing is unusually late, in typical delays
 
 WOKEN = "R24 woken"
@@ -105,12 +106,14 @@ class Waits:
         """A client reads that a master announces something.
 
         Nothing follows from a majority of which none has refused it: these were too few, or did not vote, and still are.
-        Nor from the rest, when an attempt came after that majority.
+        Nor from the rest, when an attempt came after that majority; nor where many others were announced in between.
         """
         for watch in self._watches.values():
             if watch.task.client is client and channel in watch.channels:
                 heard, refused_by = watch.heard[token], watch.task.refused_by
                 if token not in watch.dealt_with:
+                    if len(watch.heard) > TOKENS:
+                        del watch.heard[next(iter(watch.heard))]
                     was_news = self._is_reason(heard, refused_by)
                     heard.add(master)
                     if not was_news and self._is_reason(heard, refused_by):
