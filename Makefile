@@ -11,8 +11,8 @@ COVERED += $(addprefix --ignore=tests/,core/test_local_queue.py asyncio/test_bod
 OLDEST = tests/properties tests/observe $(addprefix tests/servers/test_,lock.py minority.py metrics.py)
 # So many processes for the tests; auto: one per core.
 JOBS ?= auto
-# The same for tests that wait for servers more than they compute: twice as many as there are cores.
-WAITING := $(if $(filter auto,$(JOBS)),$(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 2)'),$(JOBS))
+# The same for tests that wait for servers more than they compute: three times as many as there are cores.
+WAITING := $(if $(filter auto,$(JOBS)),$(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 2) * 3)'),$(JOBS))
 # Of what `make sbom` is made, and where.
 OF ?= $(BIN)/python
 SBOM ?= dist/sbom.cdx.json
