@@ -57,13 +57,14 @@ _ALL: Final = (
 
 FAULTS: Final[dict[str, Fault]] = {fault.name: fault for fault in _ALL}
 
-# Words for several, as `--faults` takes them.  A roll leaves the masters to nothing else for as long as it takes, and another
-# list of masters the clients.
+# Those that give clients another list of masters.
+MOVES: Final = ("move", "early")
+
+# Words for several, as `--faults` takes them.  A roll leaves the masters to nothing else for as long as it takes, and a move the
+# clients.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("one", "oneway", "halves", "ring", "flap"),
-    "all": tuple(
-        fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", "move", "early")
-    ),
+    "all": tuple(fault.name for fault in _ALL if fault.in_model and fault.name not in ("disk", "roll", *MOVES)),
 }
 
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from . import names
+from .faults import MOVES
 from .history import now
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _join(nemesis: Nemesis, strike: Strike) -> None:
     nemesis.mend(strike, *_ways(strike))
 
 
-_KILLS: Final = ("crash", "move", "early")
+_KILLS: Final = ("crash", *MOVES)
 _LINK_FAULTS: Final = ("one", "oneway", "halves", "ring", "flap")
 
 _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
@@ -198,9 +199,7 @@ _STRIKES: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "half": lambda n, s: n.disturb(s, "half"),
     **dict.fromkeys(_LINK_FAULTS, _cut),
     "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.stop(seat)),
-    "crash": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
-    "move": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
-    "early": lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat)),
+    **dict.fromkeys(_KILLS, lambda n, s: n.clients(s, lambda cast, seat: cast.kill(seat))),
     "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, s.seconds)),
 }
 
@@ -219,8 +218,6 @@ _HEALS: Final[dict[str, Callable[[Nemesis, Strike], None]]] = {
     "half": lambda n, s: n.mend(s, "half"),
     **dict.fromkeys(_LINK_FAULTS, _join),
     "stop": lambda n, s: n.clients(s, lambda cast, seat: cast.resume(seat)),
-    "crash": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat)),
-    "move": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat, s.uses)),
-    "early": lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat, s.uses)),
+    **dict.fromkeys(_KILLS, lambda n, s: n.clients(s, lambda cast, seat: cast.replace(seat, s.uses))),
     "wall": lambda n, s: n.clients(s, lambda cast, seat: cast.shift_wall_clock(seat, -s.seconds)),
 }

@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from .faults import FAULTS
+from .faults import FAULTS, MOVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +45,7 @@ class Strike:
 
     @property
     def in_turn(self) -> bool:
-        return self.fault in ("roll", "move", "early")
+        return self.fault in ("roll", *MOVES)
 
     def moved(self, by: float) -> Strike:
         return replace(self, at=self.at + by, until=self.until + by, settled=self.settled + by)
@@ -123,7 +123,7 @@ class _Planner:
     def _of(self, fault: Fault, at: float, until: float) -> Iterable[Strike]:
         if fault.kind == "master":
             return self._on_masters(fault.name, at, until)
-        if fault.name in ("move", "early"):
+        if fault.name in MOVES:
             return self._moved(fault, at, until)
         if fault.kind == "client":
             return [self._on_clients(fault.name, at, until)]

@@ -6,14 +6,13 @@ import itertools
 
 import pytest
 
-from chaos.faults import FAULTS, GROUPS, named
+from chaos.faults import FAULTS, GROUPS, MOVES, named
 from chaos.plan import plan
 from chaos.scenarios import SCENARIOS
 from chaos.settings import Settings
 
 SEEDS = range(30)
-NEED_OTHER_MASTERS = ("move", "early")  # that nobody uses yet
-ALL = tuple(name for name in FAULTS if name not in NEED_OTHER_MASTERS)
+ALL = tuple(name for name in FAULTS if name not in MOVES)  # which need masters that nobody uses yet
 
 
 def settings(seed, **changes):
@@ -152,7 +151,7 @@ def test_who_skips_a_list_is_two_steps_away_until_the_others_have_had_it(seed):
     assert all(after.at - before.until >= 2 * scenario.longest_ttl for before, after in itertools.pairwise(made))
 
 
-@pytest.mark.parametrize("fault", NEED_OTHER_MASTERS)
+@pytest.mark.parametrize("fault", MOVES)
 def test_without_masters_that_nobody_uses_nobody_moves(fault):
     assert not plan(settings(1, faults=(fault,), lanes=1))
 

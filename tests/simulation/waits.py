@@ -110,10 +110,10 @@ class Waits:
         """
         for watch in self._watches.values():
             if watch.task.client is client and channel in watch.channels:
+                if token not in watch.heard and len(watch.heard) == TOKENS:
+                    del watch.heard[next(iter(watch.heard))]
                 heard, refused_by = watch.heard[token], watch.task.refused_by
                 if token not in watch.dealt_with:
-                    if len(watch.heard) > TOKENS:
-                        del watch.heard[next(iter(watch.heard))]
                     was_news = self._is_reason(heard, refused_by)
                     heard.add(master)
                     if not was_news and self._is_reason(heard, refused_by):
