@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 512  # bytes of UTF-8 (docs/reference/wire.md)
 LONGEST_OWNER = 64  # bytes of UTF-8 (R27)
+TOKEN = re.compile("[0-9a-f]{40}(?::(?P<owner>.*))?", re.DOTALL)  # (R27)
 BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, which are exact below this
 MOST_SLOTS = 100  # of a group: each attempt names them all, and a refusal looks at each (R32)
 _LONGEST_SHOWN = 200  # characters of a wrong value that an error shows
@@ -133,10 +134,18 @@ def is_owner(text: str) -> bool:
 
 
 def token(value: object) -> str:
-    """The token of a lease that is resumed. It is the `Lease.token` of that lease, with its owner."""
-    if not isinstance(value, str) or not value or not _encodes(value):
-        raise ConfigurationError(f"token={shown(value)}: allowed is the token of a lease, a str that is not empty")
-    return value
+    """The token of a lease that is resumed. It is the `Lease.token` of that lease, with its owner.
+
+    A status may show something else: what a release left (R28) has no lease, and neither have readers or other
+    libraries.
+    """
+    found = TOKEN.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not (found["owner"] is None or is_owner(found["owner"])):
+        raise ConfigurationError(
+            f"token={shown(value)}: allowed is the token of a lease, "
+            "40 hexadecimal digits and, behind a colon, its owner, if it has one"
+        )
+    return found[0]
 
 
 def fence(value: object) -> int | None:

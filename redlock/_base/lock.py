@@ -130,8 +130,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 It is released when the object is gone.
             retry: a tenacity wait strategy for the pause between attempts (R25).
             owner: who has the lock, for people (R27); None: that of the masters, "": none.
-            token: resume the lease with this token, handed over from another process.  `extend` has to come first,
-                and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.
+            token: resume the lease with this `Lease.token`, handed over from another process.  `extend` has to come
+                first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.
             fence: the fencing token of the lease that is resumed.
             on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
                 this lock re-entered a lease that its thread or task held already.  It must not block.  It is not

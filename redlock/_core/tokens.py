@@ -11,8 +11,6 @@ it may; or ``waiting:``, if it has a writer that waits.
 
 from __future__ import annotations
 
-import re
-
 from redlock import options
 
 _SHOWN = 8  # digits in a text; people compare no more
@@ -23,13 +21,13 @@ _SHARED = {
     "shared:full": "as many readers as it may have (max_readers)",
     "waiting:": "readers, and a writer waits",
 }
-_OURS = re.compile(rf"(?:{_RELEASED})?[0-9a-f]{{40}}:(.+)", re.DOTALL)
 
 
 def owner_of(value: str | None) -> str:
     """The owner in ``value``, which can be printed; "" if there is none, as in the tokens of other libraries."""
-    found = None if value is None else _OURS.fullmatch(value)
-    return found[1] if found and options.is_owner(found[1]) else ""
+    found = None if value is None else options.TOKEN.fullmatch(released_token(value) or value)
+    owner = found["owner"] if found else None
+    return owner if owner and options.is_owner(owner) else ""
 
 
 def released_token(value: str | None) -> str:

@@ -274,7 +274,7 @@ class Aioredlock:
             lease = await lock.extend()
         except (QuorumUnreachable, NotExtended) as outage:
             raise LockRuntimeError(str(outage)) from outage
-        except LockLost as ended:
+        except (LockLost, ConfigurationError) as ended:  # the last: nobody has such a token
             raise LockAcquiringError(str(ended)) from ended
         self._locks[lease.token] = taken = Lock(self, lock, lease, ttl)
         return taken

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis
 
-from redlock import LockLost, Masters, NotHeld, QuorumUnreachable
+from redlock import ConfigurationError, LockLost, Masters, NotHeld, QuorumUnreachable
 from redlock.compat import _instead
 
 if TYPE_CHECKING:
@@ -136,11 +136,11 @@ class Redlock:
         """
         _instead.write("lock.release()", for_="Redlock.unlock")
         held = self._held.pop((lock.resource, lock.key), None)
-        if held is None:
-            held = self.masters.lock(lock.resource, ttl=self.masters.max_ttl, token=lock.key.decode())
         try:
+            if held is None:
+                held = self.masters.lock(lock.resource, ttl=self.masters.max_ttl, token=lock.key.decode())
             held.release()
-        except (LockLost, NotHeld) as ended:
+        except (LockLost, NotHeld, ConfigurationError) as ended:  # the last: nobody has such a token
             _LOG.warning("%s", ended.message)
 
     def _forget(self) -> None:

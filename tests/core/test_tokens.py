@@ -46,7 +46,27 @@ def test_what_may_be_given_is_what_is_read(text):
         assert owner_of(f"{DIGITS}:{text}") == ""
     else:
         assert owner_of(f"{DIGITS}:{text}") == text
-        assert options.token(f"{DIGITS}:{text}") == f"{DIGITS}:{text}"
+        token = DIGITS + (text and f":{text}")
+        assert options.token(token) == token
+
+
+@pytest.mark.parametrize("token", [DIGITS, f"{DIGITS}:web-3/1234", f"{DIGITS}:a:b:c", f"{DIGITS}:{'é' * 32}"])
+def test_a_lease_is_resumed_by_one_of_our_tokens(token):
+    assert options.token(token) == token
+
+
+@pytest.mark.parametrize("token", [
+    f"released:{DIGITS}:web-3/1234",  # as a status shows it (R28)
+    f"released:{DIGITS}",
+    "shared:", "shared:full", "waiting:",  # what masters say of readers (R33)
+    DIGITS.upper(), DIGITS[1:], f"{DIGITS}0", f" {DIGITS}", f"{DIGITS}\n",
+    f"{DIGITS}:", f"{DIGITS}web", f"{DIGITS}:two\nlines", f"{DIGITS}:{'x' * 65}", f"{DIGITS}:\ud800",
+    "somebody else's", "", b"0" * 40, 7,
+])  # fmt: skip
+def test_by_nothing_else_that_a_key_may_hold(token):
+    with pytest.raises(ConfigurationError, match=r"^token=.*allowed is the token of a lease") as caught:
+        options.token(token)
+    assert repr(token)[:40] in str(caught.value)
 
 
 @PROPERTY

@@ -251,6 +251,6 @@ def test_names(name):
 @given(anything, anything)
 def test_calls(blocking, timeout):
     """What is wrong with a call is said before anything is sent; nothing could be, for nobody is there."""
-    lock = MASTERS.lock("a", token="t")  # noqa: S106 - one that never acquires
+    lock = MASTERS.lock("a", token="0" * 40)  # one that never acquires
     with pytest.raises(ConfigurationError):
         lock.acquire(blocking, timeout)

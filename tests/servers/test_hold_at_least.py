@@ -96,6 +96,18 @@ def test_who_is_refused_is_told_why_and_for_how_long(world, redlock_servers, mas
     assert not masters.status("free").released
 
 
+def test_what_was_released_is_no_lease_that_could_be_resumed(redlock_servers, masters):
+    """A token that was copied from a status: it would extend the time, or give the name away early."""
+    eventually(lambda: all_up(masters))
+    take(lock := masters.lock("job", ttl=30, hold_at_least=20))
+    lock.release()
+    seen = masters.status("job").token
+    assert seen.startswith("released:")
+    with pytest.raises(ConfigurationError, match="allowed is the token of a lease"):
+        masters.lock("job", token=seen)
+    assert masters.status("job").released
+
+
 def test_nobody_is_told_of_such_a_release(redlock_servers):
     """There is nothing to take yet (R24)."""
     with redlock.Masters(redlock_servers.urls, restart_guard=False) as masters:
