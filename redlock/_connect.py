@@ -436,8 +436,7 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
     loads = answers[-3 - len(scripts.USUAL) : -3]  # whether the name was taken does not matter
     info, config, announced = answers[-3:]
     for loaded in loads:
-        # If SCRIPT LOAD is not permitted, the scripts' texts are sent when they are needed.
-        if isinstance(loaded, RedisError) and not isinstance(loaded, NoPermissionError):
+        if isinstance(loaded, RedisError) and not _does_without_loading(loaded):
             raise loaded
     identity = read_info(info) if isinstance(info, bytes) else {}
     return Facts(
@@ -448,6 +447,11 @@ def _handshake(connection: Any, prefix: str, max_ttl: float, fleet: Call | None 
         lists=_read_lists(lists),
         asked_at=asked_at,
     )
+
+
+def _does_without_loading(answer: RedisError) -> bool:
+    """Whether SCRIPT LOAD is not permitted, or was renamed away: EVAL sends the texts when they are needed."""
+    return isinstance(answer, NoPermissionError) or ErrorReply.read(str(answer)).unknown
 
 
 def _read_lists(answer: Any) -> Lists | None:

@@ -44,16 +44,17 @@ class ErrorReply(NamedTuple):
     @property
     def configuration(self) -> bool:
         """Waiting does not help: somebody has to change a setting or a key (C1)."""
-        return self.code in _CONFIGURATION or self._unknown
+        return self.code in _CONFIGURATION or self.unknown
 
     @property
-    def _unknown(self) -> bool:
+    def unknown(self) -> bool:
+        """The master does not have that command, for example because it was renamed away."""
         # Errors without a code of their own begin with ERR, and redis-py removes that.
         return self.text.removeprefix("ERR ").startswith("unknown command")
 
     def failure(self) -> Failure:
         code = self.code
-        advice = _ADVICE.get("unknown" if self._unknown else code, "")
+        advice = _ADVICE.get("unknown" if self.unknown else code, "")
         text = self.text if len(self.text) <= _LONGEST else self.text[:_LONGEST] + "…"
         reason = f"{text} ({advice})" if advice else text
         return Failure(

@@ -206,7 +206,7 @@ class Examination:
                 self._know(**{kind: (*getattr(facts, kind), word)})
         elif answer.code in _WORKS_FOR_NOBODY:
             self._know(refused=facts.refused or RefusedCommand(answer.code, text))
-        elif question.expendable or (question.contradictory and answer.code == "ERR"):
+        elif question.optional or (question.contradictory and answer.code == "ERR"):
             pass  # a client can do without the command, or it was meant to be refused (see `rights.questions`)
         elif answer.code == "ERR" or question.needs == "info":
             self._know(lacks={**facts.lacks, question.needs.upper().replace("|", " "): text})

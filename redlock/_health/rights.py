@@ -47,18 +47,13 @@ class Question(NamedTuple):
 
     @property
     def optional(self) -> bool:
-        """A client can do without the right."""
+        """A client can do without the right, and without the command."""
         return not _COMMANDS[self.needs]
 
     @property
     def contradictory(self) -> bool:
         """Its options contradict each other, so a user who has the right is refused too."""
         return {"NX", "XX"} <= set(self.words)
-
-    @property
-    def expendable(self) -> bool:
-        """A client can do without the command. SCRIPT LOAD is not expendable: a client accepts only NOPERM for it."""
-        return self.optional and self.needs != "script|load"
 
 
 def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:

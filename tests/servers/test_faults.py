@@ -194,7 +194,7 @@ def test_what_stands_at_the_announcement_key_is_told_at_once(world, redlock_serv
         each(redlock_servers, "delete", "redlock-max-ttl:redlock:")
 
 
-@pytest.mark.parametrize("command", ["EVALSHA", "EVAL", "SCRIPT"])
+@pytest.mark.parametrize("command", ["EVALSHA", "EVAL"])
 def test_a_command_that_was_renamed_away_is_told_at_once(world, tmp_path, command):
     with redis_server(tmp_path, "--rename-command", command, "") as port:
         with world.Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:

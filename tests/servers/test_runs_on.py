@@ -106,6 +106,23 @@ def test_without_a_command(world, redlock_servers, without):
         eventually(lambda: nothing_left(redlock_servers))
 
 
+@pytest.mark.parametrize("without", ["config", "script", "publish subscribe", "client", "time"])
+def test_without_a_command_that_was_renamed_away(world, tmp_path, without):
+    """`rename-command SCRIPT ""`: the server says that it knows no such command, where an ACL says NOPERM."""
+    renamed = [word for name in without.split() for word in ("--rename-command", name, "")]
+    with contextlib.ExitStack() as stack:
+        ports = [stack.enter_context(redis_server(tmp_path, *renamed)) for _ in range(3)]
+        urls = [f"redis://127.0.0.1:{port}" for port in ports]
+        with world.Masters(urls, restart_guard=False) as masters:
+            lock = masters.lock("job", ttl=5)
+            with lock as lease:
+                assert lease.fence
+                assert masters.lock("job", bound=False).acquire(timeout=0.1) is None
+                lock.extend()
+            with masters.lock("job", ttl=5):
+                assert masters.status("job").token
+
+
 @pytest.fixture
 def nodes(tmp_path):
     """Three nodes of no cluster yet: a client of each."""
