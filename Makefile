@@ -24,7 +24,7 @@ CHAOS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test announce lint types core simulation servers harness docs package oldest newest chaos simulation-long coverage bench bench-full bench-page compose share sbom dist clean
+.PHONY: help demo quick test announce lint faces types core simulation servers harness docs package oldest newest chaos simulation-long coverage bench bench-full bench-page compose share sbom dist clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ announce:
 lint: $(BIN)/.ready
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check
+	@$(BIN)/python -m tools.unasync --check
+
+## make faces             the public classes for threads again, from those for asyncio (tools/unasync.py)
+faces: $(BIN)/.ready
+	@$(BIN)/python -m tools.unasync
 
 types: $(BIN)/.ready
 	$(BIN)/mypy
@@ -70,7 +75,7 @@ types: $(BIN)/.ready
 ## make core              unit tests of the algorithm, verdicts, commands, the event loop's driver, the judge: no server
 core: $(BIN)/.ready
 	$(BIN)/pytest -q -n $(JOBS) tests/core tests/properties tests/health tests/cli tests/asyncio tests/observe tests/chaos \
-		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py \
+		tests/compose/test_compose.py tests/compose/test_metrics.py tests/test_floor_plan.py tests/test_public_api.py tests/test_faces.py \
 		tests/test_fixed_masters.py
 
 ## make simulation        the fixed seeds, the broken variants, the exhaustive small scope

@@ -1,25 +1,24 @@
-"""The lock, for asyncio.
-
-The body of an ``async with`` is cancelled when its lease is lost (see `Cancelling`).  The release of a lost lease is
-sent and not waited for.  An error of the body goes on, with a note.
-"""
+"""The lock, for asyncio."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
 import sys
-import weakref
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from redlock import _clock
-from redlock._asyncio.callbacks import call
-from redlock._asyncio.cancelling import Cancelling
-from redlock._asyncio.lease import AsyncLease, TaskLeaseState
+
+# asyncio only
+from redlock._asyncio.holds import Body, TaskHold, of_this_task
+
+# threads instead
+# > from redlock._threads.holds import ThreadHold, this_task
+# both again
+from redlock._asyncio.lease import AsyncLease
+from redlock._asyncio.lease_state import TaskLeaseState
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
-from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
+from redlock._base.holds import AtTheEnd, beginning
 from redlock._base.lock import LockBase
 from redlock._base.refused import is_locked
 from redlock._base.typed import LockOptions
@@ -34,48 +33,22 @@ if TYPE_CHECKING:
     from tenacity.wait import wait_base
 
     from redlock._asyncio.runtime import Runtime
-    from redlock._base.holds import Entered, Leaving
+    from redlock._base.holds import Entered, Hold, Holder, Leaving
     from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TaskHold(Hold[AsyncLease]):
-    """A hold that a task entered."""
-
-    def tell_lost(self, on_lost: Callable[[AsyncLease], object] | None) -> None:
-        """Cancel the body, and call each `on_lost`.  Runs on the loop."""
-        for hold in reversed(self.state.holds):
-            if isinstance(hold, Body):
-                hold.lost()  # the innermost body: its `LockLost` passes through the outer ones
-                break
-        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
-            for told in self._to_be_told(on_lost):
-                all_of_them.callback(call, told, self.lease, "on_lost")
-
-
-class Body(Cancelling, TaskHold):
-    """A hold whose body, under ``async with``, is cancelled when the lease is lost."""
-
-    __slots__ = ()
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.body_begins()
-
-    def lost(self) -> None:
-        self.cancel_body(f"the lease on {self.lease.name!r} was lost")
-
-
 class AsyncMultiLockOptions(LockOptions, total=False):
     """The options of `AsyncMultiLock`, for type checkers."""
 
     on_lost: Callable[[AsyncLease], object] | None
-    cancel_on_loss: bool
+    cancel_on_loss: bool  # asyncio only
 
 
 class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
+    # asyncio only
     """A lock on one name, or on several at once, granted by a majority of masters.
 
     While its `AsyncLease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is
@@ -86,11 +59,24 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     leaves no key behind.  A task that is cancelled while it releases has released.
     """
 
+    # threads instead
+    # > """A lock on one name, or on several at once, granted by a majority of masters.
+    # >
+    # > While its `Lease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is
+    # > not a barrier: a holder that was paused learns of a lost lease at its next look at it, not before.  Where that
+    # > would do harm, pass `Lease.fence` to what you write to.
+    # >
+    # > Many threads may use one object; each of them holds the lock for itself.  In coroutines use `AsyncMultiLock`:
+    # > all tasks of a loop are in one thread, so one that asks for what another one holds gets `WouldDeadlock`.
+    # > """
+    # both again
+
     _masters_class = AsyncMasters
     _lease_class = AsyncLease
     _state_class = TaskLeaseState
     _runtime: Runtime
     _holder = "task"
+    # asyncio only
     if sys.version_info < (3, 12):
         _elsewhere = " (asyncio.wait_for makes one before Python 3.12: use acquire(timeout=...) or asyncio.timeout)"
 
@@ -133,24 +119,21 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 
+    # both again
     def _caller(self) -> Holder[AsyncLease]:
-        if not self._bound:
-            return self._holds
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:  # no loop runs in this thread
-            task = None
-        if task is None:
-            return Holder(bool)
-        own = self._runtime.own
-        holder = own.get(task)
-        if holder is None:
-            own[task] = holder = Holder(functools.partial(_is_alive, weakref.ref(task)))
-        return holder
+        # asyncio only
+        return of_this_task(self._runtime.own) if self._bound else self._holds
+        # threads instead
+        # > return self._runtime.own.holds if self._bound else self._holds
+        # both again
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AsyncLease]:
+        # asyncio only
         kind = TaskHold if leaving is None or not self._cancel_on_loss else Body
         return kind(self._me, self._caller(), leaving, self._end, self._spec.max_hold)
+        # threads instead
+        # > return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, this_task())
+        # both again
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -187,8 +170,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     async def release(self) -> None:
         """Give the lock back, on every master that can be reached.
 
-        The lease ends with this call, whatever happens then, also if the task is cancelled.  Masters that do not
-        answer are owed the release, and get it as soon as they can be reached.
+        The lease ends with this call, whatever happens then.  Masters that do not answer are owed the release, and
+        get it as soon as they can be reached.
 
         Raises:
             NotHeld: this task does not hold it.
@@ -242,7 +225,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         if self._private:
             await self._masters.close()
 
-    # -- async with, and as a decorator --------------------------------------------------------------
+    # -- with, and as a decorator --------------------------------------------------------------------
 
     async def __aenter__(self) -> AsyncLease:
         """Acquire; raises `NotAcquired` where `acquire` returns None."""
@@ -258,7 +241,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         entered: Entered,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,  # noqa: ARG002 - an argument of `__aexit__`
+        trace: TracebackType | None,
     ) -> None:
         """End an ``async with``, or do what `__aexit__` does when it is called by hand."""
         hold: Hold[AsyncLease] | None = entered.hold
@@ -266,12 +249,17 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         try:
             hold = hold or self._latest_by_hand()
             self._check(hold)
+            # asyncio only
             if kind is GeneratorExit:  # the coroutine is thrown away, and must not wait
                 self._take_back(hold)
             else:
                 await self._give_back(hold)
+            # threads instead
+            # > self._give_back(hold)
+            # both again
         except RedlockError as why:
             failed = why
+        # asyncio only
         if kind is GeneratorExit:
             if isinstance(hold, Body):
                 hold.take_back()
@@ -281,6 +269,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             if failed is not None and failed is not lost:
                 lost.add_note(f"besides, {failed.message}")
             raise lost from error
+        # both again
         if failed is None:
             return
         if error is None:
@@ -299,12 +288,10 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         """Use the lock as a decorator: every call of ``function`` holds it.
 
-        ``function`` is a coroutine function, or an object whose ``__call__`` is one.
-
         Raises:
-            ConfigurationError: ``function`` cannot be called, or is no coroutine function.
+            ConfigurationError: ``function`` cannot be called, or its body would run after the release.
         """
-        decorated.check_awaited(function)
+        decorated.check_awaited(function)  # > decorated.check_called(function, "an AsyncMultiLock")
 
         @functools.wraps(function)
         async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -312,8 +299,3 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
                 return await function(*args, **kwargs)
 
         return locked
-
-
-def _is_alive(reference: weakref.ref[asyncio.Task[Any]]) -> bool:
-    task = reference()
-    return task is not None and not task.done()

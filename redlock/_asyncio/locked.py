@@ -27,7 +27,7 @@ def decorator(
     masters.lock("any", **options)  # checks the options
 
     def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-        decorated.check_awaited(function)
+        decorated.check_awaited(function)  # > decorated.check_called(function, "AsyncMasters")
         names = names_for(naming, function)
 
         @functools.wraps(function)

@@ -29,6 +29,7 @@ R = TypeVar("R")
 
 
 class AsyncMasters(MastersBase[Runtime]):
+    # asyncio only
     """N independent Redis masters, one connection to each, shared by all locks and tasks of an event loop.
 
     Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Several
@@ -36,6 +37,15 @@ class AsyncMasters(MastersBase[Runtime]):
     its own.  `close` closes them; those of a closed loop are closed when another loop comes.  After a fork the child
     makes connections of its own, and neither holds nor releases what its parent holds.
     """
+
+    # threads instead
+    # > """N independent Redis masters, one connection to each, shared by all locks and threads.
+    # >
+    # > Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Many
+    # > threads may use one object, and a forked child as well: the child makes connections of its own, and neither
+    # > holds nor releases what its parent holds.
+    # > """
+    # both again
 
     _runtime_class = Runtime
 
@@ -106,8 +116,8 @@ class AsyncMasters(MastersBase[Runtime]):
     async def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how many seconds yet, and its fence.
 
-        It takes at most `node_timeout`.  The very first operation on a loop also waits for connections to the
-        masters, at most `connect_timeout` (R2).
+        It takes at most `node_timeout`.  The first operation of a process or of an event loop, and in threads the
+        first one after a Ctrl-C in another operation, also waits for connections, at most `connect_timeout` (R2).
 
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
@@ -182,7 +192,8 @@ class AsyncMasters(MastersBase[Runtime]):
 
         First the operations under way end, and owed releases are sent for at most `node_timeout`.  A task that is
         acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
-        expire with their TTL.  Other loops on which this object was used close their connections as soon as they run.
+        expire with their TTL.  Connections of other event loops are closed as soon as these run.  If an observer calls
+        this, the thread in which it was called may go on until it returns.
         """
         await self._runtime.close()
 

@@ -20,7 +20,7 @@ class AsyncSlotsOptions(SlotOptions, total=False):
     """The options of `AsyncSlots`, for type checkers."""
 
     on_lost: Callable[[AsyncLease], object] | None
-    cancel_on_loss: bool
+    cancel_on_loss: bool  # asyncio only
 
 
 class AsyncSlots(SlotsBase[AsyncMasters, AsyncLease], AsyncMultiLock):
@@ -50,4 +50,5 @@ class AsyncSlots(SlotsBase[AsyncMasters, AsyncLease], AsyncMultiLock):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        return (await self.status()).free == 0
+        status = await self.status()
+        return status.free == 0

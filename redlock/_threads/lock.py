@@ -1,25 +1,21 @@
-"""The lock, for threads.
-
-All tasks of an event loop run in one thread.  If one task holds a `MultiLock`, or the thread took it outside of all
-tasks, another task of that loop does not re-enter it but gets `WouldDeadlock`.  Else both would be in the section.
-"""
+# Made from redlock/_asyncio/lock.py by tools/unasync.py: change that file, then run `make faces`.
+"""The lock, for threads."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from redlock import _clock
 from redlock._base import decorated
-from redlock._base.holds import AtTheEnd, Hold, Holder, beginning
+from redlock._base.holds import AtTheEnd, beginning
 from redlock._base.lock import LockBase
-from redlock._base.loop import running_loop
 from redlock._base.refused import is_locked
 from redlock._base.typed import LockOptions
 from redlock._core.acquire import Refusal
-from redlock._threads.lease import Lease, ThreadLeaseState
+from redlock._threads.holds import ThreadHold, this_task
+from redlock._threads.lease import Lease
+from redlock._threads.lease_state import ThreadLeaseState
 from redlock._threads.masters import Masters
 from redlock.errors import RedlockError
 
@@ -27,21 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from redlock._base.holds import Entered, Leaving
+    from redlock._base.holds import Entered, Hold, Holder, Leaving
     from redlock._core.lease import LeaseState
     from redlock._threads.runtime import Runtime
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class ThreadHold(Hold[Lease]):
-    """A hold that a thread entered."""
-
-    def tell_lost(self, on_lost: Callable[[Lease], object] | None) -> None:
-        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
-            for told in self._to_be_told(on_lost):
-                all_of_them.callback(told, self.lease)
 
 
 class MultiLockOptions(LockOptions, total=False):
@@ -53,11 +40,12 @@ class MultiLockOptions(LockOptions, total=False):
 class MultiLock(LockBase[Masters, Lease]):
     """A lock on one name, or on several at once, granted by a majority of masters.
 
-    While its `Lease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is not a
-    barrier: a holder that was paused learns of a lost lease at its next look at it, not before.  Where that would do
-    harm, pass `Lease.fence` to what you write to.
+    While its `Lease` is valid nobody else holds the name, as long as clocks run at nearly the same rate.  It is
+    not a barrier: a holder that was paused learns of a lost lease at its next look at it, not before.  Where that
+    would do harm, pass `Lease.fence` to what you write to.
 
-    Many threads may use one object; each of them holds the lock for itself.
+    Many threads may use one object; each of them holds the lock for itself.  In coroutines use `AsyncMultiLock`:
+    all tasks of a loop are in one thread, so one that asks for what another one holds gets `WouldDeadlock`.
     """
 
     _masters_class = Masters
@@ -70,9 +58,7 @@ class MultiLock(LockBase[Masters, Lease]):
         return self._runtime.own.holds if self._bound else self._holds
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[Lease]:
-        loop = running_loop()  # else current_task() would raise
-        task = None if loop is None else asyncio.current_task(loop)  # see the top of this file
-        return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, task)
+        return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, this_task())
 
     # -- taking and giving back ----------------------------------------------------------------------
 
@@ -88,8 +74,7 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             QuorumUnreachable: too few masters took part in the last attempt.  Or so many refuse for a reason that
                 waiting cannot cure (a wrong password) that no majority is left.
-            WouldDeadlock: this thread holds some of the names, but not exactly these.  Or it holds them in another
-                asyncio task than this one, or outside of its tasks.
+            WouldDeadlock: this thread holds some of the names, but not exactly these.
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
             RedlockError: the masters were closed.
@@ -176,19 +161,24 @@ class MultiLock(LockBase[Masters, Lease]):
     def _leave(
         self,
         entered: Entered,
-        kind: type[BaseException] | None,  # noqa: ARG002 - the arguments of `__exit__`
+        kind: type[BaseException] | None,
         error: BaseException | None,
-        trace: TracebackType | None,  # noqa: ARG002
+        trace: TracebackType | None,
     ) -> None:
         """End a ``with``, or do what `__exit__` does when it is called by hand."""
+        hold: Hold[Lease] | None = entered.hold
+        failed = None
         try:
-            hold = entered.hold or self._latest_by_hand()
+            hold = hold or self._latest_by_hand()
             self._check(hold)
             self._give_back(hold)
-        except RedlockError as failed:
-            if error is None:
-                raise
-            error.add_note(f"besides, {failed.message}")  # never hide the body's error
+        except RedlockError as why:
+            failed = why
+        if failed is None:
+            return
+        if error is None:
+            raise failed
+        error.add_note(f"besides, {failed.message}")  # never hide the body's error
 
     if TYPE_CHECKING:
 

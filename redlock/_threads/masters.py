@@ -1,7 +1,9 @@
+# Made from redlock/_asyncio/masters.py by tools/unasync.py: change that file, then run `make faces`.
 """The masters of one deployment, for threads."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from redlock._base.masters import MastersBase, was_free
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from redlock._base.typed import ElectionOptions
     from redlock._core.inspect import LockStatus
     from redlock._core.listing import Listing
-    from redlock._health.records import Health, Probe
+    from redlock._health.records import Health
     from redlock._threads.election import Election
     from redlock._threads.lock import MultiLock, MultiLockOptions
     from redlock._threads.slots import Slots, SlotsOptions
@@ -31,8 +33,8 @@ class Masters(MastersBase[Runtime]):
     """N independent Redis masters, one connection to each, shared by all locks and threads.
 
     Nothing is sent before the first operation.  That begins to connect, which goes on in the background.  Many
-    threads may use one object, and a forked child as well: the child makes connections of its own, and neither holds
-    nor releases what its parent holds.
+    threads may use one object, and a forked child as well: the child makes connections of its own, and neither
+    holds nor releases what its parent holds.
     """
 
     _runtime_class = Runtime
@@ -104,8 +106,8 @@ class Masters(MastersBase[Runtime]):
     def status(self, name: str) -> LockStatus:
         """Who holds ``name`` now, for how many seconds yet, and its fence.
 
-        It takes at most `node_timeout`.  The very first operation, and the first one after a Ctrl-C in another
-        operation, also waits for connections to the masters, at most `connect_timeout` (R2).
+        It takes at most `node_timeout`.  The first operation of a process or of an event loop, and in threads the
+        first one after a Ctrl-C in another operation, also waits for connections, at most `connect_timeout` (R2).
 
         Raises:
             QuorumUnreachable: too few masters answered to know; its votes are what they said.
@@ -169,20 +171,18 @@ class Masters(MastersBase[Runtime]):
             timeout: the most seconds that it takes, however many masters hang.
             probe: False: no lock is taken, and nothing at all is written.
         """
-        from redlock._health.checkup import probe as try_lock  # noqa: PLC0415 - few programs ever check
+        from redlock._threads.check import check  # noqa: PLC0415 - few programs ever check
 
-        def probing(_: float) -> Probe:
-            return try_lock(self.lock(**self._throw_away()))
-
-        return self._checkup(timeout, probing if probe else None).run()
+        lock = functools.partial(self.lock, **self._throw_away()) if probe else None
+        return check(functools.partial(self._checkup, timeout), lock, timeout)
 
     def close(self) -> None:
         """Close all connections, and leave no thread and no socket.
 
         First the operations under way end, and owed releases are sent for at most `node_timeout`.  A thread that is
         acquiring gets a `RedlockError`, and leaves no key behind.  Leases that are held are not released: their keys
-        expire with their TTL.  If an observer calls this, the thread in which it was called may go on until it
-        returns.
+        expire with their TTL.  Connections of other event loops are closed as soon as these run.  If an observer calls
+        this, the thread in which it was called may go on until it returns.
         """
         self._runtime.close()
 

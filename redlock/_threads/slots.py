@@ -1,3 +1,4 @@
+# Made from redlock/_asyncio/slots.py by tools/unasync.py: change that file, then run `make faces`.
 """Slots, for threads: at most so many holders at once (R32)."""
 
 from __future__ import annotations
@@ -49,4 +50,5 @@ class Slots(SlotsBase[Masters, Lease], MultiLock):
         Raises:
             QuorumUnreachable: too few masters answered to know.
         """
-        return self.status().free == 0
+        status = self.status()
+        return status.free == 0

@@ -1,0 +1,33 @@
+"""What threads hold.
+
+All tasks of an event loop run in one thread.  If one task holds a `MultiLock`, or the thread took it outside of all
+tasks, another task of that loop does not re-enter it but gets `WouldDeadlock`.  Else both would be in the section.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from redlock._base.holds import Hold
+from redlock._base.loop import running_loop
+from redlock._threads.lease import Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ThreadHold(Hold[Lease]):
+    """A hold that a thread entered."""
+
+    def tell_lost(self, on_lost: Callable[[Lease], object] | None) -> None:
+        with contextlib.ExitStack() as all_of_them:  # calls the others also if one raises
+            for told in self._to_be_told(on_lost):
+                all_of_them.callback(told, self.lease)
+
+
+def this_task() -> asyncio.Task[Any] | None:
+    """The task of asyncio that runs in this thread, if there is one."""
+    loop = running_loop()  # else current_task() would raise
+    return None if loop is None else asyncio.current_task(loop)
