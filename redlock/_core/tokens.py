@@ -6,7 +6,7 @@ compare the whole token.  The owner is a hint for people, and proves nothing: an
 A release before the end of `hold_at_least` leaves ``released:`` and the token.  That owns nothing any more.
 
 Of a name that is read (R33) masters say ``shared:`` in place of a token; ``shared:full``, if it has as many readers as
-it may; or ``waiting:``, if it has a writer that waits.
+it may; or ``waiting:``, if it has a writer that waits.  Of a slot that can never be had they say ``other:`` (R32).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _SHARED = {
     READERS: "readers",
     "shared:full": "as many readers as it may have (max_readers)",
     "waiting:": "readers, and a writer waits",
+    "other:": "something that is not a lock",
 }
 
 
@@ -36,7 +37,7 @@ def released_token(value: str | None) -> str:
 
 
 def readers_of(value: str | None) -> str:
-    """For a text: the readers that have a name, if ``value`` says so (R33); else ""."""
+    """For a text: the readers that have a name, if ``value`` says so (R33), or what else is no token; else ""."""
     return _SHARED.get(value, "") if value is not None else ""
 
 

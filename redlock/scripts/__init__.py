@@ -70,9 +70,10 @@ VACATE = _load("vacate")
 SCAN = _load("scan")
 LOOK = _load("look")
 
-# Loaded on every connection.  The others are for slots, and for lists of locks: few programs have any.
+# Loaded on every connection: whatever takes, keeps or gives back a lease.  A master that has to be sent one again votes
+# too late, and the lease lacks its key there until it is renewed.  The others are for lists of locks.
 USUAL = (
     ACQUIRE, FENCE, EXTEND, RENEW, REPAIR, RELEASE, STATUS, ANNOUNCE, FLEET,
-    ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK,
+    ACQUIRE_SHARED, EXTEND_SHARED, REPAIR_SHARED, RELEASE_SHARED, MARK, OCCUPY, VACATE,
 )  # fmt: skip
-ALL = (*USUAL, OCCUPY, VACATE, SCAN, LOOK)
+ALL = (*USUAL, SCAN, LOOK)

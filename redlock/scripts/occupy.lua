@@ -10,9 +10,10 @@
 --         {1 or 2, fence, slot}             the same, but another one was taken: this one
 --         {0, fence, holder, pttl, slots}   somebody holds each of them.  Of the first one the token and the remaining ms
 --                                           (-1: a key without expiry), and the same time of each slot (-2: free);
---                                           nothing was changed.  Of what is longer than any token of ours, the first
---                                           128 bytes
--- A lock key of another type is the error WRONGTYPE if that slot is the first one; any other is taken.
+--                                           "shared:" and until the last of its readers ends (R33); "other:" if
+--                                           something is there that is no lock; nothing was changed.
+--                                           Of what is longer than any token of ours, the first 128 bytes
+-- A lock key of another type is as good as taken.  It is the error WRONGTYPE if no slot has another one.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
 -- 2^53 - 1 is none: what is greater is not exact in Lua, and order would be lost silently.
 
@@ -22,7 +23,29 @@ if slots == 0 then
 end
 local fencing = #KEYS > slots
 
-local holder = redis.call('GET', KEYS[ARGV[6] + 1])
+-- The ms for which somebody has `key` (-1: a key without expiry, -2: it is free), and who: a token, or "shared:".  An
+-- error: something is there that is no lock.
+local function look(key)
+  local left = redis.call('PTTL', key)
+  if left == -2 then
+    return left, ''
+  end
+  local found = redis.pcall('GET', key)
+  if type(found) == 'table' then
+    local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+    if last.err or left == -1 then
+      return left, found
+    end
+    local time = redis.call('TIME')
+    left = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
+    if left <= 0 then  -- only a writer waits
+      return -2, ''
+    end
+    found = 'shared:'
+  end
+  return left, found or ''
+end
+
 for i = 6, #ARGV do
   local key, fence_key, fence = KEYS[ARGV[i] + 1], KEYS[slots + i - 5], 0
   if fencing then
@@ -43,7 +66,7 @@ for i = 6, #ARGV do
   end
   greatest = math.max(greatest, fence)
 
-  if redis.call('PTTL', key) == -2 then
+  if look(key) == -2 then
     redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
     local taken = {1, '0'}
     if fencing and tonumber(ARGV[4]) > fence then
@@ -60,8 +83,22 @@ for i = 6, #ARGV do
   end
 end
 
-local left = {}
+local left, strange, first, holder = {}, 0, ARGV[6] + 1, nil
 for i = 1, slots do
-  left[i] = redis.call('PTTL', KEYS[i])
+  local found
+  left[i], found = look(KEYS[i])
+  if type(found) == 'table' then
+    if not string.find(found.err, 'WRONGTYPE', 1, true) then
+      return found
+    end
+    strange = strange + 1
+  end
+  if i == first then
+    holder = found
+  end
 end
-return {0, string.format('%.0f', greatest), string.sub(holder or '', 1, 128), left[ARGV[6] + 1], left}
+if strange == slots then
+  return holder
+end
+holder = type(holder) == 'string' and holder or 'other:'
+return {0, string.format('%.0f', greatest), string.sub(holder, 1, 128), left[first], left}

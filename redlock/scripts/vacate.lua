@@ -10,15 +10,21 @@
 -- returns {1, listeners}    it was the caller's; how many connections heard of it
 --         {0, holder}       it was not: the token of somebody else who holds it, "" if nobody does
 --                           (of what is longer than any token of ours, the first 128 bytes);
---                           "released:" and a token if nobody may have it yet.  Of several slots: the last one
+--                           "released:" and a token if nobody may have it yet; "shared:" if readers have it (R33).
+--                           Of several slots: the last one
 -- A key of another type is the error WRONGTYPE; among several it is not the caller's.
 -- The message to the group is the number of the slot, a space, and the token.
 
 local token, keep, ours, listeners, found = ARGV[1], tonumber(ARGV[3]), 0, 0, false
 for i, key in ipairs(KEYS) do
   found = redis.pcall('GET', key)
-  if type(found) == 'table' and #KEYS == 1 then
-    return found
+  if type(found) == 'table' then
+    local last = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+    if not last.err and redis.call('PTTL', key) ~= -1 then
+      found = tonumber(last[2]) > 0 and 'shared:'  -- or only a writer waits
+    elseif #KEYS == 1 then
+      return found
+    end
   end
   if found == token then
     ours = 1

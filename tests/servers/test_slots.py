@@ -11,9 +11,11 @@ import pytest
 from redlock import (
     AsyncMasters,
     ConfigurationError,
+    LockLost,
     Masters,
     NotAcquired,
     NotHeld,
+    QuorumUnreachable,
     WouldDeadlock,
 )
 from tests.servers.commands import CHECK, RUN, run
@@ -90,6 +92,80 @@ def test_the_release_of_any_slot_wakes_who_waits(masters, others, redlock_server
         eventually(lambda: all(one.pubsub_numsub("redlock:import#:released")[0][1] for one in masters_listen))
         leases[which].release()
         assert waits.result(2 * PATIENCE).slot == which
+
+
+def test_a_reader_of_one_slot_leaves_the_others_to_whoever_asks(masters, others):
+    """A slot is a lock as any other, so it may be read.  Which one is asked for first is drawn."""
+    with others.lock("import#1", shared=True, bound=False):
+        for _ in range(8):
+            slots = masters.slots("import", limit=2, bound=False)
+            assert slots.acquire(timeout=0).slot == 0
+            slots.release()
+        with masters.slots("import", limit=2) as lease:
+            assert lease.slot == 0
+            for _ in range(8):
+                with (
+                    pytest.raises(NotAcquired, match="all 2 slots are taken"),
+                    others.slots("import", limit=2, timeout=0),
+                ):
+                    pass
+    with (
+        others.lock("import#0", shared=True, bound=False),
+        pytest.raises(NotAcquired, match=r"held after .*: by readers for \d"),
+        masters.slots("import", limit=1, timeout=0),
+    ):
+        pass
+
+
+def test_a_slot_that_is_read_is_had_when_its_reader_leaves(masters, others):
+    with ThreadPoolExecutor(1) as pool, others.lock("import#0", shared=True):
+        waits = pool.submit(masters.slots("import", limit=1, bound=False).acquire, timeout=PATIENCE)
+    assert waits.result().slot == 0
+
+
+def test_who_waits_to_have_a_slot_as_a_lock_keeps_nobody_from_it(redlock_servers, masters):
+    """The mark of a writer that waits holds nothing (R33)."""
+    for number in range(len(redlock_servers.urls)):
+        redlock_servers.client(number).zadd("redlock:import#0", {"a writer's mark": -(2**42)})
+        redlock_servers.client(number).pexpire("redlock:import#0", 60_000)
+    with masters.slots("import", limit=1, timeout=0) as lease:
+        assert lease.slot == 0
+
+
+def test_a_slot_with_something_strange_at_its_key_is_one_less(redlock_servers, masters, others):
+    """Nobody can have that one.  If there is no other one, it is an error that waiting does not cure (C1)."""
+    for number in range(len(redlock_servers.urls)):
+        redlock_servers.client(number).rpush("redlock:import#1", "a list")
+    for _ in range(8):
+        with masters.slots("import", limit=2, timeout=0) as lease:
+            assert lease.slot == 0
+            assert others.slots("import", limit=2).acquire(timeout=0) is None
+    for number in range(len(redlock_servers.urls)):
+        redlock_servers.client(number).rpush("redlock:import#0", "a list")
+    with pytest.raises(QuorumUnreachable, match="something that is not a lock has this key"):
+        masters.slots("import", limit=2).acquire(timeout=PATIENCE)
+
+
+def test_a_lease_of_a_slot_that_readers_have_by_now_says_so_at_its_release(redlock_servers, masters, others):
+    slots = masters.slots("import", limit=1)
+    slots.acquire()
+    for number in range(len(redlock_servers.urls)):
+        redlock_servers.client(number).delete("redlock:import#0")
+    with others.lock("import#0", shared=True), pytest.raises(LockLost, match="somebody else holds it") as lost:
+        slots.release()
+    assert lost.value.reason == "taken"
+
+
+def test_the_first_slot_of_a_new_process_is_asked_for_in_one_trip(world, redlock_servers):
+    """A master that did not know the script would answer too late: the lease would lack its key there."""
+    servers = [redlock_servers.client(number) for number in range(len(redlock_servers.urls))]
+    for server in servers:
+        server.script_flush()
+        server.config_resetstat()
+    with world.Masters(redlock_servers.urls, restart_guard=False) as masters:
+        with masters.slots("import", limit=3):
+            pass
+    assert not any("errorstat_NOSCRIPT" in server.info("errorstats") for server in servers)
 
 
 def test_status(masters, others):

@@ -22,6 +22,7 @@ SLACK = 2000  # ms that a real server's clock may be ahead of the one that stand
 FLEET = wire.fleet_key("redlock:")
 SAYS: tuple[wire.Says, ...] = ("new", "settled", "back", "refused", "left")
 NAMES = ("a", "b", "with {tag}")
+GROUP = tuple(f"redlock:{name}" for name in NAMES)  # the names are slots of one group as well
 FENCES = (1, 5, 5, 6, 1_700_000_000_000_000, 2**52)
 
 
@@ -35,6 +36,7 @@ def random_call(chance):
     names = chance.choice((("a",), ("b",), ("a", "b"), ("b", "a"), ("with {tag}",)))
     keys = wire.keys_for("redlock:", names, fencing=chance.random() < 0.9)
     token, fence = chance.choice(("t1", "t2", "t3")), chance.choice(FENCES)
+    asked = tuple(chance.sample(range(len(GROUP)), chance.randrange(1, len(GROUP) + 1)))
     ttl = 30.0 + 5 * chance.randrange(1000)  # never almost equal: which of two is longer must be clear
     match chance.choice(scripts.USUAL).name:
         case "acquire":
@@ -64,6 +66,12 @@ def random_call(chance):
             return wire.repair_shared(keys, token, ttl, fence, 3600.0)
         case "release_shared":
             return wire.release_shared(keys, token)
+        case "occupy":
+            fences = tuple(wire.fence_key(GROUP[slot]) for slot in asked) if keys.fences else ()
+            return wire.occupy(GROUP, asked, wire.Keys((), fences), token, ttl, fence, 3600.0)
+        case "vacate":
+            own = wire.Keys(tuple(GROUP[slot] for slot in asked), ())
+            return wire.vacate("redlock:group#", asked, own, token, chance.choice((0.0, ttl - 2.0, 2 * ttl)))
         case "mark":
             return wire.mark(keys, chance.choice(("w1", "w2")), chance.choice((ttl, 0.0)))
     return wire.release(keys, token, chance.choice((0.0, ttl - 2.0, 2 * ttl)))
