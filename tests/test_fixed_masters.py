@@ -10,7 +10,17 @@ import threading
 
 import pytest
 
-from redlock import AsyncMasters, Lease, LockLost, Masters, MultiLock, NotAcquired, NotExtended, QuorumUnreachable
+from redlock import (
+    AsyncMasters,
+    Lease,
+    LockLost,
+    Masters,
+    MultiLock,
+    NotAcquired,
+    NotExtended,
+    QuorumUnreachable,
+    RedlockError,
+)
 from redlock.testing import FixedMasters
 from tests.servers.look import eventually
 
@@ -32,6 +42,43 @@ def test_granted(redlock_granted):
     assert redlock_granted.masters.wait_free("job", timeout=FAR)
     with MultiLock("job", redlock_granted.masters, fencing=False) as lease:
         assert lease.fence is None
+
+
+def test_the_text_of_no_error_prints_a_thousand_names(
+    redlock_granted, redlock_refused, redlock_unreachable, redlock_lost
+):
+    """The log of a program that locks many names at once stays readable; `name` and `names` have them all."""
+
+    def refused(call):
+        with pytest.raises(RedlockError) as caught:
+            call()
+        assert len(caught.value.name) == 0 or len(caught.value.name.split(", ")) == len(names)
+        return caught.value.message
+
+    def texts():
+        lock = redlock_granted.masters.lock(names)
+        yield repr(lock)
+        yield refused(lock.release)
+        with lock as lease:
+            yield repr(lease)
+            yield refused(redlock_granted.masters.lock([*names[1:], "one more"]).acquire)
+            yield refused(redlock_granted.masters.lock(names).release)
+            yield refused(redlock_granted.masters.lock(names, max_hold=5).acquire)
+            yield refused(lambda: lease.ensure(50))
+        yield refused(lease.ensure)
+        yield refused(redlock_refused.masters.lock(names, timeout=0).__enter__)
+        yield refused(redlock_unreachable.masters.lock(names, timeout=0).__enter__)
+        yield refused(redlock_granted.masters.lock(names, token="t" * 40).acquire)
+        lock = redlock_lost.masters.lock(names)
+        lock.acquire()
+        yield refused(lock.extend)
+
+    names = [f"account:{number}" for number in range(1000)]
+    for text in texts():
+        assert len(text) < 500
+        assert "'account:0, account:1, account:2' and 997 more" in text
+    names = names[:10]
+    assert all(f"'{', '.join(names)}'" in text for text in texts())
 
 
 def test_granted_to_a_task(redlock_granted):

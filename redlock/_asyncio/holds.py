@@ -45,7 +45,7 @@ class Body(Cancelling, TaskHold):
         self.body_begins()
 
     def lost(self) -> None:
-        self.cancel_body(f"the lease on {self.lease.name!r} was lost")
+        self.cancel_body(f"the lease on {self.state.shown} was lost")
 
 
 def of_this_task(own: MutableMapping[asyncio.Task[Any], Holder[AsyncLease]]) -> Holder[AsyncLease]:

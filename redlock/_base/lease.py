@@ -111,7 +111,7 @@ class LeaseBase(Generic[AnyState_co]):
             if lock is not None:
                 return lock
         self._state.ensure()
-        raise NotHeld(f"the lock object that acquired {self.name!r} is gone", name=self.name)
+        raise NotHeld(f"the lock object that acquired {self._state.shown} is gone", name=self.name)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -106,7 +106,7 @@ class MastersBase(Generic[AnyRuntime]):
                 f"fence_ttl={fence_ttl!r}: allowed is at least max_ttl ({max_ttl:g} s), "
                 "or a lock could outlive the fence that protects from its holder"
             )
-        options.prefix(prefix)
+        prefix = options.prefix(prefix)
         if observer is not None and not callable(observer):
             raise ConfigurationError(f"observer={options.shown(observer)}: allowed is a function that takes an event")
         tells: Observer | None = None
@@ -222,7 +222,8 @@ def token_source(owner: str | None) -> Callable[[], str]:
     """A source of fresh tokens (R8) with this owner (R27); None: this process."""
     if owner is None:
         return _fresh_token
-    signature = options.owner(owner) and f":{owner}"
+    owner = options.owner(owner)
+    signature = owner and f":{owner}"
     return lambda: os.urandom(TOKEN_BYTES).hex() + signature
 
 

@@ -2,6 +2,10 @@
 
 Also considered: to take every value as it is.  But an empty one, or an address in memory, makes a lock that excludes
 too many calls or none at all, and nobody would notice.  A value with braces would move the hash tag of the key.
+
+A value makes the name that it makes after a queue that speaks JSON has delivered it.  So a program that locks by a
+member of an enumeration, and a worker that gets its value, wait for each other.  JSON tells 1 and true apart, and so do
+names.  A value that a queue may deliver as something else is refused, unless the template says how it is written.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+from datetime import datetime
+from enum import Enum
 from string import Formatter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -25,7 +31,8 @@ if TYPE_CHECKING:
 _FORMATTER = Formatter()
 _FIELD = re.compile(r"(?P<argument>[^.\[\]]*)(?:\.[^.\[\]]+|\[[^\]]+\])*")
 _CONVERSIONS = (None, "r", "s", "a")
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f{}]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_FORBIDDEN = re.compile(rf"{_CONTROL.pattern}|[{{}}]")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 _ALLOWED = "allowed is text that is not empty, without control characters and without braces"
 
@@ -94,7 +101,22 @@ def _fields(template: str, function: str, parameters: Arguments) -> tuple[_Part,
             f"name={options.shown(template)} names no argument of {function}: for a name that is always the same, "
             f"use lock({options.shown(template)})"
         )
+    _check_own_text(template, parts)
     return tuple(parts)
+
+
+def _check_own_text(template: str, parts: Iterable[_Part]) -> None:
+    """Check that some arguments can make a name of ``template``."""
+    shortest = "".join(text if field is None else f"{text}x" for text, field in parts)
+    if _CONTROL.search(shortest):
+        raise ConfigurationError(f"name={options.shown(template)}: its own text has a control character")
+    try:
+        options.names(shortest)
+    except ConfigurationError as error:
+        why = error.message.partition(": ")[2]
+        raise ConfigurationError(
+            f"name={options.shown(template)}: its own text makes no name, whatever fills it in: {why}"
+        ) from None
 
 
 def _check_field(
@@ -126,9 +148,10 @@ def _from_template(function: str, parts: Iterable[_Part], bound: inspect.BoundAr
 
 
 def _text(field: str, value: Any, conversion: str | None, spec: str) -> str:
+    """``value`` as a part of a name.  Raises ConfigurationError if that would be another one elsewhere."""
     text = ""  # None is no text either
     if value is not None:
-        text = format(_FORMATTER.convert_field(value, conversion), spec)
+        text = format(_FORMATTER.convert_field(_delivered(field, value, spec), conversion), spec)
     if _ADDRESS.search(text):
         raise ConfigurationError(
             f"{field} is {options.shown(text)[1:-1]}: that has an address in memory, which is another one in each "
@@ -136,6 +159,30 @@ def _text(field: str, value: Any, conversion: str | None, spec: str) -> str:
         )
     _check(field, text, text if value is not None else value)
     return text
+
+
+def _delivered(field: str, value: Any, spec: str) -> Any:
+    """``value`` as a queue that speaks JSON delivers it; ``spec``: how the template writes it."""
+    inside = field.rpartition("{")[2].removesuffix("}")
+    if isinstance(value, str):
+        return options.plain(value)
+    if isinstance(value, int):
+        return value if isinstance(value, bool) else int(value)
+    if isinstance(value, (bytes, bytearray)):
+        advice = "bytes, which JSON does not have: decode it"
+    elif isinstance(value, (list, tuple)):
+        advice = f"a {type(value).__name__}, and may be delivered as another kind: name an item, as {{{inside}[0]}}"
+    elif isinstance(value, (set, frozenset, dict)):
+        advice = f"a {type(value).__name__}, which has no one order: use a function that makes the name"
+    elif isinstance(value, float) and not spec:
+        advice = f"a float, and 1.0 may be delivered as 1: say how it is written, as {{{inside}:.2f}}"
+    elif isinstance(value, datetime) and not spec:
+        advice = f"a datetime, which each queue writes in its own way: say how, as {{{inside}:%Y-%m-%dT%H:%M}}"
+    elif isinstance(value, Enum) and not isinstance(value, float):
+        advice = f"a {type(value).__name__}, and may be delivered as its value: write {{{inside}.value}}"
+    else:
+        return float(value) if isinstance(value, float) else value
+    raise ConfigurationError(f"{field} is {options.shown(value)}: {advice}")
 
 
 def _from_function(function: str, naming: Callable[..., object], bound: inspect.BoundArguments) -> tuple[str, ...]:

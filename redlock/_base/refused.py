@@ -32,7 +32,7 @@ def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     if refusal.remaining is not None and math.isfinite(refusal.remaining):
         who += f" for up to {refusal.remaining:.1f} s"
     return NotAcquired(
-        f"{spec.name!r} not acquired in {_attempts(refusal)}: {who}", name=spec.name, votes=refusal.tally.votes()
+        f"{spec.shown} not acquired in {_attempts(refusal)}: {who}", name=spec.name, votes=refusal.tally.votes()
     )
 
 
@@ -45,7 +45,7 @@ def none_free(spec: LockSpec, refusal: Refusal, limit: int) -> NotAcquired:
     elif refusal.remaining is not None and math.isfinite(refusal.remaining):
         who += f", the first one for up to {refusal.remaining:.1f} s"
     return NotAcquired(
-        f"{spec.name!r} not acquired in {_attempts(refusal)}: {who}", name=spec.name, votes=refusal.tally.votes()
+        f"{spec.shown} not acquired in {_attempts(refusal)}: {who}", name=spec.name, votes=refusal.tally.votes()
     )
 
 
@@ -59,13 +59,13 @@ def unreachable(spec: LockSpec, refusal: Refusal) -> QuorumUnreachable:
     else:
         why = refusal.tally.explain()
     return QuorumUnreachable(
-        f"{spec.name!r} not acquired in {_attempts(refusal)}: {why}", name=spec.name, votes=refusal.tally.votes()
+        f"{spec.shown} not acquired in {_attempts(refusal)}: {why}", name=spec.name, votes=refusal.tally.votes()
     )
 
 
 def not_extended(spec: LockSpec, state: LeaseState, extension: Extension) -> NotExtended:
     return NotExtended(
-        f"{spec.name!r} was not extended: too few masters answered; "
+        f"{spec.shown} was not extended: too few masters answered; "
         f"the lease is valid for another {state.remaining():.3f} s",
         name=spec.name,
         votes=() if extension.tally is None else extension.tally.votes(),

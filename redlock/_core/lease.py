@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from redlock import options
 from redlock._core import attributes
 from redlock._core.mode import EXCLUSIVE
 from redlock.errors import LockLost, Reason, Vote
@@ -113,6 +114,10 @@ class LeaseState:
         return ", ".join(self.names)
 
     @property
+    def shown(self) -> str:
+        return options.named(self.names)
+
+    @property
     def votes(self) -> tuple[Vote, ...]:
         return self._votes()
 
@@ -139,7 +144,7 @@ class LeaseState:
         if left > at_least:
             return
         if left > 0:
-            text = f"the lease on {self.name!r} has only {left:.3f} s left, {at_least:g} s are needed"
+            text = f"the lease on {self.shown} has only {left:.3f} s left, {at_least:g} s are needed"
             raise LockLost(text, name=self.name, votes=self.votes, reason="expired")
         raise self.loss()
 
@@ -153,13 +158,13 @@ class LeaseState:
         }
         if self.lost:
             assert self._lost is not None  # noqa: S101 - for the type checker: `lost` just set it
-            text = f"the lease on {self.name!r} was lost: {how[self._lost]}"
+            text = f"the lease on {self.shown} was lost: {how[self._lost]}"
             return LockLost(text, name=self.name, votes=self.said(), reason=self._lost)
         if self._resumed and self.mine():
             why = "extend() has not confirmed yet that it is ours"
-            return LockLost(f"the lease on {self.name!r} is not valid: {why}", name=self.name, reason="expired")
+            return LockLost(f"the lease on {self.shown} is not valid: {why}", name=self.name, reason="expired")
         why = "it was released" if self.released else "it belongs to the process that forked this one"
-        return LockLost(f"the lease on {self.name!r} has ended: {why}", name=self.name, reason="expired")
+        return LockLost(f"the lease on {self.shown} has ended: {why}", name=self.name, reason="expired")
 
     # -- called by the operations --------------------------------------------------------------------
 
@@ -341,4 +346,4 @@ class LeaseState:
             state = f"lost: {self._lost}"
         else:
             state = f"{self.remaining():.3f} s left"
-        return f"<{self.kind} {self.name!r} fence={self.fence} {state}>"
+        return f"<{self.kind} {self.shown} fence={self.fence} {state}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from redlock import options
 from redlock._core.mode import EXCLUSIVE
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class LockSpec(NamedTuple):
     @property
     def name(self) -> str:
         return ", ".join(self.names)
+
+    @property
+    def shown(self) -> str:
+        return options.named(self.names)
 
     @property
     def fencing(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import ssl
 from typing import Any
@@ -74,6 +75,8 @@ def test_masters(options, said):
     ({"name": []}, "at least one"),
     ({"name": ["a", 1]}, "name=1"),
     ({"name": ["a", "b", "a"]}, "'a' is there twice"),
+    # A lock of 20,000 names kept a master from everybody else for longer than node_timeout.
+    ({"name": [f"{i}" for i in range(1001)]}, "1001 names: allowed are at most 1000"),
     # One would be granted the other's fence, or the fence the other's token.
     ({"name": ["{u}", "{u}:fence"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
     ({"name": ["{u}:fence", "b", "{u}"]}, "'{u}:fence' is where the fencing token of '{u}' is kept"),
@@ -100,11 +103,31 @@ def lock(*, name: Any = "job", of: Any = None, **options: Any) -> MultiLock:
     {"name": "{u}:fence"},  # in two locks they only refuse each other
     {"name": ["u", "u:fence"]},
     {"name": "redlock-max-ttl:"},
+    {"name": [f"{i}" for i in range(1000)]},
     {"ttl": 1, "min_validity": 0.4, "of": {"drift_factor": 0.499}},
     {"ttl": 10, "of": {"drift_factor": 0.499}},
 ])  # fmt: skip
 def test_locks_that_may_be(options):
     lock(**options)
+
+
+class Site(str, enum.Enum):  # noqa: UP042 - of this kind
+    """A text that prints as something else in an f-string."""
+
+    EAST = "east"
+    URL = "redis://10.0.0.1:6379"
+
+
+def test_a_member_of_an_enumeration_is_the_text_that_it_stands_for():
+    """One key, one channel and one line of waiters for the member and for its value."""
+    masters = Masters({Site.EAST: Site.URL}, prefix=Site.EAST, owner=Site.EAST)
+    assert repr(masters) == "<Masters east>"
+    assert masters.lock("a")._settings.token().endswith(":east")
+    for name in (Site.EAST, [Site.EAST, "b"]):
+        of_member = masters.lock(name)._spec
+        of_value = masters.lock([str.__str__(one) for one in name] if isinstance(name, list) else "east")._spec
+        assert repr(of_member.keys) == repr(of_value.keys)
+        assert repr(of_member.names) == repr(of_value.names)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
+import json
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -31,6 +36,26 @@ class Account:
 
 class NoText:
     pass
+
+
+class Word(enum.StrEnum):
+    DAY = "day"
+
+
+class Mixed(str, enum.Enum):  # noqa: UP042 - as many programs still have them
+    DAY = "day"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class MixedNumber(int, enum.Enum):
+    ONE = 1
+
+
+class Plain(enum.Enum):
+    DAY = "day"
 
 
 # -- templates -------------------------------------------------------------------------------------------
@@ -70,6 +95,55 @@ def test_a_value_that_makes_no_name(value):
     assert f"pay: {{invoice.id}} is {value!r}: allowed is" in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [Word.DAY, Mixed.DAY, Number.ONE, MixedNumber.ONE, "x", 1, 2**60, True, False])
+@pytest.mark.parametrize("template", ["{invoice.id}", "{invoice.id!s}", "{invoice.id!r}"])
+def test_a_worker_that_gets_the_value_from_a_queue_waits_for_the_same_lock(template, value):
+    """A web process locks by a member of an enumeration; the queue, which speaks JSON, delivers its value."""
+    delivered = json.loads(json.dumps(value))
+    names = names_for(template, pay)
+    assert names((Invoice(value),), {}) == names((Invoice(delivered),), {})
+
+
+@pytest.mark.parametrize("value", [UUID(int=7), date(2026, 1, 2), Decimal("1.50")])
+def test_what_json_delivers_as_its_text(value):
+    names = names_for("{invoice.id}", pay)
+    assert names((Invoice(value),), {}) == names((Invoice(json.loads(json.dumps(value, default=str))),), {})
+
+
+def test_numbers_and_truth_are_told_apart_as_json_does():
+    names = names_for("{invoice.id}", pay)
+    assert [names((Invoice(value),), {}) for value in (1, "1", True)] == [("1",), ("1",), ("True",)]
+
+
+@pytest.mark.parametrize(("value", "advice"), [
+    (1.0, r"a float, .* \{invoice\.id:\.2f\}"),
+    (0.5, r"a float, .* \{invoice\.id:\.2f\}"),
+    (Plain.DAY, r"a Plain, .* \{invoice\.id\.value\}"),
+    (b"day", "bytes, .* decode it"),
+    ((1, 2), r"a tuple, .* \{invoice\.id\[0\]\}"),
+    ([1, 2], r"a list, .* \{invoice\.id\[0\]\}"),
+    ({"day"}, "a set, .* a function"),
+    ({}, "a dict, .* a function"),
+    (datetime(2026, 1, 2, 3, 4, tzinfo=UTC), r"a datetime, .* \{invoice\.id:%Y-%m-%dT%H:%M\}"),
+])  # fmt: skip
+def test_what_a_queue_may_deliver_as_something_else_is_refused(value, advice):
+    with pytest.raises(ConfigurationError, match=rf"pay: \{{invoice\.id\}} is .*: {advice}"):
+        names_for("{invoice.id}", pay)((Invoice(value),), {})
+
+
+@pytest.mark.parametrize(("template", "value", "name"), [
+    ("{invoice.id:.2f}", 1.0, "1.00"),
+    ("{invoice.id:.2f}", 1, "1.00"),
+    ("{invoice.id:%Y-%m-%d}", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), "2026-01-02"),
+    ("{invoice.id.value}", Plain.DAY, "day"),
+    ("{invoice.id[1]}", (1, 2), "2"),
+    ("{invoice.id:>4}", Mixed.DAY, " day"),
+    ("{invoice.id:03d}", MixedNumber.ONE, "001"),
+])  # fmt: skip
+def test_a_format_says_what_is_meant(template, value, name):
+    assert names_for(template, pay)((Invoice(value),), {}) == (name,)
+
+
 @pytest.mark.parametrize("value", [NoText(), NoText().__str__, lambda: None])
 def test_an_address_in_memory_excludes_nobody(value):
     with pytest.raises(ConfigurationError, match=r"\{invoice.id\} is <.* at 0x\w+>: .* address in memory"):
@@ -99,6 +173,22 @@ def test_a_template_that_cannot_be_right(template, why):
     with pytest.raises(ConfigurationError, match=why) as caught:
         names_for(template, pay)
     assert repr(template) in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("a\nb", "control character"),
+    ("a\0b", "control character"),
+    ("a\x85b", "control character"),
+    ("\ud800", "cannot be encoded as UTF-8"),
+    ("ü" * 256, "513 bytes of UTF-8"),
+])  # fmt: skip
+def test_a_template_whose_own_text_makes_no_name_is_refused_where_it_stands(text, why):
+    with pytest.raises(ConfigurationError, match=rf"its own text .*{why}"):
+        names_for(text + "{invoice}", pay)
+
+
+def test_a_template_that_leaves_room_for_one_character():
+    assert names_for("x" * 511 + "{invoice}", pay)((1,), {}) == ("x" * 511 + "1",)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"{invoice}", ["{invoice}"]])
@@ -131,6 +221,11 @@ def test_several_names(names):
 def test_what_is_no_name(made):
     with pytest.raises(ConfigurationError, match=r"allowed|at least one|twice"):
         names_for(lambda *_, **__: made, pay)((Invoice(1),), {})
+
+
+@pytest.mark.parametrize("made", [Mixed.DAY, [Mixed.DAY]])
+def test_a_function_that_returns_a_member_of_an_enumeration(made):
+    assert repr(names_for(lambda *_, **__: made, pay)((Invoice(1),), {})) == "('day',)"
 
 
 async def coroutine_function(*_: object) -> str:
