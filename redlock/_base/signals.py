@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -23,6 +24,9 @@ class Signals:
 
     Python runs signal handlers in its main thread, and lets no other one install them.  In other threads this does
     nothing.  Nor does it touch a handler that was not installed from Python: nobody could put it back.
+
+    A handler of another signal may raise at any line.  What has been taken over by then is put back.  Only what
+    strikes the end of the ``with`` itself is left, so call `leave` behind it again.
     """
 
     def __init__(self, numbers: Iterable[int], stop: Callable[[], object]) -> None:
@@ -30,57 +34,83 @@ class Signals:
         self.stop = stop
 
     def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            return
+        try:
             for number in self._numbers:
-                _Taken.over(number, self)
+                _take_over(number, self)
+        except BaseException:  # what a handler has raised
+            self.leave()
+            raise
 
     def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Put back what was there.  A second time does no harm."""
         for number in self._numbers:
             taken = _TAKEN.get(number)
             if taken is not None:
                 taken.leave(self)
 
 
+def _take_over(number: int, user: Signals) -> None:
+    """From one step on a signal stops ``user``.  One that comes before that does what it did before; none is lost."""
+    while True:
+        taken = _TAKEN.get(number)
+        if taken is not None and taken.here() and taken.installed:
+            taken.users.append(user)
+            if taken.installed:
+                return
+            continue  # a signal came just now, and its handler has gone
+        before = taken.before if taken is not None and taken.installed else signal.getsignal(number)
+        if before is None:
+            return
+        taken = _TAKEN[number] = _Taken(number, before, user)  # first of all: it has to be known when it is there
+        signal.signal(number, taken.handle)
+        return
+
+
 class _Taken:
     """A signal that was taken over, by all that run now: tasks begin and end in any order."""
 
-    def __init__(self, number: int, before: Any) -> None:
+    def __init__(self, number: int, before: Any, user: Signals) -> None:
         self._number = number
-        self._before = before
-        self._process = process.mark
-        self._users: list[Signals] = []
+        self.before = before
+        self.here = process.here  # a forked child inherits the handler, and is not the one that leads
+        self.users = [user]
 
-    @staticmethod
-    def over(number: int, user: Signals) -> None:
-        taken = _TAKEN.get(number)
-        if taken is None or signal.getsignal(number) != taken.handle:
-            before = signal.getsignal(number)
-            if before is None:
-                return
-            taken = _TAKEN[number] = _Taken(number, before)
-            signal.signal(number, taken.handle)
-        taken._users.append(user)
+    @property
+    def installed(self) -> bool:
+        return bool(signal.getsignal(self._number) == self.handle)
 
     def leave(self, user: Signals) -> None:
-        if user in self._users:
-            self._users.remove(user)
-            if not self._users:
-                self._put_back()
+        with contextlib.suppress(ValueError):  # a signal has come
+            self.users.remove(user)
+        if not self.users and threading.current_thread() is threading.main_thread():
+            self._put_back()
 
-    def handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - part of the interface
-        users, self._users = self._users, []
-        self._put_back()
-        if self._process is process.mark:
-            for user in users:
-                user.stop()
-        else:  # a forked child has inherited the handler, and is not the one that leads
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler.  Whoever is to be stopped is told first: an exception in here loses no signal."""
+        users = self.users.copy() if self.here() else []
+        for user in users:
+            user.stop()
+        was_there = self._put_back()
+        if users:
+            self.users.clear()
+        elif was_there:  # nobody here wants it: it does what it did before
             os.kill(os.getpid(), number)
+        elif callable(self.before):  # a handler that has replaced this one has called it
+            self.before(number, frame)
 
-    def _put_back(self) -> None:
+    def _put_back(self) -> bool:
+        """Put back what was there before.  False: somebody has installed another one meanwhile, which stays."""
+        installed = self.installed
+        if installed:
+            signal.signal(self._number, self.before)
         if _TAKEN.get(self._number) is self:
             del _TAKEN[self._number]
-        if signal.getsignal(self._number) == self.handle:  # else somebody has installed another one
-            signal.signal(self._number, self._before)
+        return installed
 
 
 _TAKEN: dict[int, _Taken] = {}
