@@ -168,7 +168,7 @@ class Cast:
         name = names.client(seat, generation)
         log, ready = self.directory / f"{name}.log", self.directory / f"{name}.ready"
         process = self._nest.spawn(
-            [sys.executable, "-m", f"{__package__}.clients", name, str(seat), str(self.directory), str(self.events),
+            [sys.executable, "-P", "-m", f"{__package__}.clients", name, str(seat), str(self.directory), str(self.events),
              *(f"{names.master(number)}={self._urls[seat][number - 1]}" for number in self._uses[seat])],
             log=log,
             environment=os.environ,

@@ -69,7 +69,8 @@ def session(
     # folder is not named: every interpreter has it, and on this path it would come before the standard library.
     home = None if IN_WHEEL else str(Path(__file__).parent.parent)
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), home)))
-    command = [sys.executable, "-m", f"{__package__}.session", str(out.absolute()), backend.NAME, *must]
+    # -P: not from the folder that somebody happens to be in, which may have a redis.py.
+    command = [sys.executable, "-P", "-m", f"{__package__}.session", str(out.absolute()), backend.NAME, *must]
     reader, lifeline = os.pipe()
     try:
         process = subprocess.Popen(

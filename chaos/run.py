@@ -9,6 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from redlock import Masters
 from redlock.testing import ClockUnavailable, ServerNotFound, clock_available
 
 from . import PROGRAM, report
@@ -129,8 +130,11 @@ def lacks(backend: Backend, server: str | None = None) -> dict[str, str]:
 
 
 def check(settings: Settings, backend: Backend) -> None:
-    """Raises for what cannot be run here."""
+    """Raises for what cannot be run here, before anything is started."""
     settings.check()
+    # The library has rules of its own: in a client they would be a traceback.  Nothing is connected to for that.
+    with Masters(["redis://127.0.0.1"], **settings.of_masters) as masters:
+        masters.lock("any", ttl=settings.ttl)
     backend.check(settings)
     missing = lacks(backend, settings.server)
     for fault in settings.faults:

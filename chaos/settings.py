@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from .faults import FAULTS
 
@@ -59,6 +59,16 @@ class Settings:
         return self.ttl if self.max_ttl is None else self.max_ttl
 
     @property
+    def of_masters(self) -> dict[str, Any]:
+        """The options of `redlock.Masters` that every client has."""
+        return {
+            "node_timeout": self.node_timeout,
+            "drift_factor": self.drift_factor,
+            "max_ttl": self.longest_ttl,
+            "restart_guard": self.restart_guard,
+        }
+
+    @property
     def quarantine(self) -> float:
         """How long a restarted master is away after its restart, at most (R21)."""
         return self.longest_ttl + 1.0 if self.restart_guard else 0.0
@@ -95,6 +105,10 @@ class Settings:
             raise ValueError(
                 f"--node-timeout is {self.node_timeout:g}, it must be at most a third of the TTL ({self.ttl:g})"
             )
+        if (self.slots > 0) != (self.work == "slots"):
+            raise ValueError(
+                f"--slots is {self.slots} with --work {self.work}: --slots goes with --work slots, each with the other"
+            )
         if self.longest_ttl < self.ttl:
             raise ValueError(f"--max-ttl is {self.longest_ttl:g}, it must be at least the TTL ({self.ttl:g})")
 
@@ -111,6 +125,10 @@ def _positive(value: float) -> bool:
     return 0 < value < math.inf
 
 
+_LONGEST: Final = 3600.0  # seconds: the fences of clients live for no longer, and no lock may outlive its fence
+_UP_TO_AN_HOUR: Final = f"more than 0 and at most {_LONGEST:g} seconds"
+
+
 # More than 200 clients have no address of their own in `chaos.backends`.
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "duration": ("more than 0 seconds", _positive),
@@ -121,7 +139,9 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "locks": ("at least 1", lambda value: value >= 1),
     "slots": ("at least 0", lambda value: value >= 0),
     "lanes": ("at least 1", lambda value: value >= 1),
-    "ttl": ("more than 0 seconds", _positive),
+    "ttl": (_UP_TO_AN_HOUR, lambda value: 0 < value <= _LONGEST),
+    "max_ttl": (_UP_TO_AN_HOUR, lambda value: value is None or 0 < value <= _LONGEST),
+    "skew": ("0 seconds or more", lambda value: 0 <= value < math.inf),
     "node_timeout": ("more than 0 seconds", _positive),
     "drift_factor": ("from 0 to 0.5, not included", lambda value: 0 <= value < 0.5),  # noqa: PLR2004
 }

@@ -42,14 +42,7 @@ def main(name: str, seat: str, directory: str, events: str, *named: str) -> None
 
     # Each client has addresses of its own; the names say that they are the same masters (R34).
     masters = dict(one.split("=", 1) for one in named)
-    options: dict[str, Any] = {
-        "node_timeout": settings.node_timeout,
-        "drift_factor": settings.drift_factor,
-        "max_ttl": settings.longest_ttl,
-        "restart_guard": settings.restart_guard,
-        "observer": observe,
-    }
-
+    options = {**settings.of_masters, "observer": observe}
     record = Writer(Path(events, f"{name}.jsonl"), name)
 
     async def perform(worker: str, world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,23 @@ def test_a_run(backend, tmp_path):
     assert again.returncode == 0
 
 
+AS_INSTALLED = "import sys; from chaos.__main__ import entry; sys.argv[0] = 'redlock-chaos'; entry()"
+
+
+def test_a_run_in_a_folder_that_has_a_redis_py(tmp_path):
+    """A script that was installed imports nothing from the folder that somebody is in; nor does what it starts."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("redis", "redlock", "select", "sqlite3"):
+        (folder / f"{name}.py").write_text("raise SystemExit('imported from the folder')")
+    words = ("run", *SHORT, "--faults", "flush", "--backend", "proxy", "--out", str(tmp_path / "out"))
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", AS_INSTALLED, *words], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=80, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_a_broken_lock_is_caught(tmp_path):
     ran = chaos("run", *SHORT, "--variant", "no-owner-check", "--backend", "proxy", "--out", str(tmp_path))
     assert ran.returncode == 1, ran.stdout + ran.stderr
@@ -91,9 +109,16 @@ def test_what_was_to_be_shown_and_was_not_proves_nothing(tmp_path, shows, shown)
 
 @pytest.mark.parametrize(("words", "said"), [
     (["--faults", "nonsense"], "no fault 'nonsense'"),
-    (["--ttl", "0"], "--ttl is 0.0, it must be more than 0 seconds"),
+    (["--ttl", "0"], "--ttl is 0.0, it must be more than 0 and at most 3600 seconds"),
     (["--ttl", "nan"], "--ttl is nan"),
     (["--ttl", "0.5"], "--node-timeout is 0.25, it must be at most a third of the TTL"),
+    (["--ttl", "4000"], "--ttl is 4000.0, it must be more than 0 and at most 3600 seconds"),
+    (["--max-ttl", "5000"], "--max-ttl is 5000.0, it must be more than 0 and at most 3600 seconds"),
+    (["--max-ttl", "nan"], "--max-ttl is nan"),
+    (["--ttl", "0.002", "--node-timeout", "0.0005"], "ttl=0.002 with drift_factor=0.01"),  # says the library
+    (["--skew", "nan"], "--skew is nan, it must be 0 seconds or more"),
+    (["--slots", "3"], "--slots goes with --work slots"),
+    (["--work", "slots"], "--slots goes with --work slots"),
     (["--clients", "0"], "--clients is 0"),
     (["--must", "nonsense"], "'nonsense' is nothing that can be demanded"),
     (["--server", "/no/such/server"], "/no/such/server"),
