@@ -19,6 +19,7 @@ from redlock._asyncio.lease_state import TaskLeaseState
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, beginning
+from redlock._base.keywords import hide_unknown, unexpected
 from redlock._base.lock import LockBase
 from redlock._base.refused import is_locked
 from redlock._base.typed import LockOptions
@@ -29,11 +30,13 @@ from redlock.errors import LockLost, RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
     from types import TracebackType
+    from typing import Unpack
 
     from tenacity.wait import wait_base
 
     from redlock._asyncio.runtime import Runtime
     from redlock._base.holds import Entered, Hold, Holder, Leaving
+    from redlock._base.typed import NoOptions
     from redlock._core.lease import LeaseState
 
 P = ParamSpec("P")
@@ -80,6 +83,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
     if sys.version_info < (3, 12):
         _elsewhere = " (asyncio.wait_for makes one before Python 3.12: use acquire(timeout=...) or asyncio.timeout)"
 
+    @hide_unknown
     def __init__(
         self,
         name: str | Sequence[str],
@@ -101,6 +105,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         fence: int | None = None,
         on_lost: Callable[[AsyncLease], object] | None = None,
         cancel_on_loss: bool = True,
+        **unknown: Unpack[NoOptions],
     ) -> None:
         """Check the options, which are those of `MultiLock` and one more; nothing is sent.
 
@@ -111,11 +116,13 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
         Raises:
             ConfigurationError: a value cannot be right; the text names it and what is allowed.
+            TypeError: there is no such option; the text says what it is called here.
         """
         super().__init__(
             name, masters, ttl=ttl, timeout=timeout, auto_extend=auto_extend, max_hold=max_hold,
             hold_at_least=hold_at_least, min_validity=min_validity, shared=shared, max_readers=max_readers,
             fencing=fencing, bound=bound, retry=retry, owner=owner, token=token, fence=fence, on_lost=on_lost,
+            **unknown,
         )  # fmt: skip
         self._cancel_on_loss = bool(cancel_on_loss)
 
@@ -137,7 +144,13 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
 
     # -- taking and giving back ----------------------------------------------------------------------
 
-    async def acquire(self, blocking: bool = True, timeout: float | None = None) -> AsyncLease | None:  # noqa: ASYNC109
+    @hide_unknown
+    async def acquire(
+        self,
+        blocking: bool = True,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **unknown: Unpack[NoOptions],
+    ) -> AsyncLease | None:
         """Take the lock.  Returns the lease, or None if others held the lock all the time.
 
         Args:
@@ -153,7 +166,10 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
             RedlockError: the masters were closed.
+            TypeError: there is no such argument; the text says what it is called here.
         """
+        if unknown:
+            raise unexpected("acquire", unknown, self.acquire)
         hold, began = self._hold(), _clock.now()
         try:
             outcome = await self._runtime.run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 from redlock import _clock, options
 from redlock._base import process
 from redlock._base.holds import AnyLease, End, Hold, Holder, note_here
+from redlock._base.keywords import hide_unknown, unexpected
 from redlock._base.masters import MastersBase, token_source
 from redlock._base.refused import not_acquired, not_extended, unreachable
 from redlock._base.times import check_ttl, checked
@@ -50,12 +51,14 @@ from redlock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Unpack
 
     from tenacity.wait import wait_base
 
     from redlock._base.holds import Leaving
     from redlock._base.runtime import RuntimeBase
     from redlock._base.times import Times
+    from redlock._base.typed import NoOptions
     from redlock._core.effects import Op
     from redlock._core.extend import Extension
     from redlock._core.lease import LeaseState
@@ -79,6 +82,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     _holds: Holder[AnyLease]  # of all its users, if it is not bound
     _resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
 
+    @hide_unknown
     def __init__(
         self,
         name: str | Sequence[str],
@@ -99,6 +103,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         token: str | None = None,
         fence: int | None = None,
         on_lost: Callable[[AnyLease], object] | None = None,
+        **unknown: Unpack[NoOptions],
     ) -> None:
         """Check the options; nothing is sent.
 
@@ -140,7 +145,10 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
 
         Raises:
             ConfigurationError: a value cannot be right; the text names it and what is allowed.
+            TypeError: there is no such option; the text says what it is called here.
         """
+        if unknown:
+            raise unexpected(type(self).__name__, unknown, LockBase.__init__)
         names = options.names(name)
         self._masters = masters if isinstance(masters, self._masters_class) else self._masters_of(masters)
         self._private = self._masters is not masters

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from redlock._core.fleet import Agreement
 
 
+class NoOptions(TypedDict):
+    """No option at all: of ``**unknown`` in a function that says itself which keywords it does not have."""
+
+
 class LockOptions(TypedDict, total=False):
     """The options of a lock that threads and asyncio share."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from redlock import _clock
 from redlock._base import decorated
 from redlock._base.holds import AtTheEnd, beginning
+from redlock._base.keywords import hide_unknown, unexpected
 from redlock._base.lock import LockBase
 from redlock._base.refused import is_locked
 from redlock._base.typed import LockOptions
@@ -22,8 +23,10 @@ from redlock.errors import RedlockError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Unpack
 
     from redlock._base.holds import Entered, Hold, Holder, Leaving
+    from redlock._base.typed import NoOptions
     from redlock._core.lease import LeaseState
     from redlock._threads.runtime import Runtime
 
@@ -62,7 +65,13 @@ class MultiLock(LockBase[Masters, Lease]):
 
     # -- taking and giving back ----------------------------------------------------------------------
 
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> Lease | None:
+    @hide_unknown
+    def acquire(
+        self,
+        blocking: bool = True,
+        timeout: float | None = None,
+        **unknown: Unpack[NoOptions],
+    ) -> Lease | None:
         """Take the lock.  Returns the lease, or None if others held the lock all the time.
 
         Args:
@@ -78,7 +87,10 @@ class MultiLock(LockBase[Masters, Lease]):
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.
             RedlockError: the masters were closed.
+            TypeError: there is no such argument; the text says what it is called here.
         """
+        if unknown:
+            raise unexpected("acquire", unknown, self.acquire)
         hold, began = self._hold(), _clock.now()
         try:
             outcome = self._runtime.run(self._acquiring(hold, self._deadline(began, timeout, blocking=blocking)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import math
 import ssl
@@ -13,7 +14,7 @@ import redis.asyncio
 import valkey.asyncio.sentinel
 import valkey.sentinel
 
-from redlock import AsyncMasters, ConfigurationError, Masters, MultiLock, RedlockError, _url
+from redlock import AsyncMasters, AsyncMultiLock, ConfigurationError, Masters, MultiLock, RedlockError, _url
 from redlock._base.times import Limits, checked
 
 URLS = [f"redis://10.0.0.{i}:6379" for i in range(1, 4)]
@@ -156,6 +157,52 @@ def test_an_acquire_leaves_enough_for_what_it_is_to_hold_at_least(options, least
     given = {"hold_at_least": None, "min_validity": None, **options}
     times = checked(Limits(60.0, 0.25, 0.01), 10, -1, None, given["hold_at_least"], given["min_validity"])
     assert times.min_validity == pytest.approx(least)
+
+
+WORLDS = [
+    pytest.param(Masters, MultiLock, id="threads"),
+    pytest.param(AsyncMasters, AsyncMultiLock, id="asyncio"),
+]
+TIMES = "timeout= is for how many seconds to wait for the lock, and ttl="
+
+
+@pytest.mark.parametrize(("kind", "lock"), WORLDS)
+@pytest.mark.parametrize(("word", "hint"), [
+    ("blocking_timeout", TIMES),  # redis-py, for our timeout=
+    ("expire", TIMES),
+    ("ex", TIMES),
+    ("nx", TIMES),
+    ("auto_release_time", TIMES),
+    ("sleep", "the pause between attempts is retry="),
+    ("tll", "did you mean ttl=?"),
+])  # fmt: skip
+def test_a_keyword_of_another_library_is_told_what_it_is_called_here(kind, lock, word, hint):
+    masters = kind(URLS)
+    calls = (
+        lambda: lock("job", masters, **{word: 5}),
+        lambda: masters.lock("job", **{word: 5}),
+        lambda: masters.locked("{job}", **{word: 5}),
+        lambda: masters.slots("job", limit=2, **{word: 5}),
+    )
+    for call in calls:
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert f"got an unexpected keyword argument {word!r}: {hint}" in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "lock"), WORLDS)
+@pytest.mark.parametrize(("word", "hint"), [
+    ("blocking_timeout", f": {TIMES}, an option of the lock, for"),
+    ("expire", f": {TIMES}, an option of the lock, for"),
+    ("ttl", ": ttl= is an option of the lock"),
+    ("timeot", ": did you mean timeout=?"),
+    ("colour", ""),
+])  # fmt: skip
+def test_so_is_one_of_acquire(kind, lock, word, hint):
+    acquire = kind(URLS).lock("job").acquire
+    with pytest.raises(TypeError) as caught:
+        asyncio.run(acquire(**{word: 5})) if kind is AsyncMasters else acquire(**{word: 5})
+    assert str(caught.value).startswith(f"acquire() got an unexpected keyword argument {word!r}{hint}")
 
 
 def test_calls():
