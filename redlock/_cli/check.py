@@ -166,6 +166,11 @@ def _plan(given: argparse.Namespace) -> int:
 
     from redlock._cli import plan  # noqa: PLC0415
 
+    if not config.split(given.plan):
+        raise ConfigurationError(
+            "--plan is empty: is the variable set that it comes from? It takes the new list: the masters that clients "
+            "are to have in the end, with commas between them"
+        )
     now = config.deployment(given.urls, given)
     new = config.deployment(config.split(given.plan), given)
     both = plan.united(now, new)

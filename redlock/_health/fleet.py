@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from redlock._core.fleet import compatible
+from redlock._core.fleet import compatible, difference
 from redlock._health.records import Finding, MastersList
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _ADVICE = (
     "give all clients the same masters, and change one at a time: redlock-check --plan shows the steps. "
     "Until then stop those that have the wrong list"
+)
+_GIVEN_ADVICE = (
+    "give the masters that the clients use, each by the name that they give it; redlock-check --plan shows the steps "
+    "from that list to another one"
 )
 _DANGER = "two clients may hold one lock, for they have"
 
@@ -41,7 +45,22 @@ def lists(facts: Iterable[MasterFacts]) -> tuple[MastersList, ...]:
 
 
 def findings(found: Sequence[MastersList], facts: Iterable[MasterFacts]) -> Iterator[Finding]:
-    """A finding for each two lists that do not go together, and one for clients that announce none beside others."""
+    """A finding for each two lists that do not go together, and one for clients that announce none beside others.
+
+    The masters that are checked are a list as well: a client would use them.
+    """
+    facts = list(facts)
+    given = {one.name for one in facts}
+    if given not in [set(one.masters) for one in found]:
+        for used in found:
+            if not used.refused and not compatible(given, set(used.masters)):
+                yield Finding(
+                    "warning",
+                    "fleet",
+                    "the masters that are given here do not go with those that clients use: "
+                    f"{difference(given, used.masters)}. A client with these gets no lock, or takes those of others",
+                    _GIVEN_ADVICE,
+                )
     for one, other in combinations(found, 2):
         if not compatible(set(one.masters), set(other.masters)):
             first, second = sorted((one, other), key=lambda each: (each.refused, not each.recorded))

@@ -44,6 +44,8 @@ def ended(main, arguments):
     (["--watch", "redis://:geheim@"], "names no host"),
     (["--watch", "0", "redis://h"], "more than 0"),
     (["--plan", "redis://i", "--json", "redis://h"], "--plan goes with nothing"),
+    (["--plan", "", "redis://:geheim@h"], "--plan is empty: is the variable set"),
+    (["--plan", " , ", "redis://:geheim@h"], "--plan is empty: is the variable set"),
     (["--plan", "b=redis://i", "redis://:geheim@h"], "one list has names and the other has none"),
     (["--plan", "a=redis://:geheim@i", "a=redis://:geheim@h"], "a has another address in the new list"),
     (["--config", "/does/not/exist"], "No such file"),

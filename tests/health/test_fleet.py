@@ -22,8 +22,8 @@ def entry(*names: str, mark: str = "2", several: bool = True) -> FleetEntry:
     return FleetEntry(NOW - 3, 120.0, several, mark, frozenset(names))
 
 
-def found(*lists: FleetEntry, silent: tuple[str, ...] = ()) -> list[Finding]:
-    masters = [replace(healthy(number), lists=lists, asked_at=NOW) for number in (1, 2, 3)]
+def found(*lists: FleetEntry, silent: tuple[str, ...] = (), given: str = "abc") -> list[Finding]:
+    masters = [replace(healthy(), name=name, lists=lists, asked_at=NOW) for name in given]
     masters[1] = replace(masters[1], silent=silent)
     return [one for one in judge(masters, CLIENT_OPTIONS, None).findings if one.code == "fleet"]
 
@@ -47,6 +47,23 @@ def test_one_that_is_refused_is_named_as_that():
     [one] = found(entry("a", "b", "c"), entry("b", "c", "d", mark="-", several=False))
     assert one.message.startswith("clients have masters that do not go together")
     assert one.message.endswith("one client has b, c, d, and gets no lock until the others are gone")
+
+
+def test_who_checks_with_a_list_that_does_not_go_with_those_in_use_is_told():
+    """A typing error in the configuration of what is to be deployed next: no client has it yet."""
+    [one] = found(entry("a", "b", "c"), given="cde")
+    assert one.level == "warning"
+    assert one.message.startswith("the masters that are given here do not go with those that clients use")
+    assert "only we have d, e and only they have a, b" in one.message
+    assert found(entry("a", "b", "c"), given="abcd") == [], "the next step"
+    assert found(given="cde") == [], "nobody uses any"
+
+
+def test_of_a_list_that_is_refused_it_is_said_once():
+    """A client has what is given here, and was refused: that is the finding."""
+    [one] = found(entry("a", "b", "c"), entry("c", "d", "e", mark="-"), given="cde")
+    assert one.message.endswith("several clients have c, d, e, and get no lock until the others are gone")
+    assert found(entry("a", "b", "c", mark="-"), given="cde") == [], "whoever gets no lock is in nobody's way"
 
 
 def test_clients_that_announce_nothing_beside_others():

@@ -343,8 +343,11 @@ def test_who_checks_takes_no_part_in_the_fleet(ten, using, capsys, request):
     used = using(1, 2, 3)
     eventually(lambda: used.check(probe=False).fleet, 30)
     wrong = [f"{name}={ten[name]}" for name in named(3, 4, 5)]
-    main(["--prefix", f"{request.node.name}:", "--no-restart-guard", *wrong])
+    code = main(["--prefix", f"{request.node.name}:", "--no-restart-guard", *wrong])
     said = capsys.readouterr().out
+    assert code == 1
+    assert "the masters that are given here do not go with those that clients use" in said
+    assert "ours are lock-3, lock-4, lock-5; theirs are lock-1, lock-2, lock-3" in said
     assert "A real lock was acquired, extended and released" in said
     assert "do not go with ours" not in said
     assert [one.masters for one in used.check(probe=False).fleet] == [("lock-1", "lock-2", "lock-3")]
