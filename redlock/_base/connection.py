@@ -46,7 +46,7 @@ class Connection(Stream):
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)
-        self.pipeline.connected()
+        self.pipeline.connected(now)
         self.pipeline.send, self.pipeline.recv = sock.send, sock.recv
         self._see_whether_plain()
 

@@ -164,20 +164,12 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
             # The master was silent for long.  Or our own process was stopped, and the answers are here.
             self._look_at(connection, now)
         connection.pick_up()
-        written = [request for request in requests if self._is_to_be_written(request, pipeline, now)]
+        written = [request for request in requests if pipeline.submit(request, now)]
         if written:
             whole = len(written) == len(requests)
             packet = data if whole else b"".join([_connect.pack(request.call) for request in written])
             self._write(connection, packet, now)
         connection.put_down()
-
-    @staticmethod
-    def _is_to_be_written(request: Send, pipeline: Pipeline, now: float) -> bool:
-        """Put ``request`` into the queue, or tell it why not."""
-        failure = pipeline.submit(request, now)
-        if failure is not None and request.open and request.failed(pipeline.master, failure, now):
-            request.inbox.put(request)
-        return failure is None
 
     def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
         connection = self.all[pipeline.master]
@@ -428,7 +420,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
                 return []
             return self._report_deaf(connection, f"no second connection: {failure.reason}")
         assert isinstance(connection, Connection)  # noqa: S101 - there is no third kind
-        connection.pipeline.down = failure
+        connection.pipeline.unreachable(failure, _clock.now())
         if connection.failures > 1:
             return []
         name, reason = connection.endpoint.name, failure.reason
@@ -445,7 +437,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         if isinstance(connection, Connection):
             # The process may have been alive until now.  If the next one started earlier, it was a replica (R21).
             self.voters.heard(connection.master, now)
-            connection.pipeline.broken(Failure("error", f"connection lost: {text}"), now)
+            connection.pipeline.broken(Failure("error", f"connection lost: {text}"), now, for_good=self.closed)
         elif isinstance(connection, Subscriber):
             for announcement in connection.announcements():  # that arrived before it broke
                 self._hear(connection, *announcement)

@@ -172,6 +172,7 @@ class Exchange(ABC):
                     elif request.voted(master, now):
                         request.inbox.put(request)
                 queue.popleft()
+                pipeline.heard_at = now
                 if data == usual:
                     break
                 data = data[len(usual) :]

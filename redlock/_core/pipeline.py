@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from redlock import scripts
 from redlock._core import wire
 from redlock._core.effects import Send
-from redlock._core.outcomes import Failure
+from redlock._core.outcomes import NEVER, Failure
 from redlock._core.refusals import ErrorReply
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # pause is twice as long as the one before, up to eight times the patience.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
 _SWEEP_FROM = 64  # up to so many owed releases are kept before anyone looks whether they have expired
+# A connection that was quiet for so many seconds was idle.  A server or proxy that closes idle ones counts in seconds.
+_IDLE = 0.5
 
 _NOTHING: tuple[Send, ...] = ()  # for `Send.more`
 
@@ -67,6 +69,10 @@ _CREATE = frozenset(
 )
 
 
+# What these did before would change what they answer the second time.
+_ONCE = frozenset((scripts.FENCE.name, scripts.OCCUPY.name))
+
+
 def _with_text(request: Send) -> Send:
     """The request to send with the text of the script that ``request`` needs.
 
@@ -82,6 +88,12 @@ def _with_text(request: Send) -> Send:
 class Pipeline:
     """The queue of one connection, and the releases that are owed to its master when the connection breaks.
 
+    A connection that was idle may have been dead for long: a proxy or a server has closed it, and our process stood
+    still.  Whoever asks then learns of it by a failure, and the master is well.  So such a connection fails nobody when
+    it breaks.  What it was asked is asked again over the new one, once, if its round is still open by then; and what
+    is asked meanwhile waits for the new one as well.  If there is none, all of that fails.  The scripts grant a token
+    once more that has the key already, so it does no harm that the master may have done what was asked before.
+
     ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
 
     ``patience``: a master that has not answered for so many seconds is sent no new request.  So a frozen master
@@ -89,30 +101,60 @@ class Pipeline:
     what was sent before the master froze.
     """
 
-    __slots__ = ("_more", "_owed", "_sweep_from", "down", "master", "patience", "plain", "recv", "send", "under_way")
+    __slots__ = (
+        "_more",
+        "_owed",
+        "_sweep_from",
+        "_waiting",
+        "down",
+        "expected",
+        "heard_at",
+        "master",
+        "patience",
+        "plain",
+        "recv",
+        "send",
+        "under_way",
+    )
 
     def __init__(self, master: int, patience: float) -> None:
         self.master = master
         self.patience = patience
         self.down: Failure | None = CONNECTING  # None: connected
+        self.expected = False  # down, and open requests wait for the new connection
+        self.heard_at = NEVER  # the latest answer of this connection, or its handshake
         self.plain = False
         self.send: Callable[[bytes], int] = _down
         self.recv: Callable[[int], bytes] = _down
         self.under_way: deque[Any] = deque()  # of `Queued`
         self._owed: list[SentAgain] = []
         self._more: list[Queued] = []
+        self._waiting: list[tuple[Send, bool]] = []  # for the new connection, and whether the one before had it
         self._sweep_from = _SWEEP_FROM
 
-    def submit(self, request: Send, at: float) -> Failure | None:
-        """Put ``request`` into the queue; the connection writes it.  Returns a `Failure` if it must not be written."""
+    def submit(self, request: Send, at: float) -> bool:
+        """Put ``request`` into the queue.  True: the connection is to write it.
+
+        Else it is told why it is not asked, or waits for the new connection.
+        """
         if self.down is not None:
             self._postpone(SentAgain(request, at))
-            return self.down
+            if self.expected and request.open:
+                self._waiting.append((request, False))
+            else:
+                self._fail(request, self.down, at)
+            return False
         if request.owed_until is None and self.overdue(at):
             silence = at - self.under_way[0].sent_at
-            return Failure("timeout", f"no answer for {silence:.3g} s, so not asked", sent=False)
+            self._fail(request, Failure("timeout", f"no answer for {silence:.3g} s, so not asked", sent=False), at)
+            return False
         self.under_way.append(request)
-        return None
+        return True
+
+    def _fail(self, request: Send, failure: Failure, at: float) -> None:
+        """Tell ``request`` that this master does not answer it, and its inbox if that decides."""
+        if request.open and request.failed(self.master, failure, at):
+            request.inbox.put(request)
 
     def overdue(self, at: float) -> bool:
         """Whether the master has been silent for longer than ``patience``."""
@@ -140,6 +182,7 @@ class Pipeline:
             queued = self.under_way.popleft()
         except IndexError:
             raise ConnectionAbortedError("it sent an answer to no question") from None
+        self.heard_at = at
         request = request_of(queued)
         if type(value) is ErrorReply:
             self._refused(queued, request, value, at)
@@ -177,8 +220,7 @@ class Pipeline:
             elif error.code == "NOPERM" and len(self._owed) < _SWEEP_FROM:
                 # Somebody may grant the right soon.  Mostly nobody does, so only the first releases are sent again.
                 self._ask_again(queued, at)
-        if request.open and request.failed(self.master, error.failure(), at):
-            request.inbox.put(request)
+        self._fail(request, error.failure(), at)
 
     def _follow(self, request: Send, at: float) -> None:
         """Queue the requests that an answer asks for, if they are still wanted."""
@@ -193,8 +235,13 @@ class Pipeline:
         more, self._more = self._more, []
         return more
 
-    def broken(self, failure: Failure, at: float) -> None:
-        """The connection is gone.  All requests under way fail, and the releases among them are owed from now on."""
+    def broken(self, failure: Failure, at: float, *, for_good: bool = False) -> None:
+        """The connection is gone.  The releases under way are owed from now on.  All requests under way fail.
+
+        If it was idle, open requests wait for the new one instead.  ``for_good``: there will be none.
+        """
+        asked_at = self.under_way[0].sent_at if self.under_way else at
+        self.expected = not for_good and asked_at - self.heard_at > _IDLE
         self.down = Failure(failure.outcome, failure.reason, sent=False, configuration=failure.configuration)
         failed = list(self.under_way)
         self.under_way.clear()
@@ -202,22 +249,36 @@ class Pipeline:
         self._owed += [_again(queued) for queued in failed if request_of(queued).owed_until is not None]
         for queued in failed:
             request = request_of(queued)
-            if request.open and request.failed(self.master, failure, at):
-                request.inbox.put(request)
+            if self.expected and request.open and request.call.script.name not in _ONCE:
+                self._waiting.append((request, True))
+            else:
+                self._fail(request, failure, at)
 
-    def connected(self) -> None:
+    def unreachable(self, failure: Failure, at: float) -> None:
+        """No new connection could be made, so nothing waits for one any more."""
+        self.down, self.expected = failure, False
+        waiting, self._waiting = self._waiting, []
+        for request, sent in waiting:
+            self._fail(request, failure._replace(sent=sent), at)
+
+    def connected(self, at: float) -> None:
         """There is a new connection, and its handshake is done.  `due` says what to write first."""
-        self.down = None
+        self.down, self.expected, self.heard_at = None, False, at
 
     def due(self, at: float) -> list[SentAgain]:
-        """Owed releases to write now, in their order.  Releases whose keys must have expired are dropped."""
-        if not self._owed:
+        """What to write now: owed releases in their order, and then what has waited for the connection.
+
+        Releases whose keys must have expired are dropped, and so are requests of rounds that are over.
+        """
+        if not (self._owed or self._waiting):
             return []
         self._forgive(at)
         if self.down is not None:
             return []
         due = [SentAgain(owed.request, at, pause=owed.pause) for owed in self._owed if owed.sent_at <= at]
         self._owed = [owed for owed in self._owed if owed.sent_at > at]
+        waiting, self._waiting = self._waiting, []
+        due += [SentAgain(request, at) for request, _ in waiting if request.open and request.owed_until is None]
         self.under_way.extend(due)
         return due
 

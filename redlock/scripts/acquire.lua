@@ -12,6 +12,7 @@
 -- A lock key of another type is the error WRONGTYPE.  A sorted set with an expiry is one of readers: see readers.lua.
 -- A fence key that holds none, of another type as well, is the error BADFENCE: the key, and 20 characters of the value.
 -- 2^53 - 1 is none: what is greater is not exact in Lua, and order would be lost silently.
+-- A name that has the token already is taken once more: a client that got no answer asks again (R10).
 -- What is none stays there, for the life of a fence key at most if the lock was free.
 
 -- Nearly always it is one free name, with a smaller fence or with none: two commands do it all.  (Only from Redis 7 on
@@ -63,7 +64,7 @@ for i = 1, n do
     pttl = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
     found = pttl > 0 and 'shared:'
   end
-  if found then
+  if found and found ~= token then
     if not holder or pttl == -1 or (remaining ~= -1 and pttl > remaining) then
       holder, remaining = found, pttl
     end

@@ -48,7 +48,7 @@ class Wires(Exchange):
         self.takes = 100  # bytes at once
         self._parsers = [parser() for _ in range(MASTERS)]
         for pipeline in self.pipelines:
-            pipeline.connected()
+            pipeline.connected(START)
             pipeline.plain = True
             pipeline.send, pipeline.recv = self._sender(pipeline.master), self._receiver(pipeline.master)
             self.by_fd[pipeline.master] = pipeline
@@ -93,9 +93,7 @@ class Wires(Exchange):
     def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
         [request] = requests
         self.slow.append(("send", pipeline.master))
-        failure = pipeline.submit(request, now)
-        if failure is not None and request.open:
-            request.failed(pipeline.master, failure, now)
+        pipeline.submit(request, now)
 
     def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
         assert pipeline.under_way, "it stands in the queue before the first byte leaves"

@@ -64,11 +64,12 @@ class Box(list[Send]):
 
 def connected(patience: float = 0.25) -> Pipeline:
     pipeline = Pipeline(3, patience)
-    pipeline.connected()
+    pipeline.connected(0.0)
     return pipeline
 
 
-def submit(pipeline: Pipeline, request: Send, at: float, box: Box | None = None) -> Failure | None:
+def submit(pipeline: Pipeline, request: Send, at: float, box: Box | None = None) -> bool:
+    """Whether the connection is to write it."""
     request.sent_at, request.inbox = at, Box() if box is None else box
     return pipeline.submit(request, at)
 
@@ -89,7 +90,7 @@ def test_answers_belong_to_requests_in_their_order() -> None:
     first, second, third = acquire("1"), acquire("2"), release("1")
     boxes = [Box(), Box(), Box()]
     for number, request in enumerate([first, second, third]):
-        assert submit(pipeline, request, 0.0, boxes[number]) is None
+        assert submit(pipeline, request, 0.0, boxes[number])
     for number, request in enumerate([first, second, third]):
         request.open = True
         assert not pipeline.answered([number], 0.1 + number)
@@ -123,11 +124,10 @@ class Driver:
         self.at = 0.0
 
     def submit(self, request: Asked) -> None:
-        failure = submit(self.pipeline, request, self.at)
-        if failure is None:
+        if submit(self.pipeline, request, self.at):
             self.written.append(request)
-        else:
-            assert not failure.sent
+        elif request.open:
+            assert not request.told[-1][1].sent
 
     def acquire(self) -> None:
         self.submit(acquire())
@@ -169,7 +169,7 @@ class Driver:
 
     def connect(self) -> None:
         if self.pipeline.down is not None:
-            self.pipeline.connected()
+            self.pipeline.connected(self.at)
         due = (queued.request for queued in self.pipeline.due(self.at))
         self.written.extend(request for request in due if isinstance(request, Asked))
 
@@ -187,9 +187,9 @@ def test_no_answer_goes_astray_and_no_release_is_forgotten(steps: list[str]) -> 
 
 
 def test_while_it_connects_nothing_is_sent() -> None:
-    pipeline = Pipeline(0, 0.25)
-    failure = submit(pipeline, acquire(), 0.0)
-    assert failure is not None
+    pipeline, request = Pipeline(0, 0.25), acquire()
+    assert not submit(pipeline, request, 0.0)
+    [(_, failure, _)] = request.told
     assert (failure.outcome, failure.sent) == ("error", False)
     assert pipeline.idle
 
@@ -203,9 +203,132 @@ def test_when_it_breaks_what_wasunder_way_fails_and_may_have_arrived() -> None:
     pipeline.broken(why, 0.2)
     assert first.told == second.told == [(3, why, 0.2)]
     # what comes now is not even sent, and says why
-    failure = submit(pipeline, acquire(), 0.3)
-    assert failure == Failure("timeout", "reset", sent=False, configuration=True)
+    third = acquire()
+    assert not submit(pipeline, third, 0.3)
+    assert third.told == [(3, Failure("timeout", "reset", sent=False, configuration=True), 0.3)]
     assert pipeline.idle
+
+
+# -- a connection that was idle ----------------------------------------------------------------------
+
+
+def test_what_met_a_connection_that_was_idle_is_asked_again_over_the_new_one() -> None:
+    """A proxy closed it while our process stood still: the master is well."""
+    pipeline, box = connected(), Box()
+    request = acquire()
+    submit(pipeline, request, 3.0, box)
+    pipeline.broken(BROKEN, 3.01)
+    later = acquire("2")
+    assert not submit(pipeline, later, 3.02)
+    assert request.told == later.told == []  # neither has failed
+    pipeline.connected(3.05)
+    assert [queued.request for queued in pipeline.due(3.05)] == [request, later]
+    assert pipeline.due(3.06) == []
+    pipeline.answered([1, b"1"], 3.07)
+    assert request.told == [(3, [1, b"1"], 3.07)]
+    assert box == [request]
+
+
+def test_that_nothing_was_under_way_makes_no_difference() -> None:
+    """Somebody else saw the connection break before we asked."""
+    pipeline, request = connected(), acquire()
+    pipeline.broken(BROKEN, 3.0)
+    assert not submit(pipeline, request, 3.01)
+    pipeline.connected(3.05)
+    assert [queued.request for queued in pipeline.due(3.05)] == [request]
+
+
+def test_behind_what_is_owed() -> None:
+    pipeline, request, before = connected(), acquire("2"), release("1")
+    submit(pipeline, before, 3.0)
+    submit(pipeline, request, 3.0)
+    pipeline.broken(BROKEN, 3.01)
+    pipeline.connected(3.05)
+    assert [queued.request for queued in pipeline.due(3.05)] == [before, request]
+
+
+def test_an_attempt_that_is_over_is_not_made_again() -> None:
+    """Its rollback is owed, and finds nothing behind it (R10)."""
+    pipeline, request, rollback = connected(), acquire(), release()
+    submit(pipeline, request, 3.0)
+    pipeline.broken(BROKEN, 3.01)
+    request.open = False
+    submit(pipeline, rollback, 3.25)
+    pipeline.connected(3.3)
+    assert [queued.request for queued in pipeline.due(3.3)] == [rollback]
+
+
+def test_a_release_that_somebody_awaits_is_neither_failed_nor_sent_twice() -> None:
+    pipeline, request = connected(), release()
+    request.open = True
+    submit(pipeline, request, 3.0)
+    pipeline.broken(BROKEN, 3.01)
+    assert request.told == []
+    pipeline.connected(3.05)
+    assert [queued.request for queued in pipeline.due(3.05)] == [request]
+    assert pipeline.due(3.05) == []
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["written", "not written"])
+def test_without_a_new_connection_it_fails(written: bool) -> None:
+    pipeline, request, box = connected(), acquire(), Box()
+    if written:
+        submit(pipeline, request, 3.0, box)
+    pipeline.broken(BROKEN, 3.01)
+    if not written:
+        submit(pipeline, request, 3.02, box)
+    refused = Failure("error", "refused", sent=False)
+    pipeline.unreachable(refused, 3.03)
+    # What was written may have arrived, and has to be rolled back there.
+    assert request.told == [(3, refused._replace(sent=written), 3.03)]
+    assert box == [request]
+    # And nothing waits any more.
+    late = acquire()
+    assert not submit(pipeline, late, 3.04)
+    assert late.told == [(3, refused, 3.04)]
+    pipeline.connected(3.1)
+    assert pipeline.due(3.1) == []
+
+
+def test_a_connection_that_was_in_use_fails_what_was_under_way() -> None:
+    """Its master is gone, or does not stand what it is asked."""
+    pipeline, request = connected(), acquire()
+    submit(pipeline, acquire("1"), 3.0)
+    pipeline.answered([1, b"0"], 3.01)
+    submit(pipeline, request, 3.02)
+    pipeline.broken(BROKEN, 3.03)
+    assert request.told == [(3, BROKEN, 3.03)]
+
+
+def test_it_is_asked_again_only_once() -> None:
+    pipeline, request = connected(), acquire()
+    submit(pipeline, request, 3.0)
+    pipeline.broken(BROKEN, 3.01)
+    pipeline.connected(3.05)
+    pipeline.due(3.05)
+    pipeline.broken(BROKEN, 3.06)
+    assert request.told == [(3, BROKEN, 3.06)]
+
+
+def test_nothing_waits_for_a_connection_that_will_never_be() -> None:
+    """The masters were closed."""
+    pipeline, request = connected(), acquire()
+    submit(pipeline, request, 3.0)
+    pipeline.broken(BROKEN, 3.01, for_good=True)
+    assert request.told == [(3, BROKEN, 3.01)]
+
+
+@pytest.mark.parametrize("call", [
+    wire.fence(KEYS, TOKEN, 5, 60.0),
+    wire.occupy(KEYS.locks, (0,), KEYS, TOKEN, 10.0, 5, 60.0),
+], ids=lambda call: call.script.name)  # fmt: skip
+def test_what_would_answer_something_else_the_second_time_is_not_asked_again(call: wire.Call) -> None:
+    """A fence that was stored is not greater than itself (R18); a second slot would be taken."""
+    pipeline, request = connected(), Asked(call)
+    request.open = True
+    submit(pipeline, request, 3.0)
+    pipeline.broken(BROKEN, 3.01)
+    assert request.told == [(3, BROKEN, 3.01)]
 
 
 # -- what is owed ------------------------------------------------------------------------------------
@@ -220,7 +343,7 @@ def test_a_release_that_the_connection_swallowed_is_sent_again_first() -> None:
     assert pipeline.owes
     assert not pipeline.idle
     assert pipeline.due(0.3) == []  # not before there is a connection
-    pipeline.connected()
+    pipeline.connected(0.3)
     assert [queued.request for queued in pipeline.due(0.4)] == [given_back]  # and never the acquire
     assert pipeline.due(0.4) == []  # once
     assert pipeline.owes
@@ -235,7 +358,7 @@ def test_it_is_owed_again_if_that_connection_breaks_as_well() -> None:
     submit(pipeline, request, 0.0)
     for at in (1.0, 2.0, 3.0):
         pipeline.broken(BROKEN, at)
-        pipeline.connected()
+        pipeline.connected(0.3)
         assert [queued.request for queued in pipeline.due(at + 0.5)] == [request]
 
 
@@ -245,8 +368,8 @@ def test_releases_while_it_is_down_are_owed_in_their_order() -> None:
     submit(pipeline, requests[0], 0.0)
     pipeline.broken(BROKEN, 0.1)
     for request in requests[1:]:
-        assert submit(pipeline, request, 0.2) is not None
-    pipeline.connected()
+        assert not submit(pipeline, request, 0.2)
+    pipeline.connected(0.3)
     assert [queued.request for queued in pipeline.due(0.4)] == requests
 
 
@@ -255,7 +378,7 @@ def test_it_is_owed_until_the_key_must_have_expired(at: float, sent: bool) -> No
     pipeline = connected()
     submit(pipeline, release(owed_until=10.0), 0.0)
     pipeline.broken(BROKEN, 0.1)
-    pipeline.connected()
+    pipeline.connected(0.3)
     assert len(pipeline.due(at)) == sent
     assert pipeline.idle != sent
 
@@ -278,7 +401,7 @@ def test_a_master_that_stays_down_does_not_pile_up_debts() -> None:
 def test_what_has_expired_when_it_is_given_back_is_not_owed() -> None:
     """A lease that was lost long ago, on a master that is down."""
     pipeline = Pipeline(0, 0.25)
-    assert submit(pipeline, release(owed_until=10.0), 10.0) is not None
+    assert not submit(pipeline, release(owed_until=10.0), 10.0)
     assert pipeline.idle
 
 
@@ -540,7 +663,7 @@ def test_an_owed_release_starts_from_the_beginning_on_a_new_connection() -> None
     pipeline.answered(NOSCRIPT, 0.1)
     pipeline.broken(BROKEN, 0.2)
     assert not pipeline.more()  # that was for the old one
-    pipeline.connected()
+    pipeline.connected(0.3)
     [queued] = pipeline.due(0.3)
     assert not queued.text
     pipeline.answered(NOSCRIPT, 0.4)
@@ -554,18 +677,19 @@ def test_a_silent_master_is_sent_nothing_new_but_releases() -> None:
     pipeline = connected(patience=0.25)
     taken = acquire()
     submit(pipeline, taken, 0.0)
-    assert submit(pipeline, acquire("2"), 0.25) is None  # not overdue yet
-    failure = submit(pipeline, acquire("3"), 0.26)
-    assert failure is not None
+    assert submit(pipeline, acquire("2"), 0.25)  # not overdue yet
+    refused = acquire("3")
+    assert not submit(pipeline, refused, 0.26)
+    [(_, failure, _)] = refused.told
     assert (failure.outcome, failure.sent) == ("timeout", False)  # nothing to roll back there
     assert "0.26 s" in failure.reason
     given_back = release()
-    assert submit(pipeline, given_back, 0.3) is None
+    assert submit(pipeline, given_back, 0.3)
     # it thaws: everything in order, and it is asked again
     answered = [answer(pipeline, [1, b"0"], 0.4) for _ in range(3)]
     assert answered[0] is taken
     assert answered[2] is given_back
-    assert submit(pipeline, acquire("4"), 0.4) is None
+    assert submit(pipeline, acquire("4"), 0.4)
 
 
 def test_silence_counts_from_the_oldest_request_that_has_no_answer() -> None:
@@ -573,25 +697,25 @@ def test_silence_counts_from_the_oldest_request_that_has_no_answer() -> None:
     submit(pipeline, acquire("1"), 0.0)
     submit(pipeline, acquire("2"), 0.2)
     pipeline.answered([1, b"0"], 0.21)
-    assert submit(pipeline, acquire("3"), 0.4) is None
-    assert submit(pipeline, acquire("4"), 0.46) is not None
+    assert submit(pipeline, acquire("3"), 0.4)
+    assert not submit(pipeline, acquire("4"), 0.46)
     # the text of a forgotten script is a new question
     again = connected(patience=0.25)
     submit(again, acquire("1"), 0.0)
     again.answered(NOSCRIPT, 0.2)
-    assert submit(again, acquire("2"), 0.4) is None
+    assert submit(again, acquire("2"), 0.4)
     # nothing under way: no silence, however long ago the last answer was
     idle = connected(patience=0.25)
-    assert submit(idle, acquire("5"), 1e6) is None
+    assert submit(idle, acquire("5"), 1e6)
 
 
 def test_a_new_connection_is_not_blamed_for_the_old_one() -> None:
     pipeline = connected(patience=0.25)
     submit(pipeline, release(), 0.0)
     pipeline.broken(BROKEN, 50.0)
-    pipeline.connected()
+    pipeline.connected(0.3)
     assert len(pipeline.due(60.0)) == 1
-    assert submit(pipeline, acquire(), 60.1) is None
+    assert submit(pipeline, acquire(), 60.1)
 
 
 def test_an_answer_to_nothing_is_no_sign_of_life() -> None:
@@ -615,5 +739,5 @@ def test_nor_are_they_sent() -> None:
     pipeline = Pipeline(0, 0.25)
     submit(pipeline, release("long", owed_until=1e6), 0.0)
     submit(pipeline, release("short", owed_until=20.0), 0.0)
-    pipeline.connected()
+    pipeline.connected(0.3)
     assert [e.request.call.args[0] for e in pipeline.due(50.0)] == ["long"]

@@ -108,6 +108,20 @@ def test_acquire_takes_none_if_somebody_holds_one(master: ScriptedMaster, keys: 
     assert everything(master) == before
 
 
+@pytest.mark.parametrize("keys", [ONE, TWO], ids=["one name", "two names"])
+def test_acquire_is_granted_once_more_to_its_own_token(master: ScriptedMaster, keys: wire.Keys) -> None:
+    """R10: its answer was lost.  Whether the fence that is there is its own nobody can tell, so it is not (R18)."""
+    call = wire.acquire(keys, "tok", 10.0, 500, 60.0)
+    assert master.run(call) == [1, b"500"]
+    master.expiries[A.encode()] = 3000
+    assert master.run(call) == [2, b"500"]
+    assert (master.get(A), master.pttl(A)) == ("tok", 10_000)
+    assert master.get(FA) == "500"
+    # And not where somebody else has one of them.
+    master.set(keys.locks[-1], "ann", 3000)
+    assert master.run(call) == [0, b"500", b"ann", 3000]
+
+
 @pytest.mark.parametrize(("a", "b", "answer"), [
     ((b"ann", 3000), (b"bob", 4000), [b"bob", 4000]),
     ((b"ann", 4000), (b"bob", 3000), [b"ann", 4000]),

@@ -407,8 +407,12 @@ class Client:
         self._failed[master] += 1
         pause = delay(BETWEEN_CONNECTIONS, self._failed[master])
         self.world.after(pause, self.gate, self.connect, link)
-        self.pipelines[master].plain = False
-        self.pipelines[master].broken(Failure("error", why), self.clock())
+        pipeline, failure = self.pipelines[master], Failure("error", why)
+        pipeline.plain = False
+        if pipeline.down is None:
+            pipeline.broken(failure, self.clock())
+        else:
+            pipeline.unreachable(failure._replace(sent=False), self.clock())
 
     def _write_due(self, master: int) -> None:
         for owed in self.pipelines[master].due(self.clock()):

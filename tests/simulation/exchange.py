@@ -45,7 +45,7 @@ class ClientExchange(Exchange):
 
     def connected(self, master: int) -> None:
         self._parsers[master] = _connect.parser()
-        self.pipelines[master].connected()
+        self.pipelines[master].connected(self._client.clock())
         self._see_whether_plain(self.pipelines[master])
 
     def _see_whether_plain(self, pipeline: Pipeline) -> None:
@@ -65,11 +65,8 @@ class ClientExchange(Exchange):
 
     def _send_slowly(self, pipeline: Pipeline, requests: list[Send], data: bytes, now: float) -> None:
         [request] = requests
-        failure = pipeline.submit(request, now)
-        if failure is None:
+        if pipeline.submit(request, now):
             self._send(pipeline, data)
-        elif request.open and request.failed(pipeline.master, failure, now):
-            request.inbox.put(request)
 
     def _sent_a_part(self, pipeline: Pipeline, data: bytes, sent: int | OSError, now: float) -> None:
         raise AssertionError("links take everything")

@@ -117,7 +117,7 @@ class Scene:
             facts = master.info()
             assert isinstance(facts, Facts)
             client.voters.admit(index, facts, client.clock())
-            client.pipelines[index].connected()
+            client.pipelines[index].connected(client.clock())
         return client
 
     # -- steps ---------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Scene:
         pipe.requests.clear()
         self.b.on_reset(pipe, pipe.connection)
         pipe.connection = Connection(2)
-        self.b.pipelines[index].connected()
+        self.b.pipelines[index].connected(self.b.clock())
         self.b._write_due(index)
 
     # -- state ---------------------------------------------------------------------------------------

@@ -980,9 +980,9 @@ def _() -> list[Any]:
     """A second handshake is ignored."""
     correct = Pipeline.connected
 
-    def connected(pipeline: Pipeline) -> None:
+    def connected(pipeline: Pipeline, at: float) -> None:
         if pipeline.down is CONNECTING:
-            correct(pipeline)
+            correct(pipeline, at)
 
     return [mock.patch.object(Pipeline, "connected", connected)]
 
