@@ -71,8 +71,17 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 def named(text: str) -> tuple[str, ...]:
     """The faults of a comma-separated list, each once.  Raises `ValueError` for a name that is none."""
     found: dict[str, None] = {}
-    for name in filter(None, (part.strip() for part in text.split(","))):
+    for name in _words(text):
         if name not in FAULTS and name not in GROUPS:
             raise ValueError(f"there is no fault {name!r}, only {', '.join((*FAULTS, *GROUPS))}")
         found.update(dict.fromkeys(GROUPS.get(name, (name,))))
     return tuple(found)
+
+
+def by_name(text: str) -> tuple[str, ...]:
+    """Those of such a list that are in it themselves, and not as one of several."""
+    return tuple(name for name in _words(text) if name in FAULTS)
+
+
+def _words(text: str) -> list[str]:
+    return [word for part in text.split(",") if (word := part.strip())]

@@ -67,6 +67,10 @@ class Header:
     clock: str = "boottime"
     schema: int = SCHEMA
     slots: Mapping[str, int] = field(default_factory=dict)  # how many there are of each group
+    faults: tuple[str, ...] = ()  # that were asked for
+    must_strike: tuple[str, ...] = ()  # those of them without which nothing is proven: they were asked for by name
+    variant: str | None = None  # the lock was broken on purpose
+    breaks: tuple[Must, ...] = ()  # what has to be violated then
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -79,6 +83,8 @@ class Header:
             "ttl": self.ttl,
             "must": list(self.must),
             **({"slots": dict(self.slots)} if self.slots else {}),
+            **({"faults": list(self.faults), "must_strike": list(self.must_strike)} if self.faults else {}),
+            **({"variant": self.variant, "breaks": list(self.breaks)} if self.variant else {}),
         }
 
 
@@ -114,6 +120,7 @@ class Event:
     accepted: bool | None = None
     mode: Mode | None = None  # `shared`: with other readers; None: for itself (R33)
     target: tuple[str, ...] = ()
+    fault: str | None = None  # what it is called, where that is not the `op`
     keys: tuple[Key, ...] = ()
     detail: object = None
 
@@ -350,6 +357,10 @@ def _header(values: dict[str, Any]) -> Header:
         seed=seed,
         clock=fields.perhaps_text("clock") or "boottime",
         slots=fields.numbers("slots"),
+        faults=fields.one_or_more("faults"),
+        must_strike=fields.one_or_more("must_strike"),
+        variant=fields.perhaps_text("variant"),
+        breaks=demanded(fields.one_or_more("breaks")),
     )
 
 
@@ -383,6 +394,7 @@ def _event(values: dict[str, Any], line: int, known: dict[str, str]) -> Event:
         accepted=fields.perhaps_flag("accepted"),
         mode=cast("Mode | None", fields.perhaps_word("mode", get_args(Mode))),
         target=fields.one_or_more("target"),
+        fault=fields.perhaps_text("fault"),
         keys=fields.keys("keys"),
         detail=fields.raw("detail"),
     )

@@ -113,7 +113,9 @@ def judged(ended: subprocess.Popen[bytes], out: Path, must: tuple[Must, ...], sh
     summary = summarize(history, verdict)
     report.write(out, history, verdict, summary)
     ending: Ending = verdict.outcome
-    note = "" if ending == "passed" else verdict.note or ", ".join(_broken(verdict))
+    note = verdict.why or ", ".join(_broken(verdict))
+    if ending == "passed" and verdict.never_struck:
+        note = f"never struck: {', '.join(verdict.never_struck)}"
     if shows is not None and ending == "passed":
         times = _shown(shows, verdict, summary)
         note = f"shows {shows} {times} times" if times else f"proves nothing: {shows} was not shown"

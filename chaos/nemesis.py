@@ -80,7 +80,9 @@ class Nemesis:
         self._push(strike.until, 2 * number + 1, self._later(self._heal, number, strike, struck))
         struck[number] = strike
         # Before it is in force: whoever judges may take it to be longer than it was, not shorter.
-        self._record.write(self._op(strike), "invoke", target=self._targets(strike), detail=_detail(strike))
+        op = self._op(strike)
+        called = None if op == strike.fault else strike.fault
+        self._record.write(op, "invoke", target=self._targets(strike), fault=called, detail=_detail(strike))
         self._say(f"{strike.fault:8} {self._shown(strike)}")
         self.strike(strike)
 

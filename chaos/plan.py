@@ -71,6 +71,12 @@ def plan(settings: Settings) -> tuple[Strike, ...]:
     return tuple(sorted(planner.strikes(), key=lambda strike: (strike.at, strike.until)))
 
 
+def left_out(settings: Settings) -> tuple[str, ...]:
+    """The faults that never strike: there is no time for them, or nothing that they could strike."""
+    planned = {strike.fault for strike in plan(settings)}
+    return tuple(fault for fault in settings.faults if fault not in planned)
+
+
 class _Planner:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

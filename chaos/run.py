@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shlex
 import sys
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -14,9 +15,10 @@ from redlock.testing import ClockUnavailable, ServerNotFound, clock_available
 
 from . import PROGRAM, report
 from .backends import BACKENDS, Unavailable, choose
-from .faults import FAULTS, GROUPS, named
+from .faults import FAULTS, GROUPS, by_name, named
 from .history import DEMANDABLE, Unreadable, demanded
 from .launch import EXIT_CODES, UNKNOWN, SessionFailed, judged, session
+from .plan import left_out
 from .scenarios import SCENARIOS, Scenario
 from .settings import Persistence, Settings, Work
 from .variants import VARIANTS
@@ -90,7 +92,8 @@ def main(args: argparse.Namespace) -> int:
     print(f"scenario {scenario.name}: {scenario.what}")
     if settings.variant is not None:
         print(f"variant {settings.variant}: {VARIANTS[settings.variant].what}")
-    print(f"seed {settings.seed}   again: {_again(args, settings.seed)}\n", flush=True)
+    print(f"seed {settings.seed}   again: {_again(args, settings.seed)}")
+    print(_left_out(settings), flush=True)
     try:
         with session(settings, backend, out, must) as running:
             running.wait()
@@ -152,10 +155,22 @@ def _wanted(args: argparse.Namespace) -> tuple[Scenario, Settings]:
         changes["variant"] = args.variant
         name = name or VARIANTS[args.variant].scenario
     if args.faults is not None or name is None:
-        changes["faults"] = named(_SUGGESTED if args.faults is None else args.faults)
+        asked = _SUGGESTED if args.faults is None else args.faults
+        changes |= {"faults": named(asked), "named": by_name(asked)}
     scenario = SCENARIOS[name] if name is not None else _own(changes)
     seed = random.SystemRandom().randrange(10**6) if args.seed is None else args.seed
     return scenario, scenario.with_seed(seed, **changes)
+
+
+def _left_out(settings: Settings) -> str:
+    """What the plan has no place for, said before anybody waits for the verdict."""
+    missing = left_out(settings)
+    if not missing:
+        return ""
+    durations = (settings.duration * 2**doubled for doubled in range(1, 8))
+    enough = next((one for one in durations if not left_out(replace(settings, duration=one))), None)
+    advice = f"--duration {enough:g} has time for all" if enough else "nor would they in a longer run"
+    return f"never strike in this run: {', '.join(missing)} ({len(missing)} of {len(settings.faults)}); {advice}\n"
 
 
 def _own(changes: dict[str, Any]) -> Scenario:

@@ -83,7 +83,7 @@ _ALL: Final = (
              {"faults": ("kill", "pause", "crash", "stop"), "work": "slots", "locks": 1, "slots": 3, "ttl": 1.5, "lanes": 2,
               "duration": 15.0}, (*MUST, "slots")),
     Scenario("everything", "all of it, two at once",
-             {"faults": GROUPS["all"], "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),
+             {"faults": GROUPS["all"], "named": (), "persistence": "none", "lanes": 2, "duration": 25.0, "skew": 1.0}),
     Scenario("client-pause", "Kleppmann's first: a holder that does not look again is stopped, and writes when its time is over",
              {"faults": ("stop",), "work": "naive", "clients": 8, "locks": 4, "ttl": 1.2, "lanes": 3}, _FENCED, "lost update"),
     Scenario("clock-jump", "Kleppmann's second: masters' clocks jump, and locks expire early",

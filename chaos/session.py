@@ -28,6 +28,7 @@ from .history import NEMESIS, OBSERVER, Header, Writer, demanded, merge, now
 from .nemesis import Nemesis
 from .plan import plan
 from .settings import Settings
+from .variants import VARIANTS
 
 if TYPE_CHECKING:
     from .backends.rig import Rig
@@ -79,6 +80,8 @@ def _run(settings: Settings, rig: Rig, directory: Path, must: tuple[Must, ...]) 
         header = Header(
             seed=settings.seed, masters=settings.masters, locks=settings.lock_names, ttl=settings.ttl, must=must,
             clients=clients, slots=dict.fromkeys(settings.wanted_names, settings.slots) if settings.slots else {},
+            faults=settings.faults, must_strike=settings.must_strike, variant=settings.variant,
+            breaks=(VARIANTS[settings.variant].breaks,) if settings.variant else (),
         )  # fmt: skip
         merge(sorted(cast.events.glob("*.jsonl")), header, directory / HISTORY)
 

@@ -41,6 +41,7 @@ class Settings:
     locks: int = 3
     slots: int = 0  # of each name, of which every worker wants one; 0: the names are locks
     faults: tuple[str, ...] = ()
+    named: tuple[str, ...] | None = None  # those of them that were asked for by name; None: all
     lanes: int = 1  # so many faults at once
     ttl: float = 2.0
     node_timeout: float = 0.25
@@ -67,6 +68,11 @@ class Settings:
             "max_ttl": self.longest_ttl,
             "restart_guard": self.restart_guard,
         }
+
+    @property
+    def must_strike(self) -> tuple[str, ...]:
+        """The faults without which a run proves nothing."""
+        return tuple(fault for fault in self.faults if self.named is None or fault in self.named)
 
     @property
     def quarantine(self) -> float:
@@ -118,7 +124,8 @@ class Settings:
     @classmethod
     def loads(cls, text: str) -> Settings:
         values = json.loads(text)
-        return cls(**{**values, "faults": tuple(values["faults"])})
+        named = values["named"]
+        return cls(**{**values, "faults": tuple(values["faults"]), "named": None if named is None else tuple(named)})
 
 
 def _positive(value: float) -> bool:

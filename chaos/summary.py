@@ -10,6 +10,7 @@ from .history import Phase, Store
 from .judge.faults import faults
 from .judge.fenced import overwritten, version_read
 from .judge.holds import Hold, holds
+from .judge.operations import operations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,11 @@ class OfStore:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """``operations`` counts the events of clients by op and phase, ``faults`` by kind, ``lost`` by reason."""
+    """``operations`` counts the events of clients by op and phase, ``faults`` by kind, ``lost`` by reason.
+
+    Of operations as well: ``unasked`` ended without an invocation, as what the library does by itself; ``unended``
+    were invoked and have no end.  So invoke + unasked = ok + fail + info + unended.
+    """
 
     seconds: float
     events: int
@@ -66,12 +71,12 @@ def summarize(history: History, verdict: Verdict) -> Summary:
     counted: Counter[tuple[str, Phase]] = Counter((event.op, event.phase) for event in clients)
     ops = sorted({op for op, _ in counted})
     # One fault on several targets is one.
-    struck = {fault.struck.line: fault.op for fault in faults(history) if not fault.failed}
+    struck = {fault.struck.line: fault.name for fault in faults(history) if not fault.failed}
     return Summary(
         seconds=history.end - history.begin,
         events=len(history.events),
-        operations={op: {phase: counted[op, phase] for phase in get_args(Phase)} for op in ops},
-        faults=dict(sorted(Counter(struck.values()).items())),
+        operations={op: {phase: counted[op, phase] for phase in get_args(Phase)} | _alone(history, op) for op in ops},
+        faults=dict(sorted({**dict.fromkeys(history.header.faults, 0), **Counter(struck.values())}.items())),
         locks=_locks(history, clients),
         lost=dict(
             sorted(Counter(e.reason or "unknown" for e in clients if (e.op, e.phase) == ("lost", "info")).items())
@@ -79,6 +84,15 @@ def summarize(history: History, verdict: Verdict) -> Summary:
         stores=tuple(found for store in get_args(Store) if (found := _store(clients, store))),
         violations={ruling.name: ruling.count for ruling in verdict.rulings},
     )
+
+
+def _alone(history: History, op: str) -> dict[str, int]:
+    """How many ends have no beginning, and the reverse."""
+    found = list(operations(history, op))
+    return {
+        "unasked": sum(one.invoke is None for one in found),
+        "unended": sum(one.end is None for one in found),
+    }
 
 
 def _locks(history: History, clients: Sequence[Event]) -> tuple[OfLock, ...]:

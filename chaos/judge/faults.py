@@ -31,6 +31,11 @@ class Fault:
         return self.struck.op
 
     @property
+    def name(self) -> str:
+        """What it was asked for as: ``crash`` kills a client, and ``kill`` a master."""
+        return self.struck.fault or self.op
+
+    @property
     def begin(self) -> float:
         return self.struck.t
 
@@ -62,6 +67,12 @@ def faults(history: History) -> list[Fault]:
                 for number in open_.pop((event.op, target), ()):
                     found[number] = Fault(found[number].struck, target, event)
     return found
+
+
+def never_struck(history: History) -> tuple[str, ...]:
+    """Of the faults that were asked for."""
+    struck = {fault.name for fault in faults(history) if not fault.failed}
+    return tuple(name for name in history.header.faults if name not in struck)
 
 
 class Hindered:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from ..history import MUST, Must
 from .clean import clean, inspections
 from .exclusive import exclusive
+from .faults import never_struck
 from .fenced import fenced, without_fence
 from .handover import ends, handover
 from .holds import Hold, holds
@@ -67,6 +68,9 @@ class Verdict:
     must: tuple[Must, ...]
     rulings: tuple[Ruling, ...]
     note: str = ""  # why nothing is proven, if nothing is
+    never_struck: tuple[str, ...] = ()  # faults that were asked for
+    missed: tuple[str, ...] = ()  # those of them that were asked for by name
+    unbroken: tuple[Must, ...] = ()  # what a lock that is broken on purpose has to violate, and did not
 
     @property
     def outcome(self) -> Outcome:
@@ -75,9 +79,26 @@ class Verdict:
         outcomes = {ruling.outcome for ruling in self.rulings if ruling.name in self.must}
         if "violated" in outcomes:
             return "violated"
-        if "unknown" in outcomes or any(ruling.crashed for ruling in self.rulings):
-            return "unknown"
-        return "passed"
+        return "unknown" if self._reasons() else "passed"
+
+    @property
+    def why(self) -> str:
+        """Why nobody knows, in words; empty where somebody does."""
+        return self.note or "; ".join(self._reasons()) if self.outcome == "unknown" else ""
+
+    def _reasons(self) -> list[str]:
+        reasons = [
+            f"{one.name}: {one.note}"
+            for one in self.rulings
+            if one.outcome == "unknown" and (one.name in self.must or one.crashed)
+        ]
+        if self.missed:
+            reasons.append(f"{', '.join(self.missed)} never struck, and had been asked for by name")
+        if self.unbroken:
+            reasons.append(
+                f"{', '.join(self.unbroken)} had to be violated, as the lock is broken on purpose, and was not"
+            )
+        return reasons
 
     @property
     def exit_code(self) -> int:
@@ -90,7 +111,9 @@ class Verdict:
         return {
             "outcome": self.outcome,
             "note": self.note,
+            "why": self.why,
             "must": list(self.must),
+            "never_struck": list(self.never_struck),
             "rulings": {ruling.name: ruling.as_dict() for ruling in self.rulings},
         }
 
@@ -98,7 +121,7 @@ class Verdict:
 def judge(history: History, must: Iterable[Must] | None = None) -> Verdict:
     """The rulings on ``history``; ``must`` is what has to hold, what its header says unless given."""
     demanded = history.header.must if must is None else tuple(must)
-    names = (*MUST, *(name for name in demanded if name not in MUST))
+    names = tuple(dict.fromkeys((*MUST, *demanded, *history.header.breaks)))
     try:
         held = holds(history)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is no pass
@@ -106,7 +129,15 @@ def judge(history: History, must: Iterable[Must] | None = None) -> Verdict:
         return Verdict(demanded, tuple(Ruling(name, "unknown", note=note, crashed=True) for name in names), note)
     rulings = tuple(_rule(name, history, held) for name in names)
     proves = any(hold.end > hold.start for hold in held)
-    return Verdict(demanded, rulings, "" if proves else "no lock was ever held, so this history proves nothing")
+    idle = never_struck(history)
+    return Verdict(
+        demanded,
+        rulings,
+        "" if proves else "no lock was ever held, so this history proves nothing",
+        never_struck=idle,
+        missed=tuple(name for name in idle if name in history.header.must_strike),
+        unbroken=tuple(one.name for one in rulings if one.name in history.header.breaks and one.outcome != "violated"),
+    )
 
 
 def _rule(name: Must, history: History, held: list[Hold]) -> Ruling:

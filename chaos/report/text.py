@@ -15,9 +15,21 @@ if TYPE_CHECKING:
 MOST: Final = 10  # violations of one kind that are printed; verdict.json has more
 
 
+_PHASES: Final = ("invoke", "ok", "fail", "info")
+_ALONE: Final = {
+    "unasked": "they ended and nobody invoked them: renewals by the library, losses that it tells, leases handed over",
+    "unended": "they were invoked and never ended: their process was killed, or the record ends before",
+}
+_OF_FAULTS: Final = {
+    "flap": "each time that links go counts",
+    "strobe": "each time that a clock is moved counts",
+    "machine": "this machine was too busy to run a client, which counts as a stop; nobody asked for it",
+}
+
+
 def text(history: History, verdict: Verdict, summary: Summary) -> str:
     """Rulings, offending events, figures, and in the last line the outcome."""
-    lines = [*_rulings(verdict), "", *_figures(history, summary), "", _outcome(history, verdict)]
+    lines = [*_rulings(history, verdict), "", *_figures(history, summary), "", _outcome(history, verdict)]
     return "\n".join(_printable(line) for line in lines) + "\n"
 
 
@@ -39,10 +51,12 @@ def describe(event: Event) -> str:
     return f"t={event.t:.6f}  {event.process}  {event.op} {event.phase}  {values}".rstrip()
 
 
-def _rulings(verdict: Verdict) -> Iterator[str]:
+def _rulings(history: History, verdict: Verdict) -> Iterator[str]:
     words = {"passed": "holds", "violated": "VIOLATED", "unknown": "UNKNOWN"}
     for ruling in verdict.rulings:
         demanded = "must hold" if ruling.name in verdict.must else "not demanded"
+        if ruling.name in history.header.breaks:
+            demanded = "as it must be" if ruling.violations else "must be violated"
         count = f": {_count(ruling.count, 'violation')}" if ruling.count else ""
         note = f" ({ruling.note})" if ruling.note else ""
         yield f"{ruling.name:<10} {words[ruling.outcome]:<9} {demanded}{count}{note}"
@@ -69,13 +83,16 @@ def _figures(history: History, summary: Summary) -> Iterator[str]:
         f"{_count(header.masters, 'master')}, TTL {header.ttl:g} s, seed {header.seed}"
     )
     if summary.operations:
-        phases = ("invoke", "ok", "fail", "info")
+        counted = summary.operations.values()
+        columns = [*_PHASES, *(one for one in _ALONE if any(counts[one] for counts in counted))]
         yield from _table(
-            ["operation", *phases],
-            [[op, *(str(counts[phase]) for phase in phases)] for op, counts in summary.operations.items()],
+            ["operation", *columns],
+            [[op, *(str(counts[column]) for column in columns)] for op, counts in summary.operations.items()],
         )
+        yield from (f"  {name}: {_ALONE[name]}" for name in columns if name in _ALONE)
     if summary.faults:
-        yield from _table(["fault", "times"], [[op, str(count)] for op, count in summary.faults.items()])
+        yield from _table(["fault", "times"], [[name, str(count)] for name, count in summary.faults.items()])
+        yield from (f"  {name}: {why}" for name, why in _OF_FAULTS.items() if summary.faults.get(name))
     if summary.locks:
         yield from _table(
             ["lock", "holds", "held s", "longest s", "longest gap s"],
@@ -84,6 +101,8 @@ def _figures(history: History, summary: Summary) -> Iterator[str]:
                 for one in summary.locks
             ],
         )
+        if any(one.held > summary.seconds for one in summary.locks):
+            yield "  held s: more than there were, as holds at the same time are added up"
     if summary.lost:
         yield from _table(["lost", "times"], [[reason, str(count)] for reason, count in summary.lost.items()])
     if summary.stores:
@@ -117,22 +136,21 @@ def _outcome(history: History, verdict: Verdict) -> str:
     cut = (
         " (perhaps cut: the history has no footer, so nobody knows whether it has more)" if history.perhaps_cut else ""
     )
-    return _of(verdict) + cut
+    header, idle = history.header, verdict.never_struck
+    of_variant = f" (the lock is the broken variant {header.variant})" if header.variant else ""
+    struck = f" ({len(idle)} of {len(header.faults)} faults never struck: {', '.join(idle)})" if idle else ""
+    return _of(history, verdict) + of_variant + struck + cut
 
 
-def _of(verdict: Verdict) -> str:
+def _of(history: History, verdict: Verdict) -> str:
     if verdict.outcome == "unknown":
-        why = verdict.note or ", ".join(
-            f"{one.name}: {one.note}"
-            for one in verdict.rulings
-            if one.outcome == "unknown" and (one.name in verdict.must or one.crashed)
-        )
-        return f"UNKNOWN: {why}"
+        return f"UNKNOWN: {verdict.why}"
     demanded = ", ".join(verdict.must) or "nothing was demanded"
     if verdict.outcome == "passed":
         return f"PASSED: {demanded}"
     broken = [one.name for one in verdict.rulings if one.outcome == "violated" and one.name in verdict.must]
-    return f"VIOLATED: {', '.join(broken)}"
+    meant = history.header.breaks
+    return f"VIOLATED: {', '.join(f'{name} as it must be' if name in meant else name for name in broken)}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -34,11 +34,12 @@
   violations.sort((a, b) => a.at - b.at);
 
   function outcome() {
+    const meant = data.history.breaks || [];
     const broken = data.rulings.filter((one) => one.demanded && one.outcome === "violated").map((one) => one.name);
     const text = {
       passed: `Passed: ${data.must.join(", ") || "nothing was demanded"}`,
-      violated: `Violated: ${broken.join(", ")}`,
-      unknown: `Unknown${data.note ? `: ${data.note}` : ""}`,
+      violated: `Violated: ${broken.map((name) => meant.includes(name) ? `${name} as it must be` : name).join(", ")}`,
+      unknown: `Unknown: ${data.why}`,
     }[data.outcome];
     const title = $("outcome");
     title.textContent = text;
@@ -48,7 +49,9 @@
     $("facts").textContent = [
       `seed ${history.seed}`, plural(history.masters, "master"), plural(history.clients.length, "client"),
       `TTL ${history.ttl} s`, `${plural(data.summary.events, "event")} in ${data.summary.seconds.toFixed(2)} s`,
-      `begins at t=${data.begin.toFixed(6)}`, ...(data.perhaps_cut ? ["no footer: perhaps cut"] : []),
+      `begins at t=${data.begin.toFixed(6)}`, ...(data.history.variant ? [`broken variant ${data.history.variant}`] : []),
+      ...(data.never_struck.length ? [`never struck: ${data.never_struck.join(", ")}`] : []),
+      ...(data.perhaps_cut ? ["no footer: perhaps cut"] : []),
     ].join(" · ");
     const words = { passed: "holds", violated: "violated", unknown: "unknown" };
     for (const ruling of data.rulings) {
@@ -93,8 +96,8 @@
   function listFigures() {
     const summary = data.summary, pairs = (values) => Object.entries(values);
     const tables = [
-      table("Operations", ["", "invoked", "ok", "failed", "unclear"],
-        pairs(summary.operations).map(([op, of]) => [op, of.invoke, of.ok, of.fail, of.info])),
+      table("Operations", ["", "invoked", "ok", "failed", "unclear", "not invoked", "never ended"],
+        pairs(summary.operations).map(([op, of]) => [op, of.invoke, of.ok, of.fail, of.info, of.unasked, of.unended])),
       table("Faults", ["", "times"], pairs(summary.faults)),
       table("Locks", ["", "holds", "held, s", "longest, s", "longest without holder, s"],
         summary.locks.slice(0, 40).map((of) => [of.lock, of.holds, of.held.toFixed(3), of.longest_hold.toFixed(3), of.longest_gap.toFixed(3)])),

@@ -88,7 +88,7 @@ def _data(history: History, verdict: Verdict, summary: Summary) -> dict[str, obj
                 number.get(fault.target, number[NEMESIS]),
                 shown(fault.begin),
                 None if fault.healed is None else shown(fault.end),
-                fault.op,
+                fault.name,
                 fault.target,
                 fault.struck.line,
                 describe(fault.struck),

@@ -60,6 +60,19 @@ def very_many() -> Tape:
 UNKNOWN_NAME = "is nothing that can be demanded, only exclusive, fenced, prompt, live, clean"
 
 
+def broken_on_purpose(tape: Tape, breaks: str) -> Tape:
+    tape.header |= {"variant": "minority", "breaks": [breaks]}
+    return tape
+
+
+def with_faults(by_name: tuple[str, ...]) -> Tape:
+    tape = good()
+    tape.header |= {"faults": ["flush", "kill", "pause"], "must_strike": list(by_name)}
+    tape.fault("kill", "master-1", 1, 2)
+    tape.told("3 B held until 13 fence 2")
+    return tape
+
+
 @pytest.mark.parametrize(("tape", "options", "code", "printed"), [
     pytest.param(good(), [], 0, [
         "live       holds     must hold (no fault was healed)", "PASSED: exclusive, fenced, prompt, live, clean\n",
@@ -76,6 +89,24 @@ UNKNOWN_NAME = "is nothing that can be demanded, only exclusive, fenced, prompt,
     pytest.param(overlapping(), ["--must", "fenced,prompt"], 0, ["exclusive  VIOLATED  not demanded: 1 violation"],
         id="not-demanded"),
     pytest.param(overlapping(), ["--must", "fenced,exclusive"], 1, [], id="demanded"),
+    pytest.param(broken_on_purpose(overlapping(), "exclusive"), [], 1, [
+        "exclusive  VIOLATED  as it must be: 1 violation\n", "fenced     holds     must hold\n",
+        "VIOLATED: exclusive as it must be (the lock is the broken variant minority)\n",
+    ], id="a-variant-that-breaks-what-it-must"),
+    pytest.param(broken_on_purpose(overlapping(), "fenced"), [], 1, [
+        "fenced     holds     must be violated\n", "VIOLATED: exclusive (the lock is the broken variant minority)\n",
+    ], id="a-variant-that-breaks-something-else"),
+    pytest.param(broken_on_purpose(good(), "exclusive"), [], 2, [
+        "UNKNOWN: exclusive had to be violated, as the lock is broken on purpose, and was not (the lock is",
+        "the broken variant minority)\n",
+    ], id="a-variant-that-breaks-nothing"),
+    pytest.param(with_faults(()), [], 0, [
+        "\nflush      0\nkill       1\npause      0\n",
+        "PASSED: exclusive, fenced, prompt, live, clean (2 of 3 faults never struck: flush, pause)\n",
+    ], id="faults-that-never-struck"),
+    pytest.param(with_faults(("pause", "kill")), [], 2, [
+        "UNKNOWN: pause never struck, and had been asked for by name (2 of 3 faults never struck: flush, pause)\n",
+    ], id="a-fault-that-was-asked-for-by-name-never-struck"),
     pytest.param(Tape(), [], 2, ["UNKNOWN: no lock was ever held, so this history proves nothing\n"],
         id="proves-nothing"),
     pytest.param(told("1 A held until 2"), [], 2, ["UNKNOWN: fenced: 1 grant has no fence, the first in line 2\n"],

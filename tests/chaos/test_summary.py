@@ -18,10 +18,44 @@ def test_operations() -> None:
     tape.held(1, "client-1", "A", until=11, invoked=0)
     tape.event(2, "client-2", "acquire", "fail", lock="a")
     tape.fault("kill", "master-1", 3, 4)
+    tape.event(4, "client-3", "acquire", "invoke", lock="a")
     tape.inspect(5)
     found = summary(tape)
-    assert found.operations == {"acquire": {"invoke": 1, "ok": 1, "fail": 1, "info": 0}}
-    assert (found.events, found.seconds) == (6, 5)
+    assert found.operations == {"acquire": {"invoke": 2, "ok": 1, "fail": 1, "info": 0, "unasked": 1, "unended": 1}}
+    assert (found.events, found.seconds) == (7, 5)
+
+
+def test_figures_that_look_wrong_are_explained() -> None:
+    """More extensions were won than invoked, and more seconds were held than the run had: readers."""
+    tape = Tape()
+    tape.held(0, "client-1", "A", until=10, invoked=0, mode="shared")
+    tape.held(0, "client-2", "B", until=10, invoked=0, mode="shared")
+    for t in (1, 2, 3):
+        tape.extended(t, "client-1", "A", until=t + 10)  # by the library
+    tape.event(4, "client-2", "extend", "invoke", lock="a", token="B")
+    tape.fault("flap", "", 5, 6)
+    verdict = tape.verdict()
+    shown = text(tape.history(), verdict, summarize(tape.history(), verdict))
+    for line in (
+        "operation  invoke  ok  fail  info  unasked  unended",
+        "acquire         2   2     0     0        0        0",
+        "extend          1   3     0     0        3        1",
+        "  held s: more than there were, as holds at the same time are added up",
+        "  flap: each time that links go counts",
+    ):
+        assert line in shown.splitlines(), shown
+    assert "  unasked: they ended and nobody invoked them: renewals" in shown
+    assert "  unended: they were invoked and never ended" in shown
+    assert "strobe" not in shown
+
+
+def test_what_kills_clients_is_told_from_what_kills_masters() -> None:
+    tape = Tape()
+    tape.fault("kill", "master-1", 1, 2)
+    tape.event(3, "nemesis", "kill", "invoke", target="client-1", fault="crash")
+    tape.event(4, "nemesis", "stop", "invoke", target="client-2", fault="machine")
+    tape.event(5, "nemesis", "stop", "ok", target="client-2", fault="machine")
+    assert summary(tape).faults == {"crash": 1, "kill": 1, "machine": 1}
 
 
 def test_faults_by_kind() -> None:
@@ -97,7 +131,7 @@ def test_as_a_table() -> None:
     shown = text(tape.history(), verdict, summarize(tape.history(), verdict))
     for line in (
         "8 events in 13.000 s, 2 clients, 5 masters, TTL 10 s, seed 7",
-        "acquire         2   2     0     0",
+        "acquire         2   2     0     0        0",
         "kill       1",
         "a         2  20.000     10.000          1.000",
         "max_hold      1",

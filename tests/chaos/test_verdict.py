@@ -108,6 +108,62 @@ def test_nobody_can_tell_who_held_what(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(ruling.crashed for ruling in verdict.rulings)
 
 
+def asked_for(tape: Tape, *faults: str, by_name: tuple[str, ...] = ()) -> Tape:
+    tape.header |= {"faults": list(faults), "must_strike": list(by_name)}
+    return tape
+
+
+def test_a_fault_that_was_asked_for_by_name_and_never_struck() -> None:
+    """A short run passed, although its masters were never killed."""
+    tape = asked_for(good(), "kill", "pause", by_name=("kill", "pause"))
+    tape.fault("pause", "master-1", 1)
+    verdict = tape.verdict()
+    assert (verdict.outcome, verdict.exit_code) == ("unknown", 2)
+    assert verdict.never_struck == ("kill",)
+    assert verdict.why == "kill never struck, and had been asked for by name"
+    tape.fault("kill", "master-1", 3)
+    verdict = tape.verdict()
+    assert (verdict.outcome, verdict.never_struck, verdict.why) == ("passed", (), "")
+
+
+def test_one_of_several_need_not_strike_and_is_named() -> None:
+    """`--faults all` in a run that has no time for all."""
+    verdict = asked_for(good(), "kill", "pause").verdict()
+    assert (verdict.outcome, verdict.never_struck) == ("passed", ("kill", "pause"))
+
+
+def test_what_never_struck_takes_no_breach_back() -> None:
+    assert asked_for(overlapping(), "kill", by_name=("kill",)).verdict().outcome == "violated"
+
+
+@pytest.mark.parametrize(("op", "phase", "fault"), [
+    ("kill", "ok", "crash"),  # of a client, and masters were to be killed
+    ("kill", "fail", None),  # it was tried
+    ("stop", "ok", "machine"),
+])  # fmt: skip
+def test_what_was_not_the_fault_that_was_asked_for(op: str, phase: str, fault: str | None) -> None:
+    tape = asked_for(good(), op, by_name=(op,))
+    tape.event(1, "nemesis", op, "invoke", target="x", fault=fault)
+    tape.event(2, "nemesis", op, phase, target="x", fault=fault)
+    assert tape.verdict().never_struck == (op,)
+
+
+def test_a_lock_that_is_broken_on_purpose_and_breaks_nothing_proves_nothing() -> None:
+    tape = good()
+    tape.header |= {"variant": "minority", "breaks": ["exclusive"]}
+    verdict = tape.verdict()
+    assert (verdict.outcome, verdict.exit_code) == ("unknown", 2)
+    assert verdict.why == "exclusive had to be violated, as the lock is broken on purpose, and was not"
+
+
+def test_a_lock_that_is_broken_on_purpose_is_red() -> None:
+    tape = overlapping()
+    tape.header |= {"variant": "minority", "breaks": ["exclusive"]}
+    assert (tape.verdict().outcome, tape.verdict().why) == ("violated", "")
+    tape.header["breaks"] = ["kept"]  # judged, though nobody has demanded it
+    assert tape.verdict("fenced")["kept"].outcome == "passed"
+
+
 def test_violations_are_in_the_order_in_which_they_could_be_seen() -> None:
     tape = overlapping()
     tape.held(2.5, "client-1", "D", until=3.5, fence=9)

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from chaos.faults import FAULTS, GROUPS, MOVES, named
-from chaos.plan import plan
+from chaos.faults import FAULTS, GROUPS, MOVES, by_name, named
+from chaos.plan import left_out, plan
 from chaos.scenarios import SCENARIOS
 from chaos.settings import Settings
 
@@ -202,6 +202,30 @@ def test_the_words_for_several():
     assert {"clock", "disk", "roll", "move", "early"} == set(FAULTS) - set(named("all"))
     with pytest.raises(ValueError, match="no fault 'nonsense'"):
         named("kill,nonsense")
+    assert by_name("kill, partition,pause") == ("kill", "pause")
+
+
+def test_what_there_is_no_time_for_is_known_before():
+    short = settings(1, duration=6.0)
+    struck = {strike.fault for strike in plan(short)}
+    assert left_out(short) == tuple(fault for fault in ALL if fault not in struck)
+    assert {"kill", "pause"} & set(left_out(short))
+    assert left_out(settings(1, duration=200.0)) == ()
+    assert left_out(settings(1, faults=("move",))) == ("move",)  # without masters that could come
+
+
+def test_every_fault_of_a_scenario_strikes():
+    """But for everything there is at once, for which there may be no time."""
+    for name, scenario in SCENARIOS.items():
+        for seed in range(20):
+            assert name == "everything" or left_out(scenario.with_seed(seed)) == ()
+
+
+def test_which_faults_have_to_strike():
+    assert settings(1, faults=("kill", "pause")).must_strike == ("kill", "pause")
+    assert settings(1, faults=("kill", "pause"), named=("kill", "disk")).must_strike == ("kill",)
+    assert SCENARIOS["readers"].with_seed(1).must_strike == ("kill", "pause", "crash", "stop", "one")
+    assert SCENARIOS["everything"].with_seed(1).must_strike == ()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -42,6 +42,7 @@ def test_a_run(backend, tmp_path):
     assert lines[0] | {"clients": None} == {
         "schema": 1, "seed": 3, "masters": 3, "locks": ["lock-1", "lock-2"], "clients": None, "clock": "boottime",
         "ttl": 1.0, "must": ["exclusive", "fenced", "prompt", "live", "clean"], "footer": True,
+        "faults": ["flush", "oneway"], "must_strike": ["flush", "oneway"],
     }  # fmt: skip
     assert lines.pop() == {"events": len(lines) - 1}
     assert {line["process"] for line in lines[1:]} >= {"client-1", "client-2", "nemesis", "observer"}
@@ -70,7 +71,21 @@ def test_a_run_in_a_folder_that_has_a_redis_py(tmp_path):
 def test_a_broken_lock_is_caught(tmp_path):
     ran = chaos("run", *SHORT, "--variant", "no-owner-check", "--backend", "proxy", "--out", str(tmp_path))
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "exclusive  VIOLATED" in ran.stdout
+    assert "exclusive  VIOLATED  as it must be" in ran.stdout
+    assert "(the lock is the broken variant no-owner-check)" in ran.stdout
+    assert json.loads((tmp_path / "verdict.json").read_text())["history"]["breaks"] == ["exclusive"]
+
+
+def test_a_run_that_is_too_short_is_no_pass(tmp_path):
+    """Said before it begins, and by its verdict."""
+    faults = ("--faults", "kill,pause,stop,partition", "--duration", "1.5", "--max-ttl", "1")
+    ran = chaos("run", *SHORT, *faults, "--backend", "proxy", "--out", str(tmp_path))
+    assert ran.returncode == 2, ran.stdout + ran.stderr
+    before, _, after = ran.stdout.partition("must hold")
+    told = json.loads((tmp_path / "verdict.json").read_text())["never_struck"]
+    assert {"kill", "pause", "stop"} & set(told)
+    assert f"never strike in this run: {', '.join(told)} ({len(told)} of 8); --duration " in before
+    assert "never struck, and had been asked for by name" in after
 
 
 def test_a_history_says_what_was_demanded_of_it(tmp_path):
