@@ -273,6 +273,7 @@ class Run:
         self._lost = False  # the lease was lost, or was held for --max-hold
         self._answers: tuple[Vote, ...] = ()  # the votes of the release
         self._outer = [token for name in (_OUTER, "REDLOCK_TOKEN") for token in os.environ.get(name, "").splitlines()]
+        self._beside = False  # one of those has a part of what we want, and we may have another part
         self._collected = Signals()
         self._signals: Signals | None = None  # not None while the command runs
         self._down: set[str] = set()  # masters that were reported as down
@@ -371,29 +372,49 @@ class Run:
         try:
             if self._slots is None:
                 status = masters.status(self._name)
-                holders = {status.token, *(() if self._shared else status.shared)}
+                holders = [status.token, *status.shared]
+                beside = self._shared and status.token is None
             else:
-                holders = {slot.token for slot in masters.slots(self._name, limit=self._slots).status().holders}
+                holders = [slot.token for slot in masters.slots(self._name, limit=self._slots).status().holders]
+                beside = len(set(holders) & {*self._outer}) < self._slots
         except RedlockError:  # `_acquire` will report it, or wait for a quorum
             return
-        if not holders.isdisjoint(self._outer):
-            raise WouldDeadlock(
-                f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end. "
-                "Take another name, or run the command without redlock-run; if nobody waits for this one: "
-                f"env -u REDLOCK_TOKEN -u {_OUTER} redlock-run ...",
-                name=self._name,
+        if set(holders).isdisjoint(self._outer):
+            return
+        if not beside:
+            raise self._would_deadlock(
+                f"{self._name!r} is held by a redlock-run that this one runs in: waiting for it would not end"
             )
+        self._beside = True
+
+    def _would_deadlock(self, why: str) -> WouldDeadlock:
+        return WouldDeadlock(
+            f"{why}. Take another name, or run the command without redlock-run; if nobody waits for this one: "
+            f"env -u REDLOCK_TOKEN -u {_OUTER} redlock-run ...",
+            name=self._name,
+        )
 
     def _acquire(self, masters: Masters, lock: MultiLock) -> Lease | None:
         told = threading.Event()
         teller = threading.Thread(target=self._tell_who, args=(masters, told), daemon=True)
-        if self._verbose and self._wait != 0:
+        # Whoever waits beside one that we run in may wait for those that wait for it: a writer that keeps new readers
+        # away, or others like us, each with one of the slots. So there is no way to wait, and one to try.
+        wait = 0.0 if self._beside else self._wait
+        if self._verbose and wait != 0:
             teller.start()
         begun = time.monotonic()
         try:
-            lease = lock.acquire(timeout=self._wait)
+            lease = lock.acquire(timeout=wait)
         finally:
             told.set()
+        if lease is None and wait != self._wait:
+            raise self._would_deadlock(
+                f"{self._name!r} is read by a redlock-run that this one runs in, and somebody waits to have it alone: "
+                "each would wait for the other"
+                if self._shared
+                else f"a redlock-run that this one runs in has a slot of {self._name!r}, and no other one is free: "
+                "those who have them may wait in the same way"
+            )
         if lease is None and not self._quiet:
             waited = time.monotonic() - begun
             _say(f"not acquired in {waited:.1f} s: {self._holder(masters) or 'it was held all the time'}")

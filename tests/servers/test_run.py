@@ -102,6 +102,68 @@ def test_a_redlock_run_in_one_of_the_same_name_does_not_wait_for_itself(servers,
     eventually(lambda: nothing_left(servers))
 
 
+# Says that it has begun, waits for a line, and becomes another redlock-run.
+NESTED = ["sh", "-c", 'echo begun; read line; exec "$@"', "sh"]
+
+
+def a_writer_waits(servers) -> bool:
+    marked = [servers.client(i).zcount("redlock:job", "-inf", "(0") for i in range(5)]
+    return sum(marked) >= 3
+
+
+@pytest.mark.parametrize(("how", "code"), [([], 64), (["--wait", "60"], 64), (["--no-wait"], 75)])
+def test_a_reader_in_a_reader_does_not_wait_for_a_writer_that_waits_for_both(servers, how, code):
+    """The outer one waits for its command, that for the writer, and the writer for the outer one."""
+    inner = [*RUN, "job", NEW, "--shared", *how, "--", "echo", "ran"]
+    outer = ["job", NEW, "--shared", "--", *NESTED, *inner]
+    with started(outer, servers.urls, stdin=subprocess.PIPE) as reader:
+        assert line(reader) == "begun"
+        with started(["job", NEW, "--", "echo", "written"], servers.urls) as writer:
+            eventually(lambda: a_writer_waits(servers), 30)
+            said, errors = reader.communicate("go on\n", timeout=30)
+            assert (reader.returncode, said) == (code, "")
+            if code == 64:
+                assert (
+                    "'job' is read by a redlock-run that this one runs in, and somebody waits to have it alone"
+                    in errors
+                )
+                assert "env -u REDLOCK_TOKEN" in errors
+            assert line(writer) == "written"
+
+
+def test_a_reader_in_a_reader_runs_where_no_writer_waits(servers):
+    nested = [*RUN, "job", NEW, "--shared", "--"]
+    done = run([*nested, *nested, *nested, "echo", "ran"], servers.urls)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+
+
+def test_a_slot_in_a_slot_is_another_one_while_there_is_one(servers):
+    nested = [*RUN, "job", NEW, "--slots", "3", "--"]
+    show = ["sh", "-c", 'echo "$REDLOCK_SLOT"; exec "$@"', "sh"]
+    done = run([*nested, *show, *nested, *show, *nested, *show, "true"], servers.urls)
+    assert (done.returncode, sorted(done.stdout.split()), done.stderr) == (0, ["0", "1", "2"], "")
+    done = run([*nested, *nested, *nested, *nested, "echo", "ran"], servers.urls, seconds=30)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "'job' is held by a redlock-run that this one runs in" in done.stderr
+
+
+@pytest.mark.parametrize(("how", "code"), [([], 64), (["--wait", "60"], 64), (["--no-wait"], 75)])
+def test_a_slot_in_a_slot_does_not_wait_for_those_that_may_wait_for_it(servers, how, code):
+    """If as many as there are slots all ask for a second one, none would ever end."""
+    inner = [*RUN, "job", NEW, "--slots", "2", *how, "--", "echo", "ran"]
+    outer = ["job", NEW, "--slots", "2", "--", *NESTED, *inner]
+    with started(outer, servers.urls, stdin=subprocess.PIPE) as first:
+        assert line(first) == "begun"
+        with started(outer, servers.urls, stdin=subprocess.PIPE) as second:
+            assert line(second) == "begun"
+            ended = [one.communicate("go on\n", timeout=30) for one in (first, second)]
+    # The first one is refused.  By then it may have given back its own slot to the inner one of the second.
+    assert first.returncode == code
+    assert second.returncode == 0
+    if code == 64:
+        assert "a redlock-run that this one runs in has a slot of 'job', and no other one is free" in ended[0][1]
+
+
 def test_a_redlock_run_in_one_of_another_name_or_prefix_runs(servers):
     for inner in (["other"], ["job", "--prefix", "mine:"]):
         done = run([*RUN, "job", NEW, "--", *RUN, NEW, *inner, "--", "sh", "-c", "echo $REDLOCK_NAME"], servers.urls)
