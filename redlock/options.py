@@ -74,6 +74,13 @@ def number(option: str, value: object) -> int:
     raise ConfigurationError(f"{option}={shown(value)}: allowed is a whole number above 0")
 
 
+def flag(option: str, value: object) -> bool:
+    """True or False; what is only taken for one of them ("no", an option of another place) is a mistake."""
+    if value is True or value is False:
+        return value
+    raise ConfigurationError(f"{option}={shown(value)}: allowed are True and False")
+
+
 def names(value: object) -> tuple[str, ...]:
     """The names of a lock, from one name or a sequence of different names."""
     if type(value) is str and value.isascii() and 0 < len(value) <= LONGEST_NAME and "\0" not in value:

@@ -6,7 +6,7 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from redlock import _clock
+from redlock import _clock, options
 
 # asyncio only
 from redlock._asyncio.holds import Body, TaskHold, of_this_task
@@ -124,7 +124,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             fencing=fencing, bound=bound, retry=retry, owner=owner, token=token, fence=fence, on_lost=on_lost,
             **unknown,
         )  # fmt: skip
-        self._cancel_on_loss = bool(cancel_on_loss)
+        self._cancel_on_loss = options.flag("cancel_on_loss", cancel_on_loss)
 
     # both again
     def _caller(self) -> Holder[AsyncLease]:
@@ -192,6 +192,7 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         Raises:
             NotHeld: this task does not hold it.
             LockLost: the lease had been lost; others may have held the lock since.
+            ConfigurationError: its ``token`` is that of a reader, and was given without ``shared``.
         """
         await self._give_back(self._held())
 
@@ -211,7 +212,8 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
             NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
                 try with a shorter ``ttl`` it has only that of the shorter one (C6).
             LockLost: the lease had ended, or a majority of masters denied it now.
-            ConfigurationError: the ``ttl`` cannot be right.
+            ConfigurationError: the ``ttl`` cannot be right; or its ``token`` is that of a reader, and was given without
+                ``shared``, or the reverse.
         """
         hold = self._held()
         self._extended(hold.state, await self._runtime.run(self._extending(hold, ttl)))

@@ -36,7 +36,7 @@ from redlock._base.times import check_ttl, checked
 from redlock._core.acquire import Grant, Refusal, acquire
 from redlock._core.downgrade import downgrade
 from redlock._core.extend import extend
-from redlock._core.mode import EXCLUSIVE, MOST_READERS, shared_by
+from redlock._core.mode import EXCLUSIVE, MOST_READERS, resumed, shared_by
 from redlock._core.release import abandon, release
 from redlock._core.renewals import Renewal
 from redlock._core.retry import BETWEEN_ATTEMPTS
@@ -137,7 +137,8 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             retry: a tenacity wait strategy for the pause between attempts (R25).
             owner: who has the lock, for people (R27); None: that of the masters, "": none.
             token: resume the lease with this `Lease.token`, handed over from another process.  `extend` has to come
-                first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.
+                first, and begins the renewals; `release` is allowed, `acquire` is not.  Such a lock is not bound.  The
+                token of a reader needs ``shared``, and `extend` refuses that for any other one.
             fence: the fencing token of the lease that is resumed.
             on_lost: called with the lease, once, if it is lost; never after a normal release.  It is also called if
                 this lock re-entered a lease that its thread or task held already.  It must not block.  It is not
@@ -164,11 +165,11 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
-        keys = deployment.keys(names, fencing=fencing)
+        keys = deployment.keys(names, fencing=options.flag("fencing", fencing))
         mode = _shared(shared, max_readers, times) if shared is not False or max_readers != MOST_READERS else EXCLUSIVE
         self._spec = LockSpec(
-            names, keys, times.ttl, times.min_validity, retry, bool(auto_extend), times.max_hold, on_lost,
-            times.hold_at_least, mode,
+            names, keys, times.ttl, times.min_validity, retry, options.flag("auto_extend", auto_extend),
+            times.max_hold, on_lost, times.hold_at_least, mode,
         )  # fmt: skip
         if owner is not None:
             if token is not None:
@@ -176,7 +177,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                     f"owner={options.shown(owner)} with token: a lease that is resumed has the owner in its token"
                 )
             self._settings = self._settings._replace(token=token_source(owner))
-        self._bound = bool(bound) and token is None
+        self._bound = options.flag("bound", bound) and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
         self._me = weakref.ref(self)  # identifies this lock in a `Hold`
         if not self._bound:
@@ -193,6 +194,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         everywhere = frozenset(range(len(self._settings.masters)))
         state = self._new_state(resumed=Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple))
         state.hold_at_least = self._spec.hold_at_least
+        state.mode = resumed(state.mode)
         hold = self._hold()
         self._lease = self._lease_class(state)
         hold.enter(self._lease, state)
@@ -303,7 +305,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
         if hold.state.mode.shared and not self._spec.mode.shared:
             raise WouldDeadlock(
-                f"{holds} {self._spec.shown} together with other readers, and would wait for itself to have it alone: "
+                f"{holds} {hold.state.shown} together with other readers, and would wait for itself to have it alone: "
                 "release it first, or take it without shared and downgrade it",
                 name=self._spec.name,
             )
@@ -427,6 +429,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
         extension = yield from extend(self._settings, self._spec_of(state), state, ttl, _clock.now())
         if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
+            state.mode = self._spec.mode
             with contextlib.suppress(IndexError):  # of several threads one finds it here
                 self._runtime.keep(Renewal(self._settings, self._spec, state, self._resumed.pop(), _clock.now()))
         return extension

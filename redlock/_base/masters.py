@@ -116,7 +116,7 @@ class MastersBase(Generic[AnyRuntime]):
 
             tells = Observer(observer)
         self.max_ttl = max_ttl
-        self._restart_guard = bool(restart_guard)
+        self._restart_guard = options.flag("restart_guard", restart_guard)
         names = tuple(target.name for target in endpoints)
         drift_factor = options.fraction("drift_factor", drift_factor, below=0.5)
         fleet = Fleet(names, max_ttl, drift_factor, refuses=agreement == "refuse") if agreement != "ignore" else None

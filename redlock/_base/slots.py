@@ -81,6 +81,11 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
     def _wants_all(self, names: tuple[str, ...]) -> bool:
         return len(names) == 1 and names[0] in self._names
 
+    def _check_asked(self, hold: Hold[AnyLease]) -> None:
+        """As of a lock.  A lease of the lock ``name#i`` is from now on one of slot i, with its number (R26)."""
+        super()._check_asked(hold)
+        self._is_slot(hold.state, self._names.index(hold.state.name))
+
     def _spec_of(self, state: LeaseState) -> LockSpec:
         return self._group.slots[self._names.index(state.name)]
 
@@ -119,7 +124,11 @@ class SlotsBase(LockBase[AnyMasters, AnyLease]):
 
     def _granted(self, state: LeaseState, asking: Asking, grant: Grant) -> LockSpec:
         spec = self._group.slots[asking.slot]
-        state.names, state.slot, state.mode = spec.names, asking.slot, spec.mode
+        state.names = spec.names
+        self._is_slot(state, asking.slot)
         state.granted(grant)
         self._group.board.took(asking.slot, weakref.ref(state))
         return spec
+
+    def _is_slot(self, state: LeaseState, slot: int) -> None:
+        state.slot, state.mode = slot, self._group.slots[slot].mode  # its release is announced to the group as well

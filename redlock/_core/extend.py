@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
     from redlock._core.quorum import Tally
     from redlock._core.settings import LockSpec, MastersSettings
+    from redlock.errors import Outcome
 
 
 class Extension(NamedTuple):
@@ -45,6 +46,7 @@ def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: fl
     """Set the TTL to ``ttl`` on a majority that still holds the token (R12)."""
     if not lease.extendable(lease.clock()):
         return Extension("lost", now)
+    resumed = lease.resumed
     pending = PendingExtension(quorum.valid_until(now, ttl, settings.drift_factor), ttl)
     try:
         lease.begin_extension(pending)
@@ -56,6 +58,8 @@ def extend(settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: fl
         end = lease.conclude(pending, valid_until, claim.tally, claim.reason)
         if end == "kept":
             yield from repair(settings, spec, lease, claim.missing, ttl - (at - claim.sent_at))
+        else:
+            claim.check_mode(lease.shown, resumed=resumed)
         return Extension(end, at, claim.tally)
     except GeneratorExit:
         lease.drop_extension(pending)
@@ -72,6 +76,12 @@ class Extending(Claim):
     def __init__(self, settings: MastersSettings, spec: LockSpec, lease: LeaseState, ttl: float) -> None:
         super().__init__(settings, lease.mode.extend(spec.keys, lease.token, ttl, settings.fence_ttl))
         self._spec, self._lease, self._ttl = spec, lease, ttl
+
+    def read(self, master: int, value: Any) -> tuple[Outcome, str]:
+        before = self.others
+        outcome, reason = super().read(master, value)
+        # It was downgraded, perhaps where it was handed over to.  That denies nothing: it is the same lease.
+        return (outcome if self.others is before else "error"), reason
 
     def late(self, master: int, value: Any, at: float) -> None:
         with suppress(ValueError):

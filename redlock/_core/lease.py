@@ -169,6 +169,11 @@ class LeaseState:
     # -- called by the operations --------------------------------------------------------------------
 
     @property
+    def resumed(self) -> bool:
+        """Whether it was handed over by its token, and no majority has confirmed it yet (C11)."""
+        return self._resumed
+
+    @property
     def over(self) -> bool:
         return self.released or self.lost
 

@@ -32,6 +32,11 @@ class Mode(NamedTuple):
 EXCLUSIVE = Mode(False, wire.acquire, wire.extend, wire.repair, wire.release)
 
 
+def resumed(mode: Mode) -> Mode:
+    """``mode`` until masters have said that the token is one of that mode: it makes no reader of a writer."""
+    return mode._replace(extend=partial(wire.extend_shared, reads=True)) if mode.shared else mode
+
+
 @lru_cache(maxsize=16)
 def shared_by(max_readers: int = MOST_READERS) -> Mode:
     acquire = partial(wire.acquire_shared, most=max_readers)

@@ -37,7 +37,8 @@ from redlock._core.acquire import despite_interrupts
 from redlock._core.effects import Leave, Op, ReleaseHeard, Send
 from redlock._core.outcomes import NEVER
 from redlock._core.rounds import GRANTED, Round
-from redlock._core.tokens import released_token
+from redlock._core.tokens import by_whom, released_token
+from redlock.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +57,7 @@ class Claim(Round):
 
     _end: ClassVar[RoundEnd] = "settled"
     taken = False
+    others: tuple[wire.OtherMode, ...] = ()  # of masters that know the token, as one of the other mode (R33)
     missing: tuple[int, ...] = ()  # masters on which nobody holds the lock
     heard: Mapping[int, int] = MappingProxyType({})  # by master: how many connections were told of the release
 
@@ -65,17 +67,32 @@ class Claim(Round):
             if answer.listeners:
                 self.heard = {**self.heard, master: answer.listeners}
             return GRANTED
+        if isinstance(answer, wire.OtherMode):
+            self.others += (answer,)
+            self.taken = True
+            return "held", "it is one of the readers now" if answer.reads else "it has the lock alone"
         if released_token(answer.other) in self.call.args:  # of our own token
             return "held", "not ours any more: it was released"
         if answer.other:
             self.taken = True
-            return "held", f"by {answer.other}"
+            return "held", by_whom(answer.other)
         self.missing += (master,)
         return "held", "not ours any more: the key is gone"
 
     @property
     def reason(self) -> Reason:
         return "taken" if self.taken else "expired"
+
+    def check_mode(self, shown: str, *, resumed: bool) -> None:
+        """Raise ConfigurationError if a lease was ``resumed`` in the mode in which its token is not known (C11)."""
+        if not resumed or len(self.others) < self.tally.need:
+            return
+        why = (
+            "is that of a reader: resume it with shared=True"
+            if self.others[0].reads
+            else "has it alone: resume it without shared, and downgrade the lease to let readers in"
+        )
+        raise ConfigurationError(f"the token of {shown} {why}")
 
 
 def leave_line(lease: LeaseState) -> list[Leave]:
@@ -152,7 +169,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     If too few answer to tell, the lease counts as ours: it was valid, and no majority has denied it.  It also counts
     as ours if it was released before, by an interrupted call or by another thread: missing keys prove nothing then.
     """
-    again = lease.released
+    again, resumed = lease.released, lease.resumed
     claim: Claim | None = None
     try:
         if not lease.end():
@@ -186,6 +203,7 @@ def release(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[
     ours = again or not claim.tally.denied
     if not ours:
         lease.found_gone(claim.reason)
+        claim.check_mode(lease.shown, resumed=resumed)
     place = lease.place
     if place is not None and (claim.heard or place.yield_until > NEVER):
         took = min(at - claim.sent_at, settings.node_timeout)  # if it took longer, our own process was stopped

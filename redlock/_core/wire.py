@@ -177,8 +177,10 @@ def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl:
     return call._replace(script=scripts.ACQUIRE_SHARED, args=(*call.args, str(most)))
 
 
-def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float) -> Call:
-    return extend(keys, token, ttl, fence_ttl)._replace(script=scripts.EXTEND_SHARED)
+def extend_shared(keys: Keys, token: str, ttl: float, fence_ttl: float, *, reads: bool = False) -> Call:
+    """``reads``: only where the token is that of a reader; else one that has a name for itself becomes a reader."""
+    call = extend(keys, token, ttl, fence_ttl)
+    return call._replace(script=scripts.EXTEND_SHARED, args=(*call.args, "reads") if reads else call.args)
 
 
 def repair_shared(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: float) -> Call:
@@ -306,6 +308,12 @@ class NotOwned(NamedTuple):
     other: str
 
 
+class OtherMode(NamedTuple):
+    """Answer of extend and release: the caller ``reads`` what it would have for itself, or the reverse (R33)."""
+
+    reads: bool
+
+
 class Seen(NamedTuple):
     """Answer of status: the token of the holder ("" if there is none), its remaining seconds, and the fence.
 
@@ -376,8 +384,10 @@ def read_fence(value: Any) -> tuple[int, int]:
     raise BadReply(_odd(value))
 
 
-def read_owned(value: Any) -> Owned | NotOwned:
+def read_owned(value: Any) -> Owned | NotOwned | OtherMode:
     match value:
+        case [(-1 | -2) as mode]:
+            return OtherMode(mode == -1)
         case [1]:
             return Owned()
         case [1, int(listeners)]:

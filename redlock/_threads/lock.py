@@ -113,6 +113,7 @@ class MultiLock(LockBase[Masters, Lease]):
         Raises:
             NotHeld: this thread does not hold it.
             LockLost: the lease had been lost; others may have held the lock since.
+            ConfigurationError: its ``token`` is that of a reader, and was given without ``shared``.
         """
         self._give_back(self._held())
 
@@ -132,7 +133,8 @@ class MultiLock(LockBase[Masters, Lease]):
             NotExtended: too few masters answered.  The lease keeps the validity that it had, so try again.  After a
                 try with a shorter ``ttl`` it has only that of the shorter one (C6).
             LockLost: the lease had ended, or a majority of masters denied it now.
-            ConfigurationError: the ``ttl`` cannot be right.
+            ConfigurationError: the ``ttl`` cannot be right; or its ``token`` is that of a reader, and was given without
+                ``shared``, or the reverse.
         """
         hold = self._held()
         self._extended(hold.state, self._runtime.run(self._extending(hold, ttl)))

@@ -8,7 +8,8 @@
 --         {0, holder}    not all ours: the token of somebody else who holds one, "" if nobody does
 --                        (of what is longer than any token of ours, the first 128 bytes),
 --                        "shared:" if readers do (R33); a writer that waits for readers has left a mark, and holds none
--- A key of another type is the error WRONGTYPE, and so is a set of readers with the caller in it: it was downgraded.
+--         {-1}           the caller is one of its readers (R33)
+-- A key of another type is the error WRONGTYPE.
 
 local n, token = tonumber(ARGV[1]), ARGV[2]
 
@@ -17,8 +18,11 @@ for i = 1, n do
   local found = redis.pcall('GET', KEYS[i])
   if found ~= token then
     if type(found) == 'table' then
-      if redis.pcall('ZSCORE', KEYS[i], token) or redis.call('PTTL', KEYS[i]) == -1 then
+      local reads = redis.pcall('ZSCORE', KEYS[i], token)
+      if type(reads) == 'table' or redis.call('PTTL', KEYS[i]) == -1 then
         return found
+      elseif reads then
+        return {-1}
       end
       found = tonumber(redis.call('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')[2]) > 0 and 'shared:'
     end

@@ -5,11 +5,12 @@
 -- come here is made up for by the next.
 --
 -- KEYS  n lock keys, then their n fence keys (none: fencing is off)
--- ARGV  n, token, ttl in ms, life of a fence key in ms
+-- ARGV  n, token, ttl in ms, life of a fence key in ms, and where the caller has to be a reader already: anything
 --
 -- returns {1}            extended, and the fence keys live on (R20)
 --         {0, holder}    not all ours: the token that has one for itself, "" if none has
 --                        (of what is longer than any token of ours, the first 128 bytes)
+--         {-2}           it has to be a reader, and has one for itself; nothing was changed
 
 local n, token, ttl = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
@@ -18,6 +19,9 @@ for i = 1, n do
   local found, failure = writer(KEYS[i])
   if failure then
     return failure
+  end
+  if found == token and ARGV[5] then
+    return {-2}
   end
   if found ~= token and (found or not redis.call('ZSCORE', KEYS[i], token)) then
     ours = false

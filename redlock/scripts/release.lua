@@ -9,9 +9,10 @@
 --         {0, holder}       not all were: the token of somebody else who holds one, "" if nobody does
 --                           (of what is longer than any token of ours, the first 128 bytes);
 --                           "released:" and a token if nobody may have it yet; "shared:" if readers have it (R33)
+--         {-1}              the caller is one of its readers (R33), and is left alone
 -- A key of another type is an error (WRONGTYPE), but the others are released.
 
-local token, ours, other, listeners, failure = ARGV[1], true, '', 0, nil
+local token, ours, other, listeners, failure, reader = ARGV[1], true, '', 0, nil, false
 for i = 1, #KEYS do
   local found = redis.pcall('GET', KEYS[i])
   if found == token then
@@ -37,6 +38,7 @@ for i = 1, #KEYS do
     if type(found) == 'table' then
       local last = redis.pcall('ZRANGE', KEYS[i], -1, -1, 'WITHSCORES')
       if not last.err and redis.call('PTTL', KEYS[i]) ~= -1 then
+        reader = reader or redis.call('ZSCORE', KEYS[i], token)
         found = tonumber(last[2]) > 0 and 'shared:'  -- or only a writer waits
       else
         failure = found
@@ -50,5 +52,8 @@ if failure then
 end
 if ours then
   return {1, listeners}
+end
+if reader then
+  return {-1}
 end
 return {0, string.sub(other, 1, 128)}

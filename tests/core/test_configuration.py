@@ -39,6 +39,7 @@ SECRET = "s3cr3t-word"  # noqa: S105
     ({"fence_ttl": -1}, "fence_ttl=-1"),
     ({"prefix": "a\0b"}, "without NUL"),
     ({"prefix": None}, "prefix=None"),
+    ({"restart_guard": "no"}, "restart_guard='no': allowed are True and False"),
 ])  # fmt: skip
 def test_masters(options, said):
     with pytest.raises(ConfigurationError) as caught:
@@ -66,6 +67,11 @@ def test_masters(options, said):
     ({"hold_at_least": False}, "not bool"),
     ({"hold_at_least": []}, "hold_at_least=[]"),
     ({"retry": 3}, "tenacity"),
+    ({"bound": "x"}, "bound='x': allowed are True and False"),
+    ({"bound": None}, "bound=None: allowed are True and False"),
+    ({"auto_extend": "no"}, "auto_extend='no': allowed are True and False"),
+    ({"fencing": 0}, "fencing=0: allowed are True and False"),
+    ({"shared": "no"}, "shared='no': allowed are True and False"),
     ({"name": ""}, "0 bytes"),
     ({"name": "x" * 513}, "513 bytes"),
     ({"name": "ü" * 257}, "514 bytes"),

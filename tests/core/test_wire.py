@@ -173,6 +173,8 @@ def test_request(call: wire.Call, script: scripts.Script, keys: tuple[str, ...],
     (wire.read_owned, [0, b""], wire.NotOwned("")),
     (wire.read_owned, [0, b"ann"], wire.NotOwned("ann")),
     (wire.read_owned, [0, b"\xfe"], wire.NotOwned("\\xfe")),
+    (wire.read_owned, [-1], wire.OtherMode(reads=True)),
+    (wire.read_owned, [-2], wire.OtherMode(reads=False)),
     (wire.read_status, [b"", -2, b"0"], wire.Seen("", 0.0, 0)),
     (wire.read_status, [b"ann", 100, b"9"], wire.Seen("ann", 0.1, 9)),
     (wire.read_status, [b"ann", -1, b"9"], wire.Seen("ann", math.inf, 9)),
@@ -222,7 +224,7 @@ READERS = [wire.read_acquire, wire.read_fence, wire.read_owned, read_renew, wire
 NONSENSE = [
     None, -1, 0, b"OK", "OK", [], [None], [2], [3, b"1"], [2, b"x"], [2, b"1", b"ann", 5], [1, 1, 1], [1, None],
     [b"1", b"2"], [[1, b"2"]], {1: b"2"}, 1.5, ErrorReply("ERR x"), [ErrorReply("ERR x")], [0, b"x", b"ann", 5],
-    [1, b"x"], [1, b""], [0, b"1", b"ann", None], [0, b"1", None, 5], [0], [-1], [b"ann", 5, b"x"],
+    [1, b"x"], [1, b""], [0, b"1", b"ann", None], [0, b"1", None, 5], [0], [-3], [b"ann", 5, b"x"],
     [b"ann", None, b"1"], [1, b"9" * 5000],
 ]  # fmt: skip
 

@@ -304,6 +304,75 @@ def test_who_has_a_slot_has_it_alone(masters):
         lease.downgrade()
 
 
+def resumed(masters, lease, **options):
+    return masters.lock("job", ttl=10, token=lease.token, fence=lease.fence, **options)
+
+
+@pytest.mark.parametrize("call", ["extend", "release"])
+def test_a_reader_that_is_handed_over_without_shared_is_told_that_it_is_one(redlock_servers, masters, others, call):
+    given = take(masters.lock("job", shared=True, ttl=10))
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"the token of 'job' is that of a reader: .*shared=True"):
+            getattr(resumed(others, given), call)()
+    assert given.valid
+    taken = resumed(others, given, shared=True)
+    taken.extend()
+    assert (taken.lease.shared, taken.lease.valid) == (True, True)
+    taken.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_writer_that_is_handed_over_with_shared_is_no_reader(redlock_servers, masters, others):
+    """Else readers would come in while its first owner still counts on having it alone."""
+    lock = masters.lock("job", ttl=10)
+    given = take(lock)
+    taken = resumed(others, given, shared=True)
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"the token of 'job' has it alone: .*downgrade"):
+            taken.extend()
+    assert not taken.lease.valid
+    assert readers_on(redlock_servers) == [set()] * 5
+    assert others.lock("job", shared=True).acquire(timeout=0.0) is None
+    lock.extend()  # it has lost nothing
+    taken = resumed(others, given)
+    taken.extend()
+    taken.lease.downgrade()
+    assert taken.lease.shared
+    taken.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_reader_that_is_handed_over_heals_where_its_downgrade_did_not_arrive(redlock_servers, masters, others):
+    """Most masters know it as a reader: then it is one, and the others follow."""
+    lock = masters.lock("job", ttl=10)
+    given = take(lock)
+    eventually(lambda: lock.extend() and all(KEY in keys for keys in redlock_servers.keys()))
+    redlock_servers.pause(0)
+    given.downgrade()
+    taken = resumed(others, given, shared=True)
+    taken.extend()
+    redlock_servers.resume(0)
+    eventually(lambda: taken.extend() and all(given.token in readers for readers in readers_on(redlock_servers)))
+    taken.release()
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_what_was_downgraded_where_it_was_handed_over_to_is_not_lost_for_being_a_reader(masters, others):
+    """Its first owner keeps what it has until its time is over, and does not say that it gave back what it had not."""
+    lock = masters.lock("job", ttl=10, auto_extend=False)
+    given = take(lock)
+    taken = resumed(others, given)
+    taken.extend()
+    taken.lease.downgrade()
+    with pytest.raises(NotExtended, match="it is one of the readers now"):
+        lock.extend()
+    assert given.valid
+    with pytest.raises(LockLost, match="it is one of the readers now"):
+        lock.release()
+    taken.extend()
+    taken.release()
+
+
 def test_somebody_else_cannot_downgrade_it(masters):
     with masters.lock("job") as lease:
         assert isinstance(elsewhere(lease.downgrade), NotHeld)

@@ -70,6 +70,22 @@ def test_entering_again_gives_the_same_slot(masters):
         slots.release()
 
 
+def test_who_has_a_slot_as_a_lock_enters_it_as_that_slot(masters, others):
+    """Its number is asked for, so it is there (R26).  Whoever leaves last tells those who wait for a slot."""
+    with masters.lock("import#1") as lease:
+        assert lease.slot is None
+        with masters.slots("import", limit=3) as again:
+            assert (again.token, again.slot, again.name) == (lease.token, 1, "import#1")
+            assert masters.slots("import", limit=3).status().free == 2
+        with others.slots("import", limit=1) as other:  # it has no such slot
+            assert other.slot == 0
+
+
+def test_who_reads_a_slot_does_not_enter_it_as_that_slot(masters):
+    with masters.lock("import#1", shared=True), pytest.raises(WouldDeadlock, match="holds 'import#1' together with"):
+        masters.slots("import", limit=3).acquire()
+
+
 def test_a_lock_on_several_names_of_which_one_is_a_slot_that_is_held(masters):
     with masters.slots("import", limit=1), pytest.raises(WouldDeadlock):
         masters.lock(["import#0", "other"]).acquire()

@@ -61,7 +61,7 @@ def random_call(chance):
         case "acquire_shared":
             return wire.acquire_shared(keys, token, ttl, fence, 3600.0, chance.choice((2, 10)))
         case "extend_shared":
-            return wire.extend_shared(keys, token, ttl, 3600.0)
+            return wire.extend_shared(keys, token, ttl, 3600.0, reads=chance.random() < 0.3)
         case "repair_shared":
             return wire.repair_shared(keys, token, ttl, fence, 3600.0)
         case "release_shared":
