@@ -19,7 +19,7 @@ from redlock import _clock
 from redlock._asyncio.operation import Alarm, AnyOperation
 from redlock._base.connections import CLOSED, TICK, ConnectionsBase, Reports
 from redlock._base.forklock import ForkLock
-from redlock._core.effects import Leave, Turn, WokenBy
+from redlock._core.effects import Leave, Tell, Turn, WokenBy
 from redlock._core.outcomes import NEVER
 from redlock._core.subscriptions import LINGER
 from redlock.errors import RedlockError
@@ -103,6 +103,9 @@ class Connections(ConnectionsBase[AnyOperation]):
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
             self.leave(effect.place, effect.stays)
+        elif isinstance(effect, Tell):
+            for inbox in self._told(self.local_queue.behind(effect.place), _clock.now()):
+                inbox.wake()
         elif isinstance(effect, WokenBy):
             effect.stop.wakes(effect, partial(self._poke, operation))
         elif self.closed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 from redlock import _clock, _connect
 from redlock._base.connection import AnyInbox, Connection
 from redlock._base.subscriber import Subscriber
-from redlock._core.effects import Notified, ReleaseHeard, Send, Turn
+from redlock._core.effects import LookAhead, Notified, ReleaseHeard, Send, Turn
 from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
@@ -124,16 +124,20 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     def _leave(self, place: Place, stays: bool = False) -> list[AnyInbox]:
         """Leave the line, or stay as a reader.  Returns the operations to wake: it is their turn."""
-        woken: list[AnyInbox] = []
         now = _clock.now()
-        for other in self.local_queue.leave(place, stays):
+        turns = self.local_queue.leave(place, stays)
+        for other in turns:
             self.subscriptions.set_yield_until(other, now, turn=True)
-            inbox: AnyInbox | None = other.inbox
-            if inbox is None:
-                continue  # it has found that out itself
+        return self._told(turns, now)
+
+    @staticmethod
+    def _told(places: Sequence[Place], now: float) -> list[AnyInbox]:
+        """Put a `Turn` into the inbox of each of ``places``.  Returns these inboxes."""
+        # One without an inbox has found out itself.
+        told: list[AnyInbox] = [place.inbox for place in places if place.inbox is not None]
+        for inbox in told:
             inbox.events.append(Turn(now))
-            woken.append(inbox)
-        return woken
+        return told
 
     # -- requests ------------------------------------------------------------------------------------
 
@@ -248,9 +252,11 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
-    def _perform_local(self, effect: Listen | ReleaseHeard, inbox: AnyInbox) -> None:
+    def _perform_local(self, effect: Listen | LookAhead | ReleaseHeard, inbox: AnyInbox) -> None:
         """Carry out an effect that needs no master."""
-        if isinstance(effect, ReleaseHeard):
+        if isinstance(effect, LookAhead):
+            effect.learned = self.local_queue.look_ahead(effect.place)
+        elif isinstance(effect, ReleaseHeard):
             self.subscriptions.released(effect.keys, effect.heard, effect.took, _clock.now())
         else:
             self._listen(effect.subscription, inbox)

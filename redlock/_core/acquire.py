@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from redlock._core import quorum, wire
-from redlock._core.effects import Leave, Listen, Notified, Op, Send, Timeout, wait
+from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, Send, Tell, Timeout, Turn, wait
 from redlock._core.local_queue import Place
 from redlock._core.outcomes import NEVER
 from redlock._core.quorum import Tally
@@ -78,6 +78,8 @@ def acquire(
             interruption = yield from despite_interrupts(*marks, *gone)
             if interruption is not None:
                 raise interruption  # noqa: TRY301 - `except` below sends `Leave` again, which does no harm
+        if place.awaited:
+            yield Tell(place)
     except GeneratorExit:  # the generator was dropped: no driver would carry out what it yields
         raise
     except BaseException:
@@ -101,12 +103,13 @@ def _contend(
     failed = 1  # attempts since a release was announced: after a release all waiters begin anew
     if outcome is None:  # it was not our turn
         attempts = failed = 0
-        refusal = yield from _queue(settings, place, deadline)
+        refusal = yield from in_line(settings, place, deadline)
         if refusal is not None:
             return refusal
         subscription = yield from _let_others_go_first(settings, spec, place, deadline)
     while not isinstance(outcome, Grant):
         if outcome is not None:
+            yield from tell(place, outcome)
             if spec.refused is not None and outcome.kind == "held":
                 spec.refused(outcome)
             # C1: an outage may pass.  A wrong password stays wrong, however long we wait.
@@ -129,12 +132,33 @@ def _contend(
     return outcome
 
 
-def _queue(settings: MastersSettings, place: Place, deadline: float) -> Op[Refusal | None]:
-    """Wait until it is our turn.  Returns a `Refusal` if the deadline comes first."""
+def tell(place: Place, refusal: Refusal) -> Op[None]:
+    """The masters have refused an attempt: that is news for those who stand behind as well."""
+    place.answered(refusal)
+    if place.awaited:
+        yield Tell(place)
+
+
+def in_line(settings: MastersSettings, place: Place, deadline: float) -> Op[Refusal | None]:
+    """Wait until ``place`` is first in line.  Returns a `Refusal` if the deadline comes first.
+
+    If the one in front has met an outage, or masters that answer too late, that is the answer to all behind it (C2).
+    If its first answer is still on its way, that is waited for as well, as that to an attempt of our own would be.
+    That takes `node_timeout` from when it is sent, so for twice that time at most.
+    """
+    until = deadline
     while not place.turn:
-        event = yield from wait(deadline, quiet=True)
-        if isinstance(event, Timeout) and not place.turn:
-            return Refusal("held", Tally(settings.masters), event.at, attempts=0)
+        event = yield from wait(until, quiet=True)
+        if isinstance(event, Timeout | Turn) and event.at >= deadline and not place.turn:
+            look = LookAhead(place)
+            yield look
+            for learned in look.learned:
+                if isinstance(learned, Refusal) and learned.kind != "held":
+                    return learned._replace(at=event.at, attempts=0, before=())
+            if any(look.learned) or event.at >= until > deadline:
+                return Refusal("held", Tally(settings.masters), event.at, attempts=0)
+            if until == deadline:
+                until = event.at + 2 * settings.node_timeout
     place.inbox = None  # no `Turn` will come any more; a lease that referred to the inbox would be a cycle
     return None
 
@@ -239,6 +263,8 @@ def attempt(
             grant = Grant(token, fence, valid_until, at, ballot.reached(), ballot.tally.votes, number, place)
             if won is not None:
                 won.append(grant)
+            if place is not None:
+                place.holds = True
             return grant
         refusal = ballot.refusal(tally, at, valid_until)
         interruption = yield from rollback(spec, token, ballot)

@@ -8,6 +8,9 @@ unless it is said below that it waits.
                    ``wait_for`` it waits like a `Wait`
     Wait           resume with the next event: a decided `Send`, a `Turn`, a `Notified`, or a `Timeout`
     Leave          leave the line of this process, in which `Send.enters` has put the operation
+    LookAhead      ask what those in front of it in that line have learned of the masters; whatever they learn next
+                   wakes the operation with a `Turn`
+    Tell           it has learned something, see `LookAhead`
     Listen         hear of releases until the operation ends; a `Notified` comes whenever the `Subscription` has
                    reason to look
     ReleaseHeard   tell how many others heard of our release
@@ -27,7 +30,7 @@ What every driver must do:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -148,6 +151,21 @@ class Leave:
 
 
 @dataclass(slots=True, eq=False)
+class LookAhead:
+    """Set ``learned`` to what those in front of ``place`` have learned of the masters (`LocalQueue.look_ahead`)."""
+
+    place: Place
+    learned: Sequence[Any] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Tell:
+    """Wake those who stand behind ``place`` and have looked ahead: it has learned something."""
+
+    place: Place
+
+
+@dataclass(slots=True, eq=False)
 class Listen:
     """Tell ``subscription`` what is announced on its channels."""
 
@@ -191,7 +209,7 @@ class Timeout:
     at: float
 
 
-LocalEffect: TypeAlias = Leave | Listen | ReleaseHeard | WokenBy  # these concern no master
+LocalEffect: TypeAlias = Leave | LookAhead | Tell | Listen | ReleaseHeard | WokenBy  # these concern no master
 Effect: TypeAlias = Send | Wait | LocalEffect
 Event: TypeAlias = Send | Turn | Notified | Timeout
 Op: TypeAlias = Generator[Effect, Event | None, T]

@@ -3,6 +3,11 @@
 Only the first waiter in line asks the masters.  So fifty waiters of one process are one waiter to everybody else.
 Readers that stand in front are first together, and with them the writer behind: it asks the masters as a writer of
 another process does, and keeps new readers away there.  Nobody behind a writer has its turn (R33).
+
+What the first one learns of the masters is all that those behind it know of them.  Whoever has waited for long enough
+asks for that (`LocalQueue.look_ahead`): an outage is not "somebody has the lock" for them either (C2).  It counts until
+the first one has its next answer.  No clock says when it is too old: how often a process asks is what its pauses are
+for (R25), and time that passes does not turn an outage into a holder.
 """
 
 from __future__ import annotations
@@ -21,9 +26,14 @@ MOST_ATTEMPTS = 16  # that were refused are kept for an observer: with five vote
 class Place:
     """A place in the lines for ``keys``: while an operation waits, and while a lease lasts."""
 
-    __slots__ = ("_failed", "after", "inbox", "keys", "mark", "shared", "turn", "yield_until")
+    __slots__ = (
+        "_answer", "_failed", "after", "awaited", "holds", "inbox", "keys", "mark", "shared", "turn", "yield_until",
+    )  # fmt: skip
 
-    _failed: tuple[Any, ...]  # set by `failed`: most places never have one
+    # Most places never have these.
+    _failed: tuple[Any, ...]  # set by `failed`
+    _answer: Any  # set by `answered`
+    holds: bool  # set by the operation that was granted the lock
 
     def __init__(self, keys: tuple[str, ...], shared: bool = False) -> None:
         self.keys = keys
@@ -32,12 +42,25 @@ class Place:
         # `after` refers to this, not to the place: else each place would keep the one before alive.
         self.mark = object()
         self.after: object = None  # the mark of the place that made this one first by leaving
+        self.awaited = False  # somebody behind it waits for what it learns
         self.yield_until = NEVER  # until then waiters of other processes should go first (R24)
         self.inbox: Any = None  # the driver's: a `Turn` is put there
 
     def failed(self, attempt: Any) -> None:
         """An attempt of its operation was refused.  The latest are kept, for an observer."""
         self._failed = (*self.attempts[1 - MOST_ATTEMPTS :], attempt)
+
+    def answered(self, refusal: Any) -> None:
+        """The masters have refused the latest attempt of its operation."""
+        self._answer = refusal
+
+    @property
+    def learned(self) -> Any:
+        """The latest `Refusal` of its operation; True: it holds the lock; None: it has had no answer yet.
+
+        Whoever becomes first by its leaving goes on with that until its own first answer.
+        """
+        return getattr(self, "holds", None) or getattr(self, "_answer", None)
 
     @property
     def attempts(self) -> tuple[Any, ...]:
@@ -111,9 +134,12 @@ class LocalQueue:
                     other == key or self._stands_first(place, other) for other in place.keys
                 ):
                     turns[place] = None
+        learned = gone.learned
         for place in turns:
             place.after = gone.mark
             place.turn = True
+            if learned is not None and learned is not True:
+                place.answered(learned)
         return list(turns)
 
     def _in_front(self, key: str, *, readers: bool) -> Iterator[Place]:
@@ -122,6 +148,20 @@ class LocalQueue:
             yield place
             if not (readers and place.shared):
                 return
+
+    def look_ahead(self, place: Place) -> list[Any]:
+        """What those in front of ``place`` have learned of the masters, see `Place.learned`."""
+        found = []
+        for key in place.keys:
+            for other in takewhile(lambda other: other.turn, self._lines.get(key, ())):
+                other.awaited = True  # first: it may learn something right now
+                found.append(other.learned)
+        return found
+
+    def behind(self, place: Place) -> list[Place]:
+        """All places that wait for their turn in a line of ``place``, which has learned something."""
+        place.awaited = False
+        return list(dict.fromkeys(other for key in place.keys for other in self._lines.get(key, ()) if not other.turn))
 
     def waiting(self) -> list[Place]:
         """All places that wait for their turn."""

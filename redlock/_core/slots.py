@@ -14,7 +14,7 @@ well, with the number of the slot, and that one is asked for next.
 
 In one process there is one line for the group (R23).  Only the first one in it asks the masters.  It leaves the line
 once it has a slot, unlike the holder of a lock.  Who only tries (`blocking=False`) does not stand behind waiters, but
-waits for an attempt that is under way: that one takes one slot of several.
+waits for an attempt that has had no answer yet: that one takes one slot of several.
 
 Also considered:
 
@@ -42,13 +42,15 @@ from redlock._core.acquire import (
     Refusal,
     attempt,
     despite_interrupts,
+    in_line,
     is_grant,
     next_try,
     pause,
     rollback,
     second_round,
+    tell,
 )
-from redlock._core.effects import Leave, Listen, Op, Send, Timeout, wait
+from redlock._core.effects import Leave, Listen, Op, Send
 from redlock._core.local_queue import Place
 from redlock._core.mode import EXCLUSIVE
 from redlock._core.quorum import Tally, majority
@@ -66,12 +68,11 @@ if TYPE_CHECKING:
 class Board:
     """What one process (or event loop) knows of a group: where to ask first.  Nothing but speed depends on it."""
 
-    __slots__ = ("__weakref__", "_held", "latest", "waiting")
+    __slots__ = ("__weakref__", "_held", "latest")
 
     def __init__(self) -> None:
         self._held: dict[int, weakref.ref[LeaseState]] = {}
         self.latest: int | None = None  # the slot that was taken last
-        self.waiting = 0  # operations that were refused, and wait for a release
 
     def took(self, slot: int, lease: weakref.ref[LeaseState]) -> None:
         self._held[slot], self.latest = lease, slot
@@ -319,13 +320,14 @@ def _contend(
     asking.first()
     outcome = yield from _attempt(settings, asking, won, attempts, place, enter=True)
     if outcome is None:  # it was not our turn
-        refusal = yield from _queue(settings, asking.group.board, place, deadline)
+        refusal = yield from in_line(settings, place, deadline)
         if refusal is not None:
             return refusal
         asking.first()
         outcome = yield from _attempt(settings, asking, won, attempts, place)
     while isinstance(outcome, Refusal):
         if asking.elsewhere(outcome) is None:
+            yield from tell(place, outcome)
             outcome = outcome._replace(attempts=attempts, remaining=asking.remaining())
             spec = asking.spec
             if spec.refused is not None and outcome.kind == "held":
@@ -381,13 +383,9 @@ class _Waiting:
         if self._subscription is None and refusal.kind == "held":
             self._subscription = SlotSubscription(self._asking.group.key, len(self._settings.masters))
             yield Listen(self._subscription)
-        subscription, board = self._subscription, self._asking.group.board
+        subscription = self._subscription
         until = next_try(self._asking.spec, refusal, self._failed, deadline)
-        board.waiting += 1
-        try:
-            announced = yield from pause(self._settings, subscription, refusal, until)
-        finally:
-            board.waiting -= 1
+        announced = yield from pause(self._settings, subscription, refusal, until)
         if announced:
             self._failed = 0
         self._asking.after_pause(subscription.announced if announced and subscription is not None else None)
@@ -405,19 +403,3 @@ class _Waiting:
             return
         self._subscription.tried(collided=outcome.split, took=outcome.tally.took)
         self._subscription.refused(outcome.tally.in_the_way())  # also if another slot is asked for at once
-
-
-def _queue(settings: MastersSettings, board: Board, place: Place, deadline: float) -> Op[Refusal | None]:
-    """Wait until it is our turn.  Returns a `Refusal` if the deadline comes first.
-
-    Behind an attempt it is waited a little longer: it takes one slot of several, and nobody waits in the line.
-    """
-    until, longer = deadline, False
-    while not place.turn:
-        event = yield from wait(until, quiet=True)
-        if isinstance(event, Timeout) and not place.turn:
-            if longer or board.waiting:
-                return Refusal("held", Tally(settings.masters), event.at, attempts=0)
-            until, longer = event.at + settings.node_timeout, True
-    place.inbox = None  # no `Turn` will come any more
-    return None

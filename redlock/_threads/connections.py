@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
 from redlock._base.connections import CLOSED, ConnectionsBase
-from redlock._core.effects import Leave, Listen, Turn, WokenBy
+from redlock._core.effects import Leave, Listen, Tell, Turn, WokenBy
 from redlock._threads.waker import Waker
 from redlock.errors import RedlockError
 
@@ -140,6 +140,12 @@ class Connections(ConnectionsBase[ThreadInbox]):
         """Carry out an effect that needs no master."""
         if isinstance(effect, Leave):
             self._leave_line(effect.place, effect.stays)
+            return
+        if isinstance(effect, Tell):
+            with self._line:
+                told = self._told(self.local_queue.behind(effect.place), _clock.now())
+            for inbox in told:
+                self.wake(inbox)
             return
         if isinstance(effect, WokenBy):
             effect.stop.wakes(effect, partial(self.poke, waiter))

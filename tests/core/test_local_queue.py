@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from redlock._core.acquire import Grant, Refusal
 from redlock._core.effects import Effect, Leave, Op, Send, Turn, Wait
 from redlock._core.local_queue import LocalQueue, Place
+from redlock._core.quorum import Tally
 from redlock._core.release import release
 from tests.core.world import NEVER, PROPERTY, START, Interrupt, Master, World, breaks, down, held, refuses
 
@@ -192,11 +193,12 @@ def test_interrupted_at_any_effect_it_leaves(way: str, number: int, again: bool)
 # -- in line -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("timeout", [0.0, -3.0, 0.3])
+@pytest.mark.parametrize("timeout", [-3.0, 0.0, 0.3])
 def test_not_its_turn_in_time(timeout: float) -> None:
     """C3: no master was asked, and the refusal says so."""
     world = World(*[Master()] * 3)
     front = waiting_behind(world)  # of an empty line
+    front.holds = True
     refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + timeout))
     assert isinstance(refusal, Refusal)
     assert (refusal.kind, refusal.attempts, refusal.holder, refusal.remaining) == ("held", 0, "", None)
@@ -204,10 +206,113 @@ def test_not_its_turn_in_time(timeout: float) -> None:
     assert not refusal.tally.misconfigured
     assert len(refusal.tally.votes()) == 3
     assert world.sent == []
-    assert [kind for kind, _ in world.effects] == ["Send", "Wait", "Leave"]
+    assert [kind for kind, _ in world.effects] == ["Send", "Wait", "LookAhead", "Leave"]
     assert front.turn
     world.local_queue.leave(front)
     assert len(world.local_queue) == 0
+
+
+# -- what the one in front has learned (C2) ----------------------------------------------------------
+
+
+def refused(kind: Any, *masters: Master) -> Refusal:
+    tally = Tally(World(*masters).settings.masters)
+    return Refusal(kind, tally, START - 1, attempts=7, before=(Refusal(kind, tally, START - 2),))
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.3], ids=["tries-once", "waits"])
+@pytest.mark.parametrize(("learned", "told"), [
+    pytest.param(True, "held", id="it-holds-the-lock"),
+    pytest.param(refused("held"), "held", id="others-hold-it"),
+    pytest.param(refused("unreachable"), "unreachable", id="an-outage"),
+    pytest.param(refused("slow"), "slow", id="masters-that-answer-too-late"),
+])  # fmt: skip
+def test_an_outage_is_told_to_all_who_wait(learned: Any, told: str, patience: float) -> None:
+    """And not that others have the lock.  Who does not want to wait is told at once."""
+    world = World(*[Master()] * 3)
+    front = waiting_behind(world)
+    if learned is True:
+        front.holds = True
+    else:
+        front.answered(learned)
+    refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + patience))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.kind, refusal.attempts, refusal.before) == (told, 0, ())
+    assert (refusal.tally is getattr(learned, "tally", None)) is (told != "held")  # with its votes
+    assert refusal.at - START == pytest.approx(max(patience, 0.0))
+    assert world.sent == []
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.1])
+@pytest.mark.parametrize(("learns", "at", "told", "ends"), [
+    pytest.param("unreachable", 0.2, "unreachable", 0.2, id="an-outage"),
+    pytest.param("held", 0.2, "held", 0.2, id="others-hold-it"),
+    pytest.param("granted", 0.2, "held", 0.2, id="it-holds-the-lock"),
+    pytest.param("unreachable", 0.05, "unreachable", 0.1, id="it-is-known-already"),
+    pytest.param("", 0.0, "held", 0.5, id="for-as-long-as-an-attempt-may-take"),
+])  # fmt: skip
+def test_a_first_answer_that_is_on_its_way_is_waited_for(
+    patience: float, learns: str, at: float, told: str, ends: float
+) -> None:
+    """As that to an attempt of its own would be.  Nothing else wakes whoever waits in line."""
+    world = World(*[Master()] * 3, node_timeout=0.25)
+    front = waiting_behind(world)
+
+    def learn() -> bool:
+        if learns == "granted":
+            front.holds = True
+        else:
+            front.answered(refused(learns))
+        return front.awaited and bool(world.local_queue.behind(front))
+
+    if learns:
+        world.later(at, learn)
+    refusal = world.run(world.acquire(world.spec("a"), deadline=world.now + patience))
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == told
+    late = 0.05 if ends == 0.1 and not patience else ends  # who does not wait hears of it then
+    assert refusal.at - START == pytest.approx(late if learns else patience + ends)
+
+
+def test_what_was_learned_is_handed_down() -> None:
+    """The next one in front has no answer of its own yet: it goes on with the latest that there is."""
+    local_queue, (first, second, third) = line("ab", "a", "a")
+    outage = refused("unreachable")
+    first.answered(outage)
+    assert local_queue.leave(first) == [second]
+    assert local_queue.look_ahead(third) == [outage]
+    second.answered(other := refused("held"))
+    assert local_queue.look_ahead(third) == [other]
+    second.holds = True
+    assert local_queue.look_ahead(third) == [True]
+    assert local_queue.leave(second) == [third]
+    assert third.learned is None  # what a holder knew before it had the lock is no news
+
+
+def test_an_attempt_tells_those_behind_as_soon_as_it_is_answered() -> None:
+    world = World(*[down()] * 3)
+    seen: list[Any] = []
+    op = world.acquire(world.spec("a"), deadline=world.now + 2.0)
+    world.later(0.1, lambda: seen.append(world.local_queue.look_ahead(behind)))
+    world.later(0.2, lambda: setattr(world, "masters", [Master()] * 3))
+    request = op.send(None)
+    assert isinstance(request, Send)
+    world._send(request)
+    behind = waiting_behind(world)
+    assert world.local_queue.look_ahead(behind) == [None]
+
+    def rest() -> Op[Grant | Refusal]:
+        event: Any = request
+        while True:
+            try:
+                event = yield op.send(event)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+
+    assert isinstance(world.run(rest()), Grant)
+    ((refusal,),) = seen
+    assert refusal.kind == "unreachable"
+    assert world.local_queue.look_ahead(behind) == [True]
 
 
 class Queued:

@@ -22,7 +22,7 @@ from tenacity.wait import wait_fixed
 
 from redlock._core import wire
 from redlock._core.acquire import Grant, Refusal, acquire
-from redlock._core.effects import Leave, Listen, Notified, Op, ReleaseHeard, Send, Timeout, Wait
+from redlock._core.effects import Leave, Listen, LookAhead, Notified, Op, ReleaseHeard, Send, Tell, Timeout, Turn, Wait
 from redlock._core.fencing import FenceClock
 from redlock._core.lease import LeaseState
 from redlock._core.local_queue import LocalQueue
@@ -278,6 +278,10 @@ class World:
     def _perform_local(self, effect: LocalEffect) -> None:
         if isinstance(effect, Leave):
             self.local_queue.leave(effect.place, effect.stays)
+        elif isinstance(effect, LookAhead):
+            effect.learned = self.local_queue.look_ahead(effect.place)
+        elif isinstance(effect, Tell):
+            self.local_queue.behind(effect.place)
         elif isinstance(effect, ReleaseHeard):
             self.subscriptions.released(effect.keys, effect.heard, effect.took, self.now)
         elif isinstance(effect, Listen):
@@ -338,7 +342,7 @@ class World:
             return False
         return request.answered(master, value, at)
 
-    def _next(self, wait: Wait) -> Send | Notified | Timeout:
+    def _next(self, wait: Wait) -> Send | Notified | Turn | Timeout:
         if self._decided is not None and self._decided is wait.closes:
             return self._decided
         while self._pending and self._pending[0][0] <= wait.until:
@@ -346,7 +350,7 @@ class World:
             self.now = max(self.now, at)
             if not isinstance(what, Arrival):
                 if what():
-                    return Notified(self.now)
+                    return Turn(self.now) if wait.quiet else Notified(self.now)
             elif self._tell(what._replace(at=self.now)):
                 return what.request
         assert wait.until < NEVER, "nothing will ever happen"

@@ -11,8 +11,19 @@ from typing import Any
 import pytest
 from tenacity import wait_fixed
 
-from redlock import AsyncMasters, LockLost
-from tests.servers.look import all_up, at_once, each, elsewhere, eventually, nothing_left, script_calls, take
+from redlock import AsyncMasters, LockLost, QuorumUnreachable
+from tests.servers.look import (
+    all_up,
+    at_once,
+    each,
+    elsewhere,
+    eventually,
+    kill,
+    nothing_left,
+    restart,
+    script_calls,
+    take,
+)
 from tests.servers.waiter import subscribers_up
 
 
@@ -197,6 +208,59 @@ def test_whoever_does_not_want_to_wait_does_not_queue(world, redlock_servers, ma
         contenders.join()
         assert nobody_in_line(world, masters)
         assert masters.lock("job", ttl=10).acquire(**options) is not None  # and nobody is in front now
+
+
+# -- an outage (C2) ----------------------------------------------------------------------------------
+
+
+def lock_or_slots(masters, what, **options):
+    return masters.slots("job", limit=2, **options) if what == "slots" else masters.lock("job", **options)
+
+
+def told(lock, count, **options) -> list[str]:
+    """What so many are told who ask at the same moment: the first line of the error, if it is one."""
+    answers: list[str] = []
+
+    def ask():
+        try:
+            lease = lock().acquire(**options)
+        except QuorumUnreachable as outage:
+            answers.append(outage.message.partition(": ")[2])
+        else:
+            answers.append("busy" if lease is None else "granted")
+
+    at_once([ask] * count)
+    return answers
+
+
+OUTAGE = "3 of 5 masters took no part, and 3 are needed for a majority"
+
+
+@pytest.mark.parametrize("timeout", [0.7, 0])
+@pytest.mark.parametrize("what", ["lock", "slots"])
+def test_an_outage_is_told_to_everybody(world, redlock_servers, masters, what, timeout):
+    """And not that somebody has the lock, to all but one.  Also in the moment in which nobody knows of it yet."""
+    eventually(lambda: all_up(masters))
+    kill(redlock_servers, 3)
+    assert told(lambda: lock_or_slots(masters, what), 8, timeout=timeout) == [OUTAGE] * 8
+    assert nobody_in_line(world, masters)
+
+
+@pytest.mark.parametrize("what", ["lock", "slots"])
+def test_who_does_not_wait_is_told_what_the_waiter_in_front_has_learned(world, redlock_servers, masters, what):
+    eventually(lambda: all_up(masters))
+    kill(redlock_servers, 3)
+    in_front: list[str] = []
+    thread = threading.Thread(
+        target=lambda: in_front.extend(told(lambda: lock_or_slots(masters, what), 1, timeout=60.0))
+    )
+    thread.start()
+    eventually(lambda: told(lambda: lock_or_slots(masters, what), 1, blocking=False) == [OUTAGE])
+    for options in ({"blocking": False}, {"timeout": 0}, {"timeout": 0.1}):
+        assert told(lambda: lock_or_slots(masters, what), 3, **options) == [OUTAGE] * 3
+    restart(redlock_servers, 3)
+    thread.join()
+    assert in_front == ["granted"]
 
 
 # -- whoever loses it lets the next one pass ----------------------------------------------------------

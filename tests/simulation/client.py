@@ -10,7 +10,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import wire
-from redlock._core.effects import Leave, Listen, ReleaseHeard, Send, Turn
+from redlock._core.effects import Leave, Listen, LookAhead, ReleaseHeard, Send, Tell, Turn
 from redlock._core.fencing import FenceClock
 from redlock._core.local_queue import LocalQueue
 from redlock._core.operation import WAITS, SteppedOperation
@@ -288,6 +288,10 @@ class Client:
             self.let_pass(effect.place, stays=effect.stays)
         elif isinstance(effect, Listen):
             self.hearing.listen(effect.subscription, task)
+        elif isinstance(effect, LookAhead):
+            effect.learned = self.local_queue.look_ahead(effect.place)
+        elif isinstance(effect, Tell):
+            self._tell(self.local_queue.behind(effect.place))
         elif isinstance(effect, ReleaseHeard):
             self.hearing.release_heard(effect)
         else:
@@ -304,8 +308,13 @@ class Client:
 
     def let_pass(self, gone: Place, *, stays: bool = False) -> None:
         """Those who are first in line now go on, in an instant of their own (R23)."""
-        for place in self.local_queue.leave(gone, stays):
+        turns = self.local_queue.leave(gone, stays)
+        for place in turns:
             self.hearing.turned(place)
+        self._tell(turns)
+
+    def _tell(self, places: list[Place]) -> None:
+        for place in places:
             if place.inbox is not None:  # else it knows by now
                 self.world.after(0.0, self.gate, place.inbox.put, Turn(self.clock()))
 
