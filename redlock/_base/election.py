@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from redlock import options
 from redlock._base import process
@@ -103,6 +103,9 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
         """
         self._lease.ensure(at_least)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be copied or pickled, it ends here: hand over its number")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.number} of {self.name!r} {self._lease!r}>"
 
@@ -177,6 +180,11 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         ended.
         """
         self._stop.request()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied or pickled, it is one candidate: make another one with the same name"
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} {self._masters!r}>"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import gc
 import os
+import pickle
 import signal
 import threading
 import time
@@ -101,6 +103,17 @@ def test_each_term_has_a_greater_number(masters):
         if len(numbers) == 3:
             election.stop()
     assert numbers == sorted(set(numbers))
+
+
+def test_a_term_that_is_copied_or_pickled_says_what_to_do(masters):
+    """A copy would not hear that it is over."""
+    election = masters.leader("beat", ttl=TTL)
+    for term in election.terms():
+        with term:
+            election.stop()
+            for way in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                    way(getattr(term, "_real", term))
 
 
 def test_one_leads_and_the_other_one_follows_at_once(masters, others):

@@ -272,7 +272,7 @@ def test_what_is_copied_or_pickled_says_what_to_do(masters):
     """A copy of a lease would say that it is valid after the release."""
     lock = masters.lock("job", ttl=10)
     lease = take(lock)
-    for thing in (masters, lock, lease):
+    for thing in (masters, lock, lease, masters.slots("job", limit=2), masters.leader("job")):
         for way in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="cannot be copied or pickled"):
                 way(getattr(thing, "_real", thing))
