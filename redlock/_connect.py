@@ -47,7 +47,7 @@ from redlock._core.outcomes import Failure
 from redlock._core.refusals import ErrorReply
 from redlock._core.sizes import Sizes, TooMuch
 from redlock._core.voters import Facts
-from redlock.errors import ConfigurationError
+from redlock.errors import ConfigurationError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -286,7 +286,7 @@ def send(sock: socket.socket, data: Any) -> bool:
 
 
 def masked(target: Endpoint, text: str) -> str:
-    """``text`` without the password, on one line of limited length."""
+    """``text`` without the password, on one line of limited length that can be printed."""
     if "AUTH" in text and "args beginning with" in text:
         # The rest of its text quotes our password, cut at some place: so the password cannot be replaced in it.
         return "it does not know the command AUTH"
@@ -297,7 +297,7 @@ def masked(target: Endpoint, text: str) -> str:
         if secret:
             with contextlib.suppress(Exception):  # a secret that cannot be made a str is in no text
                 text = text.replace(str(secret), "***")
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

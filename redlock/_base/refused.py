@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from redlock._core.tokens import owner_of, readers_of, released_token
-from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable, printable
+from redlock.errors import NotAcquired, NotExtended, QuorumUnreachable
 
 if TYPE_CHECKING:
     from redlock._core.acquire import Refusal
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 def not_acquired(spec: LockSpec, refusal: Refusal) -> NotAcquired:
     """The error when others hold the lock."""
     released = released_token(refusal.holder)
-    whose = (
-        readers_of(refusal.holder)
-        or owner_of(refusal.holder)
-        or printable(released or refusal.holder)
-        or "somebody else"
-    )
+    whose = readers_of(refusal.holder) or owner_of(refusal.holder) or released or refusal.holder or "somebody else"
     who = f"released by {whose}, and kept from others" if released else f"held by {whose}"  # R28
     if not refusal.attempts:
         who = "others of this process hold it, or wait for it"

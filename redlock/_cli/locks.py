@@ -113,13 +113,13 @@ def printed(text: str) -> str:
 
 def _owner(status: LockStatus) -> str:
     if status.shared:
-        who = status.readers[0] or f"(token {printed(status.shared[0][:_DIGITS])}…)"
+        who = status.readers[0] or f"(token {status.shared[0][:_DIGITS]}…)"
         more = len(status.shared) - 1
         return f"{who} and {more} more, shared" if more else f"{who}, shared"
     if status.token is None:
         return "(no majority)"
     token = status.token.removeprefix("released:")
-    who = status.owner or f"(token {printed(token[:_DIGITS])}{'…' if len(token) > _DIGITS else ''})"
+    who = status.owner or f"(token {token[:_DIGITS]}{'…' if len(token) > _DIGITS else ''})"
     return f"{who}, released" if status.released else who
 
 

@@ -462,7 +462,7 @@ class Run:
         if status.token is None:
             return f"{self._name!r} is free now"
         token = status.token.removeprefix("released:")
-        who = status.owner or (token if token.isprintable() else repr(token))
+        who = status.owner or token
         if status.released:
             return f"{self._name!r} was released by {who}, and nobody gets it for {status.remaining:.1f} s more"
         return f"{self._name!r} is held by {who} for {status.remaining:.1f} s more, unless it is renewed"

@@ -12,10 +12,11 @@ import re
 from typing import NamedTuple
 
 from redlock._core.outcomes import Failure
+from redlock.errors import printable
 
 
 class ErrorReply(NamedTuple):
-    """An error of a master.  Its text begins with the code."""
+    """An error of a master.  Its text begins with the code, and can be printed."""
 
     text: str
 
@@ -29,8 +30,8 @@ class ErrorReply(NamedTuple):
         wrapped = _WRAPPED.match(text)
         inner = text.removeprefix("ERR ") if wrapped is None else wrapped[1]
         if inner.startswith(_DENIED):
-            return cls(f"NOPERM {inner}")
-        return cls(text if wrapped is None else inner)
+            return cls(f"NOPERM {printable(inner)}")
+        return cls(printable(text if wrapped is None else inner))
 
     @property
     def code(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from redlock import scripts
 from redlock._core.refusals import ErrorReply
+from redlock.errors import printable
 from redlock.options import LONGEST_NAME
 
 if TYPE_CHECKING:
@@ -483,9 +484,14 @@ def how_long(remaining: float) -> str:
     return f"for {remaining:.3f} s" if math.isfinite(remaining) else "without expiry"
 
 
-def _text(token: bytes) -> str:
-    # Our tokens are UTF-8.  Other libraries may use any bytes.
-    return token.decode("utf-8", "backslashreplace")
+def _text(written: bytes) -> str:
+    """What anybody may have written, as it stands in records, errors and logs: it can be printed, whatever it is.
+
+    Our tokens are UTF-8, and can be.  Other libraries may use any bytes.  What has control characters gets quotes: so
+    nothing that stands in front of them makes a token of ours of it, with an owner.
+    """
+    text = written.decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else f"'{printable(text)}'"
 
 
 def _fence(digits: bytes) -> int:

@@ -90,11 +90,11 @@ class Examination:
 
     def _failed(self, error: Exception) -> None:
         connector = self._connector
-        text = connector.words(error) if connector is not None else str(error)
+        text = connector.words(error) if connector is not None else printable(str(error))
         kind = _connect.trouble(error, text)
         if kind == "timeout":
             text = self._no_answer()
-        self._know(failure=kind, text=printable(text))
+        self._know(failure=kind, text=text)
 
     def _no_answer(self) -> str:
         return f"no answer within {self._patience:g} s, while {self._stage}"
@@ -196,7 +196,7 @@ class Examination:
         self._know(lists=alive, asked_at=now)
 
     def _refused(self, answer: ErrorReply, question: rights.Question) -> None:
-        facts, text = self.facts, printable(_connect.masked(self._target, answer.text))
+        facts, text = self.facts, _connect.masked(self._target, answer.text)
         if answer.code in ("NOAUTH", "WRONGPASS"):
             self._know(failure="auth", text=text)
         elif answer.code == "NOPERM":

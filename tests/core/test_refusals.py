@@ -62,7 +62,7 @@ CALL = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef0123
 
 @pytest.mark.parametrize(("text", "read"), [
     (f"{CALL}: @user_script:1: @user_script: 1: -OOM command not allowed", "OOM command not allowed"),
-    (f"{CALL}: @user_script:17: @user_script: 17: -MISCONF Redis is\r\nunable", "MISCONF Redis is\r\nunable"),
+    (f"{CALL}: @user_script:17: @user_script: 17: -MISCONF Redis is\r\nunable", r"MISCONF Redis is\r\nunable"),
     (f"{CALL}: @user_script:19: WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"),
     (f"{CALL}: @user_script:2: @user_script: 2: The user executing the script can't run this command",
      "NOPERM The user executing the script can't run this command"),

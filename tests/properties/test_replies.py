@@ -324,6 +324,7 @@ def test_any_error_reply_has_a_meaning(text):
     failure = reply.failure()
     assert failure.outcome == "error"
     assert len(failure.reason) < 400
+    assert failure.reason.isprintable()
     assert isinstance(reply.passing, bool)
 
 

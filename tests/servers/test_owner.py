@@ -183,12 +183,28 @@ def test_what_a_stranger_wrote_is_printed_safely(redlock_servers, masters, token
     assert masters.status("job").owner == ""
     with pytest.raises(NotAcquired) as caught, masters.lock("job", timeout=0.0):
         pass
+    assert all(vote.reason.isprintable() for vote in caught.value.votes)  # in JSON and in spans as well
+    status = masters.status("job")
+    assert all(text.isprintable() for text in (status.token, repr(status), *(vote.reason for vote in status.votes)))
     assert all(line.isprintable() for line in str(caught.value).split("\n"))
     assert "forged" not in [line.split()[0] for line in str(caught.value).split("\n")]
     done = run([*RUN, "job", "--no-restart-guard", "--wait", "0", "--", "true"], redlock_servers.urls)
     assert done.returncode == 75
     assert all(line.isprintable() for line in done.stderr.splitlines()), done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_a_stranger_wrote_over_a_lock_is_printed_safely(redlock_servers, masters):
+    lock = masters.lock("job", auto_extend=False)
+    take(lock)
+    for number in range(len(redlock_servers.urls)):
+        redlock_servers.client(number).set("redlock:job", HOSTILE)
+    with pytest.raises(redlock.LockLost) as caught:
+        lock.extend()
+    assert caught.value.reason == "taken"
+    assert all(vote.reason.isprintable() for vote in caught.value.votes)
+    for number in range(len(redlock_servers.urls)):
+        redlock_servers.client(number).delete("redlock:job")
 
 
 # -- redlock-run -------------------------------------------------------------------------------------
