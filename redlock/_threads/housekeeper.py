@@ -49,7 +49,7 @@ class Housekeeper(HousekeeperBase[Connections]):
         """Start the thread, if it does not run yet; it connects to all masters.  RedlockError: it cannot start."""
         with self._connections.mutex:
             if self._thread is None and not self._ending:
-                thread = threading.Thread(target=self._run, name="redlock-links", daemon=True)
+                thread = threading.Thread(target=self._run, name="redlock-housekeeper", daemon=True)
                 start(thread)
                 self._thread = thread
 

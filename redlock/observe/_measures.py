@@ -87,7 +87,7 @@ GRANT = Histogram(
 )
 HOLD = Histogram("redlock.hold.duration", "Time for which a lock was held, until its release or its loss", _HOLD)
 ATTEMPTS = Counter("redlock.attempts", "attempt", "Requests for a lock; more than acquires where there is contention")
-EXTENSIONS = Counter("redlock.extensions", "extension", "Leases that were extended, by holder or keeper")
+EXTENSIONS = Counter("redlock.extensions", "extension", "Leases that were extended, by holder or renewer")
 LOSSES = Counter(
     "redlock.losses",
     "loss",

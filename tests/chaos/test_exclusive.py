@@ -77,7 +77,7 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
         "1 A held until 11, 10 A releases, 12 B held until 22, 13 A extends, 13.1 A extended until 23",
         [(3, 5)],
     ),
-    # A keeper's renewal and a release pass each other.
+    # A renewer's renewal and a release pass each other.
     "one-that-was-under-way-when-it-was-released-brings-nothing-back": (
         "1 A held until 11, 4.9 A extends, 5 A releases, 5.1 A extended until 15, 6 B held until 16",
         [],

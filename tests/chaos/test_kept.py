@@ -29,7 +29,7 @@ STORIES: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     "one-that-is-held-at-the-end-is-not-lost": ("1 A held until 11, 4 A extended until 30", []),
     "one-that-ends-before-is": ("1 A held until 11, 4 A extended until 29.9", [(2,)]),
     "told-behind-the-release-is-no-loss": (f"{RENEWED}, 5 A releases, 5.1 A loses", []),
-    # A keeper that does nothing loses every lease.
+    # A renewer that does nothing loses every lease.
     "a-lease-that-was-never-renewed-is-lost-all-the-same": ("1 A held until 11, 11 A loses", [(1, 2)]),
     "another-process-goes-on-with-it": (f"{RENEWED}, 10 A/2 resumed until 20, 15 A/2 releases", []),
     # That it is a hold anew does not undo the loss.

@@ -228,7 +228,7 @@ def test_only_a_stop_excuses_a_use(op: str) -> None:
     assert len(tape.judge("prompt")) == 1
 
 
-def test_its_own_last_event_stands_for_the_last_look_but_not_what_its_keeper_writes() -> None:
+def test_its_own_last_event_stands_for_the_last_look_but_not_what_its_renewer_writes() -> None:
     tape = lost()
     tape.used(9, "client-1", "A", invoked=8)
     tape.fault("stop", "client-1", 9.5, 19)

@@ -371,12 +371,12 @@ def test_what_nobody_can_give_back_the_renewer_gives_back(renew: bool) -> None:
     assert scene.told == []
 
 
-@pytest.mark.parametrize("how", ["keeper", "holder", "look"])
+@pytest.mark.parametrize("how", ["renewer", "holder", "look"])
 def test_told_once(how: str) -> None:
     """C9: whoever found it out, and however often it is said."""
     scene = Scene(renew=False)
     scene.world.now = scene.lease.valid_until
-    if how == "keeper":
+    if how == "renewer":
         scene.look()
     elif how == "holder":
         assert scene.release() is False
@@ -414,7 +414,7 @@ WHICH = st.sampled_from((0, 0, 1, 1, 2))
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("passes"), st.sampled_from((0.05, 0.4, 2.0, 5.0))),
-        st.tuples(st.just("keeper"), st.none()),
+        st.tuples(st.just("renewer"), st.none()),
         st.tuples(st.just("holder"), st.sampled_from((1.0, TTL, 30.0))),
         st.tuples(st.just("answered"), st.tuples(WHICH, st.sampled_from((1, 2, 3)))),
         st.tuples(st.just("answered"), st.tuples(WHICH, st.just(3))),
@@ -507,7 +507,7 @@ def test_never_more_than_the_keys_of_a_majority_justify(steps: list[Any], missin
         match what:
             case "passes":
                 world.now += value
-            case "keeper":
+            case "renewer":
                 world.now = max(world.now, min(scene.renewal.due, world.now + TTL))
                 task = scene.task()
                 if task is not None:

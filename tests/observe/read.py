@@ -5,7 +5,7 @@
     observed.value("redlock.votes", outcome="held")     what that has counted
     observed.count("redlock.hold.duration"), observed.sum(...), observed.labels(...)
 
-Names and labels are those of OpenTelemetry here, without its prefix; ``of_prometheus`` says what that makes of them.
+Names and labels are those of OpenTelemetry here, without its prefix; `OfPrometheus` says what that makes of them.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def test_ctrl_c_while_the_first_operation_starts_the_thread(redlock_servers, mon
 
     def interrupted(thread):
         start(thread)
-        if thread.name == "redlock-links":
+        if thread.name == "redlock-housekeeper":
             monkeypatch.undo()
             raise KeyboardInterrupt
 
@@ -281,9 +281,9 @@ def test_ctrl_c_while_the_first_operation_starts_the_thread(redlock_servers, mon
         with pytest.raises(KeyboardInterrupt):
             masters.lock("job", ttl=10).acquire()
         with masters.lock("job", ttl=10):
-            assert len([thread for thread in threading.enumerate() if thread.name == "redlock-links"]) == 1
+            assert len([thread for thread in threading.enumerate() if thread.name == "redlock-housekeeper"]) == 1
         time.sleep(0.3)
-        assert len([thread for thread in threading.enumerate() if thread.name == "redlock-links"]) == 1
+        assert len([thread for thread in threading.enumerate() if thread.name == "redlock-housekeeper"]) == 1
 
 
 # A signal handler that raises, again and again, while requests are packed: hiredis crashes if it packs a number then.

@@ -1,7 +1,7 @@
 """One operation, interrupted once at each of its suspensions (R11).
 
 An operation is suspended wherever it has yielded: before and after each master of a `Send`, before and
-after what concerns no master (`Enter`, `Listen`, ...), at the beginning of a `Wait`, and when the event has
+after what concerns no master (`Listen`, `Leave`, ...), at the beginning of a `Wait`, and when the event has
 come but was not delivered.  One more place is the way
 back: it is over, its caller does not know yet.  `every` plays a scene once to count them, and once more
 for each, and for each request of the cleanup that follows, which is then interrupted as well.
