@@ -7,7 +7,8 @@ How imports are judged:
   each other, as `Masters.lock` and `MultiLock` do; across rooms it is an arrow;
 - one under ``if TYPE_CHECKING:`` does not run, so it brings no clock into the core and cannot make a cycle; but it is an
   arrow, for who reads the file has to know the other one;
-- in the core no files make a circle, of whatever imports: each of them can be read with those below it alone;
+- in the core, and in what both worlds share, no files make a circle, of whatever imports: each of them can be read with
+  those below it alone;
 - ``importlib.import_module``, ``__import__``, ``exec`` and ``eval`` could bring anything, so the core has none of them.
 """
 
@@ -91,6 +92,8 @@ PURE = frozenset((
 EXCEPT = (("tenacity", "redlock._core.retry"), ("random", "chaos.plan"))
 # The rooms of ours that the core may use: `_clock` stands below it, but is a clock.
 CORE = "redlock._core"
+# Rooms in which each file can be read with those below it alone.
+OPEN = (CORE, "redlock._base")
 CORE_USES = ("redlock.errors", "redlock.options", "redlock.scripts", CORE)
 DOORS = frozenset(("__import__", "exec", "eval", "compile", "open", "import_module"))
 
@@ -176,11 +179,11 @@ def violations(modules: dict[str, tuple[str, bool]]) -> list[str]:
                 wrong.extend(_arrow(one, own))
                 if not one.type_only and not one.deferred:
                     runs.setdefault(module, set()).update(_modules(one, modules))
-                if own == CORE:
+                if own in OPEN:
                     reads.setdefault(module, set()).update(_modules(one, modules))
             elif own in PURE_ROOMS:
                 wrong.extend(_impure(one, PURE_ROOMS[own]))
-    return wrong + ([*_circle("cycle", runs)] or [*_circle("circle of files in the core", reads)])
+    return wrong + ([*_circle("cycle", runs)] or [*_circle("circle of files", reads)])
 
 
 def _circle(what: str, graph: dict[str, set[str]]) -> Iterator[str]:
@@ -349,7 +352,7 @@ def test_a_cycle() -> None:
 def test_what_does_not_run_makes_none_but_in_the_core(second: str) -> None:
     assert verdict({"redlock._threads.a": "from . import b", "redlock._threads.b": second}) == []
     [line] = verdict({"redlock._core.a": "from . import b", "redlock._core.b": second})
-    assert line.startswith("circle of files in the core: ")
+    assert line.startswith("circle of files: ")
 
 
 @pytest.mark.parametrize(("there", "instead"), [

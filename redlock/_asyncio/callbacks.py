@@ -7,7 +7,7 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redlock._base.connections import report_failure
+from redlock._base.report import report_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

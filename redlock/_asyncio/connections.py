@@ -16,8 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from redlock import _clock
-from redlock._asyncio.operation import Alarm, AnyOperation
-from redlock._base.connections import CLOSED, TICK, ConnectionsBase, Reports
+from redlock._base.connections import CLOSED, TICK, ConnectionsBase
 from redlock._base.forklock import ForkLock
 from redlock._core.effects import Leave, Tell, Turn, WokenBy
 from redlock._core.outcomes import NEVER
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
+    from redlock._asyncio.operation import Alarm, AnyOperation
+    from redlock._base.report import Reports
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
     from redlock._core.effects import LocalEffect, Send
@@ -42,7 +43,7 @@ _ENOUGH = 24
 _ADMITTING = ForkLock()  # the loops of all threads share the `Voters`
 
 
-class Connections(ConnectionsBase[AnyOperation]):
+class Connections(ConnectionsBase):
     """The connections of one event loop.  Only the loop's thread may call methods, except where they say otherwise."""
 
     def __init__(

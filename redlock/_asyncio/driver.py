@@ -29,8 +29,9 @@ from redlock._asyncio.connections import Connections
 from redlock._asyncio.housekeeper import Housekeeper
 from redlock._asyncio.operation import Operation
 from redlock._asyncio.renewer import Renewer
-from redlock._base.connections import CLOSED, TICK, report_failure
+from redlock._base.connections import CLOSED, TICK
 from redlock._base.loop import running_loop
+from redlock._base.report import report_failure
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:

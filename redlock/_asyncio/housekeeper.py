@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from redlock import _clock
 from redlock._asyncio.connections import Connections
 from redlock._asyncio.operation import LATE
-from redlock._base.connections import TICK, report
+from redlock._base.connections import TICK
 from redlock._base.housekeeper import HousekeeperBase
+from redlock._base.report import report
 from redlock._core.outcomes import Failure
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-    from redlock._base.connections import Reports
     from redlock._base.housekeeper import Made
+    from redlock._base.report import Reports
     from redlock._base.stream import Stream
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from redlock import _clock
 from redlock._asyncio.operation import LATE, Operation
-from redlock._base.connections import report_failure
 from redlock._base.loop import running_loop
 from redlock._base.renewer import RenewerBase
+from redlock._base.report import report_failure
 from redlock._core.release import leave_line
 from redlock._core.renewals import failed_to_keep
 from redlock._core.schedule import Schedule

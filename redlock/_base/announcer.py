@@ -19,9 +19,7 @@ from redlock._core.effects import Send
 from redlock._core.fleet import Disagreement, difference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from redlock._base.observer import Observer
+    from redlock._base.report import Reports
     from redlock._core.fleet import Fleet
     from redlock._core.outcomes import Failure
     from redlock._core.voters import Voters
@@ -97,7 +95,7 @@ class Announcer:
         """Seconds until the next look."""
         return min(self._due - now, tick if now < self._answers_until else math.inf)
 
-    def news(self) -> list[tuple[int, str, Callable[[Observer], None] | None]]:
+    def news(self) -> Reports:
         """What is to be told, once."""
         found, before = self._fleet.disagreement, self._reported
         if found == before:

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from redlock import _connect
 from redlock._base.stream import Stream
+from redlock._core.inbox import LineInbox
 from redlock._core.pipeline import Pipeline, SentAgain, request_of
 
 if TYPE_CHECKING:
     import socket
-    from collections import deque
 
     from redlock._connect import Endpoint
-    from redlock._core.effects import Event
     from redlock._core.subscriptions import Subscription
 
 
-class Inbox(Protocol):
-    """Where the events of one operation arrive."""
+class Listener(LineInbox, Protocol):
+    """The inbox of an operation that may wait for announced releases."""
 
-    events: deque[Event]
-    subscription: Subscription | None  # while the operation waits for announced releases
-
-    def put(self, event: Event) -> None:
-        """Deliver ``event``, and wake the operation."""
-
-    def wake(self) -> object: ...
-
-
-AnyInbox = TypeVar("AnyInbox", bound=Inbox)
+    subscription: Subscription | None  # while it does
 
 
 class Connection(Stream):

@@ -7,10 +7,10 @@ import logging
 import math
 import os
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from redlock import _clock, _connect
-from redlock._base.connection import AnyInbox, Connection
+from redlock._base.connection import Connection, Listener
 from redlock._base.subscriber import Subscriber
 from redlock._core.effects import LookAhead, Notified, ReleaseHeard, Send, Turn
 from redlock._core.exchange import Exchange
@@ -19,18 +19,19 @@ from redlock._core.outcomes import Failure
 from redlock._core.quorum import majority
 from redlock._core.retry import BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import Subscriptions
-from redlock.errors import printable
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
     from redlock._base.announcer import Announcer
-    from redlock._base.observer import Observer
+    from redlock._base.report import Reports
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
     from redlock._core.effects import Listen
+    from redlock._core.inbox import Inbox, LineInbox
     from redlock._core.local_queue import Place
+    from redlock._core.observing import Observing
     from redlock._core.pipeline import Pipeline
     from redlock._core.subscriptions import Subscription
     from redlock._core.voters import Facts, Voters
@@ -40,33 +41,14 @@ CLOSED = "these Masters were closed"
 _SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
 _SAME = 0.001  # seconds; two sums that differ by less are equal
 
-# Log records, each with its level and the call that tells the observer.
-Reports: TypeAlias = list[tuple[int, str, "Callable[[Observer], None] | None"]]
 _NOBODY: Any = None  # waits for the answer
-_log = logging.getLogger("redlock")
-_log.addHandler(logging.NullHandler())  # the application decides whether and where it is shown
 
 
-def report(reports: Reports, observer: Observer | None) -> None:
-    """Log ``reports``, and tell the observer.  Never call this with a mutex held: both may be slow."""
-    for level, text, tell in reports:
-        with contextlib.suppress(Exception):  # from a logging handler, as below
-            _log.log(level, "%s", printable(text))
-        if observer is not None and tell is not None:
-            tell(observer)
-
-
-def report_failure(text: str, error: BaseException | None = None) -> None:
-    """Log an exception that no caller can catch: ``error``, or the one that is being handled."""
-    with contextlib.suppress(Exception):  # from a logging handler: it must not stop our caller
-        _log.error("%s", text, exc_info=error or True)
-
-
-def _is_up(master: str, quarantined: float) -> Callable[[Observer], None]:
+def _is_up(master: str, quarantined: float) -> Callable[[Observing], object]:
     return lambda observer: observer.master_up(master, quarantined)
 
 
-class ConnectionsBase(Exchange, Generic[AnyInbox]):
+class ConnectionsBase(Exchange):
     """Sends requests, reads answers, and notices what breaks: the slow path of an `Exchange`.
 
     Only one thread at a time may be in here: threads hold a mutex, tasks share a loop.  A subclass says how a
@@ -113,7 +95,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     # -- the line in front of the masters ------------------------------------------------------------
 
-    def _enter(self, place: Place, inbox: AnyInbox) -> bool:
+    def _enter(self, place: Place, inbox: LineInbox) -> bool:
         """Stand in line.  Returns whether the place may ask the masters at once."""
         self.local_queue.enter(place)
         if not place.turn:  # a lease keeps its place, and must not keep all of the operation that acquired it
@@ -122,7 +104,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
             self.subscriptions.set_yield_until(place, _clock.now(), turn=False)
         return place.may_ask
 
-    def _leave(self, place: Place, stays: bool = False) -> list[AnyInbox]:
+    def _leave(self, place: Place, stays: bool = False) -> list[LineInbox]:
         """Leave the line, or stay as a reader.  Returns the operations to wake: it is their turn."""
         now = _clock.now()
         turns = self.local_queue.leave(place, stays)
@@ -131,17 +113,17 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         return self._told(turns, now)
 
     @staticmethod
-    def _told(places: Sequence[Place], now: float) -> list[AnyInbox]:
+    def _told(places: Sequence[Place], now: float) -> list[LineInbox]:
         """Put a `Turn` into the inbox of each of ``places``.  Returns these inboxes."""
         # One without an inbox has found out itself.
-        told: list[AnyInbox] = [place.inbox for place in places if place.inbox is not None]
+        told: list[LineInbox] = [place.inbox for place in places if place.inbox is not None]
         for inbox in told:
             inbox.events.append(Turn(now))
         return told
 
     # -- requests ------------------------------------------------------------------------------------
 
-    def _submit(self, request: Send, inbox: AnyInbox, now: float, *, corked: bool = False) -> None:
+    def _submit(self, request: Send, inbox: Inbox, now: float, *, corked: bool = False) -> None:
         """Write ``request`` to its masters, behind all that is in the cork; or put it there for the caller to flush.
 
         The request is told of masters that are down when it is written.
@@ -252,7 +234,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
 
     # -- what is announced (R24) ---------------------------------------------------------------------
 
-    def _perform_local(self, effect: Listen | LookAhead | ReleaseHeard, inbox: AnyInbox) -> None:
+    def _perform_local(self, effect: Listen | LookAhead | ReleaseHeard, inbox: Listener) -> None:
         """Carry out an effect that needs no master."""
         if isinstance(effect, LookAhead):
             effect.learned = self.local_queue.look_ahead(effect.place)
@@ -261,7 +243,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         else:
             self._listen(effect.subscription, inbox)
 
-    def _listen(self, subscription: Subscription, inbox: AnyInbox) -> None:
+    def _listen(self, subscription: Subscription, inbox: Listener) -> None:
         now = _clock.now()
         for subscriber in self.subscribers:  # earlier announcements are not for this subscription
             self._read(subscriber, now)
@@ -271,7 +253,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
             self._ask(subscriber, subscription.channels, now)
         self._want_subscribers()
 
-    def unlisten(self, inbox: AnyInbox) -> None:
+    def unlisten(self, inbox: Listener) -> None:
         """The operation of ``inbox`` is over: end its subscription."""
         subscription = inbox.subscription
         if subscription is not None:
@@ -328,7 +310,7 @@ class ConnectionsBase(Exchange, Generic[AnyInbox]):
         elif kind == b"unsubscribe":
             subscriptions.unconfirmed(master, channel)
         for subscription in told:
-            inbox: Any = subscription.inbox
+            inbox = subscription.inbox
             if inbox is not None:
                 inbox.put(Notified(_clock.now()))
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from redlock import options
 from redlock._base import process
-from redlock._base.connections import report_failure
 from redlock._base.holds import AnyLease
 from redlock._base.lock import AnyMasters, LockBase
+from redlock._base.report import report_failure
 from redlock._core.election import election, until_stopped
 from redlock._core.retry import BETWEEN_TERMS
 from redlock._core.stop import Stop

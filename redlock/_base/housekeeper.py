@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from redlock import _clock
 from redlock._base.announcer import Announcer
-from redlock._base.connections import TICK, report
+from redlock._base.connections import TICK
+from redlock._base.report import report
 from redlock._base.subscriber import Subscriber
 from redlock._connect import Connector
 from redlock._core.outcomes import Failure
@@ -33,12 +34,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from redlock._base.connection import Connection
-    from redlock._base.connections import ConnectionsBase, Reports
+    from redlock._base.connections import ConnectionsBase
     from redlock._base.deployment import Deployment
+    from redlock._base.report import Reports
     from redlock._base.stream import Stream
     from redlock._core.voters import Facts
 
-AnyConnections = TypeVar("AnyConnections", bound="ConnectionsBase[Any]")
+AnyConnections = TypeVar("AnyConnections", bound="ConnectionsBase")
 # How an attempt to connect ended.  A `Subscriber` asks for no facts.
 Made: TypeAlias = "tuple[socket.socket, Facts | None] | Failure"
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from redlock import _clock, _connect, _installed, options
 from redlock._base import process
-from redlock._base.connections import CLOSED, report
+from redlock._base.connections import CLOSED
 from redlock._base.deployment import Deployment
+from redlock._base.report import report
 from redlock._base.runtime import RuntimeBase
 from redlock._base.times import Limits
 from redlock._core.fencing import FenceClock

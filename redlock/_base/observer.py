@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Literal
 
-from redlock._base.connections import report_failure
+from redlock._base.report import report_failure
 from redlock._core import events
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redlock._base.connections import report_failure
+from redlock._base.report import report_failure
 from redlock._core.release import leave_line
 from redlock._core.renewals import tasks
 from redlock._core.schedule import MANY, Schedule

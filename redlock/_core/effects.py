@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from redlock._core.outcomes import NEVER
 
 if TYPE_CHECKING:
+    from redlock._core.inbox import Inbox
     from redlock._core.local_queue import Place
     from redlock._core.outcomes import Failure
     from redlock._core.quorum import Tally
@@ -83,7 +84,7 @@ class Send:
     sent_at = NEVER
     open = False
     counts: Tally | None = None
-    inbox: Any = None
+    inbox: Inbox  # set by its driver
     only_if: Callable[[], bool] | None = None
 
     def __init__(

@@ -20,6 +20,8 @@ from redlock._core.outcomes import NEVER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from redlock._core.inbox import LineInbox
+
 MOST_ATTEMPTS = 16  # that were refused are kept for an observer: with five votes each, a span may have them as events
 
 
@@ -44,7 +46,7 @@ class Place:
         self.after: object = None  # the mark of the place that made this one first by leaving
         self.awaited = False  # somebody behind it waits for what it learns
         self.yield_until = NEVER  # until then waiters of other processes should go first (R24)
-        self.inbox: Any = None  # the driver's: a `Turn` is put there
+        self.inbox: LineInbox | None = None  # the driver's: a `Turn` is put there
 
     def failed(self, attempt: Any) -> None:
         """An attempt of its operation was refused.  The latest are kept, for an observer."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from redlock._core.fencing import FenceClock
     from redlock._core.mode import Mode
+    from redlock._core.observing import Observing
     from redlock._core.quorum import Tally
     from redlock._core.voters import Voters
     from redlock._core.wire import Keys
@@ -32,7 +33,7 @@ class MastersSettings(NamedTuple):
     random: Callable[[], float]  # a random number from 0 to 1 at every call
     phase: float = 0.0  # from 0 to 1; each client has another, so that their renewals do not coincide
     attempted: Callable[[Tally], object] = id  # called with the votes of every attempt; `id` does nothing with them
-    observer: Any = None  # told what happens, see `redlock._base.observer`
+    observer: Observing | None = None
 
 
 class LockSpec(NamedTuple):

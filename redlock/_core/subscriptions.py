@@ -40,6 +40,7 @@ from redlock._core.quorum import majority
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from redlock._core.inbox import Inbox
     from redlock._core.local_queue import Place
 
 LINGER = 0.5  # seconds for which a channel stays subscribed though nobody listens
@@ -73,7 +74,7 @@ class Subscription:
         self.look = False
         self.released = 0
         self.level = 0.0  # how often the pause has been doubled
-        self.inbox: object = None  # the driver's
+        self.inbox: Inbox | None = None  # the driver's
         self._need = majority(masters)
         self._heard: dict[bytes, int] = {}  # by token: the masters that announced it, as bits; -1: it was counted
         self._all = 0  # the masters that announced anything since the last attempt, as bits

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from redlock._base.stream import Stream
     from redlock._connect import Endpoint
     from redlock._core.effects import LocalEffect, Send
+    from redlock._core.inbox import LineInbox
     from redlock._core.local_queue import Place
     from redlock._core.voters import Voters
     from redlock._threads.renewer import RenewalOperation
@@ -47,7 +48,7 @@ class Asked(NamedTuple):
     open: bool  # whether the request counted answers then
 
 
-class Connections(ConnectionsBase[ThreadInbox]):
+class Connections(ConnectionsBase):
     """The connections to all masters, and which thread reads from them.
 
     ``mutex`` guards the connections and their pipelines.  Nothing blocks while it is held.  But every call of the
@@ -191,7 +192,7 @@ class Connections(ConnectionsBase[ThreadInbox]):
         with self.mutex:
             request.open = False
 
-    def wake(self, waiter: ThreadInbox) -> None:
+    def wake(self, waiter: LineInbox) -> None:
         """Wake the operation to look at its events, wherever it waits."""
         if self.leader is waiter:
             self._lead_waker.wake()
@@ -255,7 +256,8 @@ class Connections(ConnectionsBase[ThreadInbox]):
             with self._line:
                 waiting = self.local_queue.waiting()
             for place in waiting:
-                place.inbox.wake()
+                if place.inbox is not None:
+                    place.inbox.wake()
             self._lead_waker.wake()
             self._lead_waker.close()
             self.waker.close()

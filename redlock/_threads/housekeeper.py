@@ -18,8 +18,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from redlock import _clock
-from redlock._base.connections import CLOSED, TICK, report, report_failure
+from redlock._base.connections import CLOSED, TICK
 from redlock._base.housekeeper import HousekeeperBase, glances
+from redlock._base.report import report, report_failure
 from redlock._thread import start
 from redlock._threads.connections import Connections
 from redlock._threads.renewer import Renewer
@@ -28,7 +29,7 @@ from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
     from redlock._base.connection import Connection
-    from redlock._base.connections import Reports
+    from redlock._base.report import Reports
 
 # A timeout of poll() stands still while the machine sleeps, and the clock of rule R5 does not.  With leases to renew,
 # look at that clock at least so often, in seconds.

@@ -8,9 +8,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from redlock import _clock
-from redlock._base.connections import report_failure
 from redlock._base.forklock import ForkLock
 from redlock._base.renewer import RenewerBase
+from redlock._base.report import report_failure
 from redlock._core.operation import SteppedOperation
 from redlock._core.renewals import failed_to_keep
 from redlock._threads.waiter import Waiter

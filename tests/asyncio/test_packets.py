@@ -28,7 +28,7 @@ from tests.core.resp import encoded
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from redlock._base.connections import Reports
+    from redlock._base.report import Reports
 
 TASKS = 10
 

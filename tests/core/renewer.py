@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from redlock._base.renewer import RenewerBase
 from redlock._core.renewals import Renewal
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from redlock._core.effects import Leave
     from redlock._core.lease import LeaseState
+    from redlock._core.observing import Observing
     from redlock._core.renewals import Presence, Task
     from redlock._core.settings import LockSpec
 
@@ -70,7 +71,7 @@ def renewal_of(
     spread: float = 0.5,
 ) -> tuple[Renewal, Told]:
     told = Told(world, presence)
-    settings = world.settings._replace(random=lambda: spread, observer=told)
+    settings = world.settings._replace(random=lambda: spread, observer=cast("Observing", told))
     return Renewal(settings, spec._replace(auto_extend=renew, max_hold=max_hold), lease, told, world.now), told
 
 

@@ -19,8 +19,9 @@ from redis.connection import Connection as RedisConnection
 
 from redlock import Masters, _connect, scripts
 from redlock._base.connection import Connection
-from redlock._base.connections import ConnectionsBase, report
+from redlock._base.connections import ConnectionsBase
 from redlock._base.refused import not_acquired
+from redlock._base.report import report
 from redlock._base.subscriber import Subscriber
 from redlock._core import quorum, wire
 from redlock._core.acquire import Grant, Refusal
@@ -96,7 +97,7 @@ def connected(stream):
         theirs.close()
 
 
-class Wires(ConnectionsBase[Inbox]):
+class Wires(ConnectionsBase):
     """One connection, as the drivers have it: with the hot path in front."""
 
     def __init__(self) -> None:

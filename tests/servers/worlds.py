@@ -71,7 +71,7 @@ class Threads:
     MultiLock = redlock.MultiLock
     Lease = redlock.Lease
 
-    def connections(self, masters: redlock.Masters) -> ConnectionsBase[Any]:
+    def connections(self, masters: redlock.Masters) -> ConnectionsBase:
         """To look at, behind the library's back."""
         assert masters._runtime.driver is not None
         return masters._runtime.driver._connections
@@ -112,10 +112,10 @@ class OnLoop:
 
     # -- what is only for looking --------------------------------------------------------------------
 
-    def connections(self, masters: Any) -> ConnectionsBase[Any]:
+    def connections(self, masters: Any) -> ConnectionsBase:
         """To look at, behind the library's back."""
         (driver,) = self.real(masters)._runtime.drivers.values()
-        connections: ConnectionsBase[Any] = driver._connections
+        connections: ConnectionsBase = driver._connections
         return connections
 
     @contextlib.contextmanager

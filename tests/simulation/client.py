@@ -375,7 +375,8 @@ class Client:
         if request.open and not isinstance(value, ErrorReply):
             incarnation, born_at, forgot = origin
             age = self.world.now - born_at
-            request.inbox.origins.setdefault(request, {})[master] = (incarnation, age, forgot)
+            caller: Any = request.inbox
+            caller.origins.setdefault(request, {})[master] = (incarnation, age, forgot)
         self.exchange.feed(master, value, now)
 
     def write_more(self, master: int, answered: Send) -> None:

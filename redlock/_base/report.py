@@ -1,0 +1,34 @@
+"""Tells what happens: to the log, and to the observer if there is one.  This file imports nothing of this room."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, TypeAlias
+
+from redlock.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redlock._core.observing import Observing
+
+# Log records, each with its level and the call that tells the observer.
+Reports: TypeAlias = list[tuple[int, str, "Callable[[Observing], object] | None"]]
+_log = logging.getLogger("redlock")
+_log.addHandler(logging.NullHandler())  # the application decides whether and where it is shown
+
+
+def report(reports: Reports, observer: Observing | None) -> None:
+    """Log ``reports``, and tell the observer.  Never call this with a mutex held: both may be slow."""
+    for level, text, tell in reports:
+        with contextlib.suppress(Exception):  # from a logging handler, as below
+            _log.log(level, "%s", printable(text))
+        if observer is not None and tell is not None:
+            tell(observer)
+
+
+def report_failure(text: str, error: BaseException | None = None) -> None:
+    """Log an exception that no caller can catch: ``error``, or the one that is being handled."""
+    with contextlib.suppress(Exception):  # from a logging handler: it must not stop our caller
+        _log.error("%s", text, exc_info=error or True)
