@@ -236,6 +236,9 @@ class Connections(ConnectionsBase):
     def _in_debt(self, connection: Stream) -> None:  # noqa: ARG002 - the housekeeper looks at all of them
         self.look_after(_clock.now() + TICK)
 
+    def _expect_answers(self, due: float) -> None:
+        self.look_after(due)
+
     def _want_subscribers(self) -> None:
         missing = [one.retry_at for one in self.subscribers if one.sock is None and one.connector is None]
         self.look_after(min([_clock.now() + LINGER / 2, *missing]))

@@ -40,6 +40,10 @@ class Connection(Stream):
         self.pipeline.send, self.pipeline.recv = sock.send, sock.recv
         self._see_whether_plain()
 
+    @property
+    def waits_since(self) -> float:
+        return self.pipeline.waits_since
+
     def pick_up(self) -> None:
         super().pick_up()
         self._see_whether_plain()

@@ -17,7 +17,7 @@ from redlock._core.exchange import Exchange
 from redlock._core.local_queue import LocalQueue
 from redlock._core.outcomes import Failure
 from redlock._core.quorum import majority
-from redlock._core.retry import BETWEEN_CONNECTIONS, delay
+from redlock._core.retry import BESIDE_A_SILENT_ONE, BETWEEN_CONNECTIONS, delay
 from redlock._core.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 TICK = 0.1  # a late answer or an owed release waits at most so long, in seconds
 CLOSED = "these Masters were closed"
+_SILENT = 3  # times `node_timeout`: a connection that owes an answer for longer is perhaps worth no more
 _SETTLED = 1.0  # seconds; a connection that lasted longer is made again without a pause
 _SAME = 0.001  # seconds; two sums that differ by less are equal
 
@@ -66,6 +67,8 @@ class ConnectionsBase(Exchange):
         self.subscriptions = Subscriptions(len(endpoints))
         self.announcer: Announcer | None = None  # tells them our list (R34)
         self.closed = False
+        self._patience = _SILENT * node_timeout
+        self._answers_due = -math.inf  # the latest look at whether the masters have answered is then
 
     # -- what a subclass adds ------------------------------------------------------------------------
 
@@ -88,6 +91,10 @@ class ConnectionsBase(Exchange):
     @abstractmethod
     def _in_debt(self, connection: Stream) -> None:
         """A release has to be sent to this master again: call `send_owed` after a while."""
+
+    @abstractmethod
+    def _expect_answers(self, due: float) -> None:
+        """Something was asked: at ``due`` at the latest see whether it was answered (`connect_in`)."""
 
     @abstractmethod
     def _want_subscribers(self) -> None:
@@ -131,6 +138,9 @@ class ConnectionsBase(Exchange):
         if request.only_if is not None and not request.only_if():
             return
         request.sent_at, request.inbox = now, inbox
+        if now > self._answers_due:
+            self._answers_due = now + self._patience
+            self._expect_answers(self._answers_due)
         to, masters = self.pipelines, request.to
         if masters is not None and len(masters) < len(to):
             to = [to[master] for master in masters]
@@ -268,7 +278,7 @@ class ConnectionsBase(Exchange):
         subscriber.pick_up()
         data = subscriber.more(channels, now)
         if no_others:
-            data += subscriber.no_more_than(channels)
+            data += subscriber.no_more_than(channels, now)
         if data:
             self._write(subscriber, data, now)
         subscriber.put_down()
@@ -327,11 +337,42 @@ class ConnectionsBase(Exchange):
         """Whether every master is up or has failed at least once."""
         return all(connection.pipeline.down is None or connection.failures > 0 for connection in self.all)
 
+    def connect_in(self, stream: Stream, now: float) -> float:
+        """Seconds until a connection is to be made: there is none, or the one that is there answers nothing (P4).
+
+        What stands between may go on taking bytes for ever, while a new connection works.  If the whole master hangs,
+        no new one gets through its handshake, and it must not be flooded with them.
+        """
+        if stream.connector is not None or not self.wanted(stream):
+            return math.inf
+        if stream.sock is not None:
+            if self._silent_in(stream, now) <= 0:
+                self._read(stream, now)  # our own process may have been stopped, and the answers are here
+            left = self._silent_in(stream, now)
+            if left > 0:
+                stream.tried_beside, stream.retry_at = 0, now
+                return left
+        return stream.retry_at - now
+
+    def _silent_in(self, stream: Stream, now: float) -> float:
+        """Seconds until ``stream`` has answered nothing for too long."""
+        if isinstance(stream, Subscriber) and self._silent_in(self.all[stream.master], now) <= 0:
+            return math.inf  # one second connection to a master at a time
+        return math.inf if stream.sock is None else stream.waits_since + self._patience - now
+
     def attach(self, stream: Stream, sock: socket.socket, facts: Facts | None, now: float) -> Reports:
         """Take over a socket that was just connected."""
+        reports: Reports = []
+        if stream.sock is not None:
+            self._read(stream, now)
+        if stream.sock is not None:
+            if self._silent_in(stream, now) > 0:  # it has answered meanwhile
+                sock.close()
+                return []
+            reports += self._give_up(stream, now)
         if isinstance(stream, Connection):
             assert facts is not None  # noqa: S101 - `Connector` asks for them
-            return self._attach_connection(stream, sock, facts, now)
+            return reports + self._attach_connection(stream, sock, facts, now)
         assert isinstance(stream, Subscriber)  # noqa: S101 - there is no third kind
         if self.wanted(stream):
             stream.open(sock, now)
@@ -339,7 +380,22 @@ class ConnectionsBase(Exchange):
             self._ask(stream, self.subscriptions.channels, now)
         else:
             sock.close()
-        return []
+        return reports
+
+    def _give_up(self, stream: Stream, now: float) -> Reports:
+        """Close the connection of ``stream``: it answers nothing, and a new one has got through its handshake.
+
+        It is aborted, so that what it carries does not arrive behind the new one; what it owes is owed (R10).
+        """
+        silence = f"no answer for {now - stream.waits_since:.3g} s"
+        self.detach(stream, ConnectionAbortedError(f"{silence}, while a new connection works"), now)
+        if isinstance(stream, Subscriber):
+            return []  # the other one to this master says enough
+        text = (
+            f"the connection to master {stream.endpoint.name} was replaced: {silence}, while a new one works. "
+            "What stands between (a proxy, a tunnel, a firewall) takes bytes and passes nothing on"
+        )
+        return [(logging.WARNING, text, None)]
 
     def _attach_connection(self, connection: Connection, sock: socket.socket, facts: Facts, now: float) -> Reports:
         """Open the connection.  The master votes from now on.  First it gets the releases that it is owed (R10)."""
@@ -401,6 +457,10 @@ class ConnectionsBase(Exchange):
 
     def unattached(self, connection: Stream, failure: Failure) -> Reports:
         """An attempt to connect failed.  The first failure is reported, the ones after it are not."""
+        if connection.sock is not None:
+            connection.tried_beside += 1
+            connection.retry_at = _clock.now() + delay(BESIDE_A_SILENT_ONE, connection.tried_beside)
+            return []
         connection.failures += 1
         connection.retry_at = _clock.now() + delay(BETWEEN_CONNECTIONS, connection.failures)
         if isinstance(connection, Subscriber):

@@ -90,11 +90,10 @@ class HousekeeperBase(ABC, Generic[AnyConnections]):
             reports += connections.announce(now)
             pause = min(pause, connections.announcer.next(now, TICK))
         for stream in connections.streams:
-            if stream.sock is None and stream.connector is None and connections.wanted(stream):
-                if now >= stream.retry_at:
-                    reports += self._start_connecting(stream)
-                if stream.connector is None:
-                    pause = min(pause, stream.retry_at - now)
+            if (due := connections.connect_in(stream, now)) <= 0:
+                reports += self._start_connecting(stream)
+                due = connections.connect_in(stream, now)
+            pause = min(pause, due)
         for connection in connections.all:
             if connection.sock is None:
                 connection.pipeline.due(now)  # the master is down: this only forgets debts that have expired

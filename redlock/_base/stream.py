@@ -7,6 +7,7 @@ import math
 import socket
 import ssl
 import struct
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import InvalidResponse
@@ -28,7 +29,7 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 _UNREADABLE = (InvalidResponse, TypeError, ValueError, MemoryError, SystemError)
 
 
-class Stream:
+class Stream(ABC):
     """A socket, the bytes that it has not taken yet, and the parser of what it brings.
 
     It knows no lock, no thread and no loop: `Connections` lets only one user in at a time.
@@ -52,6 +53,7 @@ class Stream:
         "retry_at",
         "sock",
         "tls",
+        "tried_beside",
     )
 
     # Takes one parsed value, with its time.  True: there is more to do than that.  OSError: the connection cannot be
@@ -69,6 +71,7 @@ class Stream:
         self.failures = 0  # attempts to connect that failed in a row
         self.retry_at = -math.inf  # when the next attempt is due
         self.opened_at = -math.inf
+        self.tried_beside = 0  # attempts to connect that failed in a row while this one answered nothing
         self.connector: Connector | None = None  # the attempt that is under way
         self._parser: Any = None
         self._half = False  # the parser has the beginning of a value
@@ -79,7 +82,12 @@ class Stream:
         self.poisoned = False
         self.backlog.clear()
         self._parser, self._half = _connect.parser(), False
-        self.failures = 0
+        self.failures = self.tried_beside = 0
+
+    @property
+    @abstractmethod
+    def waits_since(self) -> float:
+        """Since when the master has owed an answer without giving any; infinity: it owes none."""
 
     @property
     def stuck(self) -> bool:

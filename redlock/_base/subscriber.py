@@ -28,7 +28,7 @@ class Subscriber(Stream):
     They have a connection of their own: a connection that subscribes can ask for nothing else.
     """
 
-    __slots__ = ("_announcements", "_refused_at", "_unanswered", "asked", "refused", "reported")
+    __slots__ = ("_announcements", "_refused_at", "_silent_since", "_unanswered", "asked", "refused", "reported")
 
     def __init__(self, master: int, endpoint: Endpoint) -> None:
         super().__init__(master, endpoint)
@@ -38,6 +38,7 @@ class Subscriber(Stream):
         self.reported = False  # its failure was logged
         self._refused_at = -math.inf
         self._unanswered: deque[str] = deque()  # channels; the answers come in the same order
+        self._silent_since = math.inf  # when it was heard of last, or was asked after all was answered
 
     def open(self, sock: socket.socket, now: float) -> None:
         super().open(sock, now)
@@ -46,22 +47,28 @@ class Subscriber(Stream):
         self._announcements.clear()
         self.refused, self._refused_at = "", -math.inf
 
+    @property
+    def waits_since(self) -> float:
+        return self._silent_since if self._unanswered else math.inf
+
     def more(self, channels: Iterable[str], now: float) -> bytes:
         """The commands that subscribe to those of ``channels`` that are new; may be empty."""
         if now - self._refused_at < _PAUSE:
             return b""
         new = [channel for channel in channels if channel not in self.asked]
         self.asked.update(new)
-        return self._commands("SUBSCRIBE", new)
+        return self._commands("SUBSCRIBE", new, now)
 
-    def no_more_than(self, channels: Iterable[str]) -> bytes:
+    def no_more_than(self, channels: Iterable[str], now: float) -> bytes:
         """The commands that unsubscribe from all channels but ``channels``; may be empty."""
         old = self.asked.difference(channels)
         self.asked -= old
-        return self._commands("UNSUBSCRIBE", old)
+        return self._commands("UNSUBSCRIBE", old, now)
 
-    def _commands(self, verb: str, channels: Iterable[str]) -> bytes:
+    def _commands(self, verb: str, channels: Iterable[str], now: float) -> bytes:
         """One command for each channel, so that the refusal of one does not concern the others."""
+        if not self._unanswered:
+            self._silent_since = now
         self._unanswered.extend(channels)
         return b"".join(_connect.pack_words((verb, channel)) for channel in channels)
 
@@ -71,6 +78,7 @@ class Subscriber(Stream):
         return announcements
 
     def _take(self, value: Any, now: float) -> bool:
+        self._silent_since = now
         match value:
             case [b"message", bytes(channel), bytes(token)]:
                 self._announcements.append((b"message", channel.decode("utf-8", "replace"), token))

@@ -7,6 +7,7 @@ connection: the connection tells it what happened, and asks it what to do.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -159,6 +160,11 @@ class Pipeline:
     def overdue(self, at: float) -> bool:
         """Whether the master has been silent for longer than ``patience``."""
         return bool(self.under_way) and at - self.under_way[0].sent_at > self.patience
+
+    @property
+    def waits_since(self) -> float:
+        """Since when the master has owed an answer without giving any; infinity: it owes none."""
+        return max(self.under_way[0].sent_at, self.heard_at) if self.under_way else math.inf
 
     def _postpone(self, queued: SentAgain) -> None:
         """Owe ``queued`` to the master, if it is a release that may still find its key."""

@@ -20,6 +20,10 @@ BETWEEN_LOOKS: wait_base = wait_random_exponential(multiplier=0.5, max=5.0, min=
 # Between connection attempts: a master that is back should be connected within about a second.
 BETWEEN_CONNECTIONS: wait_base = wait_random_exponential(multiplier=0.1, max=1.0, min=0.05)
 
+# Between attempts to connect beside a connection that answers nothing.  If all of the master hangs, none gets through,
+# and each is one more that it finds when it goes on.
+BESIDE_A_SILENT_ONE: wait_base = wait_random_exponential(multiplier=1.0, max=10.0, min=1.0)
+
 # Between two terms of a leader whose body raised.  What is broken stays so for a while, and others may lead meanwhile.
 BETWEEN_TERMS: wait_base = wait_random_exponential(multiplier=0.5, max=30.0, min=0.1)
 

@@ -302,6 +302,10 @@ class Connections(ConnectionsBase):
         self.dozing = False
         self.waker.wake()
 
+    def _expect_answers(self, due: float) -> None:  # noqa: ARG002 - it looks often while anything is under way
+        if self.dozing:
+            self._wake_housekeeper()
+
     def _want_subscribers(self) -> None:
         self._wake_housekeeper()
 

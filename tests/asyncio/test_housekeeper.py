@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import socket
 import threading
 from unittest import mock
 
 import pytest
 
+from redlock._connect import Connector
+from redlock._core.outcomes import Failure
 from redlock._core.voters import Facts
-from tests.asyncio.virtual import START, run
+from tests.asyncio.virtual import NODE_TIMEOUT, START, Question, asks, run
 
 NEVER = float("inf")
 
@@ -102,3 +106,121 @@ def test_a_connection_that_was_torn_while_it_was_taken_over_is_made_again():
         return again
 
     assert run(scene)
+
+
+# -- a connection that answers nothing (P4, R10) -------------------------------------------------------
+
+
+def _connecting(d, ends):
+    """Attempts to connect last two seconds, and end as ``ends(stream)`` says.  Returns when each began."""
+    began = []
+    housekeeper = d.driver._housekeeper
+
+    def start(stream):
+        began.append(d.clock.now - START)
+        stream.connector = Connector(stream.endpoint, 0.0)
+        d.loop.call_later(2.0, end, stream)
+        return []
+
+    def end(stream):
+        thread = threading.current_thread()
+        housekeeper._finish(thread, stream, ends(stream))
+        del housekeeper._connecting[thread]
+
+    housekeeper._start_connecting = start
+    return began
+
+
+def _refused(stream):
+    return Failure("timeout", "no connection", sent=False)
+
+
+async def _ask(d, need=5):
+    question = Question(need)
+    await d.driver.run(asks(question, d.clock.now + NODE_TIMEOUT))
+    return question
+
+
+def test_a_frozen_master_is_not_flooded_with_connections():
+    """One at a time beside the silent one, and less and less often; all of them count once it goes on."""
+
+    async def scene(d):
+        began = _connecting(d, _refused)
+        d.mute(0)
+        await _ask(d, 4)
+        await asyncio.sleep(120.0)
+        pauses = [later - earlier - 2.0 for earlier, later in itertools.pairwise(began)]
+        d.speak()
+        await d.quiet()
+        before = len(began)
+        await asyncio.sleep(60.0)
+        assert len(began) == before
+        return began[0], len(began), pauses
+
+    first, attempts, pauses = run(scene)
+    assert 2 * NODE_TIMEOUT < first < 4 * NODE_TIMEOUT
+    assert 10 <= attempts <= 40
+    assert all(1.0 <= pause < 10.1 for pause in pauses)
+
+
+def test_a_new_connection_takes_the_place_of_a_silent_one_and_what_was_owed_is_owed():
+    """R10: it is aborted, so nothing of it arrives behind the new one."""
+
+    async def scene(d):
+        before = d.fakes[0].theirs
+
+        def made(_):
+            d.loop.remove_reader(d.fakes[0].sock)
+            d.fakes[0].sock.close()
+            d.fakes[0].connect()
+            d.fakes[0].talks = True
+            d.loop.add_reader(d.fakes[0].sock, d.fakes[0].hear)
+            d.connections.keep(d.fakes[0].theirs)
+            return d.fakes[0].theirs, Facts("run-0", 10**6)
+
+        began = _connecting(d, made)
+        lock = d.masters.lock("job", ttl=30)
+        d.mute(0)
+        await lock.acquire()
+        await lock.release()
+        asked = len(d.fakes[0].heard)
+        await asyncio.sleep(5.0)
+        assert before.fileno() == -1
+        return len(began), [heard.script for heard in d.fakes[0].heard[asked:]]
+
+    assert run(scene) == (1, ["release"])
+
+
+def test_one_that_answers_while_the_new_one_is_made_stays():
+    """A master that went on in between: its old connection is as good as the new one."""
+
+    async def scene(d):
+        before, (ours, theirs) = d.fakes[0].theirs, socket.socketpair()
+        _connecting(d, lambda _: (ours, Facts("run-0", 10**6)))
+        d.mute(0)
+        await _ask(d, 4)
+        await asyncio.sleep(1.0)
+        d.speak()
+        await asyncio.sleep(5.0)
+        assert d.connections.all[0].sock is before
+        closed = ours.fileno() == -1
+        theirs.close()
+        return closed
+
+    assert run(scene)
+
+
+def test_our_own_process_stood_still_and_the_answer_is_there():
+    """No second connection is made: the master has answered long ago."""
+
+    async def scene(d):
+        began = _connecting(d, _refused)
+        question = Question(5)
+        asking = asyncio.ensure_future(d.driver.run(asks(question, d.clock.now + 65.0)))
+        await asyncio.sleep(0)  # it has asked, and nothing was read
+        d.clock.advance(60.0)
+        await asking
+        await asyncio.sleep(5.0)
+        return began
+
+    assert run(scene) == []

@@ -1,0 +1,103 @@
+"""Connections that go on taking bytes and answer nothing, while new ones work: a proxy, a tunnel, a NAT (P4, R10)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+import pytest
+
+from tests.servers.look import all_up, eventually, logged, nothing_left, take
+from tests.servers.proxy import Proxy
+from tests.servers.waiter import NEVER, Waiting
+
+
+@pytest.fixture
+def proxies(redlock_servers):
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(Proxy(port)) for port in redlock_servers.ports]
+
+
+def fall_silent(proxies):
+    for proxy in proxies:
+        proxy.lag()
+
+
+def heard_by(servers, name):
+    """How many connections are told of releases of that name."""
+    return [servers.client(number).pubsub_numsub(f"redlock:{name}:released")[0][1] for number in range(len(servers))]
+
+
+def test_all_of_them_are_replaced_and_whoever_asks_gets_an_answer(world, redlock_servers, proxies, caplog):
+    with world.Masters([proxy.url for proxy in proxies], restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        with caplog.at_level(logging.WARNING):
+            fall_silent(proxies)
+            lock = masters.lock("job", ttl=30)
+            assert eventually(lambda: lock.acquire(timeout=0))
+            lock.release()
+            eventually(lambda: all_up(masters))
+        replaced = [one.getMessage() for one in logged(caplog) if "was replaced: no answer for" in one.getMessage()]
+        assert {one.split()[4] for one in replaced} == {proxy.url.removeprefix("redis://") for proxy in proxies}
+        # What was asked for while they were silent was taken back, over the new ones.
+        eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_lease_that_is_held_meanwhile_is_kept(world, redlock_servers, proxies):
+    with world.Masters([proxy.url for proxy in proxies], restart_guard=False) as masters:
+        eventually(lambda: all_up(masters))
+        with masters.lock("job", ttl=6) as lease:
+            fall_silent(proxies)
+            before = lease.valid_until
+            eventually(lambda: lease.lost or lease.valid_until > before)
+            assert lease.valid
+        eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_one_that_is_asked_nothing_but_announcements_is_found_as_well(world, redlock_servers, proxies):
+    """R34: a process that does nothing finds out before it needs them."""
+    with world.Masters([proxy.url for proxy in proxies], restart_guard=False, max_ttl=2) as masters:
+        eventually(lambda: all_up(masters))
+        before = [connection.opened_at for connection in world.connections(masters).all]
+        fall_silent(proxies)
+
+        def replaced():
+            connections = world.connections(masters).all
+            return all(one.sock and one.opened_at > at for one, at in zip(connections, before, strict=True))
+
+        eventually(replaced)
+
+
+def test_what_a_master_that_was_frozen_answers_late_keeps_its_connection(world, redlock_servers, masters):
+    """No second connection gets through meanwhile, and the first one works again."""
+    eventually(lambda: all_up(masters))
+    before = [connection.opened_at for connection in world.connections(masters).all]
+    for number in range(5):
+        redlock_servers.pause(number)
+    lock = masters.lock("job", ttl=30)
+    with pytest.raises(Exception, match="took no part"):
+        lock.acquire(timeout=1.5)
+    for number in range(5):
+        redlock_servers.resume(number)
+    eventually(lambda: all_up(masters))
+    assert [connection.opened_at for connection in world.connections(masters).all] == before
+    eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_silent_subscriber_is_replaced_too(world, redlock_servers, others, proxies):
+    """R24: nobody depends on it, but it should hear again."""
+    held = others.lock("job", ttl=30)
+    take(held)
+    with world.Masters([proxy.url for proxy in proxies], restart_guard=False) as masters:
+        first = Waiting(masters.lock("job", ttl=30, retry=NEVER))
+        eventually(lambda: heard_by(redlock_servers, "job") == [1] * 5)
+        fall_silent(proxies)
+        other = others.lock("another", ttl=30)
+        take(other)
+        second = Waiting(masters.lock("another", ttl=30))  # it meets silence first
+        eventually(lambda: heard_by(redlock_servers, "another") == [1] * 5)
+        assert heard_by(redlock_servers, "job") == [1] * 5
+        held.release()
+        other.release()
+        assert first.end() is not None
+        assert second.end() is not None
