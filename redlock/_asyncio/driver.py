@@ -66,6 +66,7 @@ class Driver:
         self._ended_at_once = False  # an operation ended without a wait in this turn of the loop
         self._thread = threading.get_ident()
         self._put_off: deque[Callable[[], None]] = deque()  # calls that wait for the loop to run
+        self.troubles = self._connections.troubles
         _DRIVERS.add(self)
 
     async def run(self, op: Op[T]) -> T:

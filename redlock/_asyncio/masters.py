@@ -176,7 +176,8 @@ class AsyncMasters(MastersBase[Runtime]):
         """Whether a quorum is there, and whether it is safe: what `redlock-check` prints.
 
         It asks all masters at once, over connections of its own, and acquires and releases a lock on a throw-away
-        name.  What is wrong with the masters is not raised: it is in the result.
+        name.  It also tells if the connections for locks do not work meanwhile.  What is wrong with the masters is not
+        raised: it is in the result.
 
         Args:
             timeout: the most seconds that it takes, however many masters hang.

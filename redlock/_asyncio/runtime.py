@@ -20,7 +20,7 @@ from redlock._base.runtime import RuntimeBase, without_masters
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from redlock._asyncio.lease import AsyncLease
     from redlock._base.deployment import Deployment
@@ -59,6 +59,15 @@ class Runtime(RuntimeBase):
         """The driver of the running loop.  None: no loop runs, it has none, or the masters were closed just now."""
         loop = running_loop()
         return None if loop is None else self.drivers.get(loop)
+
+    def troubles(self) -> Callable[[], list[str]]:
+        loop = asyncio.get_running_loop()
+
+        def troubles() -> list[str]:
+            driver = self.drivers.get(loop)
+            return [] if driver is None else driver.troubles()
+
+        return troubles
 
     def keep(self, renewal: Renewal) -> None:
         driver = self.known_driver()

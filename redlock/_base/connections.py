@@ -438,6 +438,11 @@ class ConnectionsBase(Exchange):
             self.by_fd[stream.fd] = stream.pipeline
         self._watch(stream)
 
+    def troubles(self) -> list[str]:
+        """What is wrong with the connection to each master, for people; empty: nothing.  Any thread may ask."""
+        now = _clock.now()
+        return [] if self.closed else [connection.pipeline.trouble(now) for connection in self.all]
+
     # -- the list of our masters (R34) ---------------------------------------------------------------
 
     def announce(self, now: float) -> Reports:

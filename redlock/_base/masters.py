@@ -184,7 +184,7 @@ class MastersBase(Generic[AnyRuntime]):
             drift_factor=runtime.deployment.settings.drift_factor,
             prefix=runtime.deployment.prefix,
         )
-        return Checkup(runtime.endpoints, client_options, timeout, probe)
+        return Checkup(runtime.endpoints, client_options, timeout, probe, troubles=runtime.troubles())
 
     def _throw_away(self) -> dict[str, Any]:
         """The options of the lock that a check acquires and releases."""

@@ -15,7 +15,7 @@ from redlock._base.forklock import ForkLock
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from redlock._base.deployment import Deployment
     from redlock._connect import Endpoint
@@ -43,6 +43,13 @@ class RuntimeBase(ABC):
     @abstractmethod
     def post(self, op: Op[Any], driver: Any = None) -> None:
         """Carry out what ``op`` sends, without waiting for answers; by ``driver``, if there is one."""
+
+    @abstractmethod
+    def troubles(self) -> Callable[[], list[str]]:
+        """A function that says what is wrong with the connections of this process, or of the running event loop.
+
+        See `ConnectionsBase.troubles`; empty: there are none.  Any thread may call it.
+        """
 
     def known_driver(self) -> Any:
         """The driver that can carry out a release for a caller that cannot wait for it."""

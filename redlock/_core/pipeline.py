@@ -164,7 +164,18 @@ class Pipeline:
     @property
     def waits_since(self) -> float:
         """Since when the master has owed an answer without giving any; infinity: it owes none."""
-        return max(self.under_way[0].sent_at, self.heard_at) if self.under_way else math.inf
+        try:
+            sent_at: float = self.under_way[0].sent_at
+        except IndexError:
+            return math.inf
+        return max(sent_at, self.heard_at)
+
+    def trouble(self, at: float) -> str:
+        """What is wrong with the connection; empty: nothing that is known.  Any thread may ask."""
+        if self.down is not None:
+            return "" if self.down is CONNECTING else self.down.reason
+        silence = at - self.waits_since
+        return f"no answer for {silence:.3g} s" if silence > self.patience else ""
 
     def _postpone(self, queued: SentAgain) -> None:
         """Owe ``queued`` to the master, if it is a release that may still find its key."""

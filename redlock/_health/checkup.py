@@ -49,6 +49,8 @@ class Checkup:
         probe: a function that takes a real lock and returns how that went. Its argument is the ``max_ttl`` by which
             the verdict is made. It is called in a thread of its own, and only if the votes of a majority count. If it
             does not return in time, that is a finding. None: nothing is written.
+        troubles: says what is wrong with the connections that this process uses for its locks, for each master; or
+            nothing at all, if it has none.
         adopt: use the longest TTL that is announced on the masters, instead of that of ``client_options``.
     """
 
@@ -59,6 +61,7 @@ class Checkup:
         timeout: float,
         probe: Callable[[float], Probe] | None,
         *,
+        troubles: Callable[[], Sequence[str]] = list,
         adopt: bool = False,
     ) -> None:
         self._client_options = client_options
@@ -66,6 +69,7 @@ class Checkup:
         self._deadline = self._begun + timeout
         self._last_call = self._begun + timeout * _LAST_CALL
         self._probe = probe
+        self._troubles = troubles
         self._adopt = adopt
         self._survey = Survey(endpoints, client_options.prefix, timeout)
         self._stopped = False
@@ -85,6 +89,9 @@ class Checkup:
             self._survey.stop()
         if probing is not None:
             probing.join(max(0.0, self._deadline - _clock.now()))
+        troubles = self._troubles()
+        if troubles:
+            facts = [replace(one, own=trouble) for one, trouble in zip(facts, troubles, strict=True)]
         return judge(facts, self._client_options_for(facts), self._outcome())
 
     def _begin_probe(self) -> threading.Thread | None:

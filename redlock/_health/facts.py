@@ -52,6 +52,7 @@ class MasterFacts:
         refused: its refusal of every command (BUSY, LOADING).
         lacks: commands that every client needs and that the master does not have, with its answer to each.
         missing: rights that a client needs and its user lacks, in the words of an ACL rule.
+        own: what is wrong with the connection that this process uses for its locks; empty: nothing, or it has none.
         optional: rights that the user lacks and a client can do without.
     """
 
@@ -78,6 +79,7 @@ class MasterFacts:
     lacks: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    own: str = ""
 
     def number(self, name: str) -> int | None:
         """A field of INFO that is a whole number. None: it is not there, or is none."""

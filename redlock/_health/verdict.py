@@ -452,6 +452,16 @@ def _slow(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding
         yield Finding("warning", "slow", f"its votes are nearly too late: {took}", advice)
 
 
+def _own(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001 - as above
+    if facts.own:
+        message = f"it answers, but the connection that this process uses for its locks does not work: {facts.own}"
+        advice = (
+            "see what stands between (a proxy, a tunnel, a firewall) and forgets connections; "
+            "this process goes on trying to make a new one"
+        )
+        yield Finding("warning", "own-connection", message, advice)
+
+
 _RULES: tuple[Callable[[MasterFacts, ClientOptions], Iterator[Finding]], ...] = (
     _not_master,
     _rights,
@@ -463,6 +473,7 @@ _RULES: tuple[Callable[[MasterFacts, ClientOptions], Iterator[Finding]], ...] = 
     _failover,
     _slow,
     _forgets,
+    _own,
 )
 
 

@@ -62,6 +62,7 @@ class Driver:
         self._ready = False
         self._closed = False
         self.stop = self._housekeeper.end  # does not wait: the garbage collector calls it
+        self.troubles = self._connections.troubles
         _DRIVERS.add(self)
 
     def run(self, op: Op[T]) -> T:

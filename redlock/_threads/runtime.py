@@ -15,7 +15,7 @@ from redlock._threads.driver import Driver
 from redlock.errors import RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from redlock._base.deployment import Deployment
     from redlock._connect import Endpoint
@@ -68,6 +68,9 @@ class Runtime(RuntimeBase):
         driver = self.driver
         if driver is not None:  # else the masters were closed just now: nothing is renewed any more
             driver.keep(renewal)
+
+    def troubles(self) -> Callable[[], list[str]]:
+        return lambda: [] if self.driver is None else self.driver.troubles()
 
     def make_driver(self) -> Driver:
         """The driver of this process, made if there is none."""

@@ -99,6 +99,7 @@ def test_five_healthy_ones():
     pytest.param(healthy(4, refused=RefusedCommand("BUSY", "B")), "busy", False, "SCRIPT KILL", id="runaway-script"),
     pytest.param(healthy(4, refused=RefusedCommand("LOADING", "L")), "busy", False, "wait", id="loading"),
     pytest.param(healthy(4, info={"uptime_in_seconds": "3"}), "recently-restarted", False, "wait", id="restarted"),
+    pytest.param(healthy(4, own="no answer for 3.2 s"), "own-connection", True, "proxy", id="own-connection"),
     pytest.param(healthy(4, clock=Clock(5.0, 0.001)), "clock-skew", True, "chrony", id="clock"),
 ])  # fmt: skip
 def test_one_of_five(last, code, votes, says):

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from redlock import QuorumUnreachable
 from tests.servers.look import all_up, eventually, logged, nothing_left, take
 from tests.servers.proxy import Proxy
 from tests.servers.waiter import NEVER, Waiting
@@ -68,6 +69,26 @@ def test_one_that_is_asked_nothing_but_announcements_is_found_as_well(world, red
         eventually(replaced)
 
 
+def own_connections(health):
+    return [one.message for master in health.masters for one in master.findings if one.code == "own-connection"]
+
+
+def test_a_check_says_that_it_is_our_connections_which_do_not_work(world, proxies):
+    """It has connections of its own, over which all masters answer."""
+    with world.Masters([proxy.url for proxy in proxies], restart_guard=False, node_timeout=2) as masters:
+        eventually(lambda: all_up(masters))
+        assert own_connections(masters.check()) == []
+        fall_silent(proxies)
+        with pytest.raises(QuorumUnreachable):
+            masters.lock("job", ttl=30).acquire(timeout=0)
+        health = masters.check(probe=False)
+        assert health.quorum.voting == 5
+        assert len(own_connections(health)) == 5
+        assert all("no answer for" in message for message in own_connections(health))
+        eventually(lambda: all_up(masters))
+        assert own_connections(masters.check()) == []
+
+
 def test_what_a_master_that_was_frozen_answers_late_keeps_its_connection(world, redlock_servers, masters):
     """No second connection gets through meanwhile, and the first one works again."""
     eventually(lambda: all_up(masters))
@@ -75,7 +96,7 @@ def test_what_a_master_that_was_frozen_answers_late_keeps_its_connection(world, 
     for number in range(5):
         redlock_servers.pause(number)
     lock = masters.lock("job", ttl=30)
-    with pytest.raises(Exception, match="took no part"):
+    with pytest.raises(QuorumUnreachable, match="took no part"):
         lock.acquire(timeout=1.5)
     for number in range(5):
         redlock_servers.resume(number)
