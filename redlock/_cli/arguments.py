@@ -60,6 +60,11 @@ def complain(text: str) -> None:
         sys.stderr.flush()
 
 
+def in_options(text: str) -> str:
+    """``text`` of the library in the words of the commands, which have another one for this option."""
+    return text.replace("restart_guard=False", "--no-restart-guard")
+
+
 def _masked(message: str) -> str:
     what, colon, given = message.partition(": ")  # before the colon are only words of argparse
     return what + colon + masked(given)

@@ -121,7 +121,9 @@ def main(argv: list[str]) -> int:
         arguments.complain(f"redlock-check: {error}")
         return UNKNOWN
     except QuorumUnreachable as error:
-        arguments.complain(f"redlock-check: {error}")
+        from redlock._cli import locks  # noqa: PLC0415
+
+        arguments.complain(f"redlock-check: {arguments.in_options(str(error))}{locks.advice(error)}")
         return CRITICAL
 
 
@@ -158,7 +160,7 @@ def _locks(given: argparse.Namespace) -> int:
     arguments.find_room(len(wanted.urls), "a list")
     found = locks.listed(wanted, given.locks, given.limit or _LIMIT, given.timeout)
     print(found.json() if given.json else "\n".join(found.lines(table.Style(sys.stdout))))  # noqa: T201
-    return OK
+    return WARNING if found.not_voting else OK
 
 
 def _plan(given: argparse.Namespace) -> int:

@@ -12,10 +12,10 @@ import math
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from redlock import Masters
+from redlock import Masters, QuorumUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from redlock import LockStatus
     from redlock._cli.config import WantedMasters
@@ -29,24 +29,51 @@ _DIGITS = 8  # of a token
 def listed(wanted: WantedMasters, match: str, limit: int, timeout: float) -> Listed:
     """The first locks in the order of their names.
 
+    If too few masters vote yet (R21), it is what all of them have now, and `Listed.not_voting` says which do not: they
+    may have forgotten locks that are held.
+
     Raises:
         ConfigurationError: the pattern or an option cannot be right.
         QuorumUnreachable: too few masters answered, or allowed it.
     """
     # A client announces its `max_ttl` for good (R21). The least that is allowed is no news where there are clients.
-    options = wanted.options
-    least = 3 * options.get("node_timeout", _NODE_TIMEOUT)
-    with Masters(
-        wanted.masters, connect_timeout=timeout, **{"max_ttl": least, **options, "agreement": "ignore"}
-    ) as masters:
-        return Listed(len(wanted.urls), masters.locks(match), limit)
+    least = 3 * wanted.options.get("node_timeout", _NODE_TIMEOUT)
+    options = {"max_ttl": least, **wanted.options, "agreement": "ignore", "connect_timeout": timeout}
+    size = len(wanted.urls)
+    with Masters(wanted.masters, **options) as masters:
+        try:
+            return Listed(size, masters.locks(match), limit)
+        except QuorumUnreachable as error:
+            if not any(vote.outcome == "quarantined" for vote in error.votes):
+                raise
+        not_voting = {
+            master.name: master.quarantined_s
+            for master in masters.check(timeout=timeout, probe=False).masters
+            if master.quarantined_s
+        }
+    with Masters(wanted.masters, **{**options, "restart_guard": False}) as masters:
+        return Listed(size, masters.locks(match), limit, not_voting)
+
+
+def advice(error: QuorumUnreachable) -> str:
+    """What to do where the user lacks rights, on a line of its own."""
+    if not any(vote.reason.startswith(("NOPERM", "not permitted")) for vote in error.votes):
+        return ""
+    return "\nredlock-check --acl --locks prints the rule with all that this takes"
 
 
 class Listed:
-    """The first locks of ``found``, and how many there are."""
+    """The first locks of ``found``, and how many there are.
 
-    def __init__(self, masters: int, found: Iterable[LockStatus], limit: int) -> None:
+    Attributes:
+        not_voting: for how many seconds masters without which there was no majority do not vote yet.
+    """
+
+    def __init__(
+        self, masters: int, found: Iterable[LockStatus], limit: int, not_voting: Mapping[str, float] | None = None
+    ) -> None:
         self._masters = masters
+        self.not_voting = dict(not_voting or {})
         number = count()
         numbered = ((_order(status.name), next(number), status) for status in found)
         self._locks = [status for _, _, status in heapq.nsmallest(limit, numbered)]
@@ -57,6 +84,7 @@ class Listed:
             "schema": 1,
             "size": self._masters,
             "total": self._total,
+            "not_voting": self.not_voting,
             "locks": [
                 {
                     "name": status.name,
@@ -95,9 +123,22 @@ class Listed:
         said = f"{self._total} lock{'' if self._total == 1 else 's'}"
         if self._total > len(self._locks):
             said += f", of which the first {len(self._locks)} are shown: see --limit"
+        notes = self._notes()
         if not self._locks:
-            return [said]
-        return [style.paint(table[0], "dim"), *table[1:], "", said]
+            return [said, *notes]
+        return [style.paint(table[0], "dim"), *table[1:], "", said, *notes]
+
+    def _notes(self) -> list[str]:
+        if not self.not_voting:
+            return []
+        young = f"{len(self.not_voting)} of {self._masters} masters"
+        seconds = max(self.not_voting.values())
+        return [
+            "",
+            f"{young} were started a short while ago and do not vote yet: {', '.join(self.not_voting)}.",
+            "Locks that they have forgotten may still be held, and are not in this list.",
+            f"Nobody gets a lock until more of them vote, in {seconds:.0f} s at the latest.",
+        ]
 
 
 def _order(name: str) -> tuple[str, int]:

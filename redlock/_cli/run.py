@@ -43,7 +43,7 @@ examples:
   redlock-run migrate --wait 300 --max-hold 1800 -- ./manage.py migrate
   redlock-run deploy --verbose -- sh -c 'echo "fencing token $REDLOCK_FENCE"; ./deploy'
   redlock-run --service consumer --restart on-failure -- ./consume orders
-  */5 * * * *  redlock-run --config /etc/redlock.toml sweep --no-wait -- sweep || [ $? = 75 ]
+  */5 * * * *  redlock-run --config /etc/redlock.toml sweep --no-wait --quiet -- sweep || [ $? = 75 ]
 
 The masters are those of --masters, of --config, or of the environment variable REDLOCK_MASTERS.
 The command gets REDLOCK_NAME, REDLOCK_TOKEN, REDLOCK_OWNER and REDLOCK_FENCE in its environment.
@@ -136,7 +136,11 @@ def parser() -> arguments.Parser:
         metavar="TEXT",
         help="what others read who look or wait; at most 64 bytes (default: this host/the process id)",
     )
-    this.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
+    saying = this.add_mutually_exclusive_group()
+    saying.add_argument("-v", "--verbose", action="store_true", help="say who holds the lock, and what happens")
+    saying.add_argument(
+        "-q", "--quiet", action="store_true", help="do not say who holds the lock when it was not acquired: for cron"
+    )
     group = this.add_argument_group("a service")
     group.add_argument(
         "--service",
@@ -203,6 +207,8 @@ def _refuse_what_contradicts(this: arguments.Parser, given: argparse.Namespace) 
     if given.no_wait or given.wait is not None:
         option = "--no-wait" if given.no_wait else "--wait"
         this.error(f"{option} does not go with --service: a service waits until it is elected")
+    if given.quiet:
+        this.error("--quiet does not go with --service: it waits until it is elected, and says who leads meanwhile")
     if given.hold_at_least is not None:
         this.error("--hold-at-least does not go with --service: nobody could lead when the command has ended")
 
@@ -229,7 +235,9 @@ def _divided(argv: list[str]) -> tuple[list[str], bool, list[str]]:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # nobody reads standard error any more
-        sys.stderr.write(f"redlock-run: {text}\n")  # in one piece: other programs may write at the same time
+        sys.stderr.write(
+            f"redlock-run: {arguments.in_options(text)}\n"
+        )  # in one piece: other programs may write at the same time
         sys.stderr.flush()
 
 
@@ -250,7 +258,7 @@ class Run:
         self._dog = job.dog
         self._verbose: bool = given.verbose
         self._wait = 0.0 if given.no_wait else -1.0 if given.wait is None else given.wait
-        self._quiet: bool = given.no_wait and not given.verbose
+        self._quiet: bool = given.quiet
         self._hold_at_least: float = given.hold_at_least or 0.0
         longest = self._options.get("max_ttl", _MAX_TTL)
         self._service: bool = given.service
@@ -416,8 +424,8 @@ class Run:
                 "those who have them may wait in the same way"
             )
         if lease is None and not self._quiet:
-            waited = time.monotonic() - begun
-            _say(f"not acquired in {waited:.1f} s: {self._holder(masters) or 'it was held all the time'}")
+            waited = f" in {time.monotonic() - begun:.1f} s" if wait else ""
+            _say(f"not acquired{waited}: {self._holder(masters)}")
         return lease
 
     def _tell_who(self, masters: Masters, enough: threading.Event) -> None:
@@ -436,11 +444,12 @@ class Run:
             pause = 1.0
 
     def _holder(self, masters: Masters) -> str:
+        """Who has it now that we did not get it, on one line."""
         try:
             text, who = self._who(masters)
         except RedlockError:
-            return ""
-        return text if who else ""
+            return f"others have {self._name!r}, and too few masters answer to say who"
+        return text if who else f"others had it, or wanted it as well; {text}"
 
     def _who(self, masters: Masters) -> tuple[str, str]:
         """Who holds it, for people, and what changes when somebody else does: "" if it is free."""
@@ -459,6 +468,8 @@ class Run:
             who = ", ".join(sorted({owner or "somebody" for owner in status.readers})[:_MOST_NAMED])
             read = f"{self._name!r} is read by {len(status.shared)} ({who})"
             return f"{read} for {status.remaining:.1f} s more, unless they renew"
+        if status.token is None and any(vote.outcome == "held" for vote in status.votes):
+            return f"nobody has a majority for {self._name!r} now"
         if status.token is None:
             return f"{self._name!r} is free now"
         token = status.token.removeprefix("released:")

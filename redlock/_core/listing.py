@@ -83,4 +83,6 @@ class Listing:
 
     def _explain(self) -> str:
         text = f"nobody can tell which locks there are: {self._searched.explain()}"
-        return f"{text}; to list locks a user needs +scan" if self._searched.misconfigured else text
+        if any(vote.reason.startswith("NOPERM") for vote in self._searched.votes()):
+            text += "; to list locks a user needs one right more: ACL SETUSER user +scan, on each master"
+        return text

@@ -11,6 +11,7 @@ import pytest
 
 import redlock
 from redlock import ConfigurationError, QuorumUnreachable
+from redlock.testing import LocalMasters
 from tests.servers.commands import CHECK, run
 from tests.servers.look import all_up, each, eventually, kill
 
@@ -179,7 +180,7 @@ def test_who_may_not_scan_is_told_what_is_missing(world, redlock_servers):
         put(redlock_servers, "redlock:a")
         with world.Masters(users, restart_guard=False) as masters:
             eventually(lambda: all_up(masters))
-            with pytest.raises(QuorumUnreachable, match=r"to list locks a user needs \+scan") as caught:
+            with pytest.raises(QuorumUnreachable, match=r"to list locks a user needs .*\+scan") as caught:
                 Lister(world, masters)()
             assert "NOPERM" in str(caught.value)
             each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "+scan")
@@ -312,6 +313,48 @@ def test_its_exit_code_without_a_quorum(redlock_servers):
     done = check(redlock_servers, "--locks")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nobody can tell which locks there are" in done.stderr
+
+
+def test_masters_that_do_not_vote_yet_show_what_they_have():
+    """In their first minute, or right after a restart: what that means is said, and it is a warning."""
+    with LocalMasters(5) as young:
+        put(young, "redlock:job", f"{'0' * 40}:web", px=600_000)
+        look = [*CHECK, "--max-ttl", "60", "--locks"]
+        done = run(look, young.urls)
+        assert (done.returncode, done.stderr) == (1, "")
+        assert re.search(r"^job +web +\d+\.\d s +[345] of 5$", done.stdout, re.MULTILINE), done.stdout
+        assert "5 of 5 masters were started a short while ago and do not vote yet: 127.0.0.1:" in done.stdout
+        assert "Locks that they have forgotten may still be held, and are not in this list." in done.stdout
+        done = run([*look, "--json"], young.urls)
+        said = json.loads(done.stdout)
+        assert (done.returncode, said["total"], len(said["not_voting"])) == (1, 1, 5)
+        assert all(0 < seconds <= 61 for seconds in said["not_voting"].values())
+        kill(young, 3)
+        done = run(look, young.urls)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "nobody can tell which locks there are" in done.stderr
+
+
+def test_a_minority_that_does_not_vote_is_not_needed(redlock_servers):
+    """A majority was searched, so every lock that is held is in the list (R29)."""
+    with LocalMasters(1) as young, LocalMasters(2, persistence="always") as old:
+        done = run([*CHECK, "--max-ttl", "60", "--locks", "--json"], [*young.urls, *old.urls])
+    assert (done.returncode, json.loads(done.stdout)["not_voting"]) == (0, {})
+
+
+@pytest.mark.parametrize(("rights", "says"), [
+    (["+scan"], None), ([], "ACL SETUSER user +scan, on each master"), (["-@all"], "not permitted"),
+])  # fmt: skip
+def test_the_command_says_what_to_grant(redlock_servers, rights, says):
+    each(redlock_servers, "execute_command", "ACL", "SETUSER", "lister", "on", ">pw", *redlock_rule(), *rights)
+    done = run(
+        [*CHECK, "--no-restart-guard", "--locks"], [f"redis://lister:pw@127.0.0.1:{p}" for p in redlock_servers.ports]
+    )
+    each(redlock_servers, "execute_command", "ACL", "DELUSER", "lister")
+    assert done.returncode == (0 if says is None else 2), done.stderr
+    assert says is None or says in done.stderr
+    assert ("redlock-check --acl --locks prints the rule" in done.stderr) is (says is not None)
+    assert ("+scan" in done.stderr) is (rights == [])
 
 
 @pytest.mark.parametrize("wrong", [

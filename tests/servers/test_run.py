@@ -195,13 +195,44 @@ def test_four_at_the_same_moment_and_exactly_one_runs(servers, tmp_path):
     go_on = tmp_path / "go on"
     command = ["sh", "-c", f"echo ran; while ! [ -e '{go_on}' ]; do sleep 0.05; done"]
     with contextlib.ExitStack() as stack:
-        four = [stack.enter_context(started(["job", "--no-wait", NEW, "--", *command], servers.urls)) for _ in range(4)]
+        words = ["job", "--no-wait", "--quiet", NEW, "--", *command]
+        four = [stack.enter_context(started(words, servers.urls)) for _ in range(4)]
         eventually(lambda: sum(one.poll() is not None for one in four) >= 3, 60)
         go_on.touch()
         ended = [(one.wait(60), one.communicate()) for one in four]
     assert sorted(code for code, _ in ended) == [0, 75, 75, 75]
     assert sorted(output for _, (output, _) in ended) == ["", "", "", "ran\n"]
-    assert [errors for _, (_, errors) in ended] == [""] * 4  # --no-wait is quiet: this is what it is for
+    assert [errors for _, (_, errors) in ended] == [""] * 4  # for cron, which mails every word
+
+
+@pytest.mark.parametrize(("kind", "holder"), [
+    ([], "'job' is held by web-1 for "), (["--slots", "1"], "'job': 0 of 1 slots are free, held by web-1"),
+])  # fmt: skip
+@pytest.mark.parametrize(("how", "begins"), [
+    (["--no-wait"], r"not acquired: "), (["--wait", "0"], r"not acquired: "),
+    (["--wait", "0.2"], r"not acquired in \d\.\d s: "),
+    (["--no-wait", "--quiet"], None), (["--wait", "0.2", "-q"], None),
+])  # fmt: skip
+def test_who_has_it_is_said_on_one_line_unless_it_is_to_be_quiet(servers, kind, holder, how, begins):
+    with started(["job", NEW, *kind, "--owner", "web-1", "--", "sh", "-c", "echo on; sleep 60"], servers.urls) as first:
+        assert line(first) == "on"
+        done = run([*RUN, "job", *how, *kind, NEW, "--", "true"], servers.urls)
+    assert (done.returncode, done.stdout) == (75, "")
+    if begins is None:
+        assert done.stderr == ""
+    else:
+        assert re.fullmatch(f"redlock-run: {begins}{re.escape(holder)}.*\n", done.stderr), done.stderr
+
+
+def test_what_several_have_a_part_of_is_held_by_nobody(servers):
+    """As after several attempts at once: it is neither free, nor has anybody got it."""
+    for i in range(5):
+        servers.client(i).set("redlock:job", f"somebody {i}", px=60_000)
+    done = run([*RUN, "job", NEW, "--no-wait", "--", "true"], servers.urls)
+    assert done.returncode == 75
+    assert done.stderr == (
+        "redlock-run: not acquired: others had it, or wanted it as well; nobody has a majority for 'job' now\n"
+    )
 
 
 def test_waiting(servers):
@@ -769,6 +800,15 @@ def test_no_quorum(servers):
         servers.restart(0)
         assert process.wait(60) == 0
         assert line(process) == "ran"
+
+
+def test_masters_that_do_not_vote_yet_and_the_option_against_it():
+    """It is called by its own name, which can be typed; only programs say restart_guard=False."""
+    with LocalMasters(3) as young:
+        done = run([*RUN, "job", "--no-wait", "--", "true"], young.urls)
+    assert done.returncode == 69
+    assert "(--no-restart-guard switches this off)" in done.stderr
+    assert "restart_guard=" not in done.stderr
 
 
 def test_a_wrong_password_is_not_waited_for(servers, tmp_path):

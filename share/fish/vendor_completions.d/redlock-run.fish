@@ -68,6 +68,7 @@ complete -c redlock-run -n _shtab_redlock_run_using -l grace -x -d 'between SIGT
 complete -c redlock-run -n _shtab_redlock_run_using -l slots -x -d 'at most K commands at once: hold one of K slots in place of the lock; the command gets the number of its slot, from 0 on, in REDLOCK_SLOT'
 complete -c redlock-run -n _shtab_redlock_run_using -l owner -x -d 'what others read who look or wait; at most 64 bytes (default: this host/the process id)'
 complete -c redlock-run -n _shtab_redlock_run_using -s v -l verbose -d 'say who holds the lock, and what happens'
+complete -c redlock-run -n _shtab_redlock_run_using -s q -l quiet -d 'do not say who holds the lock when it was not acquired: for cron'
 complete -c redlock-run -n _shtab_redlock_run_using -l service -d 'run the command whenever this one is elected leader of NAME, until SIGTERM; say who leads'
 complete -c redlock-run -n _shtab_redlock_run_using -l restart -xka "always on-failure never" -d 'stand for election again if the command ends by itself: always (the default), on-failure (with another exit code than 0) or never; after a random pause, which grows to 30 s. A lost lock is no such end'
 complete -c redlock-run -n _shtab_redlock_run_using -l config -xka "(__fish_complete_path (commandline -ct))" -d 'TOML file with the masters, credentials, TLS files and these options'
