@@ -129,6 +129,7 @@ def _judge(
         if quarantined > 0:
             findings.append(_restarted(facts, quarantined, voters.max_ttl))
         findings.extend(_skewed(facts, offset, client_options))
+        findings.extend(_own(facts, findings))
     takes_away_the_vote = any(finding.level == "critical" and finding.code not in _UNSAFE for finding in findings)
     return MasterHealth(
         url=facts.url,
@@ -452,16 +453,6 @@ def _slow(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding
         yield Finding("warning", "slow", f"its votes are nearly too late: {took}", advice)
 
 
-def _own(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Finding]:  # noqa: ARG001 - as above
-    if facts.own:
-        message = f"it answers, but the connection that this process uses for its locks does not work: {facts.own}"
-        advice = (
-            "see what stands between (a proxy, a tunnel, a firewall) and forgets connections; "
-            "this process goes on trying to make a new one"
-        )
-        yield Finding("warning", "own-connection", message, advice)
-
-
 _RULES: tuple[Callable[[MasterFacts, ClientOptions], Iterator[Finding]], ...] = (
     _not_master,
     _rights,
@@ -473,8 +464,17 @@ _RULES: tuple[Callable[[MasterFacts, ClientOptions], Iterator[Finding]], ...] = 
     _failover,
     _slow,
     _forgets,
-    _own,
 )
+
+
+def _own(facts: MasterFacts, findings: Sequence[Finding]) -> Iterator[Finding]:
+    if facts.own and not any(finding.level == "critical" for finding in findings):  # else that is why
+        message = f"it answers, but the connection that this process uses for its locks does not work: {facts.own}"
+        advice = (
+            "see what stands between (a proxy, a tunnel, a firewall) and forgets connections; "
+            "this process goes on trying to make a new one"
+        )
+        yield Finding("warning", "own-connection", message, advice)
 
 
 def _duplicate(facts: MasterFacts, first: MasterFacts) -> Finding:
