@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from redlock._core.wire import Call, Lists
+    from redlock.errors import Unheard
 
 T = TypeVar("T")
 
@@ -407,7 +408,7 @@ def classify(error: BaseException, text: str) -> Failure:
     """
     kind = trouble(error, text)
     passing = kind in ("timeout", "connection") and not ErrorReply.read(text).configuration
-    outcome: Literal["timeout", "error"] = "timeout" if kind == "timeout" else "error"
+    outcome: Unheard = "timeout" if kind == "timeout" else "error"
     return Failure(outcome, _SAID.get(kind, "") + text, sent=False, configuration=not passing)
 
 

@@ -16,15 +16,39 @@ pickled. None contains a password.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-# Who adds one looks at `_core/quorum.py` (does it count as absent?), at `_SILENT` in `_cli/run.py`, at R3 and C2 in
-# docs/rules.md, and at docs/reference/errors.md.
 Outcome: TypeAlias = Literal["granted", "held", "free", "error", "timeout", "quarantined", "pending"]
+Unheard: TypeAlias = Literal["error", "timeout"]  # outcomes without an answer to the request
 Reason: TypeAlias = Literal["expired", "taken", "unreachable", "max_hold"]
+
+
+class Part(NamedTuple):
+    """What an outcome says of its master.
+
+    Attributes:
+        took: ``voted``; or ``absent``: its vote does not count, and no majority can be made with it (C2); or
+            ``nothing yet``.
+        heard: it has carried out the request.  Else it may have done so: its answer may be lost.
+    """
+
+    took: Literal["voted", "absent", "nothing yet"]
+    heard: bool
+
+
+# The one place that says it.  Counting, `redlock-run`, a status and the texts of errors ask this table.
+OUTCOMES: dict[Outcome, Part] = {
+    "granted": Part("voted", heard=True),
+    "held": Part("voted", heard=True),
+    "free": Part("voted", heard=True),
+    "error": Part("absent", heard=False),
+    "timeout": Part("absent", heard=False),
+    "quarantined": Part("absent", heard=True),  # it answers, and may have forgotten what others hold (R21)
+    "pending": Part("nothing yet", heard=False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +73,11 @@ class Vote:
         took = "" if self.latency is None else f" after {self.latency * 1000:.1f} ms"
         reason = printable(self.reason)
         return f"{self.master}  {self.outcome}{took}{': ' if reason else ''}{reason}"
+
+
+def unheard(votes: Iterable[Vote]) -> list[Vote]:
+    """Those of masters that may not have done what they were asked for."""
+    return [vote for vote in votes if not OUTCOMES[vote.outcome].heard]
 
 
 def printable(text: str) -> str:

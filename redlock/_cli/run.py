@@ -16,6 +16,7 @@ from redlock._cli import arguments, clock, config, service
 from redlock._cli.guard import KILLED, TERMINATED, exists
 from redlock._cli.job import ENDING, Job, NotStarted, Signals
 from redlock._cli.watchdog import GONE
+from redlock.errors import unheard
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +35,6 @@ _MARGIN, _MARGIN_SHARE = 0.5, 1 / 20
 _MOST_NAMED = 5  # readers in one line
 _TELL_AGAIN = 10.0  # seconds between two messages while waiting
 _ENDS_US = (*ENDING, signal.SIGHUP)  # while there is no command that it could be for
-_SILENT = ("error", "timeout", "pending")  # votes of masters that may still have the key
 # The tokens of all redlock-runs around the one whose token is in REDLOCK_TOKEN, one in a line: owners may have blanks.
 _OUTER = "REDLOCK_OUTER"
 _EXAMPLES = """\
@@ -616,7 +616,7 @@ class Run:
 
     def _say_unheard(self) -> bool:
         """Say it if no majority has answered to the release. False: one has."""
-        silent = [vote for vote in self._answers if vote.outcome in _SILENT]
+        silent = unheard(self._answers)
         if 2 * len(silent) < len(self._answers):
             return False
         what = (

@@ -166,7 +166,7 @@ def inspect_many(settings: MastersSettings, names: Sequence[str], prefix: str) -
 
 
 def _status(name: str, seen: dict[int, wire.Seen], tally: Tally) -> LockStatus:
-    counted = [answer for master, answer in seen.items() if tally.outcome(master) in ("held", "free")]
+    counted = [answer for master, answer in seen.items() if tally.has_voted(master)]
     need = majority(tally.size)
     token, remaining = None, 0.0
     for holder in {answer.holder for answer in counted if answer.holder}:

@@ -5,7 +5,10 @@ This file imports nothing of the core: the effects, the replies and the pipeline
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from redlock.errors import Unheard
 
 NEVER = float("-inf")  # `Send.sent_at` of a request that was not sent
 
@@ -19,7 +22,7 @@ class Failure(NamedTuple):
     ``of_name`` True: the master objects to the values at the keys of this name.  Other names can be locked there.
     """
 
-    outcome: Literal["error", "timeout"]
+    outcome: Unheard
     reason: str
     sent: bool = True
     configuration: bool = False

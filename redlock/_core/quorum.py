@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from redlock.errors import Outcome, Vote
+from redlock.errors import OUTCOMES, Outcome, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,6 @@ def enough_to_hold(at_least: float, ttl: float, factor: float, node_timeout: flo
 
 # A vote: the outcome, the latency, the reason, whether a configuration is to blame, and whether only this name is.
 Entry: TypeAlias = tuple[Outcome, "float | None", str, bool, bool]
-_ABSENT: tuple[Outcome, ...] = ("error", "timeout", "quarantined")  # outcomes of a master that did not vote
 
 
 class Tally:
@@ -116,7 +115,7 @@ class Tally:
     @property
     def perhaps_denied(self) -> bool:
         """The masters that did not vote could have made a majority with those that say that the key is not ours."""
-        return self._number("held", *_ABSENT) >= self.need
+        return self._number("held") + self._absent() >= self.need
 
     @property
     def settled(self) -> bool:
@@ -139,6 +138,11 @@ class Tally:
         entry = self.entries[master]
         return None if entry is None else entry[0]
 
+    def has_voted(self, master: int) -> bool:
+        """Whether this master said something that counts."""
+        entry = self.entries[master]
+        return entry is not None and OUTCOMES[entry[0]].took == "voted"
+
     def time_out(self, after: float) -> None:
         """The round is over: a master that has not answered by now did not vote."""
         for master, entry in enumerate(self.entries):
@@ -158,37 +162,36 @@ class Tally:
         """Masters that said no in a lost round.  Unless one of them changes its answer, the next round is lost too.
 
         The masters that granted it, and those that were not waited for, make no majority together.
-        A quarantined master is not in the list, and neither is one with a wrong configuration: no release changes
-        their answers.
+        A master that answers and is not counted (quarantined) is not in the list, and neither is one with a wrong
+        configuration: no release changes their answers.
         """
-        return [
-            master
-            for master, entry in enumerate(self.entries)
-            if entry is not None and entry[0] not in ("granted", "quarantined") and not entry[3]
-        ]
+        return [master for master, entry in enumerate(self.entries) if entry is not None and _may_change(entry)]
 
     @property
     def took(self) -> float:
         """Seconds until the last answer that was counted; 0 if there was none."""
         return max((entry[1] or 0.0 for entry in self.entries if entry is not None), default=0.0)
 
-    def _number(self, *outcomes: Outcome) -> int:
-        return sum(1 for entry in self.entries if entry is not None and entry[0] in outcomes)
+    def _number(self, outcome: Outcome) -> int:
+        return sum(1 for entry in self.entries if entry is not None and entry[0] == outcome)
+
+    def _absent(self) -> int:
+        return sum(1 for entry in self.entries if entry is not None and OUTCOMES[entry[0]].took == "absent")
 
     @property
     def unreachable(self) -> bool:
         """So many masters did not vote that no majority was possible (C2)."""
-        return self.lost and self.size - self._number(*_ABSENT) < self.need
+        return self.lost and self.size - self._absent() < self.need
 
     @property
     def outage(self) -> bool:
         """`unreachable` for every name.  A master that only objects to the keys of this name counts as reachable."""
         there = sum(1 for entry in self.entries if entry is not None and entry[4])
-        return self.unreachable and self.size - self._number(*_ABSENT) + there < self.need
+        return self.unreachable and self.size - self._absent() + there < self.need
 
     def explain(self) -> str:
         """Explain `unreachable` to people."""
-        absent = self._number(*_ABSENT)
+        absent = self._absent()
         masters = "masters" if self.size > 1 else "master"
         are = "are" if self.need > 1 else "is"
         return f"{absent} of {self.size} {masters} took no part, and {self.need} {are} needed for a majority"
@@ -206,3 +209,9 @@ class Tally:
             else Vote(name, entry[0], entry[1], entry[2])
             for name, entry in zip(self.masters, self.entries, strict=True)
         )
+
+
+def _may_change(entry: Entry) -> bool:
+    """Whether a release may turn this vote into a grant."""
+    part = OUTCOMES[entry[0]]
+    return not (entry[0] == "granted" or entry[3] or (part.took == "absent" and part.heard))
