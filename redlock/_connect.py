@@ -8,6 +8,7 @@ the inside of redis-py is in this file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import re
@@ -207,6 +208,8 @@ def _checked(target: Endpoint) -> Endpoint:
         if target.tls:
             _check_files(target.settings)
     except Exception as error:  # noqa: BLE001 - each setting has its own error: TypeError, ValueError, redis-py's own
+        if out_of_descriptors(error):  # it is no fault of the settings: who connects will see
+            return target
         raise ConfigurationError(f"the settings for {target.name} are refused: {masked(target, str(error))}") from None
     return target
 
@@ -221,6 +224,8 @@ def _check_files(settings: dict[str, Any]) -> None:
             changed = Path(file).stat().st_mtime_ns
             Path(file).open("rb").close()
         except OSError as error:
+            if out_of_descriptors(error):
+                raise
             raise ValueError(f"{option}={file}: {error.strerror}") from None
         if option != "ssl_keyfile" and not _has_certificates(file, changed):
             raise ValueError(f"{option}={file}: no certificate in PEM format")
@@ -352,7 +357,10 @@ class Connector:
 
     def failure(self, error: BaseException) -> Failure:
         """The meaning of a failed attempt for the vote of this master."""
-        found = classify(error, self.words(error))
+        words = self.words(error)
+        if "Too many open files" in words:  # which file it was to be says nothing
+            return Failure("error", NO_DESCRIPTOR, sent=False)
+        found = classify(error, words)
         if self._target.tls and found.outcome == "timeout":  # the server may be waiting for a command in plain text
             return found._replace(reason=f"{found.reason} (a port without TLS behaves like this as well)")
         return found
@@ -365,6 +373,14 @@ class Connector:
         except Exception:  # noqa: BLE001
             text = ""
         return masked(self._target, text) or type(error).__name__
+
+
+NO_DESCRIPTOR = "Too many open files in this process (or machine): close some, or raise its limit (ulimit -n)"
+
+
+def out_of_descriptors(error: BaseException) -> bool:
+    """Whether this process, or its machine, has no free descriptor."""
+    return getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)
 
 
 # Errors of TLS: ours about the server's certificate and TLS, and the server's alerts about ours.

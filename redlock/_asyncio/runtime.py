@@ -90,7 +90,10 @@ class Runtime(RuntimeBase):
                 self.drivers.clear()  # they were disowned
                 self._past.clear()
                 self.process = process.mark
-            driver = Driver(self.endpoints, self.deployment, self.connect_timeout, loop)
+            try:
+                driver = Driver(self.endpoints, self.deployment, self.connect_timeout, loop)
+            except OSError as error:
+                raise self.without_descriptors(error) from error
             over = [self.drivers.pop(known) for known in list(self.drivers) if known.is_closed()]
             self._past.update(over)
             for before in self._past:  # a lease of theirs may be thrown away only now (P7)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redlock._base import process
 from redlock._base.connections import CLOSED
 from redlock._base.forklock import ForkLock
-from redlock.errors import RedlockError
+from redlock._connect import NO_DESCRIPTOR, out_of_descriptors
+from redlock.errors import QuorumUnreachable, RedlockError, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +44,13 @@ class RuntimeBase(ABC):
     @abstractmethod
     def post(self, op: Op[Any], driver: Any = None) -> None:
         """Carry out what ``op`` sends, without waiting for answers; by ``driver``, if there is one."""
+
+    def without_descriptors(self, error: OSError) -> QuorumUnreachable:
+        """The outage that it is if no driver can be made.  The next operation tries again."""
+        reason = NO_DESCRIPTOR if out_of_descriptors(error) else f"{error}"
+        masters = self.deployment.settings.masters
+        votes = [Vote(master, "error", None, "not asked") for master in masters]
+        return QuorumUnreachable(f"no master can be asked: {reason}", votes=votes)
 
     @abstractmethod
     def troubles(self) -> Callable[[], list[str]]:

@@ -79,7 +79,10 @@ class Runtime(RuntimeBase):
                 raise RedlockError(CLOSED)
             driver = self.driver
             if driver is None or self.process is not process.mark:
-                driver = self.driver = Driver(self.endpoints, self.deployment, self.connect_timeout)
+                try:
+                    driver = self.driver = Driver(self.endpoints, self.deployment, self.connect_timeout)
+                except OSError as error:
+                    raise self.without_descriptors(error) from error
                 self.process = process.mark
                 # If it is dropped without close(), no thread may go on for it.
                 weakref.finalize(self, driver.stop).atexit = False

@@ -1,0 +1,52 @@
+"""A process that has used up its descriptors makes masters and asks for a lock; then it closes some, and asks again.
+
+usage: python -m tests.servers.hog WORLD FOLDER-OF-A-CERTIFICATE URL ...
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from typing import Any
+
+from tests.servers import worlds
+
+
+def used_up() -> list[int]:
+    taken: list[int] = []
+    try:
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return taken
+
+
+def asked(lock: Any, **options: float) -> str:
+    try:
+        lease = lock.acquire(**options)
+    except Exception as error:  # noqa: BLE001 - it is what the test looks at
+        return f"{type(error).__name__}: {' / '.join(str(error).splitlines())}"
+    return "granted" if lease else "held"
+
+
+def main(name: str, folder: str, *urls: str) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    with worlds.opened(name) as world:
+        with world.Masters(urls) as loaded:  # Python reads files for what it imports
+            loaded.lock("job")
+        taken = used_up()
+        with world.Masters([f"rediss://localhost:1?ssl_ca_certs={folder}/cert.pem"]):
+            print("made", flush=True)
+        with world.Masters(urls, restart_guard=False) as masters:
+            lock = masters.lock("job", ttl=10)
+            for descriptor in taken[: int(os.environ["FREE"])]:
+                os.close(descriptor)
+            print(f"then: {asked(lock, timeout=0)}", flush=True)
+            for descriptor in taken[int(os.environ["FREE"]) :]:
+                os.close(descriptor)
+            print(f"later: {asked(lock, timeout=5)}", flush=True)
+            lock.release()
+
+
+main(*sys.argv[1:])
