@@ -39,6 +39,7 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections import deque
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -72,6 +73,45 @@ class End:
     def __init__(self) -> None:
         self.mark = object()
         self.then = _Watched()
+
+
+class Obituary(weakref.ref[Any]):
+    """Notes that what the end of a hold belongs to has gone: the lease ``state`` may be held by nobody.
+
+    The collector, or whatever drops the last reference, calls back in the middle of anything; a signal handler may
+    raise in there, and Python swallows that.  So the note is taken by a function without any Python in it, and is lost
+    by nothing.  Whoever reads it tells the renewer: ``reader``, which is called next and may be cut short, or else any
+    renewer when it goes around, once a second while it has leases.
+    """
+
+    __slots__ = ("reader", "state", "times")
+
+    state: LeaseState
+    reader: weakref.ref[Any]
+    times: int  # it was read so often
+
+
+_OBITUARIES: deque[Obituary] = deque()
+_OFTEN_ENOUGH = 3  # one that cannot be read must not keep the others from being read
+_note = _OBITUARIES.append
+
+
+def _watch(then: _Watched, state: LeaseState) -> Obituary:
+    reader = weakref.ref(then, read_obituaries)
+    obituary = Obituary(then, _note)  # the latest reference is called first
+    obituary.state, obituary.reader, obituary.times = state, reader, 0
+    return obituary
+
+
+def read_obituaries(_: object = None) -> None:
+    """Tell the renewer of each lease that was left behind.  May be cut short anywhere, and called in any thread."""
+    while _OBITUARIES:
+        obituary = _OBITUARIES[0]
+        obituary.times += 1
+        if obituary.times <= _OFTEN_ENOUGH:
+            obituary.state.left_behind()
+        with contextlib.suppress(ValueError):  # another thread has read it as well
+            _OBITUARIES.remove(obituary)
 
 
 class Life:
@@ -222,9 +262,9 @@ class Hold(ABC, Generic[AnyLease]):
             leaving.entered.hold = self
             end = leaving.end or leaving.entered.end
             assert end is not None  # noqa: S101 - `AtTheEnd` makes one
-            self._life, self._watches = Life(end), weakref.ref(end.then, state.left_behind)
-        elif self._watches is not None:
-            self._watches = weakref.ref(self._watches(), state.left_behind)
+            self._life, self._watches = Life(end), _watch(end.then, state)
+        elif self._watches is not None and (then := self._watches()) is not None:
+            self._watches = _watch(then, state)
         holder = self.holder
         if len(holder) >= _MANY and not len(holder) & (len(holder) - 1):  # the caller acquires and never releases
             _look_through(holder)

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
+from redlock._base.holds import read_obituaries
 from redlock._base.report import report_failure
 from redlock._core.release import leave_line
 from redlock._core.renewals import tasks
@@ -106,11 +107,15 @@ class RenewerBase(ABC):
 
     def _work(self, now: float, *besides: Renewal) -> None:
         """Do what is due, and look at the renewals ``besides``, whose holders are gone."""
+        try:
+            read_obituaries()  # those that nobody could read when they came
+        except Exception:  # noqa: BLE001 - all leases depend on us
+            report_failure("looking who is gone failed")
         with self._guard():
             over = self._schedule.put(self._schedule.newcomers())
             due = self._schedule.take(now)
         self._see_off(over)
-        due += [renewal for renewal in besides if renewal not in due]
+        due += [renewal for renewal in dict.fromkeys(besides) if renewal not in due]
         for task, renewals in tasks(due, now):
             self._start(task, renewals)
         self.put_back(*due)  # those under way are due at their ends (P6)

@@ -318,7 +318,7 @@ class LeaseState:
         if self.on_change is not None:
             self.on_change(False)
 
-    def left_behind(self, _: object = None) -> None:
+    def left_behind(self) -> None:
         """One of its holders has gone without giving it back.
 
         The garbage collector calls this: so it takes no lock, and only tells the renewer.

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
+import sys
 import time
 import weakref
 from typing import Any
 
 import pytest
+from tenacity.wait import wait_fixed
 
 from redlock import AsyncMasters, LockLost, Masters, NotHeld, RedlockError
-from tests.servers.interrupt import Struck, at_every_opcode
+from tests.servers.interrupt import Interrupt, Struck, at_every_opcode
 from tests.servers.look import all_up, elsewhere, eventually, nothing_left, take
 
 TTL = 0.8
@@ -363,3 +366,51 @@ def test_a_stack_in_a_cycle_that_nobody_closes(redlock_servers, redlock_masters)
     del cycle
     gc.collect()
     eventually(lambda: nothing_left(redlock_servers))
+
+
+# -- a second Ctrl-C, in what tells that a statement is torn: Python swallows what is raised there ------
+
+
+def torn(interrupt, stack) -> None:
+    """Nobody leaves ``stack``, whose last reference is the list; Ctrl-C comes meanwhile."""
+    with interrupt.tracing():
+        stack.clear()
+
+
+@pytest.mark.parametrize("bound", [True, False], ids=["bound", "not-bound"])
+def test_a_second_ctrl_c_while_a_torn_with_goes_keeps_no_lease(redlock_masters, others, monkeypatch, bound):
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    for at in itertools.count(1):
+        interrupt = Interrupt(at)
+        stack = [contextlib.ExitStack()]
+        stack[0].enter_context(redlock_masters.lock("job", ttl=60, auto_extend=False, bound=bound))
+        torn(interrupt, stack)
+        print(interrupt.at, interrupt.where)
+        with others.lock("job", ttl=10, timeout=10, retry=wait_fixed(0.02)):  # it would be free after its TTL
+            pass
+        if interrupt.left > 0:
+            break
+    assert at > 5
+
+
+def test_a_second_ctrl_c_while_a_torn_with_goes_on_a_loop(redlock_servers, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+
+    async def main():
+        async with (
+            AsyncMasters(redlock_servers.urls, restart_guard=False) as masters,
+            AsyncMasters(redlock_servers.urls, restart_guard=False) as others,
+        ):
+            for at in itertools.count(1):
+                interrupt = Interrupt(at)
+                stack = [contextlib.AsyncExitStack()]
+                await stack[0].enter_async_context(masters.lock("job", ttl=60, auto_extend=False, cancel_on_loss=False))
+                torn(interrupt, stack)
+                print(interrupt.at, interrupt.where)
+                async with others.lock("job", ttl=10, timeout=10, retry=wait_fixed(0.02)):
+                    pass
+                if interrupt.left > 0:
+                    break
+            assert at > 5
+
+    asyncio.run(main())
