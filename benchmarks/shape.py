@@ -14,11 +14,13 @@ bytecodes   of one acquire and its release in that thread: of all Python code, t
             included.  Of 64 tasks: those of all, by the number of pairs.  The bare loops send the same bytes.
 calls       of the kernel for the same: to send, to receive, to wait, and to wake a thread.
 new lock    bytecodes of making a lock and of its first pair, beyond a pair of an old lock.
-lines       of Python, empty ones included.
+lines       of Python, empty ones included: those that people write, and those that `tools.unasync` makes of them.
 reaches     into private attributes of others, in redlock/: SLF001 of ruff, whatever is excused.
 
-The exit code is 1 if a figure has grown by more than 5 % beyond the one that shape.json keeps.  `--write` keeps those
-of this run; say why in the commit.
+The exit code is 1 if a figure is beyond its budget, which stands in this file with its reason.  A budget is raised by a
+change of this file that says what is worth it, and by nothing else.  Bytecodes and kernel calls of a task have none:
+they are to be seen, but the time of a pair does not follow them.  `--write` keeps the figures of this run in
+shape.json, to be shown beside later ones.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from benchmarks.counter import HOUSE, Counter
 from benchmarks.scripted import MASTERS, scripted, standstill, urls, warming
@@ -39,6 +41,7 @@ from benchmarks.workers.bare_protocols import BareProtocols
 from benchmarks.workers.bare_sockets import BareSockets, Commands
 from redlock import AsyncMasters, Masters
 from redlock._core.quorum import majority
+from tools.unasync import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,26 +51,53 @@ if TYPE_CHECKING:
 TITLE: Final = "What one acquire and its release cost, counted: functions, bytecodes, calls of the kernel; and lines"
 KEPT: Final = Path(__file__).with_suffix(".json")
 VERSION: Final = "{}.{}".format(*sys.version_info)  # another one has other bytecodes
-GROWTH: Final = 1.05
 TTL: Final = 10.0
 PAIRS: Final = 16  # of each kind
 
 Figures: TypeAlias = dict[str, int]
 Pair: TypeAlias = "tuple[Callable[[], Any], Callable[[], Any]]"
 
-LINES: Final[dict[str, tuple[str, int | str]]] = {  # titles, and bars: a number, or a figure of the bare loops
-    "functions": ("functions of an acquire in a thread", 45),
-    "files": ("files of an acquire in a thread", 14),
-    "changes": ("changes of folder of an acquire in a thread", 18),
-    "thread": ("bytecodes of a pair in a thread", 2_400),
-    "task": ("bytecodes of a pair in a task alone", 4_200),
-    "tasks": ("bytecodes of a pair in one of 64 tasks", 3_700),
-    "new lock": ("bytecodes of a new lock, beyond an old one", 250),
-    "thread calls": ("calls of the kernel of a pair in a thread", "bare thread calls"),
-    "task calls": ("calls of the kernel of a pair in a task alone", "bare task calls"),
-    "lines": ("lines of core, base and both worlds", 7_000),
-    "test lines": ("lines of tests", 31_000),
-    "reaches": ("reaches into private attributes of others", 15),
+
+class Budget(NamedTuple):
+    """The most that a figure may be."""
+
+    most: int
+    why: str
+
+
+# What mending the defects that users reported has cost, in lines.  Only ever to be lowered.
+MENDED: Final = 1_000
+MENDED_TESTS: Final = 4_000
+
+LINES: Final[dict[str, tuple[str, Budget | None]]] = {
+    "functions": (
+        "functions of an acquire in a thread",
+        Budget(57, "more than that nobody follows; 56, and the hold of a thread has a file of its own"),
+    ),
+    "files": ("files of an acquire in a thread", Budget(25, "each is opened by whoever follows an acquire; as above")),
+    "changes": (
+        "changes of folder of an acquire in a thread",
+        Budget(41, "rooms that call each other to and fro are one room; 28 if they were cut by subject"),
+    ),
+    "thread": ("bytecodes of a pair in a thread", None),
+    "task": ("bytecodes of a pair in a task alone", None),
+    "tasks": ("bytecodes of a pair in one of 64 tasks", None),
+    "new lock": ("bytecodes of a new lock, beyond an old one", None),
+    "thread calls": (
+        "calls of the kernel of a pair in a thread",
+        Budget(22, "those of a loop on bare sockets: a call of the kernel is what a pair takes its time for"),
+    ),
+    "task calls": ("calls of the kernel of a pair in a task alone", Budget(26, "as above, and two that wake the loop")),
+    "lines": (
+        "written lines of core, base and both worlds",
+        Budget(13_924 + MENDED, "what slots, readers and agreement made of it; a feature pays for itself by what goes"),
+    ),
+    "made lines": ("lines made of them by tools.unasync", None),
+    "test lines": (
+        "lines of tests",
+        Budget(49_671 + MENDED_TESTS, "twice the package: each rule has one owner, and is not proved again elsewhere"),
+    ),
+    "reaches": ("reaches into private attributes of others", Budget(14, "each is a door that its owner cannot see")),
 }
 
 
@@ -160,14 +190,22 @@ async def _mean(pairs: list[Pair], wired: list[Master]) -> Sequence[int]:
 
 
 def of_the_house() -> Figures:
-    def lines(folder: Path) -> int:
-        return sum(len(path.read_bytes().splitlines()) for path in folder.rglob("*.py"))
+    def lines(*folders: Path) -> list[int]:
+        """Written, and made."""
+        found = [0, 0]
+        for path in (path for folder in folders for path in folder.rglob("*.py")):
+            text = path.read_bytes()
+            found[text.startswith(made)] += len(text.splitlines())
+        return found
 
+    made = HEAD.partition("{}")[0].encode()
+    written, of_tool = lines(*(HOUSE / floor for floor in ("_core", "_base", "_threads", "_asyncio")))
     ruff = [sys.executable, "-m", "ruff", "check", "--select", "SLF001", "--ignore-noqa", "--output-format", "json"]
     found = subprocess.run([*ruff, HOUSE], cwd=HOUSE.parent, capture_output=True, check=False).stdout
     return {
-        "lines": sum(lines(HOUSE / floor) for floor in ("_core", "_base", "_threads", "_asyncio")),
-        "test lines": lines(HOUSE.parent / "tests"),
+        "lines": written,
+        "made lines": of_tool,
+        "test lines": sum(lines(HOUSE.parent / "tests")),
         "reaches": len(json.loads(found)),
     }
 
@@ -184,19 +222,18 @@ def measured() -> Figures:
 
 
 def table(figures: Figures, kept: Figures) -> Iterator[str]:
-    yield f"{f'Python {platform.python_version()}, five masters':<48}{'now':>8}{'kept':>8}{'bar':>8}{'bare':>8}"
-    for key, (title, of) in LINES.items():
-        bar = figures[of] if isinstance(of, str) else of
-        columns = (figures[key], kept.get(key), bar, figures.get(f"bare {key}"))
+    yield f"{f'Python {platform.python_version()}, five masters':<48}{'now':>8}{'kept':>8}{'budget':>8}{'bare':>8}"
+    for key, (title, budget) in LINES.items():
+        columns = (figures[key], kept.get(key), budget and budget.most, figures.get(f"bare {key}"))
         shown = "".join(f"{'' if one is None else format(one, ','):>8}" for one in columns)
-        yield f"{title:<48}{shown}{'   missed' if figures[key] > bar else ''}".rstrip()
+        yield f"{title:<48}{shown}".rstrip()
 
 
-def grown(figures: Figures, kept: Figures) -> list[str]:
+def beyond(figures: Figures) -> list[str]:
     return [
-        f"{LINES[key][0]}: {figures[key]:,}, which is more than {GROWTH} times {kept[key]:,}"
-        for key in LINES
-        if key in kept and figures[key] > GROWTH * kept[key]
+        f"{title}: {figures[key]:,}, and {budget.most:,} is the budget ({budget.why})"
+        for key, (title, budget) in LINES.items()
+        if budget is not None and figures[key] > budget.most
     ]
 
 
@@ -210,17 +247,17 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks shape", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--write", action="store_true", help=f"keep the figures in {KEPT.name}")
+    parser.add_argument("--write", action="store_true", help=f"keep the figures in {KEPT.name}, to compare")
     options = parser.parse_args(arguments)
     figures, kept = measured(), kept_figures()
     if options.write:
         kept[VERSION] = {key: figures[key] for key in LINES}
         KEPT.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     print(*table(figures, kept.get(VERSION, {})), sep="\n")
-    larger = grown(figures, kept.get(VERSION, {}))
+    larger = beyond(figures)
     if larger:
         print(
-            "\nIt has grown.  Make it smaller; or, if that is worth it, `--write` and say why in the commit.",
+            "\nBeyond its budget.  Make it smaller, or say in benchmarks/shape.py what is worth it.",
             *larger,
             sep="\n  ",
         )
