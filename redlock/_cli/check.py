@@ -25,6 +25,9 @@ _MAX_TTL = 60.0  # the default of `Masters`. It is used if no client has announc
 _EVERY = 2  # seconds between checks, if --watch gives none
 _LIMIT, _MOST = 100, 10**9  # locks in a list
 _PROBE_TTL = 5.0  # seconds. The probe's lock stays that long if this program is killed in the middle
+_TO_BE_KEPT = """\
+This is for each master, in a shell or in redis-cli:  ACL SETUSER name on '>password' THE-RULE
+Then ACL SAVE, where its configuration has an aclfile, else CONFIG REWRITE. Without it a restart forgets the user."""
 _EXAMPLES = """\
 examples:
   redlock-check redis://10.0.0.1:6379 redis://10.0.0.2:6379 redis://10.0.0.3:6379
@@ -33,7 +36,7 @@ examples:
   redlock-check --json | jq -r '.masters[] | select(.votes | not) | .url'
   redlock-check --locks 'invoice:*'    lists the locks that are held, and who has them
   redlock-check --plan "$NEW_MASTERS"  prints the steps from the masters in use to these
-  redlock-check --acl        prints the rule for ACL SETUSER name on >password ...
+  redlock-check --acl        prints the rule for ACL SETUSER name on '>password' ...
 
 exit codes:
   0 OK         every master votes, and nothing is wrong
@@ -192,7 +195,9 @@ def _acl(given: argparse.Namespace) -> int:
     # Of the masters' addresses, the rule depends only on the database.
     wanted = config.deployment(given.urls, given, masters_needed=False)
     prefix, listing = wanted.options.get("prefix", "redlock:"), given.locks is not None
-    print(rights.rule(prefix, database=wanted.databases, listing=listing))  # noqa: T201
+    rule = rights.rule(prefix, database=wanted.databases, listing=listing)
+    print(rights.quoted(rule), flush=True)  # noqa: T201
+    arguments.complain(_TO_BE_KEPT)  # standard output is the rule alone, for programs
     return OK
 
 

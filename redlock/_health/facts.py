@@ -81,6 +81,12 @@ class MasterFacts:
     optional: tuple[str, ...] = ()
     own: str = ""
 
+    @property
+    def uptime(self) -> int | None:
+        """In whole seconds, as a client takes it: 0 where its clock was set back to before its start."""
+        before, minus, after = self.info.get("uptime_in_seconds", "").partition("-")
+        return 0 if minus and not before and after.isdecimal() else self.number("uptime_in_seconds")
+
     def number(self, name: str) -> int | None:
         """A field of INFO that is a whole number. None: it is not there, or is none."""
         value = self.info.get(name, "")

@@ -5,6 +5,7 @@ The rule and the questions are in one file, so that both cover the same rights.
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 from redlock._core import wire
@@ -68,9 +69,18 @@ def rule(prefix: str, *, database: bool = False, listing: bool = False) -> str:
         *(("select",) if database else ()),
         *(("scan",) if listing else ()),
     ]
-    # In Redis 6.2 a new user may use all channels. Until `resetchannels`, a pattern of channels is refused.
+    # Users that are there already have it and nothing else. In Redis 6.2 a new one may use all channels. Until
+    # `resetchannels` a pattern of channels is refused, and until `resetkeys` one of keys beside ~*.
     patterns = dict.fromkeys(_patterns(prefix))  # each pattern once
-    return " ".join(["-@all", "resetchannels", *(f"+{command}" for command in commands), *patterns])
+    return " ".join(["-@all", "resetkeys", "resetchannels", *(f"+{command}" for command in commands), *patterns])
+
+
+def quoted(words: str) -> str:
+    """A rule as it can be pasted into a shell, and into redis-cli, which has the same single quotes.
+
+    Without them a shell takes ``|``, ``&``, ``~`` and ``*`` for its own. No word has such a quote inside.
+    """
+    return " ".join(map(shlex.quote, words.split()))
 
 
 def _patterns(prefix: str) -> tuple[str, str, str, str, str]:
@@ -84,8 +94,8 @@ def _patterns(prefix: str) -> tuple[str, str, str, str, str]:
 
 
 def _literal(text: str) -> str:
-    """A pattern that matches ``text``. A rule cannot contain blanks: a ? for each byte stands for one."""
-    return "".join("?" * len(c.encode()) if c.isspace() else f"\\{c}" if c in "*?[]\\" else c for c in text)
+    """A pattern that matches ``text``. A rule cannot contain blanks, nor quotes: a ? for each byte stands for one."""
+    return "".join("?" * len(c.encode()) if c.isspace() or c == "'" else f"\\{c}" if c in "*?[]\\" else c for c in text)
 
 
 def questions(prefix: str, name: str) -> list[Question]:

@@ -81,7 +81,7 @@ def _voters(facts: Sequence[MasterFacts], client_options: ClientOptions) -> Vote
     voters = Voters([one.name for one in facts], client_options.max_ttl, guard=client_options.restart_guard)
     for index, one in enumerate(facts):
         if one.info:
-            known = Facts(one.info.get("run_id"), one.number("uptime_in_seconds"), one.durable, one.announced)
+            known = Facts(one.info.get("run_id"), one.uptime, one.durable, one.announced)
             voters.admit(index, known, one.at)
     return voters
 
@@ -107,12 +107,7 @@ def _judge(
     same_as = next((one for one in everybody[:index] if _same_server(one, facts)), None)
     quarantined = 0.0
     sentinel = _role(facts) == "sentinel"
-    if (
-        client_options.restart_guard
-        and facts.number("uptime_in_seconds") is not None
-        and same_as is None
-        and not sentinel
-    ):
+    if client_options.restart_guard and facts.uptime is not None and same_as is None and not sentinel:
         quarantined = voters.quarantined_for(index, facts.at)
     findings: list[Finding] = []
     if facts.failure is not None:
@@ -128,7 +123,7 @@ def _judge(
             findings.insert(0, _duplicate(facts, same_as))
         if quarantined > 0:
             findings.append(_restarted(facts, quarantined, voters.max_ttl))
-        findings.extend(_skewed(facts, offset, client_options))
+        findings.extend(_skewed(facts, offset, client_options, voters.max_ttl))
         findings.extend(_own(facts, findings))
     takes_away_the_vote = any(finding.level == "critical" and finding.code not in _UNSAFE for finding in findings)
     return MasterHealth(
@@ -141,7 +136,7 @@ def _judge(
         flavour=_flavour(facts),
         version=facts.info.get("valkey_version") or facts.info.get("redis_version"),
         run_id=facts.info.get("run_id"),
-        uptime_s=facts.number("uptime_in_seconds"),
+        uptime_s=facts.uptime,
         quarantined_s=round(quarantined, 3),
         appendonly=facts.appendonly or _APPENDONLY.get(facts.info.get("aof_enabled", "")),
         appendfsync=facts.appendfsync,
@@ -207,11 +202,13 @@ _OUR_TLS = (
     "give a certificate that it trusts with ssl_certfile=FILE&ssl_keyfile=FILE in the address, "
     "and let both sides have a version in common"
 )
+_TO_BE_KEPT = "ACL SAVE (with an aclfile) or CONFIG REWRITE keeps them for the next start"
+_FORGOTTEN = f"if they were right, it may have restarted and forgotten its users: {_TO_BE_KEPT}"
 _FAILURES: dict[Failure, tuple[str, str, str]] = {
     "auth": (
         "auth",
         "it refuses the user or the password",
-        "correct them in its address or the configuration file, or on the server: ACL SETUSER, requirepass",
+        f"correct them in its address or the configuration file, or there: ACL SETUSER, requirepass; {_FORGOTTEN}",
     ),
     "permission": (
         "no-permission",
@@ -309,7 +306,7 @@ def _rights(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findi
         level,
         "no-permission",
         f"the user {facts.user!r} lacks {grant}{without}",
-        f"grant it with ACL SETUSER {facts.user}; redlock-check --acl prints the whole rule",
+        f"grant it with ACL SETUSER {facts.user}; redlock-check --acl prints the whole rule; {_TO_BE_KEPT}",
     )
 
 
@@ -329,7 +326,7 @@ def _lacks(facts: MasterFacts, client_options: ClientOptions) -> Iterator[Findin
         says = next(iter(lacks.values())).partition(", with args")[0]
         message = f"it lacks {', '.join(lacks)}, which clients need: {says}"
         yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
-    elif client_options.restart_guard and facts.info and facts.number("uptime_in_seconds") is None:
+    elif client_options.restart_guard and facts.info and facts.uptime is None:
         message = "its INFO has no uptime_in_seconds, so nobody can tell whether it restarted and forgot its locks"
         yield Finding("critical", "no-command", message, _THE_SERVER_ITSELF)
 
@@ -487,18 +484,20 @@ def _duplicate(facts: MasterFacts, first: MasterFacts) -> Finding:
 
 
 def _restarted(facts: MasterFacts, left: float, max_ttl: float) -> Finding:
-    uptime = facts.number("uptime_in_seconds") or 0
+    uptime = facts.uptime or 0
     return Finding(
         "critical",
         "recently-restarted",
         f"it was started {_short(uptime)} ago and may have forgotten locks: its vote counts in {left:.0f} s "
         f"(max_ttl is {max_ttl:g} s)",
-        "wait; find out why it restarted. A brand-new deployment may begin with restart_guard=False "
-        "(--no-restart-guard)",
+        "wait. If it is new, nothing is wrong, and a brand-new deployment may begin with restart_guard=False "
+        "(--no-restart-guard). If it is not, find out why it restarted",
     )
 
 
-def _skewed(facts: MasterFacts, offset: float | None, client_options: ClientOptions) -> Iterator[Finding]:
+def _skewed(
+    facts: MasterFacts, offset: float | None, client_options: ClientOptions, max_ttl: float
+) -> Iterator[Finding]:
     if offset is None or facts.clock is None:
         return
     # A wrong clock is usually set right in one step, and a step forward makes keys expire that much earlier. The drift
@@ -510,9 +509,19 @@ def _skewed(facts: MasterFacts, offset: float | None, client_options: ClientOpti
             "warning",
             "clock-skew",
             f"its clock is {_short(abs(offset))} {fast} the median of the masters: when somebody sets it right in one "
-            f"step, locks expire early or late (allowed is {allowed:.2g} s)",
-            "run a time daemon there that slews the clock (chrony, ntpd), while no lock is held",
+            f"step while it runs, locks expire early or late (allowed is {allowed:.2g} s)",
+            _set_right(facts, behind=offset < 0, max_ttl=max_ttl),
         )
+
+
+def _set_right(facts: MasterFacts, *, behind: bool, max_ttl: float) -> str:
+    # What it kept on disk ends at a time of day: a clock that was set forward meanwhile has let it expire too early.
+    # One that may have forgotten does not vote for as long by itself (R21).
+    pause = f", wait {max_ttl:g} s (max_ttl), for it votes at once" if behind and facts.durable else ""
+    return (
+        f"if the others may do without it: stop this server, set the clock of its machine{pause}, and start it; "
+        "from then on let a time daemon slew the clock (chrony, ntpd)"
+    )
 
 
 def _short(seconds: float) -> str:
@@ -534,7 +543,7 @@ def _of_the_quorum(quorum: QuorumHealth, client_options: ClientOptions) -> Itera
             "critical",
             "too-few",
             f"{voting} of {size} masters vote, {need} {_are(need)} needed: no lock can be taken",
-            f"bring back {need - voting} of those that do not vote, see there",
+            f"bring back {need - voting} of those that do not vote, or wait for them: see there",
         )
     elif quorum.can_lose == 0:
         why = f"{voting} of {size} masters vote, and {need} are needed" if size > 1 else "there is one master only"

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import stat
@@ -165,7 +166,7 @@ def test_every_master_has_a_certificate_for_its_names(secrets, master):
 
 
 def test_the_users_are_those_of_redlock_check(secrets):
-    rule = run("redlock-check", "--acl").stdout.strip()
+    rule = " ".join(shlex.split(run("redlock-check", "--acl").stdout))
     password = (secrets / "password").read_text().strip()
     assert len(password) >= 32
     for master in MASTERS:

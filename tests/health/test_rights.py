@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,15 @@ def test_every_right_of_the_rule_is_asked_for(prefix):
 )
 def test_the_patterns_are_those_of_the_prefix(prefix, patterns):
     assert [word for word in rights.rule(prefix).split() if word[0] in "~&"] == patterns
+
+
+@pytest.mark.parametrize("prefix", ["redlock:", "", "it's $HOME `x` | & ~ > *"])
+def test_the_rule_is_quoted_for_a_shell_and_for_redis_cli(prefix):
+    """Who has had other keys and channels has them no more."""
+    rule = rights.rule(prefix)
+    assert rule.startswith("-@all resetkeys resetchannels ")
+    assert shlex.split(rights.quoted(rule)) == rule.split()
+    assert "'" not in rule  # redis-cli has no such escape as a shell has
 
 
 def test_a_database_has_to_be_selected():

@@ -51,6 +51,7 @@ def test_five_healthy_ones():
     pytest.param(dead(4, text="Name or service not known"), "unreachable", False, "host name", id="no-such-host"),
     pytest.param(dead(4, text="max number of clients reached"), "busy", False, "maxclients", id="maxclients"),
     pytest.param(dead(4, "auth", "WRONGPASS"), "auth", False, "ACL SETUSER", id="auth"),
+    pytest.param(dead(4, "auth", "WRONGPASS"), "auth", False, "forgotten its users: ACL SAVE", id="users-that-are-gone"),
     pytest.param(dead(4, "permission", "NOPERM"), "no-permission", False, "--acl", id="may-not-connect"),
     pytest.param(dead(4, "protocol", "H"), "not-redis", False, "host and port", id="http"),
     pytest.param(dead(4, "tls", "CERTIFICATE_VERIFY_FAILED"), "tls", False, "ssl_ca_certs", id="tls"),
@@ -314,6 +315,30 @@ def test_one_server_has_one_vote_whatever_its_names():
     assert codes(health.masters[4].findings) == ["duplicate"]
     assert facts[1].name in health.masters[4].findings[0].message
     assert health.quorum.voting == 4
+
+
+def test_one_in_its_first_minute_is_new_before_it_is_to_be_explained():
+    """Nothing is wrong with masters that somebody has just set up; what restarted by itself is to be looked at."""
+    advice = fifth(healthy(4, info={"uptime_in_seconds": "3"})).findings[0].advice
+    assert advice.index("If it is new, nothing is wrong") < advice.index("find out why it restarted")
+
+
+@pytest.mark.parametrize(("offset", "durable", "waits"), [
+    (5.0, False, False), (5.0, True, False), (-5.0, False, False), (-5.0, True, True),
+])  # fmt: skip
+def test_a_clock_can_be_set_right(offset, durable, waits):
+    """While the server is stopped. What it has on disk would be over too early if the clock went forward meanwhile."""
+    [finding] = fifth(healthy(4, clock=Clock(offset, 0.001), durable=durable)).findings
+    assert "stop this server, set the clock of its machine" in finding.advice
+    assert ("wait 60 s (max_ttl)" in finding.advice) is waits
+
+
+def test_a_clock_that_was_set_back_to_before_the_start_of_its_server():
+    """INFO has a negative uptime then, which clients take for 0: it says what it says, and no command is missing."""
+    master = fifth(healthy(4, info={"uptime_in_seconds": "-89"}, clock=Clock(-90.0, 0.001), durable=True))
+    assert (master.votes, master.uptime_s, codes(master.findings)) == (True, 0, ["clock-skew"])
+    master = fifth(healthy(4, info={"uptime_in_seconds": "-"}))
+    assert codes(master.findings) == ["no-command"]
 
 
 def test_a_clock_is_judged_by_the_median_and_by_how_well_it_is_known():

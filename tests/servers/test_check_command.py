@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import resource
+import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from examples import check_situations
 from redlock._cli.check import _checker
 from redlock._cli.config import WantedMasters
+from redlock._health import rights
 from redlock.testing import LocalMasters, clock_available
 from tests.servers.commands import CHECK, run, start
 from tests.servers.look import each, eventually
@@ -148,16 +151,54 @@ def test_the_acl_rule_that_is_printed_works(servers):
     assert done.returncode == 0
     urls = []
     for i in range(5):
-        servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", ">secret", *done.stdout.split())
+        servers.client(i).execute_command("ACL", "SETUSER", "locker", "on", ">secret", *shlex.split(done.stdout))
         urls.append(f"redis://locker:secret@127.0.0.1:{servers.ports[i]}")
     checked = run(CHECK, urls)
     assert checked.returncode == 0, checked.stdout
     # A database is in the address: then it has to be in the rule.
     one = f"{urls[0]}/1"
     assert run([*CHECK, "--no-probe", one]).returncode == 2
-    rule = run([*CHECK, "--acl", one]).stdout.split()
+    rule = shlex.split(run([*CHECK, "--acl", one]).stdout)
     servers.client(0).execute_command("ACL", "SETUSER", "locker", *rule)
     assert run([*CHECK, one]).returncode == 1  # one master only
+
+
+@pytest.mark.parametrize("prefix", ["redlock:", 'it\'s $HOME `id` "x" !\\ *\u00e9'], ids=["usual", "hostile"])
+@pytest.mark.parametrize("where", ["shell", "redis-cli", "xargs"])
+def test_the_acl_rule_is_pasted_as_it_was_printed(servers, prefix, where):
+    """It takes from a user what that has had before."""
+    program = shutil.which("redis-cli") or shutil.which("valkey-cli") or missing("redis-cli")
+    cli, setuser = f"{program} -p {servers.ports[0]}", "ACL SETUSER locker on '>secret'"
+    rule = run([*CHECK, "--acl", "--prefix", prefix]).stdout.strip()
+    script = {
+        "shell": f"{cli} {setuser} {rule}",
+        "redis-cli": f"{cli} <<'END'\n{setuser} {rule}\nEND",
+        "xargs": f"xargs {cli} {setuser} <<'END'\n{rule}\nEND",
+    }[where]
+    client = servers.client(0)
+    client.execute_command("ACL", "SETUSER", "locker", "reset", "+@all", "~theirs:*", "&theirs")
+    try:
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=30, check=False)
+        assert (done.stdout.strip(), done.stderr) == ("OK", "")
+        pasted = user(client)
+        words = rights.rule(prefix).split()
+        client.execute_command("ACL", "SETUSER", "locker", "reset", "on", ">secret", *words)
+        assert pasted == user(client)
+    finally:
+        client.acl_deluser("locker")
+
+
+def user(client) -> set[str]:
+    """What it has, in no order."""
+    [found] = [one for one in client.acl_list() if one.startswith("user locker ")]
+    return set(found.split())
+
+
+def test_the_rule_says_how_it_outlives_a_restart():
+    done = run([*CHECK, "--acl"])
+    assert "\n" not in done.stdout.strip(), "standard output is the rule alone"
+    for word in ("ACL SETUSER name on '>password'", "aclfile", "ACL SAVE", "CONFIG REWRITE"):
+        assert word in done.stderr
 
 
 def test_watch_shows_what_changes_and_ends_with_the_last_status(servers):
