@@ -61,6 +61,24 @@ def test_one_acquire_is_what_the_picture_shows() -> None:
     assert missing(calls, names) == ""
 
 
+WIDEST = 110  # columns: two windows stand side by side
+
+
+def too_wide(text: str) -> list[str]:
+    return [line for line in text.splitlines() if len(line) > WIDEST]
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "tests/README.md"])
+def test_what_a_newcomer_reads_first_fits_a_window(page: str) -> None:
+    assert too_wide((PAGE.parent.parent / page).read_text(encoding="utf-8")) == []
+
+
+def test_so_do_the_drawings_of_the_design() -> None:
+    drawings = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(drawings) == 2
+    assert [line for drawing in drawings for line in too_wide(drawing)] == []
+
+
 @pytest.mark.parametrize("wrong", [["acquire", "perform", "run"], ["acquire", "run", "wait_quietly"]])
 def test_a_picture_that_shows_something_else_is_found(wrong: list[str]) -> None:
     names = ["acquire", "_hold", "run", "send", "perform", "enter"]
