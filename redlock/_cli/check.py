@@ -40,7 +40,7 @@ examples:
 
 exit codes:
   0 OK         every master votes, and nothing is wrong
-  1 WARNING    locks can be taken, and something is wrong
+  1 WARNING    locks can be taken, and something is wrong; or (--locks) the list may lack some
   2 CRITICAL   no lock can be taken, or (--locks) listed (--strict: or anything is wrong)
   3 UNKNOWN    wrong arguments or configuration, or nothing could be found out or printed
 """

@@ -467,7 +467,8 @@ class Run:
         if status.shared:
             who = ", ".join(sorted({owner or "somebody" for owner in status.readers})[:_MOST_NAMED])
             read = f"{self._name!r} is read by {len(status.shared)} ({who})"
-            return f"{read} for {status.remaining:.1f} s more, unless they renew"
+            why = "; somebody waits to have it alone, and new readers come after that" if self._shared else ""
+            return f"{read} for {status.remaining:.1f} s more, unless they renew{why}"
         if status.token is None and any(vote.outcome == "held" for vote in status.votes):
             return f"nobody has a majority for {self._name!r} now"
         if status.token is None:
