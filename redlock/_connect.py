@@ -140,7 +140,7 @@ def endpoint(master: object) -> Endpoint:
 
 
 def _clients() -> tuple[type[Any], ...]:
-    """The classes of clients of which the settings are read.
+    """The classes of clients whose settings are read.
 
     valkey-py is a fork of redis-py, with the same names inside. It is not imported here: who has a client of it has
     imported it.

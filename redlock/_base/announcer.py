@@ -62,7 +62,7 @@ class Announcer:
         self._reported = _NOTHING
 
     def call(self, says: Says | None = None) -> Call:
-        """An announcement.  None: of what is so now, to the master of a new connection."""
+        """An announcement.  ``says=None``: of the current state, as a part of a handshake."""
         fleet = self._fleet
         return wire.fleet(self._prefix, fleet.names, self._client, says or fleet.says, fleet.life)
 

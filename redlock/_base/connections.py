@@ -327,7 +327,7 @@ class ConnectionsBase(Exchange):
     # -- connections ---------------------------------------------------------------------------------
 
     def decide(self) -> bool:
-        """Whether a majority is up, or so many masters failed that none is possible (R2)."""
+        """Whether a majority is up, or none is possible without the masters that failed (R2)."""
         need = majority(len(self.all))
         up = sum(connection.pipeline.down is None for connection in self.all)
         failed = sum(connection.failures > 0 for connection in self.all)

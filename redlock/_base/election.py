@@ -74,7 +74,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
     @property
     def owner(self) -> str:
-        """Who leads, as everybody else reads it (R27)."""
+        """The owner of the leading lease, as everybody else reads it (R27)."""
         return self._lease.owner
 
     @property
@@ -128,8 +128,8 @@ class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):
         name: of the election, as of a lock.
         ttl: seconds after which another one leads if this process dies.  It renews at a third of that.
         max_hold: the longest term, in seconds: then others may lead.  None: until the body ends.
-        hold_at_least: for so many seconds nobody else leads, also if the body ends before (R28).
-        min_validity: a term begins only if it has so many seconds left (R7).
+        hold_at_least: seconds in which nobody else leads, also if the body ends before (R28).
+        min_validity: a term begins only if it has at least these seconds left (R7).
         retry: a tenacity wait strategy for the pause between attempts (R25).
         owner: who leads, for people (R27); None: that of the masters.
 

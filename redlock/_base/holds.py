@@ -56,7 +56,7 @@ _MANY = 100  # a thread's holds are searched for lost ones from this number on
 
 AnyLease = TypeVar("AnyLease", bound="LeaseBase[LeaseState]")
 
-# The leases that were entered in this context, or in the context of which it is a copy (R26), each once.
+# The leases that were entered in this context, or in the context that it was copied from (R26), each once.
 _ENTERED: ContextVar[tuple[weakref.ref[LeaseState], ...]] = ContextVar("redlock_entered", default=())
 
 
@@ -212,7 +212,7 @@ class Hold(ABC, Generic[AnyLease]):
 
     @property
     def entered_here(self) -> bool:
-        """Whether it was entered in this context, or in the context of which this is a copy."""
+        """Whether it was entered in this context, or in the context that this is a copy of."""
         return weakref.ref(self.state) in _ENTERED.get()
 
     @property
@@ -316,7 +316,7 @@ def note_here(state: LeaseState) -> None:
 
 
 def _look_through(holder: list[Hold[Any]]) -> None:
-    """Forget holds of lost leases that nobody asks for.  Of those that each lock acquired by hand, the latest stays."""
+    """Forget holds of lost leases that nobody asks for.  Keep the latest that each lock acquired without ``with``."""
     kept: list[Hold[Any]] = []
     latest: set[int] = set()
     for hold in reversed(holder):

@@ -119,16 +119,16 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 owner has ended (R15).  False: it lasts for its TTL, or until `extend`.
             max_hold: seconds after which the lease is lost although it could be renewed, and its keys are released
                 (C7); None: no limit.
-            hold_at_least: for so many seconds after the acquire nobody else gets the lock, also if it is released
+            hold_at_least: seconds after the acquire in which nobody else gets the lock, also if it is released
                 before (R28), so that a job which takes a moment runs once in a period.  At most the TTL; a holder that
                 dies keeps it for no longer than its lease was valid.  None or 0: a release gives it away at once.
-            min_validity: an acquire that leaves less than so many seconds has failed (R7); None: half the TTL.  It
+            min_validity: an acquire that leaves less than these seconds has failed (R7); None: half the TTL.  It
                 must be less than the TTL minus the allowance for clock drift.  With ``hold_at_least`` it is that, if
                 the TTL allows it.
             shared: share the lock with other readers (R33): many of them hold it together, and nobody else meanwhile.
                 A lock without ``shared`` is a writer, which waits for the readers that there are, and keeps new ones
                 away.  All names are shared, or none.
-            max_readers: refuse a reader where a name has so many already.  For ``shared`` alone; each reader counts
+            max_readers: refuse a reader where a name has this many already.  For ``shared`` alone; each reader counts
                 by its own limit.
             fencing: False: no fencing token, and no fence key is touched.
             bound: the hold belongs to the thread or task that acquired.  No other one may release or extend it, and

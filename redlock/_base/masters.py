@@ -64,7 +64,7 @@ class MastersBase(Generic[AnyRuntime]):
 
         Args:
             masters: URLs (``redis://``, ``rediss://``, ``valkey://``, ``valkeys://``, ``unix://``) or clients of
-                redis-py or valkey-py, of which only the connection settings are read.  At least one, none twice.  In a
+                redis-py or valkey-py; only their connection settings are read.  At least one, none twice.  In a
                 URL a question mark may be followed by ``db``, ``username``, ``password``, ``client_name`` and, for TLS,
                 ``ssl_…``; by nothing else.
                 Or a dict of them: each by a name, which is the same in every client, whatever its address there (R34).
@@ -72,7 +72,7 @@ class MastersBase(Generic[AnyRuntime]):
             connect_timeout: seconds to connect to a master, and the longest that the first operation waits for it.
             drift_factor: how far the rates of clocks may differ (R6): 0.01 is 1 %.
             max_ttl: the longest TTL that any lock may have, in seconds, the same in every client.  A restarted master
-                may not vote for so long (R21).
+                does not vote during that time (R21).
             restart_guard: False lets a master vote right after its start.  It is meant for a brand-new deployment and
                 for tests: a master that forgot its locks in a restart then gives them away twice.  With the guard on,
                 a master with ``appendfsync always`` is exempt; it must never come back with another disk.

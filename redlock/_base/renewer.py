@@ -26,9 +26,8 @@ _NOBODY_ELSE = nullcontext()
 class RenewerBase(ABC):
     """Renews leases, and tells of those that are lost (R15).
 
-    It wakes up when a lease is due.  A time at which it wakes up stays, although the lease that was due then may be
-    released: most leases are released long before they are due, and to set the time anew for each costs more than the
-    lock does.
+    It wakes up when a lease is due.  Releasing a lease does not reset that time: most leases are released long before
+    they are due, and resetting costs more than one useless wake-up.
     """
 
     def __init__(self) -> None:

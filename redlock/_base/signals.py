@@ -72,7 +72,7 @@ def _take_over(number: int, user: Signals) -> None:
 
 
 class _Taken:
-    """A signal that was taken over, by all that run now: tasks begin and end in any order."""
+    """One signal that we handle, and the elections that asked for it; the last one to end restores the old handler."""
 
     def __init__(self, number: int, before: Any, user: Signals) -> None:
         self._number = number
@@ -91,7 +91,7 @@ class _Taken:
             self._put_back()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """The handler.  Whoever is to be stopped is told first: an exception in here loses no signal."""
+        """The handler.  It first stops its elections: an exception in here loses no signal."""
         users = self.users.copy() if self.here() else []
         for user in users:
             user.stop()

@@ -1,6 +1,6 @@
 """What the slots of a group have beyond a lock; threads and asyncio share it (R32).
 
-`Slots` is a lock of which each lease is on another name: the lock ``name#i`` for slot i.  All that a lock does with a
+`Slots` is a lock whose leases are on different names: the lock ``name#i`` for slot i.  All that a lock does with a
 lease it does here as well, with the keys and the scripts of that slot.
 """
 

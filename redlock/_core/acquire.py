@@ -380,7 +380,7 @@ class Ballot(Round):
         tokens = [holder for holder, _ in self._holders]
         holder = max(tokens, key=tokens.count, default="")
         left = sorted(remaining for _, remaining in self._holders)
-        missing = tally.need - tally.yes  # so many of these keys have to expire before we can win
+        missing = tally.need - tally.yes  # that many of these keys have to expire before we can win
         return Refusal(
             "held",
             tally,

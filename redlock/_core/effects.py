@@ -67,7 +67,7 @@ class Send:
 
     ``leaves``: leave the line with this place as soon as the request is written.
 
-    ``wait_for``: resume with the next event, or with a `Timeout` so many seconds after the request was sent.  It is
+    ``wait_for``: resume with the next event, or with a `Timeout` that many seconds after the request was sent.  It is
     handed no more answers then.
 
     ``usual``: see `Call.usual`.  ``counts``: the tally in which usual answers are counted in place, without a call of

@@ -99,7 +99,7 @@ class LockReleased(_OfALease):
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(_OfALease):
-    """A lease ended before its holder was done; see `LockLost.reason`.  It was ``held`` for so many seconds."""
+    """A lease ended before its holder was done; see `LockLost.reason`.  ``held``: for how many seconds it was."""
 
     name: str
     token: str

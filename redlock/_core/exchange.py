@@ -5,10 +5,11 @@ Everything else is left at once to the slow path: to the methods below that a su
 somebody forgot is slow, not wrong.  The drivers and the simulation all run these two functions.
 
 Interruptions.  A Ctrl-C can come between any two calls.  A connection that has lost bytes must not be used again.  So
-each walk over the connections leaves a mark, for all of them together, until it is through.  Whoever finds a mark
-learns from it which connection was in hand, and tears that one: on the slow path as well.  A request is noted as
-perhaps decided before it gets votes.  A vote is counted in one step, and only then taken off the queue.  Until then a
-torn connection tells the request of its failure, and the request looks again whether it is decided.
+each walk over the connections leaves one mark until it is through.  `mend_walk` finds by that mark which connection was
+being used when the walk was interrupted, and tears it; the slow path does the same.  A request is added to `_over`
+before its votes are counted, so an interruption cannot hide a decided round.  A vote is counted in one step, and only
+then taken off the queue.  Until then a torn connection reports its failure to the request, which checks again whether
+it is decided.
 
 Votes count to the end of a walk: answers that were read together are all in the result.
 """

@@ -4,7 +4,7 @@ A request for each of thousands of leases has to be packed, sent, read and count
 of renewing.  So one request extends up to 64 names, and it is optimistic.  Nearly always each master extends all of
 them.  That answer is known by its bytes, and counts for all leases at once.
 
-All other answers end the company, for they need the rules for one lease (R12-R14):
+Any other answer takes leases out of the batch, for it needs the rules for one lease (R12-R14):
 
 - A master does not extend one of the leases: the key is gone, or is another's, or has another type.  Then this lease
   leaves the batch, and is extended by itself at once.  The other leases go on: that master has extended them.
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from redlock._core.settings import LockSpec, MastersSettings
     from redlock.errors import Outcome
 
-# One request renews at most so many names.  A master is busy with it for about a quarter of a millisecond, and other
-# clients may have to wait for so long.  A larger request would save little more.
+# Names in one request.  It keeps a master busy for about a quarter of a millisecond, and other clients may have to wait
+# for that.  A larger request would save little more.
 MOST = 64
 
 

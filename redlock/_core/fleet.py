@@ -4,7 +4,7 @@ Two clients do if every majority of the one's masters meets every majority of th
 that announces its list at each of its masters, and is shown the lists there that are incompatible with its own.  Each
 master decides by itself which list it records (fleet.lua); this file decides what that means for us.
 
-Whoever comes last gives way.  A newcomer works if nothing incompatible is shown to it, or if its list is that of
+The last to come gives way.  A newcomer works if nothing incompatible is shown to it, or if its list is that of
 settled clients on a majority.  A client that has settled goes on as long as a majority has its list.
 
 It is found, not proven: clients that reach no master in common see nothing of each other.  P1 does not rest on it.
@@ -82,7 +82,10 @@ class Fleet:
 
     @property
     def says(self) -> Says:
-        """What to announce.  Who gives way only asks, and is recorded again when nothing stands against it."""
+        """What to announce.
+
+        A rejected client withdraws its list (`back`) or only asks (`refused`), until no incompatible list is left.
+        """
         if self.rejected and self._in_use:
             return "back" if self._recorded_somewhere else "refused"
         return "settled" if self._settled else "new"
@@ -115,7 +118,7 @@ class Fleet:
         self._judge(at)
 
     def announcing(self, at: float) -> Says:
-        """What to announce now, to all masters.  Who was not refused until now belongs to the fleet."""
+        """What to announce now, to all masters.  A client that was not rejected until now belongs to the fleet."""
         self._judge(at)
         self._settled = not self.rejected and self._recorded(1, at) >= majority(len(self.names))
         says = self.says

@@ -55,7 +55,7 @@ class LockStatus:
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """Who reads, as each token of `shared` says; "" of one that does not say it."""
+        """The owner of each token in `shared`; "" where a token names none."""
         return tuple(map(owner_of, self.shared))
 
     @property

@@ -4,9 +4,9 @@ Only the first waiter in line asks the masters.  So fifty waiters of one process
 Readers that stand in front are first together, and with them the writer behind: it asks the masters as a writer of
 another process does, and keeps new readers away there.  Nobody behind a writer has its turn (R33).
 
-What the first one learns of the masters is all that those behind it know of them.  Whoever has waited for long enough
-asks for that (`LocalQueue.look_ahead`): an outage is not "somebody has the lock" for them either (C2).  It counts until
-the first one has its next answer.  No clock says when it is too old: how often a process asks is what its pauses are
+All that those behind know of the masters is what the first one learns.  A waiter whose time is up asks for that
+(`LocalQueue.look_ahead`): an outage is not "somebody has the lock" for it either (C2).  It counts until the first one
+has its next answer.  No clock says when it is too old: how often a process asks is what its pauses are
 for (R25), and time that passes does not turn an outage into a holder.
 """
 

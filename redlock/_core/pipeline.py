@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # A release that is in doubt, or not permitted, is sent again.  The first pause is a quarter of the patience.  Each
 # pause is twice as long as the one before, up to eight times the patience.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 / 4, 8
-_SWEEP_FROM = 64  # up to so many owed releases are kept before anyone looks whether they have expired
-# A connection that was quiet for so many seconds was idle.  A server or proxy that closes idle ones counts in seconds.
+_SWEEP_FROM = 64  # owed releases; with more, those that have expired are dropped
+# Seconds of quiet after which a connection is idle.  A server or proxy that closes idle ones counts in seconds.
 _IDLE = 0.5
 
 _NOTHING: tuple[Send, ...] = ()  # for `Send.more`
@@ -90,14 +90,14 @@ class Pipeline:
     """The queue of one connection, and the releases that are owed to its master when the connection breaks.
 
     A connection that was idle may have been dead for long: a proxy or a server has closed it, and our process stood
-    still.  Whoever asks then learns of it by a failure, and the master is well.  So such a connection fails nobody when
+    still.  The next request would then fail, although the master is well.  So such a connection fails no request when
     it breaks.  What it was asked is asked again over the new one, once, if its round is still open by then; and what
     is asked meanwhile waits for the new one as well.  If there is none, all of that fails.  The scripts grant a token
     once more that has the key already, so it does no harm that the master may have done what was asked before.
 
     ``plain``: nothing about the connection is unusual, so `_core/exchange.py` may use ``send`` and ``recv``.
 
-    ``patience``: a master that has not answered for so many seconds is sent no new request.  So a frozen master
+    ``patience``: a master that has not answered for that many seconds is sent no new request.  So a frozen master
     does not pile up requests that nobody waits for.  Releases are still sent.  They are few, for they concern only
     what was sent before the master froze.
     """

@@ -180,7 +180,7 @@ class Tally:
 
     @property
     def unreachable(self) -> bool:
-        """So many masters did not vote that no majority was possible (C2)."""
+        """No majority was possible without the masters that did not vote (C2)."""
         return self.lost and self.size - self._absent() < self.need
 
     @property
@@ -198,7 +198,7 @@ class Tally:
 
     @property
     def misconfigured(self) -> bool:
-        """No majority is possible, for so many masters refuse until somebody changes a setting."""
+        """No majority is possible without the masters that refuse until somebody changes a setting."""
         absent = sum(1 for entry in self.entries if entry is not None and entry[3])
         return self.size - absent < self.need
 

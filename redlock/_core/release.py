@@ -118,7 +118,7 @@ class ReleaseDoubt:
     def remains(self, master: int, value: Any) -> bool:
         with suppress(ValueError):
             answer = wire.read_owned(value)
-            if isinstance(answer, wire.NotOwned):  # "released" by a request before, of which we got no answer (R28)
+            if isinstance(answer, wire.NotOwned):  # "released" by an earlier request, whose answer was lost (R28)
                 return released_token(answer.other) != self._token or master in self._repaired
         if master not in self._repaired or master in self._once:
             return False

@@ -65,7 +65,7 @@ Presence: TypeAlias = Literal["here", "gone", "abandoned", "perhaps"]
 
 
 class HeldBy(Protocol):
-    """Who holds a lease, as its renewal sees that: a `Hold` of it."""
+    """The holder of a lease, as its renewal sees it: a `Hold`."""
 
     def presence(self) -> Presence: ...
 
@@ -147,7 +147,8 @@ class Renewal:
         """What to do now that the lease is due; see `tasks`."""
         lease = self.lease
         if not lease.extendable(now):
-            # If nobody can release it any more, its keys go now.  The caller will `put` it back, which finds it over.
+            # If nobody can release it any more, its keys go now.  `put_back` then sees that the lease has ended, and
+            # reports the loss.
             return "give up" if lease.lost and self.held_by.presence() == "abandoned" else "nothing"
         if now >= self._ends:
             lease.lose("max_hold")

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from redlock._core.renewals import Renewal
 
 _NOWHERE = math.inf  # `Renewal.moment` of a renewal that is neither in the queue nor in the wheel
-MANY = 256  # up to so many new leases are queued before somebody looks which of them are over
-_SPARE = 64  # the heap may have so many moments at which nothing is due any more, and as many again as there are others
+MANY = 256  # new leases in the queue; with more, the queue is searched for those that are over
+_SPARE = 64  # the heap is rebuilt when it has more than 2n + 64 entries for n moments at which something is due
 
 
 class Schedule:

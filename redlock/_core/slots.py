@@ -5,12 +5,12 @@ asks at once for any of those that most of these masters call free: each master 
 free there, and votes count for the slot that they are for.  No slot is asked for twice before a pause.  So contenders
 that split the votes of a slot do not meet there again and again.  Where all slots are taken, there is only one attempt.
 
-Why any of them.  Who was refused knows nothing of the others that were refused with it, nor of those whose requests are
-still under way.  Whatever single slot it chooses, one of them may choose as well.  But masters serve requests one after
-the other, and mostly in the same order: the second one is given what the first one has left.
+Why any of them.  A refused client does not know which other clients were refused, or are still asking.  Any single
+slot that it chooses may be chosen by one of them as well.  But masters serve requests one after the other, and mostly
+in the same order: the second client is given what the first one has left.
 
-Who finds none free waits as for a lock (R24), on one channel of the group.  The release of a slot is announced there as
-well, with the number of the slot, and that one is asked for next.
+If all slots are taken, the client subscribes to the channel of the group, and waits as for a lock (R24).  The release
+of a slot is announced there as well, with the number of the slot, and that slot is asked for next.
 
 In one process there is one line for the group (R23).  Only the first one in it asks the masters.  It leaves the line
 once it has a slot, unlike the holder of a lock.  Who only tries (`blocking=False`) does not stand behind waiters, but

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Stopped(Exception):  # noqa: N818 - it is no error: who has asked for it catches it
+class Stopped(Exception):  # noqa: N818 - no error: the caller that asked for it catches it
     """The operation was stopped, and has left nothing behind."""
 
 
@@ -16,7 +16,7 @@ class Stop:
     """Asked for once, and then for good.
 
     A signal handler may ask for it, in the middle of anything.  So this takes no lock: each step is one operation on a
-    dict.  Who begins to wait first says how it is woken, and then looks whether it was asked for already.
+    dict.  A waiter first registers its wake-up (`wakes`), then checks `requested`, so no request is missed.
     """
 
     def __init__(self) -> None:

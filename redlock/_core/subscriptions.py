@@ -19,7 +19,8 @@ Among many processes, the pauses settle where about one attempt in five collides
 Taking turns.  PUBLISH tells the releasing process how many others listen.  If there are any, this process stays
 away for 3 ms and three times the duration of the release, or until another release is announced.
 
-Who only wants to know when a name is free (`wait_free.py`) listens beside the waiter in line, and disturbs nobody.
+A caller of `wait_free` only wants to know when a name is free.  It listens beside the waiter in line, and disturbs
+nobody.
 
 A channel stays subscribed for half a second after its last waiter, for the next waiter often comes soon.
 
@@ -48,13 +49,13 @@ LINGER = 0.5  # seconds for which a channel stays subscribed though nobody liste
 # times the duration of the release: time for the message, and for an attempt of another process.
 _GRACE = 0.003
 _TRIPS = 3
-_MANY = 64  # up to so many tokens, or contended keys, are remembered before old ones are dropped
+_MANY = 64  # tokens, or contended keys, that are remembered; then the oldest are dropped
 
-# Once attempts collide, a waiter that hears of a release first makes a random pause of up to so many seconds.  Every
+# The longest first pause, in seconds: once attempts collide, a waiter that hears of a release pauses at random.  Every
 # collision doubles it, until one waiter is alone with its attempt.
 _SPREAD = 0.0005
 _MOST_SPREAD = 8  # doublings: 128 ms
-_ATTEMPTS = 16  # ... or for as long as so many attempts take: among as many processes one is alone with its own
+_ATTEMPTS = 16  # ... or the duration of 16 attempts: among 16 processes one is alone with its own
 _CALM = 0.25  # so much of a doubling is taken back by an attempt that did not collide
 
 
@@ -63,7 +64,7 @@ class Subscription:
 
     ``watches``: it makes no attempts, and listens beside the waiter in line.
     ``look``: its channels have just been subscribed.  It should try once more, for it may have missed a release.
-    ``released``: so many releases were announced, each by a majority of masters.
+    ``released``: how many releases were announced, each by a majority of masters.
     """
 
     __slots__ = ("_all", "_heard", "_in_the_way", "_need", "channels", "inbox", "level", "look", "released", "watches")

@@ -5,8 +5,8 @@ compare the whole token.  The owner is a hint for people, and proves nothing: an
 
 A release before the end of `hold_at_least` leaves ``released:`` and the token.  That owns nothing any more.
 
-Of a name that is read (R33) masters say ``shared:`` in place of a token; ``shared:full``, if it has as many readers as
-it may; or ``waiting:``, if it has a writer that waits.  Of a slot that can never be had they say ``other:`` (R32).
+While readers hold a name (R33), masters answer ``shared:`` instead of a token; ``shared:full`` if no reader more may
+have it; or ``waiting:`` if a writer waits for it.  For a slot that can never be had they answer ``other:`` (R32).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def readers_of(value: str | None) -> str:
 
 
 def by_whom(value: str) -> str:
-    """Who is in the way, for a text: with an owner, that and a few digits, which tell two attempts of it apart."""
+    """The holder that is in the way, for a text: its owner and a few digits, which tell two of its attempts apart."""
     if (readers := readers_of(value)) != "":
         return f"by {readers}"
     owner, released = owner_of(value), released_token(value)

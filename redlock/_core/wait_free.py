@@ -94,7 +94,7 @@ class FreeLook(Look):
         return left[missing - 1] if 0 < missing <= len(left) else None
 
     def in_the_way(self) -> list[int]:
-        """The masters of which one has to change its answer (`Subscription.refused`)."""
+        """One of these masters has to change its answer (`Subscription.refused`)."""
         return [master for master in self.tally.in_the_way() if self.tally.outcome(master) != "free"]
 
     def ends(self, at: float) -> bool:

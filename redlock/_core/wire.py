@@ -28,7 +28,7 @@ _FLEET = "redlock-fleet:"
 # What a client says of itself to fleet.lua.
 Says: TypeAlias = Literal["new", "settled", "back", "refused", "left"]
 
-# A look at a name tells who reads it: so many readers, and fewer if it looks at many names.
+# The most readers that a look at one name names, and that a look at many names does.
 MOST_NAMED = 1000
 _FEWER_NAMED = 50
 
@@ -166,14 +166,14 @@ def repair(keys: Keys, token: str, ttl: float, fence: int | None, fence_ttl: flo
 
 
 def release(keys: Keys, token: str, keep: float = 0.0) -> Call:
-    """``keep``: so many seconds nobody may have the names yet (R28)."""
+    """``keep``: seconds in which nobody may have the names yet (R28)."""
     args = (token, milliseconds(keep)) if keep > 0 else (token,)
     # The usual answer: the key was ours, and nobody listened.
     return Call(scripts.RELEASE, keys.locks, args, b"*2\r\n:1\r\n:0\r\n")
 
 
 def acquire_shared(keys: Keys, token: str, ttl: float, proposal: int, fence_ttl: float, most: int) -> Call:
-    """`acquire` for a reader (R33).  ``most``: so many readers may a name have."""
+    """`acquire` for a reader (R33).  ``most``: how many readers a name may have."""
     call = acquire(keys, token, ttl, proposal, fence_ttl)
     return call._replace(script=scripts.ACQUIRE_SHARED, args=(*call.args, str(most)))
 
@@ -246,7 +246,7 @@ def announce(prefix: str, max_ttl: float) -> Call:
 
 
 def fleet(prefix: str, names: Sequence[str], client: str, says: Says, life: float) -> Call:
-    """``client`` begins with ~ if it only warns.  ``life``: so many seconds it counts.  See fleet.lua."""
+    """``client`` begins with ~ if it only warns.  ``life``: seconds for which it counts.  See fleet.lua."""
     # Its fingerprint does not depend on the order, and neither does compatibility.
     ordered = sorted(names)
     args = (fingerprint(ordered), client, says, milliseconds(life), *ordered)
