@@ -186,18 +186,18 @@ def _() -> None:
 @_variant("resigns-late", scenario="leaders", breaks="handover")
 def _() -> None:
     """A leader that has ended keeps the lock for two seconds (R31)"""
-    resign, resign_async = threads_election.Term._resign, asyncio_election.AsyncTerm._resign
+    release, release_async = threads_election.ThreadCandidate.release, asyncio_election.TaskCandidate.release
 
-    def late(term: Any) -> Any:
+    def late(candidate: Any) -> Any:
         time.sleep(2.0)
-        return resign(term)
+        return release(candidate)
 
-    async def late_async(term: Any) -> Any:
+    async def late_async(candidate: Any) -> Any:
         await asyncio.sleep(2.0)
-        return await resign_async(term)
+        return await release_async(candidate)
 
-    _patch(threads_election.Term, "_resign", late)
-    _patch(asyncio_election.AsyncTerm, "_resign", late_async)
+    _patch(threads_election.ThreadCandidate, "release", late)
+    _patch(asyncio_election.TaskCandidate, "release", late_async)
 
 
 def _patch(where: Any, name: str, value: Any) -> None:

@@ -152,6 +152,8 @@ class LockLost(RedlockError):  # noqa: N818
             renewed. ``max_hold``: it was held for `max_hold`.
     """
 
+    _token = ""  # of that lease: names may be alike under two prefixes
+
     def __init__(self, message: str, *, name: str = "", votes: Sequence[Vote] = (), reason: Reason = "expired") -> None:
         super().__init__(message, name=name, votes=votes)
         self.reason: Reason = reason

@@ -60,6 +60,15 @@ def timeout(option: str, value: object) -> float:
     return math.inf if number < 0 else number
 
 
+def patience(option: str, value: object) -> float:
+    """Seconds to wait. A negative number does not wait."""
+    allowed = "a number of seconds, or None"
+    number = _number(option, value, allowed)
+    if math.isnan(number):
+        raise ConfigurationError(f"{option}={shown(value)}: allowed is {allowed}")
+    return number
+
+
 def fraction(option: str, value: object, *, below: float) -> float:
     number = _number(option, value, "a number")
     if 0 <= number < below:

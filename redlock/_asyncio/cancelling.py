@@ -35,12 +35,14 @@ class Cancelling:
         """Take our cancellation back: the body's generator was thrown away, perhaps in another task."""
         task = self._body()
         if self.cancelled and task is not None:
+            self.cancelled = False
             task.uncancel()
 
     async def body_ends(self, error: BaseException | None) -> bool:
         """The body ended with ``error``.  Take our cancellation back.  True if ``error`` is not its effect.
 
-        A cancellation from outside goes on (C13).
+        A cancellation from outside goes on (C13).  A second time, after an exception has struck the first one, finds
+        it `cancelled` until it was taken back.
         """
         late: asyncio.CancelledError | None = None
         if not isinstance(error, asyncio.CancelledError):
@@ -48,7 +50,10 @@ class Cancelling:
                 await asyncio.sleep(0)  # if the body ended before ours could strike, it strikes here
             except asyncio.CancelledError as cancelled:
                 late = cancelled
-        if this_task().uncancel() <= self._before:
+        uncancel = this_task().uncancel
+        self.cancelled = False
+        left = uncancel()
+        if left <= self._before:
             return error is not None and not isinstance(error, asyncio.CancelledError)
         if late is not None:
             raise late

@@ -13,24 +13,26 @@ import math
 import signal
 from typing import TYPE_CHECKING, Any
 
-from redlock import _clock
+from redlock import _clock, options
 from redlock._asyncio.callbacks import call
-from redlock._asyncio.cancelling import Cancelling
+from redlock._asyncio.cancelling import Cancelling, this_task
 from redlock._asyncio.lease import AsyncLease
 from redlock._asyncio.lock import AsyncMultiLock
 from redlock._asyncio.masters import AsyncMasters
 from redlock._base import decorated
-from redlock._base.election import Candidate, ElectionBase, TermBase, advance, is_end
+from redlock._base.election import Candidate, ElectionBase, Running, TermBase, advance, is_end
+from redlock._base.holds import AtTheEnd, beginning
 from redlock._base.signals import Signals
-from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
+from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, unfinished
 from redlock._core.stop import Stopped
-from redlock.errors import ConfigurationError, LockLost, NotHeld
+from redlock.errors import LockLost, NotHeld
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
     from types import TracebackType
     from typing import Literal, Self
 
+    from redlock._base.holds import Entered
     from redlock._core.election import Step
     from redlock._core.inspect import LockStatus
     from redlock._core.stop import Stop
@@ -69,41 +71,54 @@ class AsyncTerm(TermBase[TaskCandidate, AsyncLease]):
         return await _wait(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
 
     async def __aenter__(self) -> Self:
+        """Begin the body.
+
+        Raises:
+            RedlockError: it has begun before, or the term is over because its loop was left.
+        """
+        self._begin(beginning(self))
         self._body = _Body(self._stop, self)
+        self._body.begins()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    async def _leave(
+        self,
+        entered: Entered,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,  # noqa: ARG002 - an argument of `__aexit__`
     ) -> bool:
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
-        failed: BaseException | None = None
-        body, self._body = self._body, None
-        assert body is not None  # noqa: S101 - it has begun
         try:
-            goes_on = await body.end(error)
+            try:
+                goes_on = await self._body_ends(error)
+            finally:  # a coroutine that is thrown away must not wait: the renewer gives the lock back
+                failed = None if kind is GeneratorExit else await _released(self._candidate)
         finally:
-            if kind is not GeneratorExit:  # else the coroutine is thrown away, and must not wait
-                failed = await self._resign()
+            entered.end = None  # if it was not: somebody may keep an exception, and our frame with it
         if failed is not None:
             if not goes_on or not isinstance(failed, Exception):  # a cancellation is never a note
                 raise failed
             error.add_note(f"besides, {failed}")  # type: ignore[union-attr]
         return not goes_on
 
-    async def _resign(self) -> BaseException | None:
-        """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
-        if self._over:
-            return None
-        self._over = True
-        try:
-            await self._candidate.release()
-        except (LockLost, NotHeld):  # lost, or a forked child has come here
-            return None
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # noqa: BLE001 - returned
-            return error
-        return None
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> bool: ...
+
+    else:
+        __aexit__ = AtTheEnd(_leave)
+
+    async def _body_ends(self, error: BaseException | None) -> bool:
+        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term.
+
+        A second time does no harm: an exception may have struck the first one.
+        """
+        goes_on = error is not None if self._body is None else await self._body.end(error)
+        self._body = None
+        return goes_on
 
 
 class _Body(Cancelling):
@@ -117,11 +132,13 @@ class _Body(Cancelling):
         self._stop = stop
         self._term = term
         self._over = False
-        stop.wakes(self, self._wake)
+
+    def begins(self) -> None:
+        self._stop.wakes(self, self._wake)
         self._look()
 
     async def end(self, error: BaseException | None) -> bool:
-        """The body ended with ``error``.  True if that goes on: it is no effect of the end of the term."""
+        """See `AsyncTerm._body_ends`."""
         self._stop.forget(self)
         self._over = True
         if self.cancelled:
@@ -156,15 +173,18 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
                     await work(fence=term.number)
 
         The body is the ``async with``: the lock is given back at its end.  The body is cancelled when the term is lost
-        or the election stopped, and nothing is raised then.  Another exception of the body ends the loop.
+        or the election stopped, and nothing is raised then.  Another exception of the body ends the loop.  A loop that
+        is left before the ``async with`` gives the term back: one that was not entered is over then.
 
         Raises:
             QuorumUnreachable: so many masters refuse for a reason that waiting cannot cure (a wrong password) that no
                 majority is left.  Other outages are waited for.
+            WouldDeadlock: this task holds the lock of that name, or leads in another election of it.
             RedlockError: the masters were closed, or this object is in use already.
         """
-        steps = self._begin()
+        running = Running()
         try:
+            steps = self._begin(running)
             result: Any = None
             while True:
                 step, error = advance(steps, result)
@@ -174,9 +194,9 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
                     yield step.term
                     result = None
                 else:
-                    result = await self._perform(step)
+                    result = await self._perform(running, step)
         finally:
-            self._end()
+            self._end(running)
         if error is not None:
             raise error
 
@@ -199,42 +219,104 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
             on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
                 was not lost, it is still valid.  It may be a coroutine function, and is awaited.
             on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may be
-                stale, and terms may be missed.  It may be a coroutine function, for which nobody waits.
+                stale, and terms may be missed.  It may be a coroutine function, for which nobody waits.  What it raises
+                is logged.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.
 
         Raises:
-            QuorumUnreachable, RedlockError: as `terms`.
+            QuorumUnreachable, WouldDeadlock, RedlockError: as `terms`.
             ConfigurationError: an argument cannot be right.
         """
-        decorated.check_awaited(lead)
-        for function in (on_stopped, on_new_leader):
-            if function is not None and not callable(function):
-                raise ConfigurationError(f"{function!r:.40} cannot be called")
-        with Signals(signals, self.stop):
-            steps = self._begin(on_error)
+        self._check(lead, on_stopped, on_new_leader)
+        taken = Signals(signals, self.stop)
+        try:
+            with taken:
+                await self._run(lead, on_stopped, on_new_leader, on_error)
+        finally:
+            taken.leave()  # again: an exception may have struck the end of the `with`
+
+    async def _run(
+        self,
+        lead: Callable[[AsyncTerm], Awaitable[object]],
+        on_stopped: Callable[[AsyncTerm], object] | None,
+        on_new_leader: Callable[[str], object] | None,
+        on_error: str,
+    ) -> None:
+        running = Running()
+        before = this_task().cancelling()
+        try:
+            steps = self._begin(running, on_error, lambda error: _passes(error, before))
             self._on_new_leader = on_new_leader
             try:
-                result: Any = None
-                while True:
-                    step, error = advance(steps, result)
-                    if step is None:
-                        break
-                    if isinstance(step, Lead):
-                        result = await _raised_by(lead, step.term, self._stop)
-                    elif isinstance(step, SayStopped):
-                        result = (
-                            None
-                            if on_stopped is None or self._forked
-                            else await _raised_at_the_end(on_stopped, step.term)
-                        )
-                    else:
-                        result = await self._perform(step)
-            finally:
-                self._end()
-            if error is not None:
-                raise error
+                error = await self._carry_out(running, steps, lead, on_stopped)
+            except GeneratorExit:  # the coroutine is thrown away, and must not wait
+                _say_at_once(running, on_stopped)
+                raise
+            except BaseException as interruption:  # noqa: BLE001 - raised at the end
+                error = await self._carry_out(running, unfinished(running, interruption), lead, on_stopped)
+        finally:
+            self._end(running)
+        if error is not None:
+            raise error
+
+    async def _carry_out(
+        self,
+        running: Running,
+        steps: Generator[Step, Any, BaseException | None],
+        lead: Callable[[AsyncTerm], Awaitable[object]],
+        on_stopped: Callable[[AsyncTerm], object] | None,
+    ) -> BaseException | None:
+        """Returns the error that ended the election."""
+        result: Any = None
+        while True:
+            step, error = advance(steps, result)
+            if step is None:
+                return error
+            if isinstance(step, Lead):
+                result = await self._lead(running, lead, step.term)
+            elif isinstance(step, SayStopped):
+                result = await self._say_stopped(running, on_stopped, step.term)
+            else:
+                result = await self._perform(running, step)
+
+    async def _lead(
+        self, running: Running, lead: Callable[[AsyncTerm], Awaitable[object]], term: AsyncTerm
+    ) -> BaseException | None:
+        error: BaseException | None = None
+        term._begin()  # noqa: SLF001 - the two are one module
+        term._body = body = _Body(self._stop, term)  # noqa: SLF001
+        try:
+            body.begins()
+            running.begun = term
+            await lead(term)
+        except GeneratorExit as thrown_away:
+            await body.end(thrown_away)  # which does not wait: the coroutine must not
+            raise
+        except BaseException as raised:  # noqa: BLE001 - raised at the end of the run
+            error = raised
+        try:
+            return error if await body.end(error) else None
+        except asyncio.CancelledError as late:
+            return late
+
+    async def _say_stopped(
+        self, running: Running, on_stopped: Callable[[AsyncTerm], object] | None, term: AsyncTerm
+    ) -> BaseException | None:
+        await term._body_ends(None)  # noqa: SLF001 - it has, unless an exception struck right behind it
+        if on_stopped is None or running.begun is None or not running.here():
+            return None
+        running.begun = None
+        try:
+            told = on_stopped(term)
+            if inspect.isawaitable(told):
+                await told
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised at the end of the run
+            return None if is_end(error, term) else error
+        return None
 
     async def status(self) -> LockStatus:
         """Who leads now (`LockStatus.owner`), and for how many seconds yet.
@@ -247,23 +329,27 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         """
         return await self._masters.status(self._name)
 
+    def _check_lead(self, lead: object) -> None:
+        decorated.check_awaited(lead)
+
     def _say_leader(self, owner: str) -> None:
         if self._on_new_leader is not None:
             call(self._on_new_leader, owner, "on_new_leader")
 
-    async def _perform(self, step: Step) -> AsyncTerm | BaseException | None:
+    async def _perform(self, running: Running, step: Step) -> AsyncTerm | BaseException | None:
         if isinstance(step, Campaign):
-            return None if self._forked else await self._campaign()
+            return await self._campaign(running) if running.here() else None
         if isinstance(step, Resign):
-            error: BaseException | None = await step.term._resign()  # noqa: SLF001 - the two are one module
+            error = await _released(running.stands)
+            running.stands = None if error is None else running.stands
             return error
         if isinstance(step, Pause):
             self._report(step)
             await _wait(self._stop, self._stop.requested, step.seconds)
         return None
 
-    async def _campaign(self) -> AsyncTerm | None:
-        candidate: TaskCandidate = self._candidate()
+    async def _campaign(self, running: Running) -> AsyncTerm | None:
+        running.stands = candidate = self._candidate()
         try:
             lease = await candidate.acquire()
         except Stopped:
@@ -272,35 +358,37 @@ class AsyncElection(ElectionBase[AsyncMasters, TaskCandidate, AsyncTerm]):
         return self._elected(AsyncTerm(self._stop, candidate, lease))
 
 
-async def _raised_by(
-    lead: Callable[[AsyncTerm], Awaitable[object]], term: AsyncTerm, stop: Stop
-) -> BaseException | None:
-    """Run the body.  What ends it is raised at the end of the run."""
-    error: BaseException | None = None
-    body = _Body(stop, term)
+async def _released(candidate: TaskCandidate | None) -> BaseException | None:
+    """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
     try:
-        await lead(term)
-    except GeneratorExit as thrown_away:
-        await body.end(thrown_away)  # which does not wait: the coroutine must not
-        raise
-    except BaseException as raised:  # noqa: BLE001
-        error = raised
-    try:
-        return error if await body.end(error) else None
-    except asyncio.CancelledError as late:
-        return late
-
-
-async def _raised_at_the_end(on_stopped: Callable[[AsyncTerm], object], term: AsyncTerm) -> BaseException | None:
-    try:
-        told = on_stopped(term)
-        if inspect.isawaitable(told):
-            await told
+        if candidate is not None:
+            await candidate.release()
+    except (LockLost, NotHeld):  # lost, given back before, or a forked child has come here
+        return None
     except GeneratorExit:
         raise
-    except BaseException as error:  # noqa: BLE001 - raised at the end of the run
+    except BaseException as error:  # noqa: BLE001 - returned
         return error
     return None
+
+
+def _say_at_once(running: Running, on_stopped: Callable[[AsyncTerm], object] | None) -> None:
+    """Call `on_stopped`, if a body was begun.  Nobody can await it."""
+    term, running.begun = running.begun, None
+    if on_stopped is not None and term is not None and running.here():
+        told = on_stopped(term)
+        if inspect.iscoroutine(told):
+            told.close()
+
+
+def _passes(error: BaseException, before: int) -> bool:
+    """Whether ``error`` of a body may pass.  That of something that was cancelled inside of the body may, too.
+
+    ``before``: how often our own task was to be cancelled when the run began.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return this_task().cancelling() <= before
+    return isinstance(error, Exception)
 
 
 async def _wait(
@@ -317,7 +405,7 @@ async def _wait(
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(woken.set)
 
-    until = math.inf if timeout is None else _clock.now() + timeout
+    until = math.inf if timeout is None else _clock.now() + options.patience("timeout", timeout)
     stop.wakes(woken, wake)
     try:
         while not done():

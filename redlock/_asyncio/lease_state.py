@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from redlock import _clock
+from redlock import _clock, options
 from redlock._base.loop import running_loop
 from redlock._core.lease import LeaseState
 
@@ -42,7 +42,7 @@ class TaskLeaseState(LeaseState):
         return running_loop() is self._loop
 
     async def wait_lost(self, timeout: float | None) -> bool:  # noqa: ASYNC109 - as for threads
-        until = None if timeout is None else _clock.now() + timeout
+        until = None if timeout is None else _clock.now() + options.patience("timeout", timeout)
         while not self.lost and not self.released:
             now = _clock.now()
             if until is not None and now >= until:

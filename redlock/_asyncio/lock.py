@@ -127,11 +127,11 @@ class AsyncMultiLock(LockBase[AsyncMasters, AsyncLease]):
         self._cancel_on_loss = options.flag("cancel_on_loss", cancel_on_loss)
 
     # both again
-    def _caller(self) -> Holder[AsyncLease]:
+    def _own(self) -> Holder[AsyncLease]:
         # asyncio only
-        return of_this_task(self._runtime.own) if self._bound else self._holds
+        return of_this_task(self._runtime.own)
         # threads instead
-        # > return self._runtime.own.holds if self._bound else self._holds
+        # > return self._runtime.own.holds
         # both again
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AsyncLease]:

@@ -165,7 +165,7 @@ class Hold(ABC, Generic[AnyLease]):
         super().__init_subclass__()
         attributes.tell(
             cls, "through", "holder", "leaving", "_life", "_watches", "max_hold", "task", "driver", "lease", "state",
-            "_entered", "_unwanted",
+            "_entered", "_unwanted", "_among",
         )  # fmt: skip
 
     lease: AnyLease  # from `enter` on
@@ -174,6 +174,7 @@ class Hold(ABC, Generic[AnyLease]):
     _life: Life | None = None
     _watches: weakref.ref[Any] | None = None
     _entered = _unwanted = False
+    _among: Holder[AnyLease] | None = None  # the holds of whoever runs the body of a term
 
     def __init__(
         self,
@@ -259,10 +260,7 @@ class Hold(ABC, Generic[AnyLease]):
             leaving = self.leaving()
             if leaving is None:
                 return False
-            leaving.entered.hold = self
-            end = leaving.end or leaving.entered.end
-            assert end is not None  # noqa: S101 - `AtTheEnd` makes one
-            self._life, self._watches = Life(end), _watch(end.then, state)
+            self._ends_with(leaving)
         elif self._watches is not None and (then := self._watches()) is not None:
             self._watches = _watch(then, state)
         holder = self.holder
@@ -273,6 +271,22 @@ class Hold(ABC, Generic[AnyLease]):
         self._entered = True
         return not self._unwanted
 
+    def lasts_for(self, leaving: Callable[[], Leaving | None]) -> None:
+        """From now on it belongs to a ``with``, and no longer to its lock."""
+        if (found := leaving()) is not None:
+            self._ends_with(found)
+
+    def stands_among(self, others: Holder[AnyLease]) -> None:
+        """Until it is left it is one of ``others`` as well."""
+        self._among = others
+        others.append(self)
+
+    def _ends_with(self, leaving: Leaving) -> None:
+        leaving.entered.hold = self
+        end = leaving.end or leaving.entered.end
+        assert end is not None  # noqa: S101 - `AtTheEnd` makes one
+        self._life, self._watches = Life(end), _watch(end.then, self.state)
+
     def leave(self) -> bool:
         """Give it back.  True if no other hold can give back its lease.  A second call does no harm.
 
@@ -282,6 +296,8 @@ class Hold(ABC, Generic[AnyLease]):
         if not self._entered:
             return False
         holder, holds = self.holder, self.state.holds
+        if self._among is not None:
+            _remove(self, self._among)
         # Usually it is the last one, which is quick to find.  No other thread runs between a look and its `pop`.
         if holder and holder[-1] is self:
             holder.pop()

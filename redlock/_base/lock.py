@@ -210,8 +210,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     # -- what a subclass adds ------------------------------------------------------------------------
 
     @abstractmethod
+    def _own(self) -> Holder[AnyLease]:
+        """The holds of the calling thread or task, through any lock of these masters."""
+
     def _caller(self) -> Holder[AnyLease]:
-        """The caller's holds, through any lock of these masters.  If this lock is not bound: its own holds."""
+        """The caller's holds.  If this lock is not bound: its own holds."""
+        return self._own() if self._bound else self._holds
 
     @abstractmethod
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[AnyLease]:
@@ -275,6 +279,12 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                 )
             if not hold.entered_here:
                 continue  # another request of this pool's thread, which goes on later
+            if hold.holder is not again.holder:  # that of a candidate, whose body this is
+                raise WouldDeadlock(
+                    f"this {self._holder} leads {lease.name!r}, which has the lock until its term ends, and would wait "
+                    "for itself: give this lock a name of its own",
+                    name=self._spec.name,
+                )
             self._check_asked(hold)
             again.max_hold = hold.max_hold or self._spec.max_hold
             again.enter(lease, hold.state)

@@ -11,6 +11,12 @@ The order is the promise:
   Only a lost lease ends a term without us.  Then the body is told; the fence keeps it from doing harm.
 - No campaign begins before that.  So one candidate never has two bodies.
 - `on_stopped` is called once for each body that was begun, whatever the body raised, and still in its term.
+- No body begins when its term is over: who was frozen in the moment of the grant stands again.
+
+An interruption may strike between two steps: a Ctrl-C, or what a signal handler raises.  So whoever carries the steps
+out notes in a `Progress` what has begun, right before it begins.  After an interruption `unfinished` has the steps that
+are left: what was begun is told, and what is held is given back.  Also considered: to throw the interruption into
+`election` (it may strike the generator itself, and then that is over).
 
 A stop in a campaign is an interruption, as a Ctrl-C is (`until_stopped`).  It is thrown into the acquire where that
 waits, so that takes its keys back and ends (R11).  No operation has to know of it.  Also considered: a deadline that
@@ -27,7 +33,7 @@ from redlock._core.retry import delay
 from redlock._core.stop import Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from tenacity.wait import wait_base
 
@@ -35,6 +41,16 @@ if TYPE_CHECKING:
     from redlock._core.stop import Stop
 
 T = TypeVar("T")
+
+
+class Progress:
+    """How far a candidate has come."""
+
+    __slots__ = ("begun", "stands")
+
+    def __init__(self) -> None:
+        self.stands: Any = None  # what has the lock, or is about to get it; None: it was given back
+        self.begun: Any = None  # the term of a body that was begun, until `on_stopped` is called
 
 
 class Campaign(NamedTuple):
@@ -54,9 +70,7 @@ class SayStopped(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """Give the lock back.  Resumed with what that raised, or None; a term that was lost is no error."""
-
-    term: Any
+    """Give the lock back, if it is held.  Resumed with what that raised, or None; a term that was lost is no error."""
 
 
 class Pause(NamedTuple):
@@ -69,8 +83,19 @@ class Pause(NamedTuple):
 Step: TypeAlias = Campaign | Lead | SayStopped | Resign | Pause
 
 
-def election(stop: Stop, pauses: wait_base | None) -> Generator[Step, Any, BaseException | None]:
-    """One term after the other, until ``stop``.  ``pauses``: after an error; None: it ends the election.
+def _is_exception(error: BaseException) -> bool:
+    return isinstance(error, Exception)
+
+
+def election(
+    stop: Stop, pauses: wait_base | None, passes: Callable[[BaseException], bool] = _is_exception
+) -> Generator[Step, Any, BaseException | None]:
+    """One term after the other, until ``stop``.
+
+    Args:
+        stop: ends it.
+        pauses: after an error; None: it ends the election.
+        passes: whether an error may pass, so that it makes sense to try again.
 
     Returns the error that ended it.
     """
@@ -79,18 +104,31 @@ def election(stop: Stop, pauses: wait_base | None) -> Generator[Step, Any, BaseE
         term = yield Campaign()
         if term is None:
             break
-        if stop.requested():  # in the moment of the grant: no body begins
-            failure: BaseException | None = yield Resign(term)
-            return failure
-        error = _first([(yield Lead(term)), (yield SayStopped(term)), (yield Resign(term))])
+        errors: list[BaseException | None] = []
+        if term.lease.valid and not stop.requested():
+            errors = [(yield Lead(term)), (yield SayStopped(term))]
+        errors.append((yield Resign()))
+        error = _first(errors)
         if error is None:
             failed = 0
-        elif pauses is None or not isinstance(error, Exception):
+        elif pauses is None or not passes(error):
             return error
         else:
             failed += 1
             yield Pause(0.0 if stop.requested() else delay(pauses, failed), error)
     return None
+
+
+def unfinished(progress: Progress, interruption: BaseException) -> Generator[Step, Any, BaseException]:
+    """The steps that are left of a term after ``interruption``.  Returns the error that ends the election."""
+    errors: list[BaseException | None] = [interruption]
+    if progress.begun is not None:
+        errors.append((yield SayStopped(progress.begun)))
+    if progress.stands is not None:
+        errors.append((yield Resign()))
+    error = _first(errors)
+    assert error is not None  # noqa: S101 - for the type checker
+    return error
 
 
 def _first(errors: list[BaseException | None]) -> BaseException | None:

@@ -145,7 +145,7 @@ class LeaseState:
             return
         if left > 0:
             text = f"the lease on {self.shown} has only {left:.3f} s left, {at_least:g} s are needed"
-            raise LockLost(text, name=self.name, votes=self.votes, reason="expired")
+            raise self._loss(text, "expired", self.votes)
         raise self.loss()
 
     def loss(self) -> LockLost:
@@ -159,12 +159,17 @@ class LeaseState:
         if self.lost:
             assert self._lost is not None  # noqa: S101 - for the type checker: `lost` just set it
             text = f"the lease on {self.shown} was lost: {how[self._lost]}"
-            return LockLost(text, name=self.name, votes=self.said(), reason=self._lost)
+            return self._loss(text, self._lost, self.said())
         if self._resumed and self.mine():
             why = "extend() has not confirmed yet that it is ours"
-            return LockLost(f"the lease on {self.shown} is not valid: {why}", name=self.name, reason="expired")
+            return self._loss(f"the lease on {self.shown} is not valid: {why}")
         why = "it was released" if self.released else "it belongs to the process that forked this one"
-        return LockLost(f"the lease on {self.shown} has ended: {why}", name=self.name, reason="expired")
+        return self._loss(f"the lease on {self.shown} has ended: {why}")
+
+    def _loss(self, text: str, reason: Reason = "expired", votes: tuple[Vote, ...] = ()) -> LockLost:
+        error = LockLost(text, name=self.name, votes=votes, reason=reason)
+        error._token = self.token  # noqa: SLF001 - not for users
+        return error
 
     # -- called by the operations --------------------------------------------------------------------
 

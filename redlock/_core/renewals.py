@@ -152,7 +152,7 @@ class Renewal:
             return "give up" if lease.lost and self.held_by.presence() == "abandoned" else "nothing"
         if now >= self._ends:
             lease.lose("max_hold")
-            return "give up"
+            return "nothing" if self.spec.kept else "give up"
         presence = self.held_by.presence()
         if presence == "abandoned":
             return "give back"

@@ -8,11 +8,12 @@ import signal
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from redlock import _clock
+from redlock import _clock, options
 from redlock._base import decorated
-from redlock._base.election import Candidate, ElectionBase, TermBase, advance, is_end
+from redlock._base.election import Candidate, ElectionBase, Running, TermBase, advance, is_end
+from redlock._base.holds import AtTheEnd, beginning
 from redlock._base.signals import Signals
-from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
+from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped, unfinished
 from redlock._core.stop import Stopped
 from redlock._threads.lease import Lease
 from redlock._threads.lock import MultiLock
@@ -20,10 +21,11 @@ from redlock._threads.masters import Masters
 from redlock.errors import LockLost, NotHeld
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from types import TracebackType
     from typing import Literal, Self
 
+    from redlock._base.holds import Entered
     from redlock._core.election import Step
     from redlock._core.inspect import LockStatus
     from redlock._core.stop import Stop
@@ -56,13 +58,23 @@ class Term(TermBase[ThreadCandidate, Lease]):
         return _wait(self._stop, lambda: self.should_stop, timeout, self._lease.remaining)
 
     def __enter__(self) -> Self:
+        """Begin the body.
+
+        Raises:
+            RedlockError: it has begun before, or the term is over because its loop was left.
+        """
+        self._begin(beginning(self))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def _leave(
+        self,
+        entered: Entered,  # noqa: ARG002 - it keeps the lease until here
+        kind: type[BaseException] | None,  # noqa: ARG002 - the arguments of `__exit__`
+        error: BaseException | None,
+        trace: TracebackType | None,  # noqa: ARG002
     ) -> bool:
         """The body has ended: give the lock back.  What only says that the term is over is raised no further."""
-        failed = self._resign()
+        failed = _released(self._candidate)
         ends = error is None or is_end(error, self)
         if failed is not None:
             if ends or not isinstance(failed, Exception):  # a Ctrl-C is never a note
@@ -70,18 +82,14 @@ class Term(TermBase[ThreadCandidate, Lease]):
             error.add_note(f"besides, {failed}")  # type: ignore[union-attr]
         return ends
 
-    def _resign(self) -> BaseException | None:
-        """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
-        if self._over:
-            return None
-        self._over = True
-        try:
-            self._candidate.release()
-        except (LockLost, NotHeld):  # lost, or a forked child has come here
-            return None
-        except BaseException as error:  # noqa: BLE001 - returned
-            return error
-        return None
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> bool: ...
+
+    else:
+        __exit__ = AtTheEnd(_leave)
 
 
 class Election(ElectionBase[Masters, ThreadCandidate, Term]):
@@ -100,15 +108,18 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
                         term.wait_stop(1.0)
 
         The body is the ``with``: the lock is given back at its end.  A term that is lost raises nothing there.  An
-        exception of the body ends the loop.  In a process that the body has forked the loop ends as well.
+        exception of the body ends the loop.  In a process that the body has forked the loop ends as well.  A loop that
+        is left before the ``with`` gives the term back: one that was not entered is over then.
 
         Raises:
             QuorumUnreachable: so many masters refuse for a reason that waiting cannot cure (a wrong password) that no
                 majority is left.  Other outages are waited for.
+            WouldDeadlock: this thread holds the lock of that name, or leads in another election of it.
             RedlockError: the masters were closed, or this object is in use already.
         """
-        steps = self._begin()
+        running = Running()
         try:
+            steps = self._begin(running)
             result: Any = None
             while True:
                 step, error = advance(steps, result)
@@ -118,9 +129,9 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
                     yield step.term
                     result = None
                 else:
-                    result = self._perform(step)
+                    result = self._perform(running, step)
         finally:
-            self._end()
+            self._end(running)
         if error is not None:
             raise error
 
@@ -144,37 +155,82 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
             on_stopped: called with the term, once for each ``lead`` that was begun, when that has ended.  If the term
                 was not lost, it is still valid.
             on_new_leader: called with the owner (R27) of another leader that was seen.  That is a look, which may be
-                stale, and terms may be missed.  It must not block, nor use these masters.
+                stale, and terms may be missed.  It must not block, nor use these masters.  What it raises is logged.
             signals: they stop the election, if this is the main thread.  A second signal does what it did before.
             on_error: ``"raise"`` ends the election with what ``lead`` raised.  ``"retry"`` logs it, gives the lock
                 back, and campaigns again after a growing random pause of up to 30 s.
 
         Raises:
-            QuorumUnreachable, RedlockError: as `terms`.
+            QuorumUnreachable, WouldDeadlock, RedlockError: as `terms`.
             ConfigurationError: an argument cannot be right.
         """
-        for function in (lead, on_stopped, on_new_leader):
-            if function is not None:
-                decorated.check_called(function, "an AsyncElection")
-        with Signals(signals, self.stop):
-            steps = self._begin(on_error)
+        self._check(lead, on_stopped, on_new_leader)
+        taken = Signals(signals, self.stop)
+        try:
+            with taken:
+                self._run(lead, on_stopped, on_new_leader, on_error)
+        finally:
+            taken.leave()  # again: an exception may have struck the end of the `with`
+
+    def _run(
+        self,
+        lead: Callable[[Term], object],
+        on_stopped: Callable[[Term], object] | None,
+        on_new_leader: Callable[[str], object] | None,
+        on_error: str,
+    ) -> None:
+        running = Running()
+        try:
+            steps = self._begin(running, on_error)
             self._on_new_leader = on_new_leader
             try:
-                result: Any = None
-                while True:
-                    step, error = advance(steps, result)
-                    if step is None:
-                        break
-                    if isinstance(step, Lead):
-                        result = _raised_by(lead, step.term)
-                    elif isinstance(step, SayStopped):
-                        result = None if on_stopped is None or self._forked else _raised_by(on_stopped, step.term)
-                    else:
-                        result = self._perform(step)
-            finally:
-                self._end()
-            if error is not None:
-                raise error
+                error = self._carry_out(running, steps, lead, on_stopped)
+            except BaseException as interruption:  # noqa: BLE001 - raised at the end
+                error = self._carry_out(running, unfinished(running, interruption), lead, on_stopped)
+        finally:
+            self._end(running)
+        if error is not None:
+            raise error
+
+    def _carry_out(
+        self,
+        running: Running,
+        steps: Generator[Step, Any, BaseException | None],
+        lead: Callable[[Term], object],
+        on_stopped: Callable[[Term], object] | None,
+    ) -> BaseException | None:
+        """Returns the error that ended the election."""
+        result: Any = None
+        while True:
+            step, error = advance(steps, result)
+            if step is None:
+                return error
+            if isinstance(step, Lead):
+                result = self._lead(running, lead, step.term)
+            elif isinstance(step, SayStopped):
+                result = self._say_stopped(running, on_stopped)
+            else:
+                result = self._perform(running, step)
+
+    def _lead(self, running: Running, lead: Callable[[Term], object], term: Term) -> BaseException | None:
+        term._begin()  # noqa: SLF001 - the two are one module
+        running.begun = term
+        try:
+            lead(term)
+        except BaseException as error:  # noqa: BLE001 - raised at the end of the run
+            return None if is_end(error, term) else error
+        return None
+
+    def _say_stopped(self, running: Running, on_stopped: Callable[[Term], object] | None) -> BaseException | None:
+        term = running.begun
+        if on_stopped is None or term is None or not running.here():
+            return None
+        running.begun = None
+        try:
+            on_stopped(term)
+        except BaseException as error:  # noqa: BLE001 - raised at the end of the run
+            return None if is_end(error, term) else error
+        return None
 
     def status(self) -> LockStatus:
         """Who leads now (`LockStatus.owner`), and for how many seconds yet.
@@ -187,22 +243,27 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
         """
         return self._masters.status(self._name)
 
+    def _check_lead(self, lead: object) -> None:
+        decorated.check_called(lead, "an AsyncElection")
+
     def _say_leader(self, owner: str) -> None:
         if self._on_new_leader is not None:
             self._on_new_leader(owner)
 
-    def _perform(self, step: Step) -> Term | BaseException | None:
+    def _perform(self, running: Running, step: Step) -> Term | BaseException | None:
         if isinstance(step, Campaign):
-            return None if self._forked else self._campaign()
+            return self._campaign(running) if running.here() else None
         if isinstance(step, Resign):
-            return _raised_by(_leave, step.term)
+            error = _released(running.stands)
+            running.stands = None if error is None else running.stands
+            return error
         if isinstance(step, Pause):
             self._report(step)
             _wait(self._stop, self._stop.requested, step.seconds)
         return None
 
-    def _campaign(self) -> Term | None:
-        candidate: ThreadCandidate = self._candidate()
+    def _campaign(self, running: Running) -> Term | None:
+        running.stands = candidate = self._candidate()
         try:
             lease = candidate.acquire()
         except Stopped:
@@ -211,16 +272,15 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
         return self._elected(Term(self._stop, candidate, lease))
 
 
-def _leave(term: Term) -> None:
-    with term:  # the end of it gives the lock back
-        pass
-
-
-def _raised_by(function: Callable[[Term], object], term: Term) -> BaseException | None:
+def _released(candidate: ThreadCandidate | None) -> BaseException | None:
+    """Give the lock back, unless that was done.  Returns what is wrong; a lost lease is not."""
     try:
-        function(term)
-    except BaseException as error:  # noqa: BLE001 - raised at the end of the run
-        return None if is_end(error, term) else error
+        if candidate is not None:
+            candidate.release()
+    except (LockLost, NotHeld):  # lost, given back before, or a forked child has come here
+        return None
+    except BaseException as error:  # noqa: BLE001 - returned
+        return error
     return None
 
 
@@ -228,7 +288,7 @@ def _wait(
     stop: Stop, done: Callable[[], bool], timeout: float | None, most: Callable[[], float] = lambda: _CHUNK
 ) -> bool:
     """Wait until ``done``, for ``timeout`` seconds at most, and look again after ``most`` of them."""
-    until = math.inf if timeout is None else _clock.now() + timeout
+    until = math.inf if timeout is None else _clock.now() + options.patience("timeout", timeout)
     woken: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it
     stop.wakes(woken, lambda: woken.put(None))
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from redlock import _clock
+from redlock import _clock, options
 from redlock._base.forklock import ForkLock
 from redlock._core.lease import LeaseState
 
@@ -18,7 +18,7 @@ class ThreadLeaseState(LeaseState):
     _ended: threading.Event | None = None  # made on demand: few leases are waited for
 
     def wait_lost(self, timeout: float | None) -> bool:
-        until = None if timeout is None else _clock.now() + timeout
+        until = None if timeout is None else _clock.now() + options.patience("timeout", timeout)
         while True:
             ended = self._ended_event()  # made first, so no later change is missed
             if self.lost or self.released:

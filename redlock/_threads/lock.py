@@ -57,8 +57,8 @@ class MultiLock(LockBase[Masters, Lease]):
     _runtime: Runtime
     _holder = "thread"
 
-    def _caller(self) -> Holder[Lease]:
-        return self._runtime.own.holds if self._bound else self._holds
+    def _own(self) -> Holder[Lease]:
+        return self._runtime.own.holds
 
     def _hold(self, leaving: Callable[[], Leaving | None] | None = None) -> Hold[Lease]:
         return ThreadHold(self._me, self._caller(), leaving, self._end, self._spec.max_hold, this_task())

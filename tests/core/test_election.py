@@ -7,11 +7,21 @@ from typing import Any
 import pytest
 from tenacity.wait import wait_fixed
 
-from redlock._core.election import Pause, election
+from redlock._core.election import Pause, Progress, SayStopped, election, unfinished
 from redlock._core.stop import Stop
 
-TERM = "a term"
 UNTIL_STOPPED = None
+
+
+class Term:
+    """Whose lease is ``valid``."""
+
+    def __init__(self, *, valid: bool = True) -> None:
+        self.lease = self
+        self.valid = valid
+
+
+TERM = Term()
 
 
 class Played:
@@ -57,6 +67,13 @@ def test_a_stop_in_the_moment_of_the_grant_begins_no_body():
         return TERM
 
     assert Played(stop, Campaign=elected).steps == ["Campaign", "Resign"]
+
+
+def test_who_was_frozen_until_its_term_was_over_begins_no_body():
+    """It stands again."""
+    terms = [Term(valid=False), TERM]
+    played = Played(Stop(), steps=6, Campaign=lambda: terms.pop(0))
+    assert played.steps == ["Campaign", "Resign", "Campaign", "Lead", "SayStopped", "Resign"]
 
 
 def test_a_stop_before_the_beginning():
@@ -105,3 +122,36 @@ def test_several_errors_are_one_with_notes():
 def test_a_ctrl_c_goes_before_an_error():
     played = Played(Stop(), wait_fixed(3.0), Lead=ValueError("the body"), SayStopped=KeyboardInterrupt())
     assert isinstance(played.error, KeyboardInterrupt)
+
+
+def test_an_error_that_passes_is_said_by_the_world():
+    error = KeyboardInterrupt()
+    stop = Stop()
+    steps = election(stop, wait_fixed(3.0), lambda raised: raised is error)
+    results: list[Any] = [None, TERM, error, None, None]
+    assert [steps.send(result) for result in results][-1] == Pause(3.0, error)
+
+
+@pytest.mark.parametrize(
+    ("begun", "stands", "left"),
+    [
+        (None, None, []),
+        (None, "a candidate", ["Resign"]),
+        (TERM, "a candidate", ["SayStopped", "Resign"]),
+    ],
+)
+def test_after_an_interruption_all_that_was_begun_is_ended(begun, stands, left):
+    progress = Progress()
+    progress.begun, progress.stands = begun, stands
+    interruption = KeyboardInterrupt()
+    steps = unfinished(progress, interruption)
+    played: list[str] = []
+    result = None
+    with pytest.raises(StopIteration) as end:
+        while True:
+            step = steps.send(result)
+            played.append(type(step).__name__)
+            result = ValueError("on_stopped") if isinstance(step, SayStopped) else None
+    assert end.value.value is interruption
+    assert played == left
+    assert getattr(interruption, "__notes__", []) == (["besides, ValueError: on_stopped"] if begun else [])

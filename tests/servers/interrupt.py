@@ -53,10 +53,14 @@ class Interrupt:
         # Leaving a `with` and entering a `try` are lines of their own for a trace function, but not places
         # where the interpreter looks for signals (that is after calls and on jumps back): nothing can
         # strike between the body of a `with` and its end.
-        text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not text.lstrip().startswith(("with ", "try:")):
+        if event == "line" and not self.text(frame).startswith(("with ", "try:")):
             self.count(frame)
         return self
+
+    @staticmethod
+    def text(frame):
+        """The line that is about to be executed."""
+        return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
 
     def count(self, frame):
         self.left -= 1

@@ -15,7 +15,7 @@ import time
 import pytest
 
 import redlock
-from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError
+from redlock import AsyncMasters, AsyncTerm, ConfigurationError, LockLost, RedlockError, WouldDeadlock
 from tests.servers.look import each, eventually, kill, nothing_left
 from tests.servers.on_a_loop import on_a_loop
 from tests.servers.process import started
@@ -194,12 +194,112 @@ def test_a_term_lasts_for_max_hold_at_most(masters):
 
 
 def test_a_loop_that_is_left_gives_the_term_back(masters, redlock_servers):
-    for term in masters.leader("beat").terms():  # noqa: B007
+    """Although a variable still has the term, and an exception the frame."""
+    election = masters.leader("beat", ttl=30)
+    for term in election.terms():  # noqa: B007
         break
-    assert term.valid  # for as long as somebody has it
-    del term
-    gc.collect()
+    assert not term.valid
+    assert term.should_stop
+    assert term.remaining() == 0
+    assert election.term is None
+    with pytest.raises(LockLost, match="loop was left"):
+        term.ensure()
+    with pytest.raises(RedlockError, match="inside of the loop"), term:
+        pytest.fail("it is over")
+    with pytest.raises(ValueError, match="before the body") as kept:
+        for again in election.terms():
+            raise ValueError(f"before the body of {again}")
+    assert kept
     eventually(lambda: nothing_left(redlock_servers))
+
+
+def test_a_term_has_one_body(masters):
+    election = masters.leader("beat", ttl=30)
+    for term in election.terms():
+        with term, pytest.raises(RedlockError, match="entered already"), term:
+            pytest.fail("it has a body")
+        with pytest.raises(RedlockError, match="entered already"), term:
+            pytest.fail("it had a body")
+        break
+
+    def lead(term):
+        with pytest.raises(RedlockError, match="entered already"), term:
+            pytest.fail("this is the body")
+        assert term.valid
+        election.stop()
+
+    election.run(lead)
+
+
+def test_a_lock_of_the_name_would_wait_for_its_own_term(masters, others):
+    """C5, and the reverse.  The locks of others, and those of another thread, wait."""
+    election = masters.leader("beat", ttl=30)
+    second = masters.leader("beat", ttl=30)
+
+    def lead(_):
+        for lock in (masters.lock("beat"), masters.lock(["beat", "a"]), masters.lock("beat", shared=True)):
+            with pytest.raises(WouldDeadlock, match="leads 'beat'"):
+                lock.acquire(timeout=0)
+        with pytest.raises(WouldDeadlock):
+            second.run(until_told)
+        assert others.lock("beat").acquire(timeout=0) is None
+        election.stop()
+
+    election.run(lead)
+    with masters.lock("beat"):  # the thread leads no more
+        pass
+    with masters.lock(["a", "beat"]):
+        with pytest.raises(WouldDeadlock, match="to be elected"):
+            second.run(until_told)
+        with pytest.raises(WouldDeadlock, match="to be elected"):
+            next(iter(second.terms()))
+        with Running(second, until_told):
+            pass
+
+
+def test_at_max_hold_the_lock_stays_until_the_body_has_ended(masters, others):
+    seen = []
+
+    def lead(term):
+        assert term.wait_lost(20)
+        seen.append(others.lock("beat").acquire(timeout=0))
+        seen.append(others.status("beat").token == term.lease.token)
+        election.stop()
+
+    election = masters.leader("beat", ttl=20, max_hold=0.2)
+    election.run(lead)
+    assert seen == [None, True]
+    assert not masters.status("beat").token
+
+
+def test_what_on_new_leader_raises_is_logged(masters, others, caplog):
+    led = threading.Event()
+    seen = []
+
+    def fails(owner):
+        seen.append(owner)
+        raise ValueError("no such page")
+
+    with Running(masters.leader("beat", ttl=30), says(led)) as first:
+        assert led.wait(20)
+        led.clear()
+        with Running(others.leader("beat", ttl=30), says(led), on_new_leader=fails):
+            eventually(lambda: "no such page" in caplog.text)
+            first.election.stop()
+            assert led.wait(20)
+    assert seen == ["this"]
+
+
+def test_the_loss_of_the_same_name_under_another_prefix_is_an_error(masters, redlock_servers):
+    with redlock.Masters(redlock_servers.urls, restart_guard=False, prefix="other:") as foreign:
+        lock = foreign.lock("beat", ttl=TTL)
+
+        def lead(_):
+            with lock as lease:
+                lease.ensure(at_least=1000.0)
+
+        with pytest.raises(LockLost, match="1000 s are needed"):
+            masters.leader("beat", ttl=30).run(lead)
 
 
 def test_a_body_that_raises_ends_the_loop_and_the_term(masters):
@@ -286,7 +386,9 @@ def test_wrong_arguments(masters):
     election = masters.leader("beat")
     for arguments in (
         {"lead": 3},
+        {"lead": None},
         {"lead": coroutine_function},
+        {"lead": until_told, "on_new_leader": "log"},
         {"lead": until_told, "on_error": "ignore"},
         {"lead": until_told, "signals": (signal.SIGKILL,)},
         {"lead": until_told, "signals": ("TERM",)},
@@ -299,6 +401,15 @@ def test_wrong_arguments(masters):
             masters.leader("beat", **options)
     with pytest.raises(TypeError):
         masters.leader("beat", fencing=False)
+    for term in election.terms():
+        with term:
+            for wrong in (float("nan"), "5", True):
+                with pytest.raises(ConfigurationError, match="timeout="):
+                    term.wait_stop(wrong)
+                with pytest.raises(ConfigurationError, match="timeout="):
+                    term.wait_lost(wrong)
+            assert not term.wait_stop(-1)
+        break
 
 
 # -- signals -----------------------------------------------------------------------------------------
@@ -599,14 +710,140 @@ async def test_ensure_may_leave_the_body_and_another_loss_is_an_error(masters, o
 
 @in_tasks
 async def test_an_async_for_that_is_left_gives_the_term_back(masters, others):
-    async for left in masters.leader("beat", ttl=30).terms():  # noqa: B007
+    election = masters.leader("beat", ttl=30)
+    async for left in election.terms():  # noqa: B007
         break
-    assert left.valid  # for as long as somebody has it
-    del left
-    gc.collect()
-    async for term in others.leader("beat", ttl=30).terms():
+    await until(lambda: not left.valid)
+    with pytest.raises(RedlockError, match="inside of the loop"):
+        async with left:
+            pytest.fail("it is over")
+    with pytest.raises(ValueError, match="before the body") as kept:
+        async for again in masters.leader("beat", ttl=30).terms():
+            raise ValueError(f"before the body of {again}")
+    assert kept
+    async for term in others.leader("beat", ttl=30).terms():  # long before the TTL
         async with term:
             pass
+        break
+
+
+@in_tasks
+async def test_in_tasks_a_term_has_one_body(masters, others):
+    async for term in masters.leader("beat", ttl=30).terms():
+        async with term:
+            with pytest.raises(RedlockError, match="entered already"):
+                async with term:
+                    pytest.fail("it has a body")
+        break
+
+    async def lead(term):
+        with pytest.raises(RedlockError, match="entered already"):
+            async with term:
+                pytest.fail("this is the body")
+        assert term.valid
+        election.stop()
+
+    election = masters.leader("beat", ttl=30)
+    await election.run(lead)
+
+
+@in_tasks
+async def test_in_tasks_a_lock_of_the_name_would_wait_for_its_own_term(masters, others):
+    election, second = masters.leader("beat", ttl=30), masters.leader("beat", ttl=30)
+
+    async def lead(_):
+        for lock in (masters.lock("beat"), masters.lock(["beat", "a"])):
+            with pytest.raises(WouldDeadlock, match="leads 'beat'"):
+                await lock.acquire(timeout=0)
+        with pytest.raises(WouldDeadlock):
+            await second.run(for_ever)
+        assert await others.lock("beat").acquire(timeout=0) is None
+        election.stop()
+
+    await election.run(lead)
+    async with masters.lock("beat"):
+        with pytest.raises(WouldDeadlock, match="to be elected"):
+            await second.run(for_ever)
+
+
+@in_tasks
+async def test_in_tasks_at_max_hold_the_lock_stays_until_the_body_has_ended(masters, others):
+    seen = []
+
+    async def lead(term):
+        try:
+            await for_ever()
+        finally:
+            assert term.lost
+            seen.append(await others.lock("beat").acquire(timeout=0))
+            seen.append((await others.status("beat")).token == term.lease.token)
+            election.stop()
+
+    election = masters.leader("beat", ttl=20, max_hold=0.2)
+    await election.run(lead)
+    assert seen == [None, True]
+    assert not (await masters.status("beat")).token
+
+
+@in_tasks
+async def test_in_tasks_what_on_new_leader_raises_is_logged(masters, others, *, caplog):
+    def fails(owner):
+        raise ValueError(f"no such page: {owner}")
+
+    async def fails_later(owner):
+        fails(owner)
+
+    async for term in masters.leader("beat", ttl=30).terms():
+        async with term:
+            for function in (fails, fails_later):
+                caplog.clear()
+                second = others.leader("beat", ttl=30)
+                task = asyncio.create_task(second.run(for_ever, on_new_leader=function))
+                await until(lambda: "no such page: this" in caplog.text)
+                second.stop()
+                await task
+        break
+
+
+@in_tasks
+async def test_what_was_cancelled_inside_of_the_body_is_an_error_of_it(masters, others, *, caplog):
+    """Nobody has cancelled us."""
+    election = masters.leader("beat", ttl=30)
+    numbers = []
+
+    async def lead(term):
+        numbers.append(term.number)
+        if len(numbers) == 2:
+            election.stop()
+        cancelled = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        await cancelled
+
+    await election.run(lead, on_error="retry")
+    assert len(numbers) == 2
+    assert "leading 'beat' failed; trying again" in caplog.text
+    with pytest.raises(asyncio.CancelledError):
+        await masters.leader("beat").run(lead)
+
+
+@in_tasks
+async def test_in_tasks_wrong_arguments(masters, others):
+    election = masters.leader("beat")
+    for arguments in (
+        {"lead": None},
+        {"lead": lambda _: None},
+        {"lead": for_ever, "on_stopped": 5},
+        {"lead": for_ever, "on_new_leader": 5},
+    ):
+        with pytest.raises(ConfigurationError):
+            await election.run(**arguments)
+    async for term in election.terms():
+        async with term:
+            for wrong in (float("nan"), "5"):
+                with pytest.raises(ConfigurationError, match="timeout="):
+                    await term.wait_stop(wrong)
+                with pytest.raises(ConfigurationError, match="timeout="):
+                    await term.wait_lost(wrong)
         break
 
 

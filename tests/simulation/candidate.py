@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from redlock._core import acquire as acquiring, election as electing, release as releasing
-from redlock._core.election import Campaign, Lead, Pause, Resign, SayStopped
+from redlock._core.election import Campaign, Lead, Pause, Progress, Resign, SayStopped
 from redlock._core.retry import BETWEEN_TERMS
 from redlock._core.stop import Stop, Stopped
 from tests.simulation.actor import Actor, spec_for
@@ -26,6 +26,8 @@ class Candidate(Actor):
         super().__init__(client)
         self._stop = Stop()
         self._steps: Any = None
+        self._progress = Progress()
+        self._elected: Hold | None = None  # and its thread has not noticed
         self._body = 0  # the number of the one that runs; what is planned for another one is void
         self._leads: Hold | None = None
         self._pausing = 0
@@ -39,8 +41,10 @@ class Candidate(Actor):
         if self.client.closing:
             return
         self._idle = False
+        self._interruptions = 1
         self._retries = chance.random() < 0.5
         self._stop = stop = Stop()
+        self._progress = Progress()
         self._steps = electing.election(stop, BETWEEN_TERMS if self._retries else None)
         self.judge.terms.begins(self)
         stop.wakes(self, self._woken)
@@ -73,15 +77,31 @@ class Candidate(Actor):
             self.think()
             return
         self.world.log("step", self, type(step).__name__)
+        self._begin_step(step)
+
+    def _begin_step(self, step: Any) -> None:
+        progress, chance = self._progress, self.world.random
+        if self._interruptions and not isinstance(step, Campaign | Pause) and chance.random() < 0.03:
+            # A signal handler raises right before the step begins.
+            self._interruptions -= 1
+            self.world.log("is interrupted", self)
+            self.judge.terms.fails(self)
+            self._steps = electing.unfinished(progress, KeyboardInterrupt())
+            self._go_on(None)
+            return
         if isinstance(step, Campaign):
             self._campaign()
         elif isinstance(step, Lead):
             self._lead(step.term)
         elif isinstance(step, SayStopped):
+            if progress.begun is None:
+                self._go_on(None)
+                return
+            progress.begun = None
             self.judge.terms.said_stopped(self, step.term)
-            self._go_on(ValueError("on_stopped") if self.world.random.random() < 0.1 else None)
+            self._go_on(ValueError("on_stopped") if chance.random() < 0.1 else None)
         elif isinstance(step, Resign):
-            self._resign(step.term)
+            self._resign(progress.stands)
         else:
             assert isinstance(step, Pause)
             self._pausing += 1
@@ -116,11 +136,28 @@ class Candidate(Actor):
             hold = self._hold_of(task, outcome)
             self.client.renewer.keep(hold, self._spec, renew=True, max_hold=None)
             hold.on_told = self._stop.wake
+            self._progress.stands = hold
+            chance = self.world.random
+            if chance.random() < 0.05 and not self.client.paused:  # it is frozen before the body begins
+                self._elected = hold
+                self.judge.terms.late(self, True)
+                seconds = 2.0 * chance.random() * self.client.parameters.ttl
+                self.client.pause(seconds)
+                self.world.after(seconds, self.client.resume)
+                self.world.after(0.0, self.client.gate, self._goes_on_late, hold)
+            else:
+                self._go_on(hold)
+
+    def _goes_on_late(self, hold: Hold | None) -> None:
+        if hold is not None and hold is self._elected:
+            self._elected = None
+            self.judge.terms.late(self, False)
             self._go_on(hold)
 
     def _lead(self, term: Hold) -> None:
         """A body: it ends by itself, when it is told, or late; and raises or not."""
         chance, ttl = self.world.random, self.client.parameters.ttl
+        self._progress.begun = term
         self.judge.terms.leads(self, term)
         self._body += 1
         self._leads = term
@@ -151,6 +188,7 @@ class Candidate(Actor):
         def done(task: Task, outcome: Any, interrupted: BaseException | None) -> None:
             self.world.log("resigned", term.attempt, "interrupted" if interrupted else outcome)
             self.judge.released(term, ours=outcome)
+            self._progress.stands = None
             self._go_on(None)
 
         op = releasing.release(self.client.settings, self._spec_of(term), term.lease)
@@ -165,6 +203,7 @@ class Candidate(Actor):
         """Everything must come to its end now: the body ends as well."""
         if not self.client.crashed and self._steps is not None:
             self.stop(self._stop)
+            self._goes_on_late(self._elected)
             self._end(self._body)
 
 

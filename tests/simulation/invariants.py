@@ -15,7 +15,7 @@ from redlock import scripts
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import Round
-from tests.simulation.terms import ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE, Terms
+from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE, Terms
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ ALL = (
     QUIET,
     APART,
     ONE_BODY,
+    IN_TERM,
     RESIGNED,
     TOLD_ONCE,
     STOPS,

@@ -17,6 +17,7 @@ RESIGNED = "R31 resigned after the body"
 TOLD_ONCE = "R31 stopped once"
 STOPS = "R31 stops"
 RAISES = "R31 ends with an error"
+IN_TERM = "R31 begins in its term"
 
 
 @dataclass(eq=False)
@@ -29,6 +30,7 @@ class Record:
     resigned: bool = False
     failed: bool = False  # a body has raised, and no other one may begin
     stopped: bool = False
+    late: bool = False  # it was elected, and its thread goes on later
     looks: int = 0  # of these only the latest counts
 
 
@@ -57,12 +59,24 @@ class Terms:
             self.judge.fail(STOPS, f"{candidate} begins a body, and was stopped")
         if term.let_go:
             self.judge.fail(RESIGNED, f"{candidate} begins a body for {term.attempt}, which it has given back")
+        if not term.lease.valid:
+            self.judge.fail(IN_TERM, f"{candidate} begins a body for {term.attempt}, and its term is over")
         self.bodies += 1
         record.term, record.runs, record.told, record.resigned = term, True, 0, False
 
+    def late(self, candidate: Candidate, late: bool) -> None:
+        record = self._records[candidate]
+        record.late = late
+        if record.stopped and not late:
+            self._look_later(candidate, record)
+
+    def fails(self, candidate: Candidate) -> None:
+        """An exception struck between two steps: no other body may begin."""
+        self._records[candidate].failed = True
+
     def body_ended(self, candidate: Candidate, *, raised: bool) -> None:
         record = self._records[candidate]
-        record.runs, record.failed = False, raised
+        record.runs, record.failed = False, record.failed or raised
         if record.stopped:
             self._look_later(candidate, record)
 
@@ -108,5 +122,5 @@ class Terms:
         self.judge.world.after(soon, candidate.client.gate, self._must_be_over, candidate, record, record.looks)
 
     def _must_be_over(self, candidate: Candidate, record: Record, look: int) -> None:
-        if self._records.get(candidate) is record and look == record.looks and not record.runs:
+        if self._records.get(candidate) is record and look == record.looks and not record.runs and not record.late:
             self.judge.fail(STOPS, f"{candidate} was stopped, and goes on: {record}")

@@ -83,7 +83,7 @@ from tests.simulation.parameters import (
     slots,
 )
 from tests.simulation.renewer import HeldBy
-from tests.simulation.terms import ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE
+from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE
 from tests.simulation.waits import ANYWAY, APART, QUIET, WOKEN
 
 if TYPE_CHECKING:
@@ -798,10 +798,10 @@ def _() -> list[Any]:
             if term is None:
                 break
             if stop.requested():
-                return (yield electing.Resign(term))
+                return (yield electing.Resign())
             yield electing.Lead(term)
             yield electing.SayStopped(term)
-            yield electing.Resign(term)
+            yield electing.Resign()
         return None
 
     return _steps(election)
@@ -813,7 +813,7 @@ def _() -> list[Any]:
 
     def election(stop: Stop, pauses: object) -> Any:
         while not stop.requested() and (term := (yield electing.Campaign())) is not None:
-            yield electing.Resign(term)
+            yield electing.Resign()
             yield electing.Lead(term)
             yield electing.SayStopped(term)
 
@@ -830,7 +830,7 @@ def _() -> list[Any]:
             if error is not None:
                 return error
             yield electing.SayStopped(term)
-            yield electing.Resign(term)
+            yield electing.Resign()
         return None
 
     return _steps(election)
@@ -877,6 +877,43 @@ def _() -> list[Any]:
 def _() -> list[Any]:
     """Who is stopped while he waits goes on until he is elected (R31)."""
     return [mock.patch.object(electing, "until_stopped", lambda op, _: op)]
+
+
+@variant("leads-in-a-term-that-is-over", IN_TERM, drawn=elections)
+def _() -> list[Any]:
+    """Nobody looks whether the term is still valid when the body begins (R31)."""
+
+    class Claimed:
+        valid = True
+
+        def __init__(self, term: Any) -> None:
+            self.lease, self.term = self, term
+
+    def election(stop: Stop, pauses: Any) -> Any:
+        correct, result = _ELECTION(stop, pauses), None
+        while True:
+            try:
+                step: Any = correct.send(result)
+            except StopIteration as end:
+                return end.value
+            if isinstance(step, electing.Lead | electing.SayStopped):
+                step = type(step)(step.term.term)
+            result = yield step
+            if isinstance(step, electing.Campaign) and result is not None:
+                result = Claimed(result)
+
+    return _steps(election)
+
+
+@variant("what-interrupts-ends-at-once", TOLD_ONCE, RESIGNED, drawn=elections)
+def _() -> list[Any]:
+    """What a signal handler raises between two steps ends the election as it is (R31)."""
+
+    def unfinished(progress: object, interruption: BaseException) -> Any:
+        return interruption
+        yield
+
+    return [mock.patch.object(electing, "unfinished", unfinished)]
 
 
 _ELECTION = electing.election
