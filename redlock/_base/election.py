@@ -128,7 +128,7 @@ class TermBase(Generic[AnyCandidate, AnyLease]):
 
         Where it leaves the body, it only ends the term: the next campaign begins, and nothing is raised.
         """
-        if self._left_behind and self._lease.valid:
+        if self._left_behind:
             raise LockLost(f"term {self.number} of {self.name!r} is over: its loop was left", name=self.name)
         self._lease.ensure(at_least)
 
