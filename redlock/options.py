@@ -25,7 +25,7 @@ BEYOND_FENCES = 2**53  # fencing tokens are less: scripts count in doubles, whic
 MOST_SLOTS = 100  # of a group: each attempt names them all, and a refusal looks at each (R32)
 _LONGEST_SHOWN = 200  # characters of a wrong value that an error shows
 _FEW = 10  # names of one lock that a text shows all of
-_SOME = 3  # of more than that it shows so many
+_SOME = 3  # names that it shows if there are more
 
 LONGEST_MASTER = 64  # characters of the name of a master (R34)
 _MASTER = re.compile(f"[A-Za-z0-9._:-]{{1,{LONGEST_MASTER}}}")

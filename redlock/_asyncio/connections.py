@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from redlock._core.local_queue import Place
     from redlock._core.voters import Facts, Voters
 
-# A request waits at most so many seconds for the end of the tick: a task may block the loop.  And at most so many
-# requests are gathered: the masters can begin while we go on with the next ones.
+# Seconds for which a request waits for the end of the tick, at most: a task may block the loop.  And the most requests
+# that are gathered: the masters can begin while we go on with the next ones.
 _LONGEST_TICK = 0.005
 _ENOUGH = 24
 _ADMITTING = ForkLock()  # the loops of all threads share the `Voters`

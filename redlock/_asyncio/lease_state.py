@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from redlock._core.acquire import Grant
 
 
-# A wait is cut into chunks of so many seconds: the clock of a loop stands still while the machine sleeps (R5).
+# A wait is cut into chunks of this many seconds: the clock of a loop stands still while the machine sleeps (R5).
 _CHUNK = 1.0
 
 

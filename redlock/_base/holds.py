@@ -80,7 +80,7 @@ class Obituary(weakref.ref[Any]):
 
     The collector, or whatever drops the last reference, calls back in the middle of anything; a signal handler may
     raise in there, and Python swallows that.  So the note is taken by a function without any Python in it, and is lost
-    by nothing.  Whoever reads it tells the renewer: ``reader``, which is called next and may be cut short, or else any
+    by nothing.  Its reader tells the renewer: ``reader``, which is called next and may be cut short, or else any
     renewer when it goes around, once a second while it has leases.
     """
 

@@ -405,7 +405,7 @@ class Run:
     def _acquire(self, masters: Masters, lock: MultiLock) -> Lease | None:
         told = threading.Event()
         teller = threading.Thread(target=self._tell_who, args=(masters, told), daemon=True)
-        # Whoever waits beside one that we run in may wait for those that wait for it: a writer that keeps new readers
+        # Beside one that we run in, we might wait for those that wait for it: a writer that keeps new readers
         # away, or others like us, each with one of the slots. So there is no way to wait, and one to try.
         wait = 0.0 if self._beside else self._wait
         if self._verbose and wait != 0:
@@ -444,7 +444,7 @@ class Run:
             pause = 1.0
 
     def _holder(self, masters: Masters) -> str:
-        """Who has it now that we did not get it, on one line."""
+        """The holder that kept us from it, on one line."""
         try:
             text, who = self._who(masters)
         except RedlockError:
@@ -452,7 +452,7 @@ class Run:
         return text if who else f"others had it, or wanted it as well; {text}"
 
     def _who(self, masters: Masters) -> tuple[str, str]:
-        """Who holds it, for people, and what changes when somebody else does: "" if it is free."""
+        """The holder, for people; and a text that changes with the holder, "" if the name is free."""
         if self._slots is None:
             status = masters.status(self._name)
             return self._words(status), status.token or " ".join(status.shared)

@@ -172,7 +172,7 @@ def _offset(ms: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A short text, in the largest unit of which there are at least two."""
+    """A short text, in the largest unit that it has at least two of."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from redlock._core.inspect import LockStatus
     from redlock._core.stop import Stop
 
-# A wait is cut into chunks of so many seconds: the clock of a queue stands still while the machine sleeps (R5).
+# A wait is cut into chunks of this many seconds: the clock of a queue stands still while the machine sleeps (R5).
 _CHUNK = 1.0
 
 
@@ -112,8 +112,8 @@ class Election(ElectionBase[Masters, ThreadCandidate, Term]):
         is left before the ``with`` gives the term back: one that was not entered is over then.
 
         Raises:
-            QuorumUnreachable: so many masters refuse for a reason that waiting cannot cure (a wrong password) that no
-                majority is left.  Other outages are waited for.
+            QuorumUnreachable: no majority is left without the masters that refuse for a reason that waiting cannot cure
+                (a wrong password).  Other outages are waited for.
             WouldDeadlock: this thread holds the lock of that name, or leads in another election of it.
             RedlockError: the masters were closed, or this object is in use already.
         """

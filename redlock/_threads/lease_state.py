@@ -8,7 +8,7 @@ from redlock import _clock, options
 from redlock._base.forklock import ForkLock
 from redlock._core.lease import LeaseState
 
-# A wait is cut into chunks of so many seconds: the timeout of an Event stands still while the machine sleeps (R5).
+# A wait is cut into chunks of this many seconds: the timeout of an Event stands still while the machine sleeps (R5).
 _CHUNK = 1.0
 
 

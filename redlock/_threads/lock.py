@@ -81,8 +81,8 @@ class MultiLock(LockBase[Masters, Lease]):
                 first operation also waits for connections to the masters, at most `connect_timeout` (R2).
 
         Raises:
-            QuorumUnreachable: too few masters took part in the last attempt.  Or so many refuse for a reason that
-                waiting cannot cure (a wrong password) that no majority is left.
+            QuorumUnreachable: too few masters took part in the last attempt.  Or no majority is left without those
+                that refuse for a reason that waiting cannot cure (a wrong password).
             WouldDeadlock: this thread holds some of the names, but not exactly these.
             ConfigurationError: ``blocking=False`` with a ``timeout``; a ``blocking`` that is neither True nor False;
                 a ``timeout`` that cannot be right; a lock with ``token``, which only extends and releases.

@@ -68,7 +68,7 @@ class Masters(MastersBase[Runtime]):
         busy: Any = None,
         **options: Unpack[MultiLockOptions],
     ) -> Callable[..., Any]:
-        """Decorate functions of which each call holds a lock that is named by its arguments (R30).
+        """Decorate functions: each call holds a lock that is named by its arguments (R30).
 
         A template is filled in with the arguments of the call, defaults included: ``"invoice:{invoice.id}"``.  A
         function in place of it is called with the same arguments, and returns a name or several.  Each call makes a
@@ -79,7 +79,7 @@ class Masters(MastersBase[Runtime]):
             on_busy: what a call does if somebody else has the lock.  ``"raise"`` raises `NotAcquired`.  ``"skip"``
                 returns ``busy``, and the function is not called.  ``"wait"`` waits for ever.
             busy: see ``on_busy``.
-            options: those of `MultiLock`, without ``token`` and ``fence``.  ``timeout``: after so many
+            options: those of `MultiLock`, without ``token`` and ``fence``.  ``timeout``: after that many
                 seconds it is busy, 0 unless given; not with ``"wait"``.
 
         Raises:
@@ -144,8 +144,8 @@ class Masters(MastersBase[Runtime]):
         no lease lasted for all of that time.  It says no more: somebody else may have taken the lock by now.  False:
         it was not seen to be free before the timeout.
 
-        A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Of several names all
-        have to be free when it looks.  Who holds a name does not see it free.
+        A release wakes it.  Only if messages are lost it takes longer, by five seconds at most.  Several names
+        all have to be free when it looks.  A holder of the name does not see it free.
 
         Args:
             name: one name, or a sequence of names.
@@ -154,8 +154,8 @@ class Masters(MastersBase[Runtime]):
                 that of a `status`.
 
         Raises:
-            QuorumUnreachable: too few masters answered the last look.  Or so many refuse for a reason that waiting
-                cannot cure (a wrong password) that no majority is left.
+            QuorumUnreachable: too few masters answered the last look.  Or no majority is left without those that
+                refuse for a reason that waiting cannot cure (a wrong password).
             ConfigurationError: a name or the timeout cannot be right.
             RedlockError: the masters were closed.
         """

@@ -1,5 +1,5 @@
 # Made from redlock/_asyncio/slots.py by tools/unasync.py: change that file, then run `make faces`.
-"""Slots, for threads: at most so many holders at once (R32)."""
+"""Slots, for threads: at most ``limit`` holders at once (R32)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Slots(SlotsBase[Masters, Lease], MultiLock):
     """At most ``limit`` holders of one name at once, each with a slot of its own.
 
     Slot i is the lock ``name#i``, with all promises of a lock.  `Lease.slot` says which one it is, and its fence
-    orders the holders of *that slot*.  Whoever waits gets whichever slot is free first.
+    orders the holders of *that slot*.  A waiter gets the slot that is free first.
 
     Many threads may use one object; each of them holds a slot for itself.  A thread that has a slot and acquires
     again gets the same one, counted (R26).  With ``bound=False`` it gets another one, and a release gives back the

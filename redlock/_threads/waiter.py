@@ -26,7 +26,7 @@ switches, and 64 threads get twice as much done.
 
 Interruptions.  A Ctrl-C may stop the leading thread where no `finally` helps, or a thread that has to wake the next
 one.  So no thread sleeps for longer than its patience without a look of its own: it takes the lead if nobody has read
-for so long, and the leading thread wakes whoever is left on the chain.
+meanwhile, and the leading thread wakes the threads that are left on the chain.
 
 Also considered: the leading thread steps the operations of all threads, as an event loop does.  But then a Ctrl-C in
 the main thread, or a user's retry strategy, would strike in the middle of another thread's operation.  And a thread for
@@ -56,7 +56,7 @@ _NAP = 1.0  # the longest sleep, in seconds: its clock stands still while the ma
 # How long a following thread sleeps without an event before it looks whether anybody reads, in seconds: first, and at
 # most.
 _PATIENCE, _MOST_PATIENCE = 0.03, 0.5
-_LET_RUN = 0.005  # seconds; the leading thread lets others run for so long before it reads again
+_LET_RUN = 0.005  # seconds for which the leading thread lets others run before it reads again
 
 
 class Waiter:

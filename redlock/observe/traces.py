@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceObserver"]
 
-_EARLY = 100  # leases that were over before we were told of them: so many at most are told in one moment
+_EARLY = 100  # the most leases that are remembered because they were over before we were told of them
 
 
 class TraceObserver:

@@ -189,7 +189,7 @@ class LocalMasters:
         self._living(i).resume()
 
     def jump(self, i: int, seconds: float) -> None:
-        """Move the wall clock of a master by so many seconds, forward or (negative) back. Jumps add up.
+        """Move the wall clock of a master by ``seconds``, forward or (negative) back. Jumps add up.
 
         The server has noticed it when this returns, unless it is paused. The offset stays after a restart. The
         monotonic clock does not move, but the uptime that the server reports does.

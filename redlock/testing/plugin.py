@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures with five real masters, and with masters of which the answer is fixed.
+"""The pytest plugin: fixtures with five real masters, and with masters whose answer is fixed.
 
 Every pytest run on a machine with this package loads the plugin. So it imports nothing until a test uses a fixture.
 """
