@@ -69,8 +69,10 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def named(text: str) -> tuple[str, ...]:
-    """The faults of a comma-separated list, each once.  Raises `ValueError` for a name that is none."""
+    """The faults of a comma-separated list, each once.  Raises `ValueError` for a name that is none, or if there is none."""
     found: dict[str, None] = {}
+    if not _words(text):
+        raise ValueError(f"--faults is {text!r}, it must name one at least; --scenario calm has none")
     for name in _words(text):
         if name not in FAULTS and name not in GROUPS:
             raise ValueError(f"there is no fault {name!r}, only {', '.join((*FAULTS, *GROUPS))}")

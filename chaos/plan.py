@@ -115,14 +115,14 @@ class _Planner:
                 return
 
     def _free(self, strikes: Sequence[Strike]) -> bool:
-        """Whether nothing else is done to those meanwhile; if so, it is taken note of."""
+        """Whether there is something to be struck, and nothing else is done to it meanwhile; that is taken note of then."""
         spans = {what: (strikes[0].at, max(one.settled for one in strikes)) for one in strikes for what in _struck(one)}
         for what, (begin, end) in spans.items():
             if any(begin < other_end and other_begin < end for other_begin, other_end in self._busy.get(what, ())):
                 return False
         for what, span in spans.items():
             self._busy.setdefault(what, []).append(span)
-        return bool(strikes)
+        return bool(spans)  # a ring of two masters cuts no link, for example
 
     # -- what is struck --------------------------------------------------------------------------------
 

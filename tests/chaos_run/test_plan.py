@@ -212,6 +212,8 @@ def test_what_there_is_no_time_for_is_known_before():
     assert {"kill", "pause"} & set(left_out(short))
     assert left_out(settings(1, duration=200.0)) == ()
     assert left_out(settings(1, faults=("move",))) == ("move",)  # without masters that could come
+    assert left_out(settings(1, faults=("ring", "kill"), masters=2)) == ("ring",)  # each client needs both
+    assert left_out(settings(1, faults=("halves",), masters=1, clients=1)) == ("halves",)
 
 
 def test_every_fault_of_a_scenario_strikes():

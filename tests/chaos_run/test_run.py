@@ -124,6 +124,8 @@ def test_what_was_to_be_shown_and_was_not_proves_nothing(tmp_path, shows, shown)
 
 @pytest.mark.parametrize(("words", "said"), [
     (["--faults", "nonsense"], "no fault 'nonsense'"),
+    (["--faults", ""], "--faults is '', it must name one at least"),  # a variable that is not set
+    (["--faults", " ,"], "it must name one at least"),
     (["--ttl", "0"], "--ttl is 0.0, it must be more than 0 and at most 3600 seconds"),
     (["--ttl", "nan"], "--ttl is nan"),
     (["--ttl", "0.5"], "--node-timeout is 0.25, it must be at most a third of the TTL"),
