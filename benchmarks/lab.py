@@ -100,7 +100,7 @@ class Worker:
             raise LeftOut(f"it did not connect within {_OPENS:g} s") from None
 
     def ask(self, *words: object, within: float = _SLACK) -> dict[str, Any]:
-        """The answer.  Raises `Hung` after so many seconds, and `LeftOut` if it says that it cannot."""
+        """The answer.  Raises `Hung` after that many seconds, and `LeftOut` if it says that it cannot."""
         self.tell(*words)
         return self.hear(within)
 
@@ -143,7 +143,7 @@ class Worker:
 
 
 class Lab:
-    """Nine masters, of which scenarios use the first few, and whoever is measured on them."""
+    """Nine masters, scenarios use the first few, and the subjects that are measured on them."""
 
     def __init__(self, servers: LocalMasters, effort: Effort, *, peers: bool) -> None:
         self.servers = servers
@@ -185,7 +185,7 @@ class Lab:
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[bool]:
-        """Whoever is opened meanwhile has a processor of its own, the masters have the others.  False: not here."""
+        """What is opened meanwhile has a processor of its own, the masters have the others.  False: not here."""
         everywhere = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
         if len(everywhere) < 2:
             yield False

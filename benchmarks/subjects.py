@@ -1,4 +1,4 @@
-"""Who is measured: this library, the limits, what people write themselves, and the other libraries."""
+"""The subjects: this library, the limits, what people write themselves, and the other libraries."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _judged(history: History, must: tuple[Must, ...], args: argparse.Namespace) 
 
 
 def _print(shown: str) -> None:
-    """Who reads may have gone, as ``head`` does: that changes no verdict."""
+    """The reader may have gone, as ``head`` does: that changes no verdict."""
     try:
         sys.stdout.write(shown)
         sys.stdout.flush()

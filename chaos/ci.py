@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 _SEED: Final = 7
-# The seed decides what is done, not who wins a race: what must break has so many seeds to do so, one after the
+# The seed decides what is done, not who wins a race: what must break has that many seeds to do so, one after the
 # other: the one that shows least often does so in about half of its runs.  What must hold has one.
 _TRIES: Final = 8
 _AT_ONCE: Final = 3  # runs mostly wait, and a machine with two cores can do so for three of them
@@ -39,7 +39,7 @@ _AT_ONCE: Final = 3  # runs mostly wait, and a machine with two cores can do so 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Every scenario, of which those in the model must keep all promises and the others must show what breaks, and "
+        "Every scenario: those in the model must keep all promises, the others must show what breaks; and "
         "every broken variant of the lock, which must be caught.  Fixed seeds, and one run with a random one, which is "
         "printed.  Exit 0: all as it must be; 1: something was violated, or not caught; 2: unknown."
     )
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=1.0,
         metavar="FACTOR",
-        help="make the faults of every run go on for so many times as long",
+        help="make the faults of every run go on for that many times as long",
     )
 
 

@@ -7,7 +7,7 @@
      "fence": 1, "valid_until": 12.0}
     {"events": 2}
 
-Whoever writes has a file of its own, and `merge` makes one of them.  docs/chaos-history.md lists all fields.
+Each writer has a file of its own, and `merge` makes one of them.  docs/chaos-history.md lists all fields.
 """
 
 from __future__ import annotations

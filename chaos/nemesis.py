@@ -1,4 +1,4 @@
-"""Who breaks: carries out a plan, heals everything, and writes down what it did and when."""
+"""The nemesis: carries out a plan, heals everything, and writes down what it did and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who plans: from one seed, which fault strikes what, from when until when.  Pure: no clock, no server.
+"""The plan: from one seed, which fault strikes what, from when until when.  Pure: no clock, no server.
 
 The plan does not know whether masters are processes here or containers, nor which client holds what.
 """
@@ -177,7 +177,7 @@ class _Planner:
         for half, uses, waits in self._moves() if fault.name == "move" else self._early_moves():
             if at >= end - ttl * shortest:
                 return
-            # A list of clients that were killed counts for a while. Who waits does so until it does not.
+            # A list of clients that were killed counts for a while. A waiter waits until it does not.
             gone = 2 * self._settings.longest_ttl if waits else 0.0
             settled = until + gone + ttl
             yield Strike(fault=fault.name, at=at, until=until, settled=settled, clients=half, uses=uses)

@@ -37,12 +37,12 @@ _OPTIONS: Final = (
     ("workers", int, "threads or tasks in each of them"),
     ("locks", int, "names of locks"),
     ("slots", int, "of each name, in place of a lock; with --work slots"),
-    ("lanes", int, "so many faults at once"),
+    ("lanes", int, "how many faults at once"),
     ("ttl", float, "seconds"),
     ("node-timeout", float, "seconds"),
     ("drift-factor", float, "as in redlock.Masters"),
     ("max-ttl", float, "seconds; the TTL unless given"),
-    ("skew", float, "clients' wall clocks are wrong by up to so many seconds"),
+    ("skew", float, "clients' wall clocks are wrong by up to that many seconds"),
     ("server", str, "program to be started as a master, instead of what redlock.testing finds"),
 )
 _NO_CLOCKS: Final = "libfaketime is not installed, or does not work with this server"

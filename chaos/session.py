@@ -1,6 +1,6 @@
 """One run, from the first server to the merged history: ``python -m chaos.session DIR BACKEND MUST...``.
 
-`chaos.launch` starts it, and it lives as long as its standard input is open.  Whoever started it may be
+`chaos.launch` starts it, and it lives as long as its standard input is open.  Its starter may be
 interrupted or killed at any moment: the kernel closes the pipe, this process ends, and with it, by the
 namespace or by the supervisor of `redlock.testing`, everything that it has started.  That is the only way in
 which a run is broken off.

@@ -35,14 +35,14 @@ class Settings:
     seed: int
     duration: float = 10.0  # of the faults; starting, settling and looking come on top
     masters: int = 5
-    used: int = 0  # so many of them are in the lists of clients at first; 0: all
+    used: int = 0  # how many of them are in the lists of clients at first; 0: all
     clients: int = 6  # processes, each with `workers`
     workers: int = 2  # threads or tasks, which share their process and its `Masters`
     locks: int = 3
-    slots: int = 0  # of each name, of which every worker wants one; 0: the names are locks
+    slots: int = 0  # of each name, every worker wants one; 0: the names are locks
     faults: tuple[str, ...] = ()
     named: tuple[str, ...] | None = None  # those of them that were asked for by name; None: all
-    lanes: int = 1  # so many faults at once
+    lanes: int = 1  # faults at once
     ttl: float = 2.0
     node_timeout: float = 0.25
     drift_factor: float = 0.01

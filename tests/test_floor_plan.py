@@ -77,7 +77,7 @@ PUBLIC = ("redlock", "redlock.testing", "redlock.observe", "redlock.adapters", "
 # FixedMasters have to know which script they are asked to run.
 # redlock-run says which masters may not have heard of a release: that stands in the table of outcomes.
 ALSO = {"redlock._cli": ("redlock._health", "redlock.errors"), "redlock.testing": ("redlock.scripts",)}
-# Who judges must not depend on what is judged.
+# The judge must not depend on what is judged.
 APART = ("chaos.history", "chaos.judge", "chaos.summary", "chaos.report", "chaos.check", "chaos.__main__")
 # Breaks the library on purpose, so it alone may know what is private there.
 BREAKS = "chaos.variants"

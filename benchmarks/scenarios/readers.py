@@ -50,7 +50,7 @@ def run(lab: Lab) -> Iterator[Record]:
 
 
 def _shared(client: Any, present: int) -> float:
-    """Microseconds for the scripts of a reader, while so many others read."""
+    """Microseconds for the scripts of a reader, while others read."""
     keys = wire.keys_for("bench:", ["read"])
     client.delete(keys.locks[0])
     ends = int((time.time() + 600) * 1000)
@@ -86,7 +86,7 @@ def _taken(client: Any, calls: list[wire.Call]) -> float:
 
 
 async def _sections(lab: Lab, *, shared: bool) -> float:
-    """Of ten clients, of which nine read, if ``shared``; else each has it alone."""
+    """Of ten clients: nine read, if ``shared``; else each has it alone."""
     lab.reset()
     done = 0
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.scenarios.contention import Hold
 
 TITLE = "Slots"
-_SETTLE: Final = (2, 3, 5, 8)  # so many slots and contenders
+_SETTLE: Final = (2, 3, 5, 8)  # slots, and as many contenders
 _AT_MOST: Final = 2  # rounds
 _SLOTS, _PROCESSES, _CONTENDERS = 3, 4, 12
 _SLACK: Final = 30.0  # seconds
@@ -35,7 +35,7 @@ def run(lab: Lab) -> Iterator[Record]:
 
 
 def _settle(lab: Lab, workers: Sequence[Worker], slots: int) -> Record:
-    """So many processes begin at one moment on as many free slots."""
+    """Processes begin at one moment on as many free slots."""
     title, rounds = workers[0].subject.title, []
     for number in range(3 * lab.effort.rounds):
         lab.progress(f"{slots} on {slots} free slots: {title}: {number}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Only where the repository is: the wheel has none.
 COMPOSE: Final = Path(__file__).parents[2] / "compose"
-MOST: Final = 5  # so many are in compose.yml
+MOST: Final = 5  # as many as are in compose.yml
 # What they keep; ``everysec`` is not among what compose.yml offers.
 FILES: Final = {"always": ("compose.yml",), "none": ("compose.yml", "volatile.yml")}
 # Names the image that is taken, instead of one that is made of a server of this machine.

@@ -26,7 +26,7 @@ _FOR_EVER: Final = -1  # what PTTL says of a key without expiry
 
 
 def held(client: Any, keys: Mapping[str, tuple[str, int]]) -> Iterator[Held]:
-    """Who holds ``keys`` of one master.  Readers share a key, and each has an end of its own on the master's clock (R33).
+    """The holders of ``keys`` of one master.  Readers share a key, and each has an end of its own on the master's clock (R33).
 
     The mark of a waiting writer holds nothing.  A set without an expiry, or in which nobody reads any more, is told as it is.
     """

@@ -1,4 +1,4 @@
-"""Who works: processes that use nothing but the public names of redlock, and write down what they see.
+"""The clients: processes that use nothing but the public names of redlock, and write down what they see.
 
 `__main__`: one process, its masters, its threads or its tasks.  `work`: what a worker does with locks, written
 once for both worlds.  `worlds`: threads and asyncio.  `stage`: what the session wants.  `stores`: what the locks

@@ -37,7 +37,7 @@ class Handovers:
         file.rename(file.with_suffix(".offered"))
 
     def take(self, taker: str, at_least: float) -> Offer | None:
-        """One of another process that has ``at_least`` so many seconds left; nobody else's from now on."""
+        """One of another process that has ``at_least`` seconds left; nobody else's from now on."""
         for file in self._directory.glob("*.offered"):
             with suppress(FileNotFoundError):  # somebody else was faster
                 offer = Offer(**json.loads(file.read_text()))

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class World(ABC):
-    """Whoever works in it calls ``masters.lock`` and the like through these few methods."""
+    """A client in it calls ``masters.lock`` and the like through these few methods."""
 
     masters: Any
     can_cancel = False

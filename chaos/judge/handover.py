@@ -23,7 +23,7 @@ _JUST: Final = 0.1  # seconds: who is struck so soon before a release may have b
 def ends(history: History, held: Sequence[Hold]) -> Iterator[tuple[Hold, float, str]]:
     """Every hold that ended early, with the time by which another one has to begin, and what ended it.
 
-    Whoever was granted the lock meanwhile may have been stopped or killed before it could say so.  A release beside
+    A client that was granted the lock meanwhile may have been stopped or killed before it could say so.  A release beside
     which somebody was, says nothing.  After a kill the time begins anew with each other one.
     """
     struck = [fault for fault in faults(history) if fault.op in STOPPED_OR_KILLED and not fault.failed]

@@ -22,7 +22,7 @@ def renewed(held: Sequence[Hold]) -> bool:
 def kept(history: History, held: Sequence[Hold]) -> Iterator[Violation]:
     """One for every hold that ended before its holder released it or handed it over.
 
-    Who is stopped or killed after the last renewal renews nothing.
+    A process that is stopped or killed after the last renewal renews nothing.
     """
     hindered = Hindered(faults(history), STOPPED_OR_KILLED)
     for hold in held:

@@ -97,7 +97,7 @@ class _Holders:
     def __init__(self, held: Sequence[Hold]) -> None:
         self._of: dict[tuple[str | None, str, str | None], list[Hold]] = {}
         for hold in held:
-            # Whoever uses a token without holding it was handed it by a holder.
+            # A process that uses a token without holding it was handed it by a holder.
             for process in (hold.process, None):
                 for lock in (hold.lock, None):
                     self._of.setdefault((process, hold.token, lock), []).append(hold)

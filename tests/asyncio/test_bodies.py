@@ -333,7 +333,7 @@ def test_a_release_that_fails_does_not_hide_how_the_body_ended(bound, meanwhile,
 
 
 def test_a_lost_body_beside_very_many_holds():
-    """Who acquires and never releases is looked through (`_MANY`); a statement is told all the same."""
+    """Holds of a task that never releases are looked through (`_MANY`); a statement is told all the same."""
 
     async def scene(d):
         with pytest.raises(LockLost):

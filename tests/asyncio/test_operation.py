@@ -443,7 +443,7 @@ def test_a_coroutine_that_is_closed_before_its_request_has_left():
 
 
 def test_a_hold_of_nobody_in_particular_needs_no_task():
-    """Whoever steps its coroutine, as long as a loop runs: there is nobody whose end would end it, or who is cancelled."""
+    """Anything may step its coroutine, as long as a loop runs: there is no task to end it, or to be cancelled."""
 
     async def scene(d):
         lock = d.masters.lock("job", ttl=10, bound=False, cancel_on_loss=False)
@@ -510,7 +510,7 @@ def test_a_coroutine_that_outlives_its_loop_is_rolled_back(what, how):
 
 
 def test_a_coroutine_that_outlives_its_loop_while_a_master_does_not_read():
-    """No loop will say that there is room again.  Whoever looks at the exit of the interpreter sends the rest."""
+    """No loop will say that there is room again.  The look at the exit of the interpreter sends the rest."""
 
     async def scene(d):
         stop_reading(d, 0)
@@ -683,7 +683,7 @@ def test_answers_that_wait_in_the_sockets_when_the_time_is_over_are_counted():
 
 
 def test_answers_are_counted_though_the_time_was_over_before_anybody_waited():
-    """Whoever asked took so long until then; the masters did not."""
+    """The caller took that time until then; the masters did not."""
 
     def op(d: Deployment, question: Question) -> Op[Any]:
         asking = asks(question, START + 0.2)

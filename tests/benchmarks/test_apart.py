@@ -1,4 +1,4 @@
-"""Whoever is measured has a processor of its own, where there is one to be had."""
+"""The process that is measured has a processor of its own, where there is one to be had."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MASTERS = (11, 12)
 
 
 class Processors(dict[int, set[int]]):
-    """Who may run on which, by the number of the process; 0 is whoever asks."""
+    """Which process may run on which processor, by its number; 0 is the one that asks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, everywhere: set[int]) -> None:
         super().__init__(dict.fromkeys((0, *MASTERS), everywhere))

@@ -83,7 +83,7 @@ def test_only_its_own_lock_is_given_back(dlm, other):
 
 @pytest.mark.parametrize("dropped", ["tuple", "manager"])
 def test_a_lock_that_is_dropped_lasts_for_its_ttl(redlock_servers, dropped):
-    """Who wants to do something once a minute never unlocks."""
+    """A program that does something once a minute never unlocks."""
     dlm = Redlock(redlock_servers.urls, restart_guard=False)
     eventually(lambda: all_up(dlm.masters))
     assert dlm.lock("once", 20_000)

@@ -35,7 +35,7 @@ def rest(operation: Any) -> Any:
 
 
 class Told:
-    """Who holds a lease, and the observer as well: the times at which they were told."""
+    """The holder of a lease, and the observer as well: the times at which they were told."""
 
     def __init__(self, world: World, presence: Callable[[], Presence]) -> None:
         self.presence = presence

@@ -220,7 +220,7 @@ def test_no_attribute_by_mistake() -> None:
 
 
 def test_repr_shows_no_token() -> None:
-    """Who knows the token can release: it does not belong into logs."""
+    """Anybody that knows the token can release: it does not belong into logs."""
     lease = Clock().lease("a")
     assert "token" not in repr(lease)
     assert "fence=7" in repr(lease)

@@ -179,7 +179,7 @@ def effects_of(way: str) -> int:
 @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
 @pytest.mark.parametrize(("way", "number"), [(way, number) for way in WAYS for number in range(effects_of(way))])
 def test_interrupted_at_any_effect_it_leaves(way: str, number: int, again: bool) -> None:
-    """Whoever was cancelled does not stand in anybody's way."""
+    """A cancelled waiter does not stand in anybody's way."""
     world, op = acquiring(WAYS[way])
     error = KeyboardInterrupt("first")
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -228,7 +228,7 @@ def refused(kind: Any, *masters: Master) -> Refusal:
     pytest.param(refused("slow"), "slow", id="masters-that-answer-too-late"),
 ])  # fmt: skip
 def test_an_outage_is_told_to_all_who_wait(learned: Any, told: str, patience: float) -> None:
-    """And not that others have the lock.  Who does not want to wait is told at once."""
+    """And not that others have the lock.  A caller that does not want to wait is told at once."""
     world = World(*[Master()] * 3)
     front = waiting_behind(world)
     if learned is True:

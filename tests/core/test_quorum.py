@@ -112,7 +112,7 @@ def test_a_tie_ends_at_once() -> None:
 def test_those_known_not_to_have_voted_exclude_a_majority(
     absent: int, size: int, unreachable: bool, kind: Outcome
 ) -> None:
-    """C2: by themselves.  Who has not answered yet is not known not to have voted."""
+    """C2: by themselves.  A master that has not answered yet may still vote."""
     assert tally_of([kind] * absent, size).unreachable == unreachable
     assert tally_of([kind] * absent + ["held"] * (size - absent), size).unreachable == unreachable
 

@@ -104,7 +104,7 @@ def test_nobody_counts_once_it_was_dropped() -> None:
 
 
 def test_it_is_over_with_the_answer_that_decides_though_nobody_has_looked_yet() -> None:
-    """Whoever reads counts, in whatever thread; an answer too late must not change what the operation will see."""
+    """The thread that reads counts, whichever it is; an answer too late must not change what the operation will see."""
     world = World(*[Master(NEVER)] * 5)
     round_ = a_round(world)
     operation = round_.ask()
@@ -133,7 +133,7 @@ def test_a_master_votes_once_however_often_it_answers() -> None:
 
 
 def test_a_timeout_that_comes_after_the_decision_takes_nothing_back() -> None:
-    """Whoever counted was interrupted before it could tell us."""
+    """The thread that counted was interrupted before it could tell us."""
     world = World(*[Master(NEVER)] * 3)
     round_ = a_round(world)
     operation = round_.ask()

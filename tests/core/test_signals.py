@@ -104,7 +104,7 @@ def test_a_signal_at_any_line_is_not_lost(before):
 
 
 def test_a_signal_at_any_line_beside_another_election_is_not_lost(before):
-    """Whoever runs is stopped by the first one.  Who begins later is stopped by the next."""
+    """The first one stops the elections that run.  One that begins later is stopped by the next."""
     for interrupt in at_every_line(10, Raised):
         before.clear()
         first: list[bool] = []

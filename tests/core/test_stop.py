@@ -70,7 +70,7 @@ def test_what_is_not_stopped_ends_as_it_would() -> None:
 
 
 def test_an_interruption_goes_before_a_stop() -> None:
-    """Who pressed Ctrl-C sees that, also if the election was stopped in the same moment."""
+    """A user that pressed Ctrl-C sees that, also if the election was stopped in the same moment."""
     world, stop = World(*[Master(0.1)] * 3), Stop()
     op = until_stopped(world.acquire(world.spec(), deadline=math.inf), stop)
     op.send(None)

@@ -1,6 +1,6 @@
 """Waiting for a lock, and for a name to be free (R24, R25, C4): when it looks again, and that no message is needed.
 
-Who waits to have it tries to acquire it; who waits for it to be free asks for its status.  When, is the same.
+A waiter for the lock tries to acquire it; a waiter for it to be free asks for its status.  The times are the same.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Counted(wait_base):
 
 
 def test_the_wait_object_is_asked_after_every_refusal_and_begins_anew_with_a_release() -> None:
-    """C4.  Who lost a race after a release has not waited in vain for long: pauses begin small again."""
+    """C4.  A client that lost a race after a release has not waited in vain for long: pauses begin small again."""
     world = World(*all_(4))
     for master in range(3):
         world.announce(0.6, master, "t")

@@ -120,7 +120,7 @@ def test_a_probe_that_fails_altogether_is_a_finding(error, says):
 
 
 def test_one_that_is_stopped_begins_no_probe(monkeypatch):
-    """Whoever waited for it is gone, and a lock would be nobody's."""
+    """The caller that waited for it is gone, and a lock would be nobody's."""
     table = [(healthy(0), 0.0), (healthy(1), 0.0), (healthy(2), NEVER)]
     taken: list[float] = []
     wait_for = survey.Survey.wait_for

@@ -81,7 +81,7 @@ def test_the_patterns_are_those_of_the_prefix(prefix, patterns):
 
 @pytest.mark.parametrize("prefix", ["redlock:", "", "it's $HOME `x` | & ~ > *"])
 def test_the_rule_is_quoted_for_a_shell_and_for_redis_cli(prefix):
-    """Who has had other keys and channels has them no more."""
+    """A user that had other keys and channels has them no more."""
     rule = rights.rule(prefix)
     assert rule.startswith("-@all resetkeys resetchannels ")
     assert shlex.split(rights.quoted(rule)) == rule.split()

@@ -116,7 +116,7 @@ def test_one_of_five(last, code, votes, says):
     assert fifth.name in health.summary
     assert fifth.findings[0].advice in health.summary
     assert health.summary.count("\n") == 0
-    # Who does not vote has a critical finding, and who votes has none, or one about what its vote is worth.
+    # A master that does not vote has a critical finding; one that votes has none, or one about what its vote is worth.
     critical = [finding.code for finding in fifth.findings if finding.level == "critical"]
     assert votes == (not critical or critical == ["evicting"])
 
@@ -178,7 +178,7 @@ def test_the_longest_max_ttl_announced_governs():
     assert health.masters[FIFTH].quarantined_s == pytest.approx(201.0)
     assert "max-ttl" in codes(health.findings)
     assert governing_max_ttl(facts, 60.0) == 300.0
-    # Who takes over what was announced differs from nobody.
+    # A client that takes over what was announced differs from nobody.
     assert codes(judge(facts, replace(CLIENT_OPTIONS, max_ttl=300.0), TOOK).findings) == []
     assert governing_max_ttl([healthy(i) for i in range(3)], 60.0) == 60.0
 

@@ -16,7 +16,7 @@ from tests.servers.punctual import Watch
 
 @pytest.fixture(autouse=True)
 def _no_thread_left():
-    """Whoever starts threads ends them: `close()` leaves none."""
+    """A test that starts threads ends them: `close()` leaves none."""
     before = set(threading.enumerate())
     yield
 
@@ -37,7 +37,7 @@ def watch():
 
 @pytest.fixture(params=worlds.NAMES)
 def world(request):
-    """Threads or asyncio.  Whoever does not ask for it is about one of them."""
+    """Threads or asyncio.  A test that does not ask for it is about one of them."""
     with worlds.opened(request.param) as opened:
         yield opened
 

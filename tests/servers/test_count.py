@@ -1,4 +1,4 @@
-"""Who leads counts for all threads: `redlock/_threads/waiter.py`."""
+"""The leading thread counts for all: `redlock/_threads/waiter.py`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Watched(Question):
 
 
 class Slow(Question):
-    """Whoever counts the deciding answer takes until `go`."""
+    """Counting the deciding answer takes until `go`."""
 
     def __init__(self, need: int) -> None:
         super().__init__(need)

@@ -116,7 +116,7 @@ def test_what_one_master_cannot_do_is_its_vote(redlock_servers, masters, written
 
 
 def test_somebody_keeps_megabytes_under_a_name(world, redlock_servers):
-    """Whoever asks for that name learns who has it, in a few bytes; who holds another one notices nothing."""
+    """A client that asks for that name learns the holder, in a few bytes; holders of other names notice nothing."""
     size = 17_000_000  # more than a connection is kept for: see `_core.sizes`
     each(redlock_servers, "set", "redlock:big", b"x" * size, px=60_000)
     with world.Masters(redlock_servers.urls, restart_guard=False, node_timeout=5) as masters:

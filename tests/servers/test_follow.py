@@ -1,4 +1,4 @@
-"""Who follows takes no lock, and leaves what it asks to whoever leads: `redlock/_threads/waiter.py`."""
+"""A following thread takes no lock, and leaves what it asks to the leading one: `redlock/_threads/waiter.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def kill(pairs: Pairs, *numbers: int) -> None:
 
 
 def test_it_waits_for_no_lock(pairs):
-    """Whoever holds that may be in the middle of a call of the kernel, in which all others run."""
+    """The thread that holds it may be in a call of the kernel, in which all others run."""
     lock = pairs.masters.lock("job", ttl=10, bound=False)
     with pairs.connections.mutex:
         follower = Follower(pairs, lock.acquire)
@@ -239,7 +239,7 @@ def test_ctrl_c_at_every_line_of_who_writes_for_it(monkeypatch, what):
 
 
 class Racing(dict[Waiter, None]):
-    """Who follows, and what one of them does when whoever has stopped leading has just looked at them."""
+    """The followers, and what one of them does when the thread that stopped leading has just looked at them."""
 
     def __init__(self, connections: Connections, then: Any, *, at_each: bool = False) -> None:
         super().__init__(connections.followers)
@@ -370,7 +370,7 @@ def test_who_is_served_while_somebody_reads_for_all_wakes_in_its_turn():
 
 
 def test_three_that_were_served_at_once(pairs, monkeypatch):
-    """Whoever led wakes one; whose operation is over wakes the next."""
+    """The thread that led wakes one, and that one wakes the next when its operation is over."""
     woken: list[Waiter] = []
     wake = Waiter.wake
 

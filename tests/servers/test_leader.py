@@ -906,7 +906,7 @@ def test_sigterm_hands_over_when_the_body_has_ended(candidate, world):
 
 @pytest.mark.parametrize("world", ["threads", "asyncio"])
 def test_another_one_leads_after_a_kill_and_after_a_freeze(candidate, world):
-    """R31: within a TTL.  Who was frozen sees that its term is over, and stands again."""
+    """R31: within a TTL.  A leader that was frozen sees that its term is over, and stands again."""
     first = candidate(world, "first")
     numbers = [number(first)]
     second = candidate(world, "second")

@@ -103,7 +103,7 @@ def test_masks(world, redlock_servers, n):
             assert time.monotonic() - began < 4.0
             assert (lease is not None) == (n - len(occupied) >= n // 2 + 1), (n, occupied)
             if lease is not None:
-                # Who is still pending when it is decided answers in its own time.
+                # A master that is pending when it is decided answers in its own time.
                 voters = [i for i, vote in enumerate(lease.votes) if vote.outcome == "granted"]
                 assert not occupied.intersection(voters)
                 lock.release()

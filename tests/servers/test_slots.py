@@ -71,7 +71,7 @@ def test_entering_again_gives_the_same_slot(masters):
 
 
 def test_who_has_a_slot_as_a_lock_enters_it_as_that_slot(masters, others):
-    """Its number is asked for, so it is there (R26).  Whoever leaves last tells those who wait for a slot."""
+    """Its number is asked for, so it is there (R26).  The last to leave tells the waiters for a slot."""
     with masters.lock("import#1") as lease:
         assert lease.slot is None
         with masters.slots("import", limit=3) as again:

@@ -92,7 +92,7 @@ def test_beside_a_waiter_that_wants_it(world, masters, others):
 
 
 def test_a_holder_of_this_process_and_no_line(masters):
-    """Who waits for it stands in no line, so it keeps nobody from the lock."""
+    """The one that waits for it stands in no line, so it keeps nobody from the lock."""
     lock = masters.lock("job", ttl=30, bound=False)
     lock.acquire()
     waiting = Looking(masters, "job")

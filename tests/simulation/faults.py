@@ -1,4 +1,4 @@
-"""Who breaks things, and heals them all in the end."""
+"""The actor that breaks things, and heals them all in the end."""
 
 from __future__ import annotations
 

@@ -592,7 +592,7 @@ class Judge:
                 self.fail(R15, f"{script.name} of {one} is sent, and its owner has ended")
 
     def timed_out(self, request: Send) -> None:
-        """Whoever waits for it is told that its time is up: what it was told had not decided it (R2)."""
+        """Its waiter is told that its time is up: what it was told had not decided it (R2)."""
         assert isinstance(request, Round)
         if request.call.script in LOOKS:  # it waits for all
             return

@@ -92,7 +92,7 @@ class Parameters:
 
     @property
     def calm(self) -> bool:
-        """Whoever listens hears of every release, and soon."""
+        """A listener hears of every release, and soon."""
         faults = {fault for fault, _ in self.faults}
         return self.announces and not (self.lost or self.slow or self.young) and faults <= HARMLESS
 

@@ -83,7 +83,7 @@ class Extending:
 
 
 class HeldBy:
-    """Who holds a lease, for its renewal."""
+    """The holder of a lease, for its renewal."""
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold

@@ -96,7 +96,7 @@ def test_its_time_passes_after_it_was_decided() -> None:
 
 
 def test_answers_after_its_time_and_before_it_looks_are_counted() -> None:
-    """Whoever reads counts them.  The validity counts from when it asked (R6)."""
+    """The client that reads counts them.  The validity counts from when it asked (R6)."""
     scene = Late()
     for link in scene.links(ALL):
         link.cut(ANSWERS)

@@ -247,7 +247,7 @@ def _() -> list[Any]:
 
 @variant("release-without-owner-check", P8)
 def _() -> list[Any]:
-    """Whoever releases, the key is removed (P8)."""
+    """Any client that releases removes the key (P8)."""
     return [script(scripts.RELEASE, ("if found == token then", "if found then"))]
 
 
@@ -316,7 +316,7 @@ def _() -> list[Any]:
 
 @variant("told-twice", P6, **_KEPT)
 def _() -> list[Any]:
-    """Who finds the lease lost tells its holder, whoever has told it before (C9)."""
+    """Each look that finds the lease lost tells its holder, although it was told before (C9)."""
     return [mock.patch.object(Renewal, "tell", lambda renewal: renewal.held_by.tell_lost(None))]
 
 
@@ -360,7 +360,7 @@ def _() -> list[Any]:
     fence_ttl=3600.0, guard=False, faults=(("amnesia", 0.6), ("freeze", 0.6)), **_KEPT
 )  # fmt: skip
 def _() -> list[Any]:
-    """Who says after the majority that it has no key is given it, whatever has become of the lease (R14)."""
+    """A master that says after the majority that it has no key gets it, whatever has become of the lease (R14)."""
     correct = Pipeline._follow
 
     def follow(pipeline: Pipeline, request: Send, *rest: Any) -> None:
@@ -468,7 +468,7 @@ def _() -> list[Any]:
 
 @variant("alone-and-forgotten", R13, **_TOGETHER)
 def _() -> list[Any]:
-    """Who is not extended in a round for many is not tried again by itself (R13)."""
+    """A lease that is not extended in a round for many is not tried again by itself (R13)."""
 
     def leave(renewal: Renewal) -> None:
         renewal._since = _NEVER
@@ -572,7 +572,7 @@ def _() -> list[Any]:
 
 @variant("line-remembers-who-gave-up", LIVE, actors=2, clients=2, names=1, eager=0.5, faults=(("cancel", 0.6),))
 def _() -> list[Any]:
-    """Who is cancelled while it waits keeps its place, and nobody behind it ever has a turn (R23)."""
+    """A waiter that is cancelled keeps its place, and nobody behind it ever has a turn (R23)."""
     correct = LocalQueue.leave
     return [
         mock.patch.object(
@@ -600,7 +600,7 @@ def _() -> list[Any]:
 
 @variant("no-look-where-subscribed-before", WOKEN, drawn=crowd, actors=3)
 def _() -> list[Any]:
-    """Who listens on a channel that is on already does not look again (R24)."""
+    """A waiter that listens on a channel that is on already does not look again (R24)."""
     correct = Subscriptions.add
 
     def add(subscriptions: Subscriptions, subscription: Subscription) -> None:
@@ -679,7 +679,7 @@ def _() -> list[Any]:
 
 @variant("only-when-told", ANYWAY, drawn=crowd, lost=0.5)
 def _() -> list[Any]:
-    """Who listens does not try again before it hears something (R24)."""
+    """A listener does not try again before it hears something (R24)."""
     correct = acquiring.pause
 
     def pause(
@@ -693,7 +693,7 @@ def _() -> list[Any]:
 
 @variant("others-first-for-ever", ANYWAY, drawn=crowd, actors=3)
 def _() -> list[Any]:
-    """Who lets others go first waits until they have had it, and they may not want it (R24)."""
+    """A client that lets others go first waits until they have had it, and they may not want it (R24)."""
     correct = acquiring._let_others_go_first
 
     def let_others_go_first(settings: Any, spec: LockSpec, place: Place, deadline: float) -> Any:
@@ -718,7 +718,7 @@ def _() -> list[Any]:
 
 @variant("outage-taken-for-a-holder", APART, drawn=crowd, young=0.5, clients=8)
 def _() -> list[Any]:
-    """Who got too few votes waits for a release, and those who fail wake each other by what they take back (R24)."""
+    """A client with too few votes waits for a release, and failed ones wake each other by what they take back (R24)."""
     correct = acquiring.Ballot.refusal
 
     def refusal(ballot: acquiring.Ballot, tally: Tally, at: float, valid_until: float) -> acquiring.Refusal:
@@ -859,7 +859,7 @@ def _() -> list[Any]:
 
 @variant("campaigns-while-its-body-runs", ONE_BODY, drawn=elections)
 def _() -> list[Any]:
-    """Who has lost its term campaigns at once, whatever the body still does (R31)."""
+    """A leader that lost its term campaigns at once, whatever the body still does (R31)."""
     correct = Candidate._woken
 
     def woken(candidate: Candidate) -> None:
@@ -875,7 +875,7 @@ def _() -> list[Any]:
 
 @variant("stop-is-swallowed-in-a-campaign", STOPS, drawn=elections)
 def _() -> list[Any]:
-    """Who is stopped while he waits goes on until he is elected (R31)."""
+    """A candidate that is stopped while it waits goes on until it is elected (R31)."""
     return [mock.patch.object(electing, "until_stopped", lambda op, _: op)]
 
 
@@ -955,7 +955,7 @@ if redis.call('PTTL', key) == -2 then"""
 
 @variant("asks-for-one-slot-again-and-again", APART, drawn=slots, slots=3, eager=0.5, clients=5)
 def _() -> list[Any]:
-    """Whoever was refused asks for the same slot again, and does not pause (R25, R32)."""
+    """A refused client asks for the same slot again, and does not pause (R25, R32)."""
     again = slotting.Asking.elsewhere
 
     def elsewhere(asking: slotting.Asking, refusal: acquiring.Refusal) -> LockSpec | None:
@@ -968,7 +968,7 @@ def _() -> list[Any]:
 
 @variant("votes-for-different-slots-add-up", R32, P1, drawn=slots, slots=3, clients=5, actors=2, masters=3, faults=())
 def _() -> list[Any]:
-    """Whoever asks for any of several slots counts what masters give, whichever slot it is (R1, R32)."""
+    """An attempt for any of several slots counts what masters give, whichever slot it is (R1, R32)."""
 
     def given(ballot: slotting.SlotBallot, master: int) -> int | None:
         return ballot._asked[0] if ballot.tally.outcome(master) == "granted" else None
@@ -1029,7 +1029,7 @@ def _() -> list[Any]:
 
 @variant("one-ttl-for-all-readers", P3, P7, P8, drawn=readers_and_writers, faults=(("crash", 0.6),))
 def _() -> list[Any]:
-    """Who renews, renews them all: a crashed reader stays as long as anybody reads."""
+    """A reader that renews renews them all: a crashed one stays as long as anybody reads."""
     once = "redis.call('ZADD', key, sign .. string.format('%.0f', now + ms), member)"
     everybody = """
   for _, other in ipairs(redis.call('ZRANGE', key, 0, -1)) do
