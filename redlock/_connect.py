@@ -69,6 +69,8 @@ _SETTINGS = frozenset(
 _UNCONFIRMED = 3.0
 # Characters of an error text of redis-py or a master. It may quote a setting of any length.
 _LONGEST = 500
+# Characters of a password that may well be in a text that has nothing to do with it.
+_SHORT = 3
 # Characters of a host (a name in the DNS has 253) or a path (sockets have 107).
 _LONGEST_NAME = 255
 # The name of our connections in CLIENT LIST, unless they were given one: clients of versions before have none (R34).
@@ -132,11 +134,26 @@ def endpoint(master: object) -> Endpoint:
                 "a master that Sentinel may replace can forget its locks in a failover: "
                 "give the address of an independent server instead"
             )
+        _refuse_other_connections(master, pool.connection_class)
         return _endpoint(parents, pool.connection_kwargs)
     raise ConfigurationError(
         f"a master is a URL, a redis.Redis or a valkey.Valkey, not {type(master).__name__}: for example "
         "'redis://10.0.0.1:6379'"
     )
+
+
+def _refuse_other_connections(client: object, kind: type[Any]) -> None:
+    """Raise ConfigurationError if ``client`` reaches its server by a class of somebody else.
+
+    A lock would connect to the address itself: to a real server, if the client is a fake.
+    """
+    if kind.__module__.partition(".")[0] not in ("redis", "valkey"):
+        raise ConfigurationError(
+            f"a {type(client).__name__} connects by {kind.__module__}.{kind.__qualname__}, and a lock would connect to "
+            "its address without that: give a URL, or a client whose connections are those of redis-py or valkey-py. "
+            "For tests, redlock.testing starts real servers (LocalMasters), and has masters that need none "
+            "(FixedMasters)"
+        )
 
 
 def _clients() -> tuple[type[Any], ...]:
@@ -269,7 +286,32 @@ def _build(target: Endpoint, timeout: float) -> Any:
         parser_class=_Parser,
     )
     connection.send_packed_command = functools.partial(_send, connection)  # type: ignore[method-assign]
+    connection.read_response = _Answers(connection.read_response).read  # type: ignore[method-assign]
     return connection
+
+
+class _Answers:
+    """The answers of a connection that is being made.
+
+    In protected mode a master says so, whatever it is asked, and hangs up.  redis-py first asks what may be refused,
+    and passes over that answer.
+    """
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+        self._denied = ""
+
+    def read(self, *args: Any, **options: Any) -> Any:
+        try:
+            return self._read(*args, **options)
+        except ResponseError as error:
+            if str(error).startswith("DENIED"):
+                self._denied = str(error)
+            raise
+        except redis.ConnectionError as error:
+            if self._denied:
+                raise redis.ConnectionError(self._denied) from error
+            raise
 
 
 def _send(connection: Any, packed: Any, check_health: bool = False) -> None:  # noqa: ARG001 - as redis-py calls it
@@ -302,9 +344,15 @@ def masked(target: Endpoint, text: str) -> str:
             secret = secret.decode("utf-8", "replace")
         if secret:
             with contextlib.suppress(Exception):  # a secret that cannot be made a str is in no text
-                text = text.replace(str(secret), "***")
+                text = _pattern(str(secret)).sub("***", text)
     text = printable(" ".join(text.split()))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _pattern(secret: str) -> re.Pattern[str]:
+    """Finds ``secret``; a short one only as a word of its own.  Else a text could not be read for stars."""
+    found = re.escape(secret)
+    return re.compile(found if len(secret) > _SHORT else rf"(?<!\w){found}(?!\w)")
 
 
 class Connector:
@@ -422,8 +470,10 @@ def classify(error: BaseException, text: str) -> Failure:
 
     Its ``configuration`` is True if somebody has to change something.
     """
-    kind = trouble(error, text)
-    passing = kind in ("timeout", "connection") and not ErrorReply.read(text).configuration
+    kind, reply = trouble(error, text), ErrorReply.read(text)
+    if reply.code == "DENIED":
+        return reply.failure()._replace(sent=False, refused=False)
+    passing = kind in ("timeout", "connection") and not reply.configuration
     outcome: Unheard = "timeout" if kind == "timeout" else "error"
     return Failure(outcome, _SAID.get(kind, "") + text, sent=False, configuration=not passing)
 

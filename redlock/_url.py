@@ -1,7 +1,14 @@
-"""Reads the URL of a master. A part of it that is not understood is refused, never ignored."""
+"""Reads the URL of a master. A part of it that is not understood is refused, never ignored.
+
+An option that redis-py knows and a lock does not need is accepted, and said once in the log: URLs are shared with other
+programs.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import logging
 import re
 import ssl
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -77,6 +84,40 @@ _TLS: Final[dict[str, Callable[[str], Any]]] = {
     "ssl_exclude_verify_flags": _verify_flags,
 }
 
+# The other options that redis-py and valkey-py take from a URL. Their values are not looked at.
+_UNUSED: Final = frozenset(
+    (
+        "decode_responses",
+        "encoding",
+        "encoding_errors",
+        "health_check_interval",
+        "legacy_responses",
+        "lib_name",
+        "lib_version",
+        "max_connections",
+        "protocol",
+        "retry_on_error",
+        "retry_on_timeout",
+        "single_connection_client",
+        "socket_connect_timeout",
+        "socket_keepalive",
+        "socket_read_size",
+        "socket_timeout",
+        "timeout",
+    )
+)
+_log: Final = logging.getLogger("redlock")
+
+
+@functools.cache
+def _say_unused(name: str) -> None:
+    """Say it once in a process, and not for each master of each `Masters`."""
+    with contextlib.suppress(Exception):  # from a logging handler
+        _log.warning(
+            "the option %s in the URL of a master is not used: timeouts are options of Masters, and the rest is fixed",
+            name,
+        )
+
 
 def read(url: str) -> tuple[str, dict[str, Any]]:
     """The scheme of ``url``, and the settings of a connection, both with the names that redis-py gives them.
@@ -148,6 +189,9 @@ def _add_options(parts: SplitResult, found: dict[str, Any], shown: str) -> None:
     """Add the options behind the question mark to ``found``."""
     allowed = _OPTIONS | (_TLS if parts.scheme == "rediss" else {})
     for name, value in parse_qsl(parts.query, keep_blank_values=True, max_num_fields=100):
+        if name in _UNUSED:
+            _say_unused(name)
+            continue
         if name not in allowed:
             _unknown(name, parts, shown)
         if name in found:

@@ -71,7 +71,7 @@ _PASSING = frozenset(
     ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
 )
 _CONFIGURATION = frozenset(
-    ("NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "BADMAXTTL", "CROSSSLOT", "MOVED")
+    ("DENIED", "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "BADFENCE", "BADMAXTTL", "CROSSSLOT", "MOVED")
 )
 _OF_NAME = frozenset(("WRONGTYPE", "BADFENCE", "CROSSSLOT"))
 _WHATEVER = _PASSING | {"NOAUTH", "WRONGPASS"}  # the master gives these to any request
@@ -82,6 +82,7 @@ _ADVICE = {
         "it is part of a cluster, and these names are in different slots; "
         "the masters of a quorum must be independent servers"
     ),
+    "DENIED": "set a password there that the address has as well, or protected-mode no where nobody else can reach it",
     "LOADING": "it is reading its data after a start",
     "MISCONF": "it cannot write to its disk",
     "MOVED": "it is part of a cluster; the masters of a quorum must be independent servers",

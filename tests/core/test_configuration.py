@@ -314,9 +314,7 @@ def test_an_at_sign_in_the_path_of_a_socket_is_part_of_it(url):
     ("redis://:one@h?password=two", "says password twice"),
     ("redis://h?foo=1", "the option 'foo', which says nothing here: allowed are db, username"),
     ("redis://h?foo", "the option 'foo'"),
-    ("redis://h?socket_timeout=5", "timeouts and the like are options of Masters"),
-    ("redis://h?decode_responses=true", "the option 'decode_responses'"),
-    ("redis://h?protocol=3", "the option 'protocol'"),
+    ("redis://h?sockettimeout=5", "timeouts and the like are options of Masters"),
     ("redis://h?host=other", "the option 'host'"),
     ("redis://h?ssl_ca_certs=/x", "speaks no TLS: write rediss://"),
     ("redis://h?DB=1", "the option 'DB'"),
@@ -340,6 +338,40 @@ def test_what_a_url_says_and_nobody_would_do_is_refused(url, said):
     with pytest.raises(ConfigurationError) as caught:
         Masters([url])
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey"])
+def test_what_redis_py_knows_and_a_lock_does_not_need_is_accepted_and_said_once(scheme, caplog):
+    """URLs are shared with other programs."""
+    _url._say_unused.cache_clear()
+    query = "protocol=3&health_check_interval=30&socket_timeout=5&decode_responses=true&max_connections=&db=2"
+    for masters in (Masters, AsyncMasters, Masters):
+        (target,) = masters([f"{scheme}://h?{query}"])._runtime.endpoints
+        assert {name: value for name, value in target.settings.items() if not name.startswith("ssl_")} == {
+            "host": "h", "port": 6379, "db": 2,
+        }  # fmt: skip
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 5
+    assert said[0].startswith("the option protocol in the URL of a master is not used")
+
+
+class OwnConnection(redis.Connection):
+    """As fakeredis has one."""
+
+
+class OwnAsyncConnection(redis.asyncio.Connection):
+    """The same."""
+
+
+@pytest.mark.parametrize("client", [
+    redis.Redis(connection_pool=redis.ConnectionPool(OwnConnection, host="10.0.0.1")),
+    redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(OwnAsyncConnection, host="10.0.0.1")),
+])  # fmt: skip
+def test_a_client_that_reaches_its_server_in_a_way_of_its_own_is_not_taken_for_its_address(client):
+    """Real locks would be taken there, for one that only seems to be a server."""
+    for masters in (Masters, AsyncMasters):
+        with pytest.raises(ConfigurationError, match=r"test_configuration\.Own.*redlock\.testing"):
+            masters([client])
 
 
 def test_what_a_url_says_is_what_is_done():

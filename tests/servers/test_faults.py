@@ -364,6 +364,31 @@ def test_a_server_that_echoes_the_password_is_not_quoted(world, words, given, cr
     assert SECRET not in str(caught.value)
 
 
+def test_a_password_of_one_letter_leaves_texts_readable(world):
+    """It is not shown where it stands by itself, and every other y stays."""
+    with saying(b"-ERR you may say y only on a holiday, my friend: 'y'\r\n") as port:
+        with world.Masters([f"redis://:y@127.0.0.1:{port}"], restart_guard=False) as masters:
+            with pytest.raises(QuorumUnreachable, match=r"you may say \*\*\* only on a holiday, my friend: '\*\*\*'"):
+                masters.lock("job", ttl=10).acquire(timeout=0)
+
+
+def _denies(connection):
+    """As a server in protected mode does, whatever it is asked."""
+    connection.sendall(b"-DENIED Redis is running in protected mode because no password is set, 1) Just disable it\r\n")
+
+
+def test_a_server_in_protected_mode_is_told_with_what_it_says(world):
+    """It hangs up at once; and no waiting cures it (C1)."""
+    with serving(_denies) as port, world.Masters([f"redis://127.0.0.1:{port}"], restart_guard=False) as masters:
+        with pytest.raises(
+            QuorumUnreachable, match=r"DENIED Redis is running in protected mode .*\(set a password there"
+        ):
+            masters.lock("job", ttl=10).acquire()
+        [finding] = masters.check(probe=False).masters[0].findings
+        assert finding.code == "unreachable"
+        assert "protected mode" in finding.message
+
+
 class Broken(logging.Filter):
     def filter(self, record):
         raise ZeroDivisionError
