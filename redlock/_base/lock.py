@@ -83,7 +83,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
     _resumed: list[Hold[AnyLease]] | None = None  # resumed by a token, until the renewer has it
 
     @hide_unknown
-    def __init__(
+    def __init__(  # noqa: C901 - flat: each call costs
         self,
         name: str | Sequence[str],
         masters: AnyMasters | Iterable[object],
@@ -165,10 +165,14 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             raise ConfigurationError(f"retry={options.shown(retry)}: allowed is a wait strategy of tenacity")
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost={options.shown(on_lost)}: allowed is a function that takes the lease")
-        keys = deployment.keys(names, fencing=options.flag("fencing", fencing))
+        if not (auto_extend is True and fencing is True and bound is True):
+            options.flag("auto_extend", auto_extend)
+            options.flag("fencing", fencing)
+            options.flag("bound", bound)
+        keys = deployment.keys(names, fencing=fencing)
         mode = _shared(shared, max_readers, times) if shared is not False or max_readers != MOST_READERS else EXCLUSIVE
         self._spec = LockSpec(
-            names, keys, times.ttl, times.min_validity, retry, options.flag("auto_extend", auto_extend),
+            names, keys, times.ttl, times.min_validity, retry, auto_extend,
             times.max_hold, on_lost, times.hold_at_least, mode,
         )  # fmt: skip
         if owner is not None:
@@ -177,7 +181,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
                     f"owner={options.shown(owner)} with token: a lease that is resumed has the owner in its token"
                 )
             self._settings = self._settings._replace(token=token_source(owner))
-        self._bound = options.flag("bound", bound) and token is None
+        self._bound = bound and token is None
         self._lease: AnyLease | None = None  # the latest, of any holder
         self._me = weakref.ref(self)  # identifies this lock in a `Hold`
         if not self._bound:
