@@ -4,7 +4,7 @@ The guard is the parent of the command, and needs no network. redlock-run may ha
 SIGKILL: then the times of its last order still apply. The guard reads orders from one pipe, and writes news to
 another one. End of file on the orders means that redlock-run is gone.
 
-`watchdog` starts this file as a program. So it imports nothing of the package.
+`watchdog` starts this file as a program, wherever there is an interpreter for it. So it imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -128,8 +128,12 @@ def _children() -> int:
     return wakes
 
 
-if __name__ == "__main__":
-    os.dup2(1, 0)  # standard input was the text of this program, and we read nothing else from it
+def main(clock: int, orders: int, news: int, group: int) -> None:
     with contextlib.suppress(OSError):  # the name for `killall` and `ps -o comm`, which would say Python
         os.write(os.open("/proc/self/comm", os.O_WRONLY), NAME.encode())
-    Guard(*map(int, sys.argv[1:])).run()
+    Guard(clock, orders, news, group).run()
+
+
+if __name__ == "__main__":
+    os.dup2(1, 0)  # standard input was the text of this program, and we read nothing else from it
+    main(*map(int, sys.argv[1:]))

@@ -4,6 +4,9 @@ The guard looks like another program to `ps`, `pgrep -f` and `killall`. So nobod
 arguments of redlock-run. The guard is the parent of the command. If the guard is killed, the kernel ends the command,
 whether redlock-run is left or not. Only Linux can do that (PR_SET_PDEATHSIG).
 
+In a program that PyInstaller has packed there is no interpreter. There the guard runs in the process that was forked
+for it: one name or argument means both, and the kernel still ends the command.
+
 Also considered: redlock-run as the parent of the command. But if redlock-run is killed, the command would then get no
 grace. And a fork that overwrites its arguments, but that is done differently on each system.
 """
@@ -18,6 +21,7 @@ import select
 import signal
 import sys
 import time
+from importlib.resources import files
 from typing import TYPE_CHECKING, NoReturn
 
 from redlock._cli import clock, guard
@@ -199,10 +203,19 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
     os.write(news, guard.NEWS.pack(_BORN, group))
     for number in _NOT_FOR_IT:
         signal.signal(number, signal.SIG_IGN)
-    null, program = os.open(os.devnull, os.O_RDWR), os.open(guard.__file__, os.O_RDONLY)
+    program, null = _program(), os.open(os.devnull, os.O_RDWR)
     # Our output is closed here: a program that reads it to its end must not wait for the guard.
-    for ours, standard in ((program, 0), (null, 1), (null, 2)):
-        os.dup2(ours, standard)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.chdir("/")  # our directory may be gone, and then Python does not start
+    if program is None:
+        _close_all_but(orders, news)  # others wait for the end of what redlock-run alone writes to
+        guard.main(clock.CLOCK, orders, news, group)
+        os._exit(0)
+    text, write = os.pipe()
+    os.write(write, program)  # it fits into any pipe
+    os.close(write)
+    os.dup2(text, 0)
     for descriptor in (orders, news):
         os.set_inheritable(descriptor, True)
     # Python finds its library by the name it was started by, and our name is no path: so set PYTHONHOME. The user's
@@ -210,8 +223,29 @@ def _become(orders: int, news: int, command: Callable[[], object]) -> NoReturn:
     home = {"PYTHONHOME": f"{sys.base_prefix}:{sys.base_exec_prefix}"}
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "REDLOCK_"))}
     numbers = [str(number) for number in (clock.CLOCK, orders, news, group)]
-    os.chdir("/")  # our directory may be gone, and then Python does not start
     os.execve(sys.executable, [guard.NAME, "-s", "-S", "-P", "-", *numbers], others | home)  # noqa: S606
+
+
+def _program() -> bytes | None:
+    """The text of the guard, also out of a zip file.
+
+    None: there is no text, or no interpreter for it. In a program that PyInstaller has packed, `sys.executable` is that
+    program. Then the guard runs in the process that we are; only its arguments look like ours.
+    """
+    if getattr(sys, "frozen", False) or not sys.executable:
+        return None
+    try:
+        return files(guard.__package__).joinpath("guard.py").read_bytes()
+    except OSError:
+        return None
+
+
+def _close_all_but(*kept: int) -> None:
+    first = 3  # behind standard input, output and error
+    for descriptor in sorted(kept):
+        os.closerange(first, descriptor)
+        first = descriptor + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def _die_with(parent: int) -> None:

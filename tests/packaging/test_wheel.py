@@ -80,6 +80,7 @@ def test_what_it_says_of_itself(wheel):
     }
     assert set(meta.get_all("Provides-Extra") or []) == set(extras)
     assert "[pytest11]\nredlock = redlock.testing.plugin" in entry_points
+    assert "[pyinstaller40]\nhook-dirs = redlock._pyinstaller:hook_dirs" in entry_points
     body = meta.get_payload()
     assert isinstance(body, str)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

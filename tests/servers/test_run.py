@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import redlock
 from redlock.testing import LocalMasters
 from tests.servers.commands import RUN, STUBBORN, line, run, start, started
 from tests.servers.look import alive, child_of, each, eventually, kill, nothing_left, pause
@@ -1051,3 +1053,58 @@ def test_the_command_is_installed():
     with LocalMasters(3, persistence="always") as three:
         done = run([str(program), "job", "--", "sh", "-c", "exit 9"], three.urls)
     assert done.returncode == 9
+
+
+# -- packed into a zip file, or into a program of its own ----------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """What `python -m zipapp` makes; the libraries that it needs are beside it, as they have to be."""
+    program = tmp_path_factory.mktemp("packed") / "app.pyz"
+    package = Path(redlock.__file__).parent
+    with zipfile.ZipFile(program, "w") as packed:
+        for file in package.rglob("*"):
+            if file.suffix in (".py", ".lua"):
+                packed.write(file, file.relative_to(package.parent))
+        packed.writestr("__main__.py", "from redlock._cli.run import entry\nentry()\n")
+    return [sys.executable, "-W", "error", program.name], program.parent
+
+
+# Nothing else of what PyInstaller makes matters to redlock-run: there is no interpreter to start the guard with.
+FROZEN = "import sys; sys.frozen = True; sys.executable = '/bin/false'; from redlock._cli.run import entry; entry()"
+
+
+@pytest.fixture(params=["zip", "frozen"])
+def packed(request):
+    """A redlock-run that has no file of its own, and where it is started."""
+    if request.param == "zip":
+        return request.getfixturevalue("archive")
+    return [sys.executable, "-W", "error", "-c", FROZEN], None
+
+
+def test_packed_it_runs_a_command(servers, packed):
+    program, folder = packed
+    show = ["sh", "-c", "cat; echo $REDLOCK_NAME; exit 7"]
+    done = run([*program, "job", NEW, "--", *show], servers.urls, cwd=folder, input="given ")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "given job\n", "")
+    eventually(lambda: nothing_left(servers))
+
+
+def test_packed_it_ends_a_command_in_time(servers, packed):
+    program, folder = packed
+    done = run([*program, "job", NEW, "--max-hold", "0.5", "--", "sleep", "60"], servers.urls, cwd=folder)
+    assert (done.returncode, "--max-hold is 0.5 s" in done.stderr) == (70, True), done.stderr
+    eventually(lambda: nothing_left(servers))
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_packed_the_command_does_not_outlive_it(servers, packed, stubborn):
+    program, folder = packed
+    command = ["sh", "-c", STUBBORN if stubborn else "echo $$; exec sleep 60"]
+    options = ["--ttl", "3", "--grace", "0.5"]
+    with started(["job", NEW, *options, "--", *command], servers.urls, program=program, cwd=folder) as job:
+        ours = list(map(int, line(job).split()))
+        assert ours
+        job.kill()
+        eventually(lambda: not any(alive(pid) for pid in ours), 30)

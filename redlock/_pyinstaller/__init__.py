@@ -1,0 +1,10 @@
+"""What PyInstaller has to know of this package to pack it into a program; it finds us by an entry point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def hook_dirs() -> list[str]:
+    """Where its hooks are: a file for each module of which more is needed than its imports say."""
+    return [str(Path(__file__).parent)]
