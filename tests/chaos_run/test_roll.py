@@ -41,8 +41,8 @@ class Notes:
     def __init__(self) -> None:
         self.told: list[tuple[float, str, list[str]]] = []
 
-    def write(self, op, phase, *, target, detail=None):
-        assert op == "roll"
+    def write(self, op, phase, *, target, fault=None, detail=None):
+        assert (op, fault) == ("roll", None)
         self.told.append((time.monotonic(), phase, target))
 
 
