@@ -84,7 +84,7 @@ simulation: $(BIN)/.ready
 
 ## make servers           real servers on loopback ports: killed, frozen, full, restarted; the benchmarks, tiny
 servers: $(BIN)/.ready
-	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/servers tests/adapters tests/compat tests/benchmarks \
+	$(BIN)/pytest -q -n $(WAITING) --dist worksteal tests/servers tests/adapters tests/compat tests/benchmarks tests/fenced \
 		tests/compose/test_kubernetes.py
 
 ## make harness           the chaos harness's own tests: every fault strikes and heals, nothing survives a run

@@ -71,8 +71,8 @@ CHAOS: tuple[tuple[str, ...], ...] = (
 FLOOR = {room: number for number, rooms in enumerate([*drawn(PAGE), *CHAOS]) for room in rooms}
 
 # Above the public names everything uses only these; testing, observe and adapters are public as well.
-GUESTS = ("redlock._cli", "redlock.testing", "redlock.observe", "redlock.adapters", "redlock.compat")
-PUBLIC = ("redlock", "redlock.testing", "redlock.observe", "redlock.adapters", "redlock.compat")
+GUESTS = ("redlock._cli", "redlock.testing", "redlock.observe", "redlock.adapters", "redlock.compat", "redlock.fenced")
+PUBLIC = ("redlock", "redlock.testing", "redlock.observe", "redlock.adapters", "redlock.compat", "redlock.fenced")
 # redlock-check asks addresses of which no `Masters` can be made yet: it learns from them which max_ttl they have.
 # FixedMasters have to know which script they are asked to run.
 # redlock-run says which masters may not have heard of a release: that stands in the table of outcomes.

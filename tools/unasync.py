@@ -27,10 +27,12 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-SOURCE: Final = ROOT / "redlock" / "_asyncio"
-TARGET: Final = ROOT / "redlock" / "_threads"
-FILES: Final = ("lease.py", "lock.py", "locked.py", "masters.py", "slots.py")
-HEAD: Final = "# Made from redlock/_asyncio/{} by tools/unasync.py: change that file, then run `make faces`.\n"
+FACES: Final = ("lease", "lock", "locked", "masters", "slots")
+# What is made, and of what.
+FILES: Final = {f"redlock/_threads/{name}.py": f"redlock/_asyncio/{name}.py" for name in FACES} | {
+    "redlock/fenced/_threads.py": "redlock/fenced/_tasks.py",
+}
+HEAD: Final = "# Made from {} by tools/unasync.py: change that file, then run `make faces`.\n"
 
 # In this order.  A pattern is a regular expression.
 WORDS: Final = [
@@ -38,7 +40,7 @@ WORDS: Final = [
     (r"\bawait ", ""),
     (r"\b([Aa])n ``async (with|for)\b", r"\1 ``\2"),
     (r"\basync (def|with|for)\b", r"\1"),
-    (r"\bAsyncIterator\b", "Iterator"),
+    (r"\benter_async_context\b", "enter_context"),
     (r"\bCoroutine\[Any, Any, ((?:[^][]|\[[^][]*\])*)\]", r"\1"),
     (r", Coroutine\b|\bCoroutine, ", ""),
     (r"\b__a(enter|exit)__", r"__\1__"),
@@ -98,14 +100,14 @@ def formatted(text: str, path: Path) -> str:
 
 
 def made(name: str) -> str:
-    """The whole file ``name`` of `TARGET`, as its source makes it."""
-    text = made_from((SOURCE / name).read_text(encoding="utf-8"))
-    return HEAD.format(name) + formatted(text, TARGET / name)
+    """The whole of the file ``name``, as its source makes it."""
+    text = made_from((ROOT / FILES[name]).read_text(encoding="utf-8"))
+    return HEAD.format(FILES[name]) + formatted(text, ROOT / name)
 
 
 def stale() -> list[str]:
     """The files that are not what their source makes."""
-    return [name for name in FILES if not (TARGET / name).exists() or (TARGET / name).read_text("utf-8") != made(name)]
+    return [name for name in FILES if not (ROOT / name).exists() or (ROOT / name).read_text("utf-8") != made(name)]
 
 
 def main() -> int:
@@ -115,8 +117,8 @@ def main() -> int:
     names = stale()
     for name in names:
         if not check:
-            (TARGET / name).write_text(made(name), encoding="utf-8")
-        print(f"redlock/_threads/{name}: {'is out of date: run `make faces`' if check else 'written'}")
+            (ROOT / name).write_text(made(name), encoding="utf-8")
+        print(f"{name}: {'is out of date: run `make faces`' if check else 'written'}")
     return 1 if check and names else 0
 
 

@@ -19,13 +19,15 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from redlock import ConfigurationError, LockLost, Masters, NotAcquired, QuorumUnreachable
+from redlock import ConfigurationError, LockLost, LockReleased, Masters, NotAcquired, QuorumUnreachable
+from redlock.fenced import ReleasedBeforeCommit
 
 try:
     from django import conf
     from django.core import checks
     from django.core.management.base import CommandError
     from django.core.signals import setting_changed
+    from django.db import connections
 except ImportError as error:
     raise ImportError(
         "redlock.adapters.django needs Django: pip install 'redlock-quorum[django]'", name="django"
@@ -33,6 +35,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from redlock import Event
 
 __all__ = ["masters", "one_at_a_time"]
 
@@ -119,9 +123,34 @@ def _from_settings() -> Masters:
         is_now = f"has {_names(options)}" if isinstance(options, dict) else "is no dict"
         raise ConfigurationError(f"settings.REDLOCK: OPTIONS {is_now}; allowed are {_names(allowed)}")
     try:
+        observer = options.get("observer")
+        if observer is None or callable(observer):
+            options = {**options, "observer": _Observer(observer)}
         return Masters(given["MASTERS"], **options)
     except ConfigurationError as error:
         raise ConfigurationError(f"settings.REDLOCK: {error}") from None
+
+
+class _Observer:
+    """Warns if a lock is given back while a transaction is open in its thread: see `ReleasedBeforeCommit`."""
+
+    def __init__(self, then: Callable[[Event], object] | None) -> None:
+        self._then = then
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, LockReleased):
+            for connection in connections.all(initialized_only=True):
+                if connection.in_atomic_block and not _of_a_test(connection):
+                    ReleasedBeforeCommit.warn(
+                        event.name, f"a transaction of the database {connection.alias!r} was open"
+                    )
+        if self._then is not None:
+            self._then(event)
+
+
+def _of_a_test(connection: Any) -> bool:
+    """Whether only the transactions of a ``TestCase`` are open."""
+    return all(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
 
 
 def _names(keys: Iterable[object]) -> str:

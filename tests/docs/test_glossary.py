@@ -11,6 +11,8 @@ import inspect
 import pkgutil
 import re
 
+import django.conf
+
 import redlock
 from tests.docs.pages import DOCS, ROOT
 from tests.docs.test_reference import described
@@ -23,6 +25,8 @@ _HEAD = ("| Class | In | What it is |", "|---|---|---|")
 @functools.cache
 def classes() -> set[tuple[str, str]]:
     """Name and file of each, but for exceptions, what begins with an underscore, and the servers for tests."""
+    django.conf.settings.configure(INSTALLED_APPS=["redlock.fenced.django"])  # a model belongs to an application
+    django.setup()
     found = set()
     for module in pkgutil.walk_packages(redlock.__path__, "redlock."):
         if module.name.startswith("redlock.testing"):

@@ -10,7 +10,7 @@ import prometheus_client
 import pytest
 
 import redlock
-from redlock import errors, observe, scripts, testing
+from redlock import errors, fenced, observe, scripts, testing
 from redlock._cli import prometheus as check_metrics
 from redlock.observe import _measures
 from redlock.observe.prometheus import PrometheusObserver
@@ -22,14 +22,14 @@ REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "refe
 def described() -> set[str]:
     return set(
         re.findall(
-            r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.|(?:observe|adapters|compat)\.(?:\w+\.)?)?(\w+)$",
+            r"^\.\. (?:auto\w+|py:data):: (?:redlock\.)?(?:testing\.|(?:observe|adapters|compat|fenced)\.(?:\w+\.)?)?(\w+)$",
             REFERENCE,
             re.MULTILINE,
         )
     )
 
 
-@pytest.mark.parametrize("module", [redlock, testing, observe], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [redlock, testing, observe, fenced], ids=lambda module: module.__name__)
 def test_all_that_is_public_is_described(module):
     assert set(module.__all__) <= described()
 

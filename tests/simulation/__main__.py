@@ -9,6 +9,7 @@
 --readers           of runs with readers and writers
 --come-and-go       of runs with many readers and one writer
 --slots             of runs in which all want one of few slots
+--transactions      of runs in which all add to what their locks protect, in fenced transactions
 --fleets            instead: fleets that change their masters one at a time
 --trace SEED        everything that happens in one run
 --exhaustive        instead: every interleaving of one hand-over, any connection breaking at any moment
@@ -39,6 +40,7 @@ from tests.simulation.parameters import (
     periods,
     readers_and_writers,
     slots,
+    transactions,
 )
 from tests.simulation.run import Run, collect_rarely, report
 from tests.simulation.variants import VARIANTS
@@ -63,6 +65,7 @@ def main() -> int:
     parser.add_argument("--readers", action="store_true")
     parser.add_argument("--come-and-go", action="store_true")
     parser.add_argument("--slots", action="store_true")
+    parser.add_argument("--transactions", action="store_true")
     parser.add_argument("--fleets", action="store_true")
     parser.add_argument("--variant", choices=sorted(VARIANTS))
     parser.add_argument("--trace", type=int, metavar="SEED")
@@ -78,6 +81,7 @@ def main() -> int:
     drawn = crowd if options.crowd else household if options.household else draw
     drawn = periods if options.periods else elections if options.elections else slots if options.slots else drawn
     drawn = readers_and_writers if options.readers else come_and_go if options.come_and_go else drawn
+    drawn = transactions if options.transactions else drawn
     if options.trace is not None:
         return trace(options.trace, drawn, options.variant)
     return many(options.start, options.seeds, drawn, options.variant, options.jobs)

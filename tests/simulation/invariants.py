@@ -15,6 +15,8 @@ from redlock import scripts
 from redlock._core import wire
 from redlock._core.refusals import ErrorReply
 from redlock._core.rounds import Round
+from tests.simulation import database
+from tests.simulation.database import Database
 from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE, Terms
 from tests.simulation.waits import ANYWAY, APART, PROMPT, QUIET, WOKEN, Waits
 
@@ -94,6 +96,7 @@ ALL = (
     STOPS,
     RAISES,
     LIVE,
+    *database.ALL,
 )
 
 
@@ -197,6 +200,7 @@ class Judge:
         self.masters: list[Master] = []
         self.waits = Waits(self)
         self.terms = Terms(self)
+        self.database = Database(self)
         self._attempts: list[Attempt] = []
         self._by_token: dict[str, Attempt] = {}
         self.together: Counter[int] = Counter()  # rounds, by how many leases they renewed

@@ -79,6 +79,7 @@ class Parameters:
     readers: float = 0.0  # share of acquires that are shared (R33); drawn by `readers_and_writers`
     one_writer: bool = False  # ... all others read, come and go, and extend nothing; drawn by `come_and_go`
     slots: int = 0  # of one group, which everybody wants one of; drawn by `slots`
+    transactions: bool = False  # drawn by `transactions`
     faults: tuple[tuple[str, float], ...] = ()
 
     def rate(self, fault: str) -> float:
@@ -261,3 +262,16 @@ def slots(seed: int, **fixed: Any) -> Parameters:
         return crowd(seed, **(values | {"actors": pick.choice((1, 2, 3)), "contended": False} | fixed))
     values |= {"clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 2, 3))}
     return draw(seed, **(values | fixed))
+
+
+def transactions(seed: int, **fixed: Any) -> Parameters:
+    """All add to what their locks protect, in fenced transactions (R39).  In most runs masters' clocks jump."""
+    pick = random.Random(f"transactions of {seed}")
+    values: dict[str, Any] = {
+        "clients": pick.choice((2, 3, 5)), "actors": pick.choice((1, 1, 2)), "names": pick.choice((1, 1, 2)),
+        "transactions": True,
+    }  # fmt: skip
+    drawn = draw(seed, **(values | fixed))
+    if "faults" in fixed or drawn.rate("amnesia") or drawn.fence_ttl < 3600.0 or pick.random() < 0.3:
+        return drawn
+    return replace(drawn, faults=(*(one for one in drawn.faults if one[0] != "jump"), ("jump", 0.6)))

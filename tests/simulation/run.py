@@ -10,6 +10,7 @@ from unittest import mock
 
 from redlock._core import renewals
 from tests.simulation.actor import Actor
+from tests.simulation.bookkeeper import Bookkeeper
 from tests.simulation.candidate import Candidate
 from tests.simulation.client import Client
 from tests.simulation.faults import Nemesis
@@ -103,6 +104,7 @@ class Run:
             client.resume(now=True)
         for actor in self.actors:
             actor.close()
+        self.judge.database.settle()
 
     def _go_on(self) -> None:
         self.world.log("the next episode begins")
@@ -152,6 +154,7 @@ class Run:
             client.connect(link)
         for _ in range(parameters.actors):
             kind = Candidate if parameters.elected else SlotUser if parameters.slots else Actor
+            kind = Bookkeeper if parameters.transactions else kind
             actor = kind(client)
             actor.writes = not self.actors
             self.actors.append(actor)
@@ -193,7 +196,7 @@ def report(run: Run) -> str:
     lines = "\n".join(run.world.lines(TRACE_LINES))
     crowd = " --crowd" if run.parameters.contended else " --household" if run.parameters.together else ""
     crowd = " --periods" if run.parameters.at_least else " --elections" if run.parameters.elected else crowd
-    crowd = " --slots" if run.parameters.slots else crowd
+    crowd = " --slots" if run.parameters.slots else " --transactions" if run.parameters.transactions else crowd
     crowd = " --come-and-go" if run.parameters.one_writer else " --readers" if run.parameters.readers else crowd
     return (
         f"seed {run.parameters.seed}: python -m tests.simulation{crowd} --trace {run.parameters.seed}\n"

@@ -44,10 +44,13 @@ from redlock._core.stop import Stop
 from redlock._core.subscriptions import Subscription, Subscriptions
 from redlock._core.voters import Facts, Voters
 from redlock._core.wait_free import FreeLook
+from redlock.fenced import _order as fencing
+from redlock.fenced._order import Step
 from tests.simulation import master
 from tests.simulation.actor import Actor
 from tests.simulation.candidate import Candidate
 from tests.simulation.client import Client
+from tests.simulation.database import BEFORE_RELEASE, FENCES_RISE, NO_UPDATE_LOST, WHILE_VALID, Database
 from tests.simulation.hearing import Hearing
 from tests.simulation.invariants import (
     C7,
@@ -81,6 +84,7 @@ from tests.simulation.parameters import (
     periods,
     readers_and_writers,
     slots,
+    transactions,
 )
 from tests.simulation.renewer import HeldBy
 from tests.simulation.terms import IN_TERM, ONE_BODY, RAISES, RESIGNED, STOPS, TOLD_ONCE
@@ -1117,3 +1121,59 @@ def _() -> list[Any]:
                 return stop.value
 
     return [mock.patch("tests.simulation.actor.downgrade", late)]
+
+
+@variant("fence-row-raised-last", NO_UPDATE_LOST, drawn=transactions)
+def _() -> list[Any]:
+    """A transaction reads first, and raises the row of its name before it commits (R39)."""
+    order = (Step.BEGIN, Step.BODY, Step.RAISE, Step.ENSURE, Step.COMMIT)
+    return [mock.patch.object(fencing, "WORK", order)]
+
+
+@variant("fence-compared-without-the-lock-of-its-row", NO_UPDATE_LOST, FENCES_RISE, drawn=transactions)
+def _() -> list[Any]:
+    """The fence is compared, and nobody who raises it later waits for the commit (R39)."""
+    return [mock.patch.object(Database, "locks")]
+
+
+@variant("lost-lease-commits", WHILE_VALID, drawn=transactions)
+def _() -> list[Any]:
+    """Nobody looks at the lease before the commit (R39)."""
+    return [mock.patch.object(fencing, "WORK", tuple(step for step in fencing.WORK if step is not Step.ENSURE))]
+
+
+@variant("commit-after-the-release", BEFORE_RELEASE, drawn=transactions)
+def _() -> list[Any]:
+    """As a session does that commits behind the body of the lock (R39)."""
+
+    def late(unknown: Any) -> Any:
+        steps = fencing_in_order(unknown)
+        step = next(steps)
+        while True:
+            if step is Step.COMMIT:
+                yield fencing.Release(None)
+                error = yield step
+                return error
+            try:
+                step = steps.send((yield step))
+            except StopIteration as end:
+                return end.value
+
+    fencing_in_order = fencing.transaction
+    return [mock.patch.object(fencing, "transaction", late)]
+
+
+@variant(
+    "smaller-fence-is-taken", FENCES_RISE, drawn=transactions, masters=1, names=1, clients=3, faults=(("jump", 0.6),)
+)
+def _() -> list[Any]:
+    """The row of the name is locked and not compared (R39)."""
+    correct = Database.raise_fence
+
+    def any_fence(database: Database, transaction: Any, name: str, fence: int, answer: Any) -> None:
+        row = database.rows.get(name)
+        if row is not None and row.owner in (None, transaction):
+            row.fence = 0
+        correct(database, transaction, name, fence, answer)
+
+    return [mock.patch.object(Database, "raise_fence", any_fence)]

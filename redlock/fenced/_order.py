@@ -1,0 +1,146 @@
+"""The order of a fenced transaction (R39), as a generator: threads, tasks and the simulation carry out its steps.
+
+    acquire the lock, begin, raise the row of each name, body, look at the lease, commit, release
+
+Each place in that order is there for a reason:
+
+- The lock is had before the transaction begins, so the body never reads what it was before the lock.
+- The row is raised before the body reads.  It keeps the row's lock until the commit, so a successor that raises it
+  waits for this transaction, or makes it impossible.  A fence that is compared last protects no read.
+- A lost lease does not commit.  That is courtesy: what keeps two apart in the store is the row.
+- The lock is given back after the commit.  Otherwise the next holder reads what this one is about to change.
+
+The simulation runs this generator, and the same with two steps exchanged, which it has to catch.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redlock import ConfigurationError, LockLost, NotHeld, RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from redlock import AsyncLease, Lease
+
+
+class FenceRefused(RedlockError):  # noqa: N818 - its name says what happened, as those of the other errors do
+    """A greater fence is in the table: a newer holder of the name has begun its transaction.  Nothing was written.
+
+    Attributes:
+        fence: the one that was refused.
+    """
+
+    fence: int
+
+    @classmethod
+    def of(cls, name: str, fence: int) -> FenceRefused:
+        error = cls(
+            f"the transaction was refused: a newer holder of {name!r} has begun one (our fence is {fence})", name=name
+        )
+        error.fence = fence
+        return error
+
+
+class CommitUnknown(RedlockError):  # noqa: N818
+    """The commit was sent, and its answer never came: the transaction is done, or it never will be.
+
+    Look in the database before the work is done again, under the lock: what is not there then will not come any more,
+    for the row of the name waits for the transaction that may be open.
+
+    Attributes:
+        fence: that of the transaction; the row of the name in the table of fences has it if the commit was done and
+            nobody has begun another one since.
+    """
+
+    fence: int | None
+
+    @classmethod
+    def of(cls, name: str, fence: int | None) -> CommitUnknown:
+        error = cls(
+            f"the commit under {name!r} got no answer, so nobody knows whether it is done: "
+            f"look in the database before you do it again (fence {fence})",
+            name=name,
+        )
+        error.fence = fence
+        return error
+
+
+class Step(enum.Enum):
+    """What is to be done next."""
+
+    ACQUIRE = "acquire"  # the lock
+    BEGIN = "begin"  # a transaction, with the time that its statements may take
+    RAISE = "raise"  # the row of each name; `FenceRefused` if a greater fence is there
+    BODY = "body"
+    ENSURE = "ensure"  # that the lease is valid
+    COMMIT = "commit"
+    ROLLBACK = "rollback"  # resumed with an `Ended`
+
+
+class Release(NamedTuple):
+    """Give the lock back, after ``error`` or after the commit."""
+
+    error: BaseException | None
+
+
+class Ended(enum.Enum):
+    """What a rollback has found."""
+
+    UNDONE = "undone"  # the database says so
+    DONE = "done"  # it had been committed: what raised came after that
+    UNKNOWN = "unknown"  # the connection is gone
+
+
+WORK = (Step.BEGIN, Step.RAISE, Step.BODY, Step.ENSURE, Step.COMMIT)
+
+
+def fence_of(lease: Lease | AsyncLease) -> int:
+    """The fence to raise.  Raises ConfigurationError if the lease has none that could be compared."""
+    if lease.shared:
+        raise ConfigurationError(
+            f"{lease.name!r} is shared with other readers, whose fences come in any order: take it without shared"
+        )
+    if lease.fence is None:
+        raise ConfigurationError(f"{lease.name!r} has no fencing token: take the lock with fencing=True")
+    return lease.fence
+
+
+def transaction(unknown: Callable[[], CommitUnknown]) -> Generator[Step | Release, Any, BaseException | None]:
+    """One fenced transaction.  Returns what ended it, or None.
+
+    A step that raises is resumed with what it raised.  ``unknown``: makes the error of a commit without an answer.
+    """
+    error: BaseException | None = yield Step.ACQUIRE
+    if error is not None:
+        return error
+    for step in WORK:
+        error = yield step
+        if error is not None:
+            error = yield from _undone(error, unknown if step is Step.COMMIT else None)
+            break
+    late: BaseException | None = yield Release(error)
+    if error is None and isinstance(late, (LockLost, NotHeld)):
+        return None  # the commit came before: the store has kept the order, and the work is done
+    return late or error
+
+
+def _undone(error: BaseException, unknown: Callable[[], CommitUnknown] | None) -> Generator[Step, Any, BaseException]:
+    """Roll back after ``error``.  Returns the error to raise.  ``unknown``: given if it came out of the commit."""
+    ended = yield Step.ROLLBACK
+    if isinstance(ended, BaseException):  # a Ctrl-C, or a driver that does not know that its connection is gone
+        if isinstance(error, Exception) and not isinstance(ended, Exception):
+            ended.__context__, error = error, ended
+        ended = Ended.UNKNOWN
+    if unknown is None or ended is Ended.DONE:
+        return error
+    if not isinstance(error, Exception):  # the answer to the commit was not waited for
+        error.add_note(unknown().message)
+        return error
+    if ended is Ended.UNDONE:
+        return error
+    told = unknown()
+    told.__cause__ = error
+    return told

@@ -1,0 +1,104 @@
+"""What is said to each kind of database: how a row is raised, and how long a statement may take.
+
+Each statement was tried on the database itself (`tests/fenced`).  A parameter is written ``:name``.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from redlock import ConfigurationError
+
+TABLE: Final = "redlock_fence"
+PLACE: Final = re.compile(r":(\w+)")  # of a parameter
+
+
+class Dialect(NamedTuple):
+    """The statements of one kind of database.
+
+    Attributes:
+        raises: makes or raises the row of ``:name``, and refuses a smaller ``:fence``.
+        looks: shows the fence that the row has then; None: the number of rows that ``raises`` changed tells.
+        bounds: bounds the time of each statement, and of each pause between two, by ``:ms`` milliseconds.
+        kept: shows what the bounds were before; None: they end with the transaction.
+        unbounds: sets them back, with what ``kept`` has shown as ``:before_0``, ``:before_1``, ….
+    """
+
+    raises: str
+    looks: str | None = None
+    bounds: str | None = None
+    kept: str | None = None
+    unbounds: str | None = None
+
+
+# Of two that raise one row at once the second one waits for the transaction of the first, and compares then.  In
+# REPEATABLE READ and above it gets a serialization failure instead, and nothing of it is done.
+_UPSERT: Final = (
+    "INSERT INTO redlock_fence (name, fence, owner, raised_at) VALUES (:name, :fence, :owner, CURRENT_TIMESTAMP) "
+    "ON CONFLICT (name) DO UPDATE SET fence = excluded.fence, owner = excluded.owner, raised_at = excluded.raised_at "
+    "WHERE redlock_fence.fence <= excluded.fence"
+)
+# MySQL has no WHERE there, and counts changed rows in three ways.  So the row, which is locked by then, is looked at.
+_DUPLICATE: Final = (
+    "INSERT INTO redlock_fence (name, fence, owner, raised_at) VALUES (:name, :fence, :owner, UTC_TIMESTAMP(6)) "
+    "ON DUPLICATE KEY UPDATE owner = IF(fence <= VALUES(fence), VALUES(owner), owner), "
+    "raised_at = IF(fence <= VALUES(fence), VALUES(raised_at), raised_at), "
+    "fence = IF(fence <= VALUES(fence), VALUES(fence), fence)"  # last: the two before compare with the old one
+)
+_LOCKED: Final = "SELECT fence FROM redlock_fence WHERE name = :name FOR UPDATE"
+
+DIALECTS: Final[dict[str, Dialect]] = {
+    # Both end with the transaction: the last argument is that of SET LOCAL.
+    "postgresql": Dialect(
+        _UPSERT,
+        bounds="SELECT set_config('statement_timeout', :ms, true), "
+        "set_config('idle_in_transaction_session_timeout', :ms, true)",
+    ),
+    # These are of the session.  max_statement_time is in seconds, and knows fractions; a pause is in whole seconds.
+    "mariadb": Dialect(
+        _DUPLICATE,
+        _LOCKED,
+        bounds="SET SESSION max_statement_time = :ms / 1000, SESSION idle_transaction_timeout = CEILING(:ms / 1000), "
+        "SESSION innodb_lock_wait_timeout = CEILING(:ms / 1000)",
+        kept="SELECT @@SESSION.max_statement_time, @@SESSION.idle_transaction_timeout, "
+        "@@SESSION.innodb_lock_wait_timeout",
+        unbounds="SET SESSION max_statement_time = :before_0, SESSION idle_transaction_timeout = :before_1, "
+        "SESSION innodb_lock_wait_timeout = :before_2",
+    ),
+    # MySQL bounds queries and waits for a row.  It has nothing for a transaction in which nothing happens.
+    "mysql": Dialect(
+        _DUPLICATE,
+        _LOCKED,
+        bounds="SET SESSION max_execution_time = :ms, SESSION innodb_lock_wait_timeout = CEILING(:ms / 1000)",
+        kept="SELECT @@SESSION.max_execution_time, @@SESSION.innodb_lock_wait_timeout",
+        unbounds="SET SESSION max_execution_time = :before_0, SESSION innodb_lock_wait_timeout = :before_1",
+    ),
+    # One writer at a time for the whole file, and no time limit; a program that waits for it has `timeout=`.
+    "sqlite": Dialect(_UPSERT),
+}
+
+
+def dialect_of(name: str) -> Dialect:
+    """The statements for a database of this kind.  Raises ConfigurationError."""
+    try:
+        return DIALECTS[name]
+    except KeyError:
+        raise ConfigurationError(
+            f"a database of the kind {name!r}: allowed are {', '.join(DIALECTS)}; "
+            "for another one raise the row by hand, see the page on fencing"
+        ) from None
+
+
+def schema(dialect: str) -> str:
+    """The statement that makes the table of fences, if it is not there: ``"postgresql"``, ``"mysql"``, ``"sqlite"``.
+
+    It can be run again at any time.  For MariaDB it is that of MySQL.
+
+    Raises:
+        ConfigurationError: a database of another kind.
+    """
+    dialect_of(dialect)
+    name = "mysql" if dialect == "mariadb" else dialect
+    return files("redlock.fenced").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")

@@ -1,0 +1,123 @@
+"""Fenced transactions, for asyncio."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from redlock import AsyncLease, AsyncTerm, ConfigurationError
+from redlock.fenced._order import CommitUnknown, Release, Step, fence_of, transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import TracebackType
+
+    from redlock import AsyncMultiLock
+    from redlock.fenced._store import Store
+
+
+class AsyncFenced:
+    """What `fenced` returns for a lock of asyncio: ``async with`` runs one transaction.  It can be entered once.
+
+    ``run``: runs a method of ``store`` where the connection is.
+    """
+
+    def __init__(self, lock: AsyncMultiLock | AsyncLease | AsyncTerm, store: Store, run: Callable[..., Any]) -> None:
+        self._lock = lock
+        self._store = store
+        self._run = run
+        self._lease: AsyncLease | None = None
+        self._stack = contextlib.AsyncExitStack()
+        self._steps: Generator[Step | Release, Any, BaseException | None] | None = None
+
+    async def __aenter__(self) -> AsyncLease:
+        """Acquire the lock, begin, and raise the row of each of its names.
+
+        Raises:
+            NotAcquired: as ``async with`` of the lock does, and all its other errors.
+            FenceRefused: a newer holder has begun a transaction; this one was rolled back.
+            ConfigurationError: a transaction is open on the session, or the lock has no fencing token.
+        """
+        if self._steps is not None:
+            raise ConfigurationError("this fenced(...) was entered before: make a new one for each transaction")
+        await self._run(self._store.check)
+        self._steps = transaction(self._unknown)
+        error = await self._go_on(None)
+        if error is not None:
+            raise error
+        assert self._lease is not None  # noqa: S101 - the body begins
+        return self._lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Commit if the body has ended well and the lease is valid, else roll back; then give the lock back.
+
+        Raises:
+            LockLost: the lease was lost before the commit; nothing was written.
+            CommitUnknown: the commit got no answer.
+        """
+        # asyncio only
+        if kind is GeneratorExit:  # the coroutine is thrown away, and must not wait: who has the session ends it
+            self._steps = None
+            await self._stack.__aexit__(kind, error, trace)
+            return
+        # both again
+        ended = await self._go_on(error)
+        if ended is not None and ended is not error:
+            raise ended
+
+    async def _go_on(self, result: Any) -> BaseException | None:
+        """Carry out steps up to the body, or to the end.  ``result``: of the step before.  Returns what ended it."""
+        steps = self._steps
+        assert steps is not None  # noqa: S101 - it was entered
+        try:
+            while True:
+                step = steps.send(result)
+                if step is Step.BODY:
+                    return None
+                try:
+                    result = await self._do(step)
+                except BaseException as raised:  # noqa: BLE001 - the order knows what follows
+                    result = raised
+        except StopIteration as end:
+            ended: BaseException | None = end.value
+            return ended
+
+    async def _do(self, step: Step | Release) -> Any:
+        store = self._store
+        if isinstance(step, Release):
+            error = step.error
+            await self._stack.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+            return None
+        if step is Step.ACQUIRE:
+            await self._acquire()
+            return None
+        lease = self._lease
+        assert lease is not None  # noqa: S101 - all else comes later
+        if step is Step.BEGIN:
+            return await self._run(store.begin, lease.remaining())
+        if step is Step.RAISE:
+            fence = fence_of(lease)
+            for name in sorted(lease.names):  # in one order, so that two never wait for each other
+                await self._run(store.raise_fence, name, fence, lease.owner)
+            return None
+        if step is Step.ENSURE:
+            lease.ensure()
+            return None
+        return await self._run(store.commit if step is Step.COMMIT else store.rollback)
+
+    async def _acquire(self) -> None:
+        lock = self._lock
+        if isinstance(lock, AsyncTerm):
+            lock = lock.lease
+        if isinstance(lock, AsyncLease):  # it is held already, and its holder gives it back
+            lock.ensure()
+            self._lease = lock
+        else:
+            self._lease = await self._stack.enter_async_context(lock)
+
+    def _unknown(self) -> CommitUnknown:
+        lease = self._lease
+        assert lease is not None  # noqa: S101 - there was a commit
+        return CommitUnknown.of(lease.name, fence_of(lease))

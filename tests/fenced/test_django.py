@@ -1,0 +1,269 @@
+"""Fenced transactions in Django, and the traps that its adapter finds (R39): the real Django, in processes."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.fenced import banks
+from tests.servers.process import run
+
+ROOT = Path(__file__).parent.parent.parent
+
+SETTINGS = """
+import os, threading
+import pymysql
+pymysql.install_as_MySQLdb()
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["redlock.adapters.django", "redlock.fenced.django"],
+    DATABASES={{"default": {database}}},
+    REDLOCK={{"MASTERS": os.environ["REDLOCK_MASTERS"].split(","), "OPTIONS": {{"restart_guard": False}}}},
+    USE_TZ=True,
+    {more}
+)
+import django
+django.setup()
+from django.core import checks
+from django.core.management import call_command
+from django.db import connection, connections, transaction
+from redlock import ConfigurationError, LockLost
+from redlock.adapters.django import masters
+from redlock.fenced import CommitUnknown, FenceRefused
+from redlock.fenced.django import fenced
+call_command("migrate", verbosity=0)
+
+def balance():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT balance FROM account")
+        return cursor.fetchone()[0]
+
+def pay(amount):
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE account SET balance = %s", [amount])
+
+with connection.cursor() as cursor:
+    cursor.execute("CREATE TABLE account (balance INTEGER)")
+    cursor.execute("INSERT INTO account VALUES (100)")
+"""
+
+
+NESTED = (
+    "a transaction is open on the database 'default': fenced(...) begins and commits its own, so it has no place "
+    "inside of atomic(); with ATOMIC_REQUESTS the view needs @transaction.non_atomic_requests"
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def database(request, tmp_path):
+    """The settings of a database."""
+    if request.param == "sqlite":
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "db")}
+    where = request.getfixturevalue(request.param)
+    name = banks.new_database(where, mariadb=request.param == "mariadb")
+    if request.param == "postgresql":
+        return {"ENGINE": "django.db.backends.postgresql", "HOST": where, "USER": "redlock", "NAME": name}
+    return {"ENGINE": "django.db.backends.mysql", "HOST": where, "USER": "root", "NAME": name}
+
+
+def told(servers, database, program, *, more="", warnings="error"):
+    """What a program prints."""
+    text = SETTINGS.format(database=database, more=more) + textwrap.dedent(program)
+    environment = {"REDLOCK_MASTERS": ",".join(servers.urls), "PYTHONWARNINGS": warnings}
+    done = run("-c", text, cwd=ROOT, environment=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")[:-1] + done.stderr.split("\n")[:-1]
+
+
+def test_what_the_body_wrote_is_there_before_the_next_holder_reads(redlock_servers, database):
+    assert told(
+        redlock_servers,
+        database,
+        """
+        def work():
+            for _ in range(5):
+                with fenced(masters().lock("account:7", timeout=60)):
+                    pay(balance() - 1)
+            connections.close_all()
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        print(balance())
+    """,
+    ) == ["80"]
+
+
+def test_a_body_that_raises_and_a_lease_that_is_lost_write_nothing(redlock_servers, database):
+    assert told(
+        redlock_servers,
+        database,
+        """
+        try:
+            with fenced(masters().lock("account:7")):
+                pay(0)
+                1 / 0
+        except ZeroDivisionError:
+            print(balance(), masters().lock("account:7").locked())
+        try:
+            with fenced(masters().lock("account:7", ttl=0.9, auto_extend=False)) as lease:
+                pay(0)
+                lease.wait_lost()
+        except LockLost as lost:
+            print(balance())
+    """,
+    ) == ["100 False", "100"]
+
+
+def test_a_holder_that_slept_before_it_began_is_refused(redlock_servers, database):
+    assert told(
+        redlock_servers,
+        database,
+        """
+        from redlock.fenced.django.models import Fence
+        with fenced(masters().lock("account:7")) as lease:
+            pass
+        row = Fence.objects.get()
+        print(row.name, row.fence == lease.fence, row.owner == lease.owner)
+        with masters().lock("account:7") as lease:
+            Fence.objects.update(fence=lease.fence + 1)
+            try:
+                with fenced(lease):
+                    print("the body ran")
+            except FenceRefused as refused:
+                print(refused.name)
+    """,
+    ) == ["account:7 True True", "account:7"]
+
+
+def test_it_is_refused_inside_of_a_transaction(redlock_servers, database):
+    assert told(
+        redlock_servers,
+        database,
+        """
+        with transaction.atomic():
+            try:
+                with fenced(masters().lock("account:7")):
+                    print("the body ran")
+            except ConfigurationError as error:
+                print(error)
+        print(masters().lock("account:7").locked())
+    """,
+    ) == [NESTED, "False"]
+
+
+def test_what_is_hung_behind_the_commit_may_raise(redlock_servers, database):
+    """The transaction is done, and so is the lock."""
+    assert told(
+        redlock_servers,
+        database,
+        """
+        try:
+            with fenced(masters().lock("account:7")):
+                pay(60)
+                transaction.on_commit(lambda: 1 / 0)
+        except ZeroDivisionError:
+            print(balance(), masters().lock("account:7").locked())
+    """,
+    ) == ["60 False"]
+
+
+def test_tests_of_django_may_use_it(redlock_servers, database):
+    assert told(
+        redlock_servers,
+        database,
+        """
+        from django.test import TestCase
+
+        class Test(TestCase):
+            def test(self):
+                with fenced(masters().lock("account:7")):
+                    pay(60)
+                with masters().lock("account:7"):
+                    print(balance())
+
+        import unittest
+        unittest.main(argv=["", "Test"], exit=False, verbosity=0)
+        print(balance())
+    """,
+    )[:2] == ["60", "100"]
+
+
+def test_a_lock_that_is_given_back_inside_of_a_transaction_is_a_warning(redlock_servers, database):
+    """As in a view with ATOMIC_REQUESTS."""
+    said = told(
+        redlock_servers,
+        database,
+        """
+        with transaction.atomic():
+            with masters().lock("account:7"):
+                pay(60)
+        with masters().lock("account:7"):
+            with transaction.atomic():
+                pay(50)
+    """,
+        warnings="default",
+    )
+    warnings = [line for line in said if "ReleasedBeforeCommit" in line]
+    assert len(warnings) == 1
+    assert "the lock 'account:7' was given back while a transaction of the database 'default' was open" in warnings[0]
+
+
+VIEWS = """
+import functools
+from django.db import transaction
+from django.http import HttpResponse
+from django.urls import path, include
+from django.views import View
+from redlock.adapters.django import masters
+from redlock.fenced.django import fenced
+
+def plain(request):
+    return HttpResponse()
+
+def locks(request):
+    with masters().lock("account:7"):
+        return HttpResponse()
+
+def locks_inside(request):
+    def work():
+        return masters().lock("account:7")
+    return HttpResponse(work())
+
+@transaction.non_atomic_requests
+def right(request):
+    with fenced(masters().lock("account:7")):
+        return HttpResponse()
+
+class Pay(View):
+    def post(self, request):
+        with fenced(masters().lock("account:7")):
+            return HttpResponse()
+
+inner = [path("b", locks_inside), path("c", Pay.as_view())]
+urlpatterns = [path("plain", plain), path("a", locks), path("in/", include(inner)), path("d", right)]
+"""
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_views_that_use_a_lock_inside_of_atomic_requests_are_found(redlock_servers, tmp_path, on):
+    (tmp_path / "shop_views.py").write_text(VIEWS)
+    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "db"), "ATOMIC_REQUESTS": on}
+    said = told(
+        redlock_servers,
+        database,
+        f"""
+        import sys
+        sys.path.append({str(tmp_path)!r})
+        for message in checks.run_checks():
+            print(message.id, message.msg.partition(" ")[0])
+    """,
+        more='ROOT_URLCONF="shop_views"',
+    )
+    assert said == (
+        ["redlock.W001 shop_views.locks", "redlock.W001 shop_views.locks_inside", "redlock.W001 shop_views.Pay"]
+        if on
+        else []
+    )

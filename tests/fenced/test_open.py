@@ -1,0 +1,75 @@
+"""A lock that is given back while a transaction is open is a warning (R39)."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+
+import pytest
+import sqlalchemy
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from redlock import AsyncMasters, LockReleased, Masters
+from redlock.fenced import OpenTransactions, ReleasedBeforeCommit
+
+
+@pytest.fixture
+def engine(tmp_path):
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/bank")
+    yield engine
+    engine.dispose()
+
+
+def test_a_session_that_commits_behind_the_lock(redlock_servers, engine):
+    with Masters(redlock_servers.urls, restart_guard=False, observer=OpenTransactions(engine)) as masters:
+        what = "the lock 'account:7' was given back while a transaction was open"
+        with pytest.warns(ReleasedBeforeCommit, match=what), engine.begin() as connection, masters.lock("account:7"):
+            connection.execute(text("SELECT 1"))
+
+
+def test_a_commit_and_a_rollback_before_the_release_are_no_trap(redlock_servers, engine):
+    with (
+        Masters(redlock_servers.urls, restart_guard=False, observer=OpenTransactions(engine)) as masters,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error")
+        with masters.lock("account:7"), engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+            connection.commit()
+            connection.execute(text("SELECT 1"))
+            connection.rollback()
+
+
+def test_the_transaction_of_another_thread_is_its_own_affair(redlock_servers, engine):
+    events: list[object] = []
+    with Masters(
+        redlock_servers.urls, restart_guard=False, observer=OpenTransactions(engine, then=events.append)
+    ) as masters:
+
+        async def other():
+            with engine.begin() as connection:
+                connection.execute(text("SELECT 1"))
+                await asyncio.to_thread(one)
+
+        def one():
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with masters.lock("account:7"):
+                    pass
+
+        asyncio.run(other())
+    assert [event.name for event in events if isinstance(event, LockReleased)] == ["account:7"]
+
+
+def test_tasks_of_asyncio(redlock_servers, tmp_path):
+    async def run():
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/bank")
+        observer = OpenTransactions(engine.sync_engine)
+        async with AsyncMasters(redlock_servers.urls, restart_guard=False, observer=observer) as masters:
+            with pytest.warns(ReleasedBeforeCommit):
+                async with engine.begin() as connection, masters.lock("account:7"):
+                    await connection.execute(text("SELECT 1"))
+        await engine.dispose()
+
+    asyncio.run(run())
