@@ -66,7 +66,8 @@ for i = 6, #ARGV do
   end
   greatest = math.max(greatest, fence)
 
-  if look(key) == -2 then
+  local left, who = look(key)
+  if left == -2 or who == ARGV[2] then  -- its own: a client that got no answer asks again (R10)
     redis.call('SET', key, ARGV[2], 'PX', ARGV[3])
     local taken = {1, '0'}
     if fencing and tonumber(ARGV[4]) > fence then

@@ -122,6 +122,20 @@ def test_acquire_is_granted_once_more_to_its_own_token(master: ScriptedMaster, k
     assert master.run(call) == [0, b"500", b"ann", 3000]
 
 
+def test_occupy_gives_its_own_token_the_slot_that_it_has(master: ScriptedMaster) -> None:
+    """R10: its answer was lost.  And no second slot is taken."""
+    keys = [wire.keys_for("redlock:", [f"job#{slot}"]) for slot in range(3)]
+    group = tuple(one.locks[0] for one in keys)
+    fences = wire.Keys((), tuple(one.fences[0] for one in keys))
+    call = wire.occupy(group, (0, 1, 2), fences, "tok", 10.0, 500, 60.0)
+    master.set(group[0], "ann", 3000)
+    assert master.run(call) == [1, b"500", 1]
+    master.expiries[group[1].encode()] = 3000
+    assert master.run(call) == [2, b"500", 1]
+    assert [master.get(key) for key in group] == ["ann", "tok", None]
+    assert master.pttl(group[1]) == 10_000
+
+
 @pytest.mark.parametrize(("a", "b", "answer"), [
     ((b"ann", 3000), (b"bob", 4000), [b"bob", 4000]),
     ((b"ann", 4000), (b"bob", 3000), [b"ann", 4000]),

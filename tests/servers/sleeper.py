@@ -39,7 +39,9 @@ def main(name: str, what: str, *urls: str) -> None:
         eventually(lambda: all_up(masters))
         lock = masters.lock("job", ttl=30, auto_extend=False)
         does: Callable[[Any], str] = try_once
-        if what == "extend":
+        if what == "slots":
+            lock = masters.slots("job", limit=3, ttl=30, auto_extend=False)
+        elif what == "extend":
             lock.acquire()
             does = renew
         print("stands still", flush=True)
