@@ -72,12 +72,12 @@ MENDED_TESTS: Final = 4_000
 LINES: Final[dict[str, tuple[str, Budget | None]]] = {
     "functions": (
         "functions of an acquire in a thread",
-        Budget(57, "more than that nobody follows; 56, and the hold of a thread has a file of its own"),
+        Budget(58, "more than that nobody follows; the hold of a thread, and whose holds count, are one each"),
     ),
     "files": ("files of an acquire in a thread", Budget(25, "each is opened by whoever follows an acquire; as above")),
     "changes": (
         "changes of folder of an acquire in a thread",
-        Budget(41, "rooms that call each other to and fro are one room; 28 if they were cut by subject"),
+        Budget(43, "rooms that call each other to and fro are one room; 28 if they were cut by subject"),
     ),
     "thread": ("bytecodes of a pair in a thread", None),
     "task": ("bytecodes of a pair in a task alone", None),
@@ -97,7 +97,10 @@ LINES: Final[dict[str, tuple[str, Budget | None]]] = {
         "lines of tests",
         Budget(49_671 + MENDED_TESTS, "twice the package: each rule has one owner, and is not proved again elsewhere"),
     ),
-    "reaches": ("reaches into private attributes of others", Budget(14, "each is a door that its owner cannot see")),
+    "reaches": (
+        "reaches into private attributes of others",
+        Budget(19, "each is a door that its owner cannot see; six lead into APScheduler, four into a term"),
+    ),
 }
 
 
