@@ -13,9 +13,11 @@ import select
 import weakref
 from collections import deque
 from functools import partial
+from os import getpid
 from typing import TYPE_CHECKING
 
 from redlock import _clock
+from redlock._base import process
 from redlock._base.connections import CLOSED, TICK, ConnectionsBase
 from redlock._base.forklock import ForkLock
 from redlock._core.effects import Leave, Tell, Turn, WokenBy
@@ -81,8 +83,11 @@ class Connections(ConnectionsBase):
         """Write ``request`` to its masters, now or at the end of this tick."""
         if self.closed:
             raise RedlockError(CLOSED)
-        if request.enters is not None and not self._enter(request.enters, operation):
-            return
+        if request.enters is not None:
+            if not self._enter(request.enters, operation):
+                return
+        elif request.leaves is None:  # else the operation begins with it, and `Runtime.run` has looked
+            process.look()
         now = _clock.now()
         if len(self.operations) == 1:  # an extra turn of the loop for `flush` pays only if it is shared
             self._submit(request, operation, now)
@@ -156,10 +161,14 @@ class Connections(ConnectionsBase):
 
     def flush(self) -> None:
         """Hand to the kernel what was written."""
+        process.look()
         self._flush_due = NEVER
         self._flush_cork(_clock.now())
 
     def _readable(self, fd: int) -> None:
+        if getpid() != process.pid:  # a callback of this loop has forked
+            process.notice()
+            return
         self._step_due = now = _clock.now()  # this method calls `step` itself
         self.read_ready([(fd, 0)] if self._epoll is None else self._epoll.poll(0), now)
         if self._to_step:
@@ -175,6 +184,7 @@ class Connections(ConnectionsBase):
 
     def look(self) -> None:
         """Read from all masters: the loop has not done so yet, or does not run."""
+        process.look()
         now = _clock.now()
         for connection in self.all:
             self._read(connection, now)
@@ -254,6 +264,7 @@ class Connections(ConnectionsBase):
         super().disown()
         if self._epoll is not None:
             self._epoll.close()  # this copy of its descriptor; to unregister anything would reach the parent's
+            self._epoll = None
         while self._sockets:
             with contextlib.suppress(OSError):
                 os.close(self._sockets.pop().detach())

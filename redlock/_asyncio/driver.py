@@ -17,7 +17,6 @@ import asyncio
 import atexit
 import contextlib
 import functools
-import os
 import select
 import threading
 import weakref
@@ -29,6 +28,7 @@ from redlock._asyncio.connections import Connections
 from redlock._asyncio.housekeeper import Housekeeper
 from redlock._asyncio.operation import Operation
 from redlock._asyncio.renewer import Renewer
+from redlock._base import process
 from redlock._base.connections import CLOSED, TICK
 from redlock._base.loop import running_loop
 from redlock._base.report import report_failure
@@ -78,6 +78,7 @@ class Driver:
         if not self._housekeeper.ready.is_set():
             self._housekeeper.start()
             await self._housekeeper.ready.wait()
+            process.look()
         operation = Operation(op, self._connections)
         self._connections.unclaimed.add(operation)
         try:
@@ -125,6 +126,7 @@ class Driver:
 
     def _abandon(self, operation: Operation[Any], error: BaseException) -> None:
         """Break the operation off: no task waits for its result any more."""
+        process.look()
         if not self.loop.is_closed():
             operation.ended.cancel()
         if not operation.over:
@@ -135,6 +137,7 @@ class Driver:
 
         Any thread may call this, and so may the garbage collector.
         """
+        process.look()
         running = running_loop() is self.loop
         idle = self._thread == threading.get_ident() and not self.loop.is_running()
         if running or idle or self.loop.is_closed():
@@ -173,6 +176,7 @@ class Driver:
 
     def shut(self) -> None:
         """Close everything at once.  Call it in the loop's thread, or in any thread if the loop is closed."""
+        process.look()
         _DRIVERS.discard(self)
         try:
             try:
@@ -226,6 +230,7 @@ _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 
 def _at_exit() -> None:
+    process.look()
     for driver in list(_DRIVERS):
         if driver.loop.is_running():  # in a thread that still runs: it sends what it owes itself
             continue
@@ -241,4 +246,4 @@ def _in_child() -> None:
 
 
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_in_child)
+process.in_child(_in_child)

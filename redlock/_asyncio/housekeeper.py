@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from redlock import _clock
 from redlock._asyncio.connections import Connections
 from redlock._asyncio.operation import LATE
+from redlock._base import process
 from redlock._base.connections import TICK
 from redlock._base.housekeeper import HousekeeperBase
 from redlock._base.report import report
@@ -57,6 +58,7 @@ class Housekeeper(HousekeeperBase[Connections]):
 
     def _go_around(self) -> None:
         self._timer, self._timer_at = None, math.inf
+        process.look()
         if self._over:
             return
         now, pause = _clock.now(), TICK  # so that a failure that repeats does not spin

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from os import getpid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._asyncio.driver import Driver
@@ -47,9 +48,14 @@ class Runtime(RuntimeBase):
         weakref.finalize(self, _stop, self.drivers).atexit = False
 
     async def run(self, op: Op[T]) -> T:
-        if self.closed:
-            return without_masters(op)
-        return await self.driver().run(op)
+        if getpid() != process.pid:
+            process.notice()
+        driver = self.drivers.get(running_loop())  # type: ignore[arg-type]  # None, if no loop runs, is no key
+        if driver is None:
+            if self.closed:
+                return without_masters(op)
+            driver = self.driver()
+        return await driver.run(op)
 
     def post(self, op: Op[Any], driver: Any = None) -> None:
         """See `RuntimeBase`.  With a ``driver`` any thread may call this."""
@@ -76,20 +82,14 @@ class Runtime(RuntimeBase):
 
     def driver(self) -> Driver:
         """The driver of the running loop, made if there is none."""
+        process.look()
         loop = asyncio.get_running_loop()
-        driver = self.drivers.get(loop)
-        if driver is None or self.process is not process.mark:
-            driver = self._make_driver(loop)
-        return driver
+        return self.drivers.get(loop) or self._make_driver(loop)
 
     def _make_driver(self, loop: asyncio.AbstractEventLoop) -> Driver:
         with self.making.lock:
             if self.closed:
                 raise RedlockError(CLOSED)
-            if self.process is not process.mark:
-                self.drivers.clear()  # they were disowned
-                self._past.clear()
-                self.process = process.mark
             try:
                 driver = Driver(self.endpoints, self.deployment, self.connect_timeout, loop)
             except OSError as error:
@@ -105,6 +105,7 @@ class Runtime(RuntimeBase):
 
     async def close(self) -> None:
         """See `AsyncMasters.close`."""
+        process.look()
         with self.making.lock:
             self.closed = True
             drivers = list(self.drivers.values())
@@ -125,7 +126,15 @@ class Runtime(RuntimeBase):
         elif loop in self._closing:  # another task began to close them before us
             await self._closing[loop].wait()
 
+    def disown(self) -> None:
+        for driver in [*self.drivers.values(), *self._past]:
+            driver.disown()
+        self.drivers.clear()
+        self._past.clear()
+        self._closing.clear()
+
 
 def _stop(drivers: dict[asyncio.AbstractEventLoop, Driver]) -> None:
+    process.look()
     for driver in list(drivers.values()):
         driver.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -516,10 +515,10 @@ class ConnectionsBase(Exchange):
     def disown(self) -> None:
         """In a forked child: close our copies of the descriptors, and send nothing to the masters."""
         self.closed = True
-        for connection in self.streams:
-            sock, connection.sock = connection.sock, None
-            if sock is not None:
-                with contextlib.suppress(OSError):  # the parent was closing it during the fork
-                    os.close(sock.detach())
-            if connection.connector is not None:
-                connection.connector.disown()
+        self.by_fd.clear()
+        self._streams.clear()
+        self.corked.clear()
+        for stream in self.streams:
+            stream.disown()
+        for pipeline in self.pipelines:
+            pipeline.disown()

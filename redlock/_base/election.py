@@ -182,7 +182,7 @@ class Running(Progress):
 
     def __init__(self) -> None:
         super().__init__()
-        self.here = process.here  # false in a process that a body has forked: that does not go on with the election
+        self.here = process.noted()  # false in a process that a body has forked: that does not go on with the election
 
 
 class ElectionBase(ABC, Generic[AnyMasters, AnyCandidate, AnyTerm]):

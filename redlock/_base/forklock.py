@@ -6,9 +6,10 @@ never open the lock there.  Use it only for state that is right in the child wha
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
+
+from redlock._base import process
 
 
 class ForkLock:
@@ -33,4 +34,4 @@ def _in_child() -> None:
         lock.renew()
 
 
-os.register_at_fork(after_in_child=_in_child)
+process.in_child(_in_child)

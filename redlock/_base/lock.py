@@ -195,6 +195,7 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
             )
 
     def _resume(self, token: str, fence: int | None) -> None:
+        process.look()
         everywhere = frozenset(range(len(self._settings.masters)))
         state = self._new_state(resumed=Grant(token, fence, -math.inf, _clock.now(), everywhere, tuple))
         state.hold_at_least = self._spec.hold_at_least
@@ -445,7 +446,9 @@ class LockBase(ABC, Generic[AnyMasters, AnyLease]):
         if extension.kind == "kept" and self._resumed:  # now it is confirmed, and is renewed from now on
             state.mode = self._spec.mode
             with contextlib.suppress(IndexError):  # of several threads one finds it here
-                self._runtime.keep(Renewal(self._settings, self._spec, state, self._resumed.pop(), _clock.now()))
+                resumed = self._resumed.pop()
+                resumed.driver = self._runtime.known_driver()
+                self._runtime.keep(Renewal(self._settings, self._spec, state, resumed, _clock.now()))
         return extension
 
     def _downgrading(self, state: LeaseState) -> Op[Extension | None]:

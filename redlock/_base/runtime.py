@@ -6,6 +6,7 @@ and what a closed or forked one does instead.  Each world has its subclass.
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,8 +35,12 @@ class RuntimeBase(ABC):
         self.deployment = deployment
         self.connect_timeout = connect_timeout
         self.closed = False
-        self.process: object = process.mark  # in which the drivers were made
         self.making = ForkLock()  # held while one is made
+        _RUNTIMES.add(self)
+
+    @abstractmethod
+    def disown(self) -> None:
+        """In a forked child: the drivers are the parent's.  The next operation makes another one."""
 
     @abstractmethod
     def keep(self, renewal: Renewal) -> None:
@@ -62,6 +67,17 @@ class RuntimeBase(ABC):
     def known_driver(self) -> Any:
         """The driver that can carry out a release for a caller that cannot wait for it."""
         return None
+
+
+_RUNTIMES: weakref.WeakSet[RuntimeBase] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for runtime in list(_RUNTIMES):
+        runtime.disown()
+
+
+process.in_child(_in_child)
 
 
 def without_masters(op: Op[T]) -> T:

@@ -77,7 +77,7 @@ class _Taken:
     def __init__(self, number: int, before: Any, user: Signals) -> None:
         self._number = number
         self.before = before
-        self.here = process.here  # a forked child inherits the handler, and is not the one that leads
+        self.here = process.noted()  # a forked child inherits the handler, and is not the one that leads
         self.users = [user]
 
     @property

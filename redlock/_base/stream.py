@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import socket
 import ssl
 import struct
@@ -195,6 +196,16 @@ class Stream(ABC):
             self.sock.close()
         self.sock, self.fd = None, -1
         self.backlog.clear()
+
+    def disown(self) -> None:
+        """In a forked child: close our copy of the descriptor.  Nothing is sent, not even by TLS."""
+        sock, self.sock, self.fd, self.poisoned = self.sock, None, -1, False
+        self.backlog.clear()
+        if sock is not None:
+            with contextlib.suppress(OSError):  # the parent was closing it during the fork
+                os.close(sock.detach())
+        if self.connector is not None:
+            self.connector.disown()
 
 
 def _unreadable(error: BaseException) -> ConnectionAbortedError:

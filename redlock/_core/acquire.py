@@ -347,6 +347,8 @@ class Ballot(Round):
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
         answer = wire.read_acquire(value)
+        if isinstance(answer, wire.Taken):
+            wire.check_ours(self.call, answer.fence, answer.stored)
         self.highest = max(self.highest, answer.fence)
         self._settings.fences.learn(answer.fence)
         if isinstance(answer, wire.Taken):
@@ -398,6 +400,8 @@ class SecondBallot(Round):
 
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:  # noqa: ARG002 - part of the interface
         verdict, fence = wire.read_fence(value)
+        if verdict != -1:
+            wire.check_fence_ours(self.call, fence, verdict == 1)
         self._settings.fences.learn(fence)
         if verdict == 1:
             return GRANTED

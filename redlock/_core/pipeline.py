@@ -32,6 +32,7 @@ _IDLE = 0.5
 _NOTHING: tuple[Send, ...] = ()  # for `Send.more`
 
 CONNECTING = Failure("error", "still connecting", sent=False)
+FORKED = Failure("error", "the connection belongs to the process that forked this one", sent=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -193,7 +194,7 @@ class Pipeline:
         True: the connection is to look at `more` and `in_debt`.
 
         Raises:
-            ConnectionAbortedError: nothing was asked, so nothing on this connection can be trusted.
+            ConnectionAbortedError: nothing was asked, or something else, so nothing on this connection can be trusted.
         """
         try:
             queued = self.under_way.popleft()
@@ -208,8 +209,14 @@ class Pipeline:
         request.more = _NOTHING
         if not request.open:
             request.late(self.master, value, at)
-        elif request.answered(self.master, value, at):
-            request.inbox.put(request)
+        else:
+            try:
+                decides = request.answered(self.master, value, at)
+            except ConnectionAbortedError:
+                self.under_way.appendleft(queued)  # it fails with all the others
+                raise
+            if decides:
+                request.inbox.put(request)
         if request.more:
             self._follow(request, at)
         if request.doubt is None or not request.doubt.remains(self.master, value):
@@ -277,6 +284,15 @@ class Pipeline:
         waiting, self._waiting = self._waiting, []
         for request, sent in waiting:
             self._fail(request, failure._replace(sent=sent), at)
+
+    def disown(self) -> None:
+        """In a forked child: what was asked and what is owed is the parent's."""
+        self.down, self.plain, self.expected = FORKED, False, False
+        self.send, self.recv = _down, _down
+        self.under_way.clear()
+        self._owed.clear()
+        self._more.clear()
+        self._waiting.clear()
 
     def connected(self, at: float) -> None:
         """There is a new connection, and its handshake is done.  `due` says what to write first."""

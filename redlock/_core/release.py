@@ -150,11 +150,16 @@ def release_lost(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -
 
 
 def abandon(settings: MastersSettings, spec: LockSpec, lease: LeaseState) -> Op[None]:
-    """Release a lease that nobody can give back any more, and do not wait for the answers (R15)."""
+    """Release a lease that nobody can give back any more, and do not wait for the answers (R15).
+
+    In a forked child nothing is sent: it is the parent's.
+    """
     for hold in list(lease.holds):
         hold.leave()
     lease.let_go()
     lease.changed()
+    if not lease.mine():
+        return
     interruption = yield from despite_interrupts(release_lost(settings, spec, lease), *leave_line(lease))
     if interruption is not None:
         raise interruption

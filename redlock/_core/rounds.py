@@ -69,7 +69,12 @@ class Round(Send, ABC):
 
     @abstractmethod
     def read(self, master: int, value: Any) -> tuple[Outcome, str]:
-        """The vote that ``value`` is, and the reason for it.  ValueError: it makes no sense."""
+        """The vote that ``value`` is, and the reason for it.
+
+        Raises:
+            ValueError: it makes no sense.
+            ConnectionAbortedError: it cannot be the answer to this request.
+        """
 
     def ask(self, until: float = math.inf) -> Op[float]:
         """Send, and wait until the votes end the round, or until ``until`` or `node_timeout` has passed.

@@ -377,6 +377,25 @@ def read_occupied(value: Any) -> tuple[Any, int | None]:
     return value, None
 
 
+def check_ours(call: Call, fence: int, stored: bool) -> None:
+    """Check that a grant can be the answer to ``call``, an acquire: what is stored is its proposal or greater (R16).
+
+    Raises:
+        ConnectionAbortedError: it is the answer to another request, so nothing on this connection can be trusted.
+    """
+    _check_fence(fence, int(call.args[3]), stored)
+
+
+def check_fence_ours(call: Call, fence: int, stored: bool) -> None:
+    """`check_ours`, for the call of `fence`."""
+    _check_fence(fence, int(call.args[2]), stored)
+
+
+def _check_fence(fence: int, proposal: int, stored: bool) -> None:
+    if fence < proposal or (stored and fence != proposal):
+        raise ConnectionAbortedError(f"the fence {fence} was granted, and nobody here has proposed it")
+
+
 def read_fence(value: Any) -> tuple[int, int]:
     """The verdict of the script (1, 0 or -1; see fence.lua), and the fence that the master has now."""
     match value:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redlock import _clock
+from redlock._base import process
 from redlock._base.connections import CLOSED, ConnectionsBase
 from redlock._core.effects import Leave, Listen, Tell, Turn, WokenBy
 from redlock._threads.waker import Waker
@@ -96,6 +97,8 @@ class Connections(ConnectionsBase):
                 may_ask = self._enter(place, operation)
             if not may_ask:
                 return
+        elif request.leaves is None:  # else the operation begins with it, and `Runtime.run` has looked
+            process.look()
         leader = self.leader
         if leader is None or leader is operation:
             with self.mutex:
@@ -263,6 +266,7 @@ class Connections(ConnectionsBase):
             self.waker.close()
 
     def disown(self) -> None:
+        self.mutex, self._line = threading.Lock(), threading.Lock()  # a thread of the parent may hold the old ones
         self.closing = True
         super().disown()
         self.waker.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
+from redlock._base import process
 from redlock._core.operation import OperationBase
 from redlock._threads.connections import Connections
 from redlock._threads.housekeeper import Housekeeper
@@ -115,6 +115,7 @@ _DRIVERS: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 
 def _at_exit() -> None:
+    process.look()
     for driver in list(_DRIVERS):
         with contextlib.suppress(RedlockError):  # another thread has closed it meanwhile
             driver.deliver_owed()
@@ -126,4 +127,4 @@ def _in_child() -> None:
 
 
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_in_child)
+process.in_child(_in_child)

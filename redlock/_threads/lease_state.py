@@ -19,7 +19,7 @@ class ThreadLeaseState(LeaseState):
 
     def wait_lost(self, timeout: float | None) -> bool:
         until = None if timeout is None else _clock.now() + options.patience("timeout", timeout)
-        while True:
+        while self.mine():  # first of all: what follows takes a lock
             ended = self._ended_event()  # made first, so no later change is missed
             if self.lost or self.released:
                 return self.lost
@@ -29,8 +29,7 @@ class ThreadLeaseState(LeaseState):
             ends_at = self.ends_at  # infinite for a resumed lease before its first extension
             left = min(ends_at, ends_at if until is None else until) - now
             ended.wait(max(0.0, min(left, _CHUNK)))
-            if not self.mine():
-                return False
+        return False
 
     def _ended_event(self) -> threading.Event:
         with _making.lock:

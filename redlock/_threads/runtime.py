@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
+from os import getpid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redlock._base import process
@@ -54,8 +55,10 @@ class Runtime(RuntimeBase):
         self.own = Own()
 
     def run(self, op: Op[T]) -> T:
+        if getpid() != process.pid:
+            process.notice()
         driver = self.driver
-        if driver is None or self.process is not process.mark:
+        if driver is None:
             if self.closed:
                 return without_masters(op)
             driver = self.make_driver()
@@ -78,21 +81,25 @@ class Runtime(RuntimeBase):
             if self.closed:
                 raise RedlockError(CLOSED)
             driver = self.driver
-            if driver is None or self.process is not process.mark:
+            if driver is None:
                 try:
                     driver = self.driver = Driver(self.endpoints, self.deployment, self.connect_timeout)
                 except OSError as error:
                     raise self.without_descriptors(error) from error
-                self.process = process.mark
                 # If it is dropped without close(), no thread may go on for it.
                 weakref.finalize(self, driver.stop).atexit = False
             return driver
 
     def close(self) -> None:
         """See `Masters.close`."""
+        process.look()
         with self.making.lock:
             self.closed = True
             driver, self.driver = self.driver, None
-            mine = self.process is process.mark
-        if driver is not None and mine:
+        if driver is not None:
             driver.close()
+
+    def disown(self) -> None:
+        driver, self.driver = self.driver, None
+        if driver is not None:
+            driver.disown()

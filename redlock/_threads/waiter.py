@@ -38,10 +38,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from os import getpid
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from redlock import _clock
+from redlock._base import process
 from redlock._base.connections import CLOSED
 from redlock._core.effects import Timeout
 from redlock.errors import RedlockError
@@ -141,7 +143,7 @@ class Waiter:
     def _lead(self, until: float, now: float) -> None:
         """Read for all threads until there is an event for us, or until ``until``."""
         connections, events = self._connections, self.events
-        while not events and connections.leader is self and not connections.closed:
+        while True:
             if connections.served:
                 now = self._let_others_ask(until - now)
                 if events:
@@ -164,6 +166,9 @@ class Waiter:
                 return
             finally:
                 connections.polling = False
+            if getpid() != process.pid:  # a signal handler has forked
+                process.notice()
+                return
             with connections.mutex:
                 now = _clock.now()  # in here: else another thread could write after it what we then read the answer to
                 try:
@@ -171,6 +176,8 @@ class Waiter:
                     connections.read_ready(ready, now)
                 finally:
                     connections.reader = None
+            if events or connections.leader is not self or connections.closed:
+                return
 
     def _let_others_ask(self, left: float) -> float:
         """Let the threads with events run; returns the time.  Most ask again, and all that leaves in one packet."""

@@ -40,6 +40,7 @@ class Waker:
         os.set_blocking(write, False)
 
     def wake(self) -> None:
+        """Have `poll` return.  A forked child that has not noticed it yet wakes its parent, in vain."""
         end = self._write
         if end is not None:  # else it is closed
             with contextlib.suppress(OSError):  # the pipe is full, so it is readable already

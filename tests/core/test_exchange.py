@@ -241,7 +241,7 @@ def test_a_round_that_the_slow_path_ends_gets_no_more_votes(plain: bool) -> None
     wires, round_ = Wires(world), ballot(world)
     wires.ask(round_)
     wires.pipelines[1].plain = plain
-    wires.read((0, STORED), (1, encoded([1, b"9"]) if plain else STORED), (2, STORED))
+    wires.read((0, STORED), (1, encoded([2, b"9"]) if plain else STORED), (2, STORED))
     assert wires.slow == [("rest of an answer" if plain else "read", 1)]
     assert [vote.outcome for vote in round_.tally.votes()] == ["granted", "granted", "pending"]
 

@@ -141,12 +141,34 @@ def test_otherwise_there_is_one(masters: list[Master], to: set[int], at: float) 
     assert grant.decided_at == pytest.approx(START + at)
 
 
-@pytest.mark.parametrize("masters", [[has(WALL)] * 3, [has(WALL), has(WALL), Master(0.0)], [has(0)] * 3])
+@pytest.mark.parametrize("masters", [[has(WALL)] * 3, [has(WALL), has(WALL), Master(0.0)]])
 def test_taken_is_not_stored_whatever_the_fence(masters: list[Master]) -> None:
     """R18: {2, fence}.  That a fence is equal to the proposal does not make it ours."""
     world, grant = granted(*masters)
     assert world.verbs() == ["acquire", "fence"]
     assert grant.fence == WALL + 1
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"acquire": [1, str(WALL + 1).encode()]},  # stored, but not what we have proposed
+        {"acquire": [1, b"1"]},  # the answer to a release
+        {"acquire": [2, str(WALL - 1).encode()]},  # smaller, so ours would have been stored
+        {"acquire": [2, str(HIGH).encode()], "fence": [1, str(HIGH + 2).encode()]},
+        {"acquire": [2, str(HIGH).encode()], "fence": [0, str(HIGH).encode()]},
+    ],
+    ids=["stored-of-somebody", "stored-smaller", "seen-smaller", "second-of-somebody", "second-smaller"],
+)
+def test_a_grant_that_cannot_be_ours_is_no_vote(says: dict[str, object]) -> None:
+    """P1: two processes read from one socket, as after a fork that nobody has noticed.  The connection is torn."""
+    world = World(*[Master(0.01, says)] * 2, Master(0.01))
+    refusal = world.run(attempt(world.settings, world.spec()))
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind == "unreachable"
+    assert [vote.outcome for vote in refusal.tally.votes()].count("error") == 2
+    assert all("nobody here has proposed it" in vote.reason for vote in refusal.tally.votes()[:2])
+    assert world.sent[-1].to == frozenset(range(3))  # and it is taken back everywhere
 
 
 def test_what_a_vote_that_does_not_count_has_stored_does_not_count() -> None:

@@ -13,7 +13,7 @@ from redlock._core.effects import Effect, Leave, Op, Send, Turn, Wait
 from redlock._core.local_queue import LocalQueue, Place
 from redlock._core.quorum import Tally
 from redlock._core.release import release
-from tests.core.world import NEVER, PROPERTY, START, Interrupt, Master, World, breaks, down, held, refuses
+from tests.core.world import NEVER, PROPERTY, START, WALL, Interrupt, Master, World, breaks, down, held, refuses
 
 if TYPE_CHECKING:
     from redlock._core.lease import LeaseState
@@ -133,7 +133,7 @@ def test_interrupted_at_any_line_and_insisted_on(names: list[str]) -> None:
 WAYS: dict[str, list[Master]] = {
     "held": [held(0.01)] * 3, "unreachable": [down(), down(), Master(0.01)], "broken": [breaks(0.01)] * 3,
     "silent": [Master(NEVER)] * 3, "slow": [Master(0.2)] * 3, "misconfigured": [refuses()] * 3,
-    "granted": [Master(0.01)] * 3, "second-round": [Master(0.01, {"acquire": [2, b"5"]})] * 3,
+    "granted": [Master(0.01)] * 3, "second-round": [Master(0.01, {"acquire": [2, str(2 * WALL).encode()]})] * 3,
 }  # fmt: skip
 
 

@@ -737,3 +737,43 @@ def test_nor_are_they_sent() -> None:
     submit(pipeline, release("short", owed_until=20.0), 0.0)
     pipeline.connected(0.3)
     assert [e.request.call.args[0] for e in pipeline.due(50.0)] == ["long"]
+
+
+def test_an_answer_that_cannot_be_ours_fails_with_all_that_was_asked_there() -> None:
+    """P1: another process reads from the same socket.  What is torn for it fails, and a release is owed (R10)."""
+
+    class Doubting(Asked):
+        __slots__ = ()
+
+        def answered(self, master: int, value: Any, at: float) -> bool:
+            if not isinstance(value, Failure):
+                raise ConnectionAbortedError("nobody here has proposed it")
+            return super().answered(master, value, at)
+
+    pipeline = Pipeline(0, 1.0)
+    pipeline.connected(0.0)
+    first, second = Doubting(acquire().call), release()
+    first.open = True
+    submit(pipeline, first, 0.0)
+    submit(pipeline, second, 0.0)
+    with pytest.raises(ConnectionAbortedError, match="nobody here"):
+        pipeline.answered([1, b"1"], 0.5)
+    pipeline.broken(BROKEN, 0.5)
+    assert first.told == [(0, BROKEN, 0.5)]
+    pipeline.connected(0.6)
+    assert [owed.request for owed in pipeline.due(0.6)] == [second]
+
+
+def test_what_was_asked_and_what_is_owed_is_nothing_to_a_forked_child() -> None:
+    pipeline = Pipeline(0, 1.0)
+    asked, owed, late = acquire(), release(), acquire()
+    submit(pipeline, owed, 0.0)  # it is down
+    pipeline.connected(0.0)
+    submit(pipeline, asked, 0.0)
+    pipeline.disown()
+    assert pipeline.idle
+    assert not pipeline.owes
+    assert asked.told == []
+    submit(pipeline, late, 1.0)
+    [(_, failure, _)] = late.told
+    assert "forked" in failure.reason

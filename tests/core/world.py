@@ -340,7 +340,10 @@ class World:
         if not request.open:
             request.late(master, value, at)
             return False
-        return request.answered(master, value, at)
+        try:
+            return request.answered(master, value, at)
+        except ConnectionAbortedError as error:  # the connection is torn, and all that was asked there fails
+            return request.failed(master, Failure("error", f"connection lost: {error}"), at)
 
     def _next(self, wait: Wait) -> Send | Notified | Turn | Timeout:
         if self._decided is not None and self._decided is wait.closes:
